@@ -91,9 +91,6 @@ PENDING_PHRASES: dict[str, int] = {
 }
 PENDING_NAMES: set[str] = {
     "Around",
-    "CompiledSteps",
-    "FastForm",
-    "Flow",
     "FrameSteps",
     "Halves",
     "Ledger",
@@ -102,45 +99,13 @@ PENDING_NAMES: set[str] = {
     "Needs",
     "Refused",
     "StageView",
-    "Steps",
-    "Taps",
-    "TileFlow",
-    "VaeForm",
     "Walk",
-    "WanForm",
     "Way",
     "memory_ledger",
     "memory_walk",
     "words",
 }
-PENDING_CLASSES: set[str] = {
-    "Attention",
-    "Block",
-    "Builder",
-    "Context",
-    "Conv",
-    "DecodeStream",
-    "Decoder",
-    "Downsampler",
-    "EncodeStream",
-    "Encoder",
-    "Entry",
-    "Exit",
-    "Halves",
-    "Patches",
-    "Peak",
-    "Progress",
-    "ResidualBlock",
-    "Restore",
-    "RmsNorm",
-    "RunningShot",
-    "Up",
-    "Upsampler",
-    "Walk",
-    "Way",
-    "Window",
-    "Work",
-}
+PENDING_CLASSES: set[str] = {"Up", "Walk", "Work"}
 
 
 def files(place: str) -> list[Path]:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.wan.vae import plain, resample
-from engine.models.wan.vae.blocks import Attention
+from engine.models.wan.vae.blocks import WanAttention
 from engine.ops.conv.causal_conv import CausalConv3d, ZeroPastConv3d
 from tests.golden import cases_wan_units
 from tests.golden.conftest import Run, fails, rewrite
@@ -73,18 +73,18 @@ def _copied_past(self: CausalConv3d, frames: Tensor) -> Tensor:
     return CausalConv3d.before_the_clip(self, frames)
 
 
-def _frame_0_in_time(self: resample.Upsampler, clip: Tensor, carry) -> Tensor:
+def _frame_0_in_time(self: resample.WanUpsampler, clip: Tensor, carry) -> Tensor:
     doubled = self._doubled(clip, carry)
     return doubled[:, :, 1:] if carry.first else doubled
 
 
-def _interleaved(self: resample.Upsampler, clip: Tensor, carry) -> Tensor:
+def _interleaved(self: resample.WanUpsampler, clip: Tensor, carry) -> Tensor:
     batch, channels, length, height, width = clip.shape
     halves = self.time_conv(clip, carry).view(batch, channels, 2, length, height, width)
     return halves.permute(0, 1, 3, 2, 4, 5).reshape(batch, channels, 2 * length, height, width)
 
 
-def _padded_all_round(self: resample.Downsampler, clip: Tensor, carry) -> Tensor:
+def _padded_all_round(self: resample.WanDownsampler, clip: Tensor, carry) -> Tensor:
     frames = clip.transpose(1, 2).flatten(0, 1)
     conv = self.resample["1"]
     halved = F.conv2d(frames, conv.weight, conv.bias, stride=2, padding=1)
@@ -92,7 +92,7 @@ def _padded_all_round(self: resample.Downsampler, clip: Tensor, carry) -> Tensor
     return self.time_conv(halved, carry) if hasattr(self, "time_conv") else halved
 
 
-def _values_first(self: Attention, clip: Tensor, carry) -> Tensor:
+def _values_first(self: WanAttention, clip: Tensor, carry) -> Tensor:
     frames = clip.transpose(1, 2).flatten(0, 1)
     tokens = self.to_qkv(self.norm(frames)).flatten(2).mT.unsqueeze(1)
     value, query, key = tokens.chunk(3, dim=-1)
@@ -104,10 +104,10 @@ def _values_first(self: Attention, clip: Tensor, carry) -> Tensor:
 MISTAKES = {
     "copies before the clip": (ZeroPastConv3d, "before_the_clip", _copied_past),
     "frame 0 seen by the convolution over time": (
-        resample.Upsampler, "_over_time", _frame_0_in_time),
-    "channels of two frames interleaved": (resample.Upsampler, "_doubled", _interleaved),
-    "zeros on all sides": (resample.Downsampler, "forward", _padded_all_round),
-    "values, queries, keys": (Attention, "forward", _values_first),
+        resample.WanUpsampler, "_over_time", _frame_0_in_time),
+    "channels of two frames interleaved": (resample.WanUpsampler, "_doubled", _interleaved),
+    "zeros on all sides": (resample.WanDownsampler, "forward", _padded_all_round),
+    "values, queries, keys": (WanAttention, "forward", _values_first),
     "a convolution over time from the first frame on": (
         resample.OverTime, "forward", CausalConv3d.forward),
 }  # fmt: skip

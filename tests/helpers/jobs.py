@@ -15,7 +15,7 @@ import numpy as np
 from engine.api import Engine
 from engine.core.control import Control
 from engine.jobs.checkpoint import Checkpoint
-from engine.pipeline.context import Context, Throttle
+from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.run import run_job
 from engine.protocol.events import (
@@ -114,7 +114,7 @@ def run(plan: Plan, jobs: Path, *, stop_after: int = 0) -> list[Event]:
     """Do what is left of a job, or its first segments; the events meanwhile."""
     control = Control()
     events = Events(control, stop_after)
-    context = Context(
+    context = JobContext(
         job_id="job", media=probe(plan.source), plan=plan, control=control, events=events
     )
     jobs.mkdir(exist_ok=True)
@@ -158,7 +158,7 @@ class SmallJob:
     def run(
         self,
         inside: AbstractContextManager[object] | None = None,
-        change: Callable[[Context], None] = lambda _: None,
+        change: Callable[[JobContext], None] = lambda _: None,
     ) -> Outcome:
         """Run it from the start, in this thread, inside a context."""
         self.runs += 1
@@ -167,7 +167,7 @@ class SmallJob:
         plan = replace(self.plan, output=place / "out.mkv")
         control = Control()
         events = Events(control)
-        context = Context(
+        context = JobContext(
             job_id="job",
             media=probe(plan.source),
             plan=plan,

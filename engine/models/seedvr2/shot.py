@@ -18,8 +18,8 @@ from torch import Tensor
 
 from engine.core.geometry import Size
 from engine.models.seedvr2.preprocess import join, overlap_weights
-from engine.models.seedvr2.vae.decode_stream import DecodeStream
-from engine.models.seedvr2.vae.encode_stream import EncodeStream
+from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
+from engine.models.seedvr2.vae.encode_stream import SeedVr2EncodeStream
 from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.upscalers import Restored, Watch
@@ -35,7 +35,7 @@ from engine.tiling.latent_clips import (
 )
 
 
-class Restore(Protocol):
+class RestoreClip(Protocol):
     """What the transformer does with a clip: sampler, noise and text are its own affair."""
 
     def __call__(self, latents: Tensor, first: int) -> Tensor:
@@ -108,7 +108,7 @@ class Shot:
     def __init__(
         self,
         vae: Vae,
-        restore: Restore,
+        restore: RestoreClip,
         options: ShotOptions,
         watch: Watch,
         restart: Restart = FROM_START,
@@ -116,9 +116,9 @@ class Shot:
         self._restore = restore
         self._grid = options.grid
         self._step = vae.config.temporal_factor
-        self._encode = EncodeStream(vae, options.frame, options.encode)
+        self._encode = SeedVr2EncodeStream(vae, options.frame, options.encode)
         first = self._step * restart.decode_from
-        self._decode = DecodeStream(vae, options.frame, options.decode, watch, first=first)
+        self._decode = SeedVr2DecodeStream(vae, options.frame, options.decode, watch, first=first)
         self._join = LatentJoin(options.grid.shared)
         self._restart = restart
         self._latents: list[Tensor] = []  # [h, w, L] each, from number _kept on
@@ -202,7 +202,7 @@ class ClippedShot:
     """
 
     def __init__(
-        self, vae: Vae, restore: Restore, options: ShotOptions, watch: Watch, frame: int = 0
+        self, vae: Vae, restore: RestoreClip, options: ShotOptions, watch: Watch, frame: int = 0
     ) -> None:
         self._vae, self._restore, self._options, self._watch = vae, restore, options, watch
         self._grid = options.grid
@@ -228,8 +228,8 @@ class ClippedShot:
         missing = padded_length(count, step) - count
         if missing:
             clip = clip[mirrored_indices(count, missing)]
-        encode = EncodeStream(self._vae, options.frame, options.encode)
-        decode = DecodeStream(
+        encode = SeedVr2EncodeStream(self._vae, options.frame, options.encode)
+        decode = SeedVr2DecodeStream(
             self._vae, options.frame, options.decode, self._watch, first=self._start
         )
         size = self._vae.config.slice_latents * step

@@ -89,13 +89,13 @@ class SeedVr2(ShotModel):
         """
         return shot + self._shot(shot, wanted, lambda _: None).first
 
-    def shot(self, shot: int, wanted: int, watch: Watch) -> RunningShot:
+    def shot(self, shot: int, wanted: int, watch: Watch) -> SeedVr2RunningShot:
         """Begin a shot, or go on with it at `wanted`; frames are fed from `first_needed` on."""
 
         def report(tile: DecodedTile) -> None:
             watch(replace(tile, frame=tile.frame + shot))
 
-        return RunningShot(self._shot(shot, wanted, report), self, shot)
+        return SeedVr2RunningShot(self._shot(shot, wanted, report), self, shot)
 
     def placed(self, source: Tensor, shot: int, first: int) -> Tensor:
         """Frames of the source [T, 3, h, w] in [0, 1] as the VAE takes them, in [-1, 1]."""
@@ -185,7 +185,7 @@ class SeedVr2(ShotModel):
         return Shot(self._vae, restore, options, watch, restart)
 
 
-class RunningShot:
+class SeedVr2RunningShot:
     """A shot that is being fed; numbers of frames are those of the job."""
 
     def __init__(self, shot: Shot | ClippedShot, model: SeedVr2, start: int) -> None:

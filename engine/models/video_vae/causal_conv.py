@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.context import AnyFlow, Flow, Norm
+from engine.models.video_vae.context import AnyFlow, Norm, SliceContext
 from engine.ops.conv.frame_conv import FrameConv
 
 
-class Window(NamedTuple):
+class ConvInput(NamedTuple):
     """What a convolution runs over; valid until the next window.
 
     Attributes:
@@ -25,7 +25,7 @@ class Window(NamedTuple):
     folded: bool
 
 
-class Conv:
+class CausalConv:
     """A causal convolution and its window.
 
     Args:
@@ -41,21 +41,23 @@ class Conv:
         self._conv = conv
         self._pad, self._late = pad, late
 
-    def of(self, frames: Tensor, flow: Flow) -> Tensor:
+    def of(self, frames: Tensor, flow: SliceContext) -> Tensor:
         """Convolve frames as they are."""
         before, folded = self._lies(frames.shape[0], flow)
         if before or self._pad:
             return self.over(self.window(frames, flow, lambda out: out.copy_(frames)))
         self._keep(frames, flow)
-        return self.over(Window(frames, folded))
+        return self.over(ConvInput(frames, folded))
 
     def normed(
         self, norm: Norm[AnyFlow], frames: Tensor, flow: AnyFlow, *, silu: bool = True
-    ) -> Window:
+    ) -> ConvInput:
         """The window over what `norm` makes of the frames."""
         return self.window(frames, flow, lambda out: norm.write(frames, out, flow, silu=silu))
 
-    def window(self, frames: Tensor, flow: Flow, write: Callable[[Tensor], object]) -> Window:
+    def window(
+        self, frames: Tensor, flow: SliceContext, write: Callable[[Tensor], object]
+    ) -> ConvInput:
         """What the convolution runs over.
 
         Args:
@@ -69,14 +71,14 @@ class Conv:
         else:
             window = self._joined(frames, before, flow, write)
         self._keep(window, flow)
-        return Window(window, folded)
+        return ConvInput(window, folded)
 
-    def over(self, window: Window, into: Tensor | None = None) -> Tensor:
+    def over(self, window: ConvInput, into: Tensor | None = None) -> Tensor:
         """Convolve a window; add to `into` in place if it is given."""
         run = self._conv.run_first if window.folded else self._conv.run
         return run(window.frames, into)
 
-    def _lies(self, count: int, flow: Flow) -> tuple[int, bool]:
+    def _lies(self, count: int, flow: SliceContext) -> tuple[int, bool]:
         """How many frames of the past lie in front of `count` new ones, and whether they fold."""
         if not self._begins(flow):
             return self._conv.history, False
@@ -85,16 +87,16 @@ class Conv:
         folded = self._conv.folds and (wanted or not self._conv.lead)
         return 0 if folded else self._conv.lead, folded
 
-    def _begins(self, flow: Flow) -> bool:
+    def _begins(self, flow: SliceContext) -> bool:
         """Whether the frames are the first of the clip that the convolution sees."""
         return flow.carry.first or (self._late and not flow.keeps(self.name))
 
-    def _keep(self, window: Tensor, flow: Flow) -> None:
+    def _keep(self, window: Tensor, flow: SliceContext) -> None:
         if self._conv.history and not flow.carry.last:
             flow.keep(self.name, self._conv.tail(window))
 
     def _in_ring(
-        self, frames: Tensor, before: int, flow: Flow, write: Callable[[Tensor], object]
+        self, frames: Tensor, before: int, flow: SliceContext, write: Callable[[Tensor], object]
     ) -> Tensor:
         count, channels, height, width = frames.shape
         shape = (before + count, channels, height + self._pad, width + self._pad)
@@ -108,7 +110,7 @@ class Conv:
         return window
 
     def _joined(
-        self, frames: Tensor, before: int, flow: Flow, write: Callable[[Tensor], object]
+        self, frames: Tensor, before: int, flow: SliceContext, write: Callable[[Tensor], object]
     ) -> Tensor:
         """The way without a ring: fresh memory, padding and joining are copies."""
         _, channels, height, width = frames.shape
@@ -121,7 +123,7 @@ class Conv:
         past = self._past(fresh, before, flow)
         return torch.cat([past.expand(before, -1, -1, -1), fresh])
 
-    def _past(self, frames: Tensor, before: int, flow: Flow) -> Tensor:
+    def _past(self, frames: Tensor, before: int, flow: SliceContext) -> Tensor:
         if self._begins(flow):
             return self._conv.past(frames)
         return flow.kept(self.name, (before, *frames.shape[1:]))

@@ -17,7 +17,7 @@ Trace = Callable[[str, Tensor], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Flow:
+class SliceContext:
     """What goes through all parts while one slice is worked on.
 
     The residual stream is taken out by a part and put back by it, so that no other part holds it:
@@ -74,8 +74,8 @@ class Flow:
         return tail
 
 
-AnyFlow = TypeVar("AnyFlow", bound=Flow)
-Going = TypeVar("Going", bound=Flow, contravariant=True)
+AnyFlow = TypeVar("AnyFlow", bound=SliceContext)
+Going = TypeVar("Going", bound=SliceContext, contravariant=True)
 
 
 class Part(Protocol[Going]):

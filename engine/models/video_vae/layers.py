@@ -10,27 +10,27 @@ from typing import Generic
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.causal_conv import Conv
-from engine.models.video_vae.context import AnyFlow, Flow, Norm
+from engine.models.video_vae.causal_conv import CausalConv
+from engine.models.video_vae.context import AnyFlow, Norm, SliceContext
 from engine.ops.attention.single_head import attend_single_head
 
 
-class Entry:
+class ConvLayer:
     """A convolution at the start, or one of its own."""
 
-    def __init__(self, conv: Conv) -> None:
+    def __init__(self, conv: CausalConv) -> None:
         self.name = conv.name
         self._conv = conv
 
-    def run(self, flow: Flow) -> None:
+    def run(self, flow: SliceContext) -> None:
         """Work on the stream."""
         flow.put(self._conv.of(flow.take(), flow), self.name)
 
 
-class Exit(Generic[AnyFlow]):
+class OutputLayer(Generic[AnyFlow]):
     """Norm, SiLU and the last convolution."""
 
-    def __init__(self, norm: Norm[AnyFlow], conv: Conv) -> None:
+    def __init__(self, norm: Norm[AnyFlow], conv: CausalConv) -> None:
         self.name = conv.name
         self._norm, self._conv = norm, conv
 
@@ -46,12 +46,12 @@ class Mark:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def run(self, flow: Flow) -> None:
+    def run(self, flow: SliceContext) -> None:
         """Show the stream as it is."""
         flow.put(flow.take(), self.name)
 
 
-class ResidualBlock(Generic[AnyFlow]):
+class ResidualLayer(Generic[AnyFlow]):
     """Norm, SiLU and convolution twice, added to the stream.
 
     Memory: the window, and the frames between the convolutions or the stream of new width.
@@ -61,8 +61,8 @@ class ResidualBlock(Generic[AnyFlow]):
         self,
         name: str,
         norms: tuple[Norm[AnyFlow], Norm[AnyFlow]],
-        convs: tuple[Conv, Conv],
-        shortcut: Conv | None,
+        convs: tuple[CausalConv, CausalConv],
+        shortcut: CausalConv | None,
     ) -> None:
         self.name = name
         self._norms, self._convs = norms, convs
@@ -83,7 +83,7 @@ class ResidualBlock(Generic[AnyFlow]):
             flow.put(stream + second.over(window), self.name)
 
 
-class Attention(Generic[AnyFlow]):
+class AttentionLayer(Generic[AnyFlow]):
     """Self-attention over the positions of each frame, one head, added to the stream.
 
     Args:

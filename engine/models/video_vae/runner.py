@@ -26,7 +26,7 @@ AnyConfig = TypeVar("AnyConfig", bound=ClipSizes)
 _GRAPH_PIXELS = 2**19  # of all frames; above that computing takes longer than launching
 
 
-class FastForm(SlicedVae, Generic[AnyFlow, AnyConfig]):
+class FastSlicedVae(SlicedVae, Generic[AnyFlow, AnyConfig]):
     """What runs the parts of a fast variant; a family says which parts there are.
 
     Inference only. Not for several threads at once: all parts share one workspace.

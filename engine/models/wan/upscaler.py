@@ -20,7 +20,7 @@ from engine.models.wan.plan import WanPlan
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.load import Wan, load_wan
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
-from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
+from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
 from engine.ops.resize import resize
 from engine.tiling.latent_clips import first_frame, latent_of, mirrored_indices
 
@@ -104,8 +104,8 @@ class WanUpscaler(ShotModel):
         encode = replace(decode, tile=plan.encode_tile)
         first = shot + config.temporal_factor * at.decode_from
         ways = (
-            EncodeStream(self._vae, plan.padded, encode, self._between),
-            DecodeStream(self._vae, plan.padded, decode, watch, first=first),
+            WanEncodeStream(self._vae, plan.padded, encode, self._between),
+            WanDecodeStream(self._vae, plan.padded, decode, watch, first=first),
         )
         return _Running(self, ways, shot, at, config.temporal_factor)
 
@@ -150,7 +150,7 @@ class _Running(RunningShot):
     def __init__(
         self,
         model: WanUpscaler,
-        ways: tuple[EncodeStream, DecodeStream],
+        ways: tuple[WanEncodeStream, WanDecodeStream],
         shot: int,
         at: Resumption,
         step: int,

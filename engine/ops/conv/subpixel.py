@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.ops.conv import folds
-from engine.ops.conv.temporal_conv import Taps
+from engine.ops.conv.temporal_conv import TemporalConv
 
 PHASES = 4  # sub-pixels of a source pixel, in the order sy * 2 + sx
 
@@ -106,7 +106,7 @@ class NearestFold:
         self.channels = weight.shape[0]
         table = folds.nearest(weight).to(dtype).unsqueeze(2)
         table = table.contiguous(memory_format=torch.channels_last_3d)
-        self._taps = Taps(table, bias.to(dtype).repeat(PHASES), padding=1)
+        self._taps = TemporalConv(table, bias.to(dtype).repeat(PHASES), padding=1)
 
     def write(self, frames: Tensor, out: Tensor, *, chunked: bool = True) -> None:
         """Enlarge frames.

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from engine.core import atomic_file
 from engine.core.paths import cache_folder
-from engine.ops.conv.temporal_conv import Form, Taps
+from engine.ops.conv.temporal_conv import Form, TemporalConv
 from engine.ops.torch_flags import current
 
 logger = logging.getLogger(__name__)
@@ -191,7 +191,7 @@ def _exact(frames: Tensor, weight: Tensor, spots: Tensor) -> Tensor:
 
 
 def _try(problem: _Problem, form: Form) -> Trial:
-    taps = Taps(problem.weight, None, padding=1, form=form)
+    taps = TemporalConv(problem.weight, None, padding=1, form=form)
     on_card = problem.frames.device.type == "cuda"
     try:
         result = taps.apply(problem.frames)

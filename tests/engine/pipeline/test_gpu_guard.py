@@ -17,7 +17,7 @@ from engine.hardware import gpu_reading, shared_memory
 from engine.hardware.spill_guard import SURE_BYTES, Spilled
 from engine.models.lite.plan import LitePlan
 from engine.pipeline import gpu_guard
-from engine.pipeline.context import Context, MemoryReleased
+from engine.pipeline.context import JobContext, MemoryReleased
 from engine.pipeline.gpu_guard import cared_for, expected_seconds
 from engine.protocol.events import Event
 from engine.protocol.plan import Plan, StagePlan
@@ -31,11 +31,11 @@ class Ears:
         """Nobody listens."""
 
 
-def a_context(plan: Plan) -> Context:
-    return Context(job_id="a", media=a_media(), plan=plan, control=Control(), events=Ears())
+def a_context(plan: Plan) -> JobContext:
+    return JobContext(job_id="a", media=a_media(), plan=plan, control=Control(), events=Ears())
 
 
-def on_card(**changes: Any) -> Context:
+def on_card(**changes: Any) -> JobContext:
     frame = Size(640, 360)
     work = LitePlan(device="cuda", frame=frame, tile=Size(400, 200), clip_frames=2)
     return a_context(a_plan(work=work, device_budget_bytes=4 * GIB, **changes))

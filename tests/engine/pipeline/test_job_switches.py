@@ -15,7 +15,7 @@ from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.wan.upscaler import WanUpscaler
 from engine.models.wan.vae.fast import FastWanVae
 from engine.ops.torch_flags import current
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.gpu_guard import switched
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
@@ -94,5 +94,5 @@ def test_what_comes_too_late_is_told() -> None:
     }
 
 
-def context(plan: Plan, events: Events) -> Context:
-    return Context(job_id="job", media=a_media(), plan=plan, control=Control(), events=events)
+def context(plan: Plan, events: Events) -> JobContext:
+    return JobContext(job_id="job", media=a_media(), plan=plan, control=Control(), events=events)

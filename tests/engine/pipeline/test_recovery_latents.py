@@ -11,7 +11,7 @@ import pytest
 from engine.core.control import Control
 from engine.core.errors import OutOfMemory
 from engine.jobs.checkpoint import Checkpoint
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.latents import film_of
 from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.run import run_job
@@ -54,7 +54,7 @@ def decode(tmp_path_factory: pytest.TempPathFactory) -> Job:
         plan = make_plan(media, settings, place / "out.mkv", machine)
         control = Control()
         events = Events(control)
-        context = Context(job_id="j", media=media, plan=plan, control=control, events=events)
+        context = JobContext(job_id="j", media=media, plan=plan, control=control, events=events)
         with mode:
             context.media = film_of(context, place)
             report = run_job(context, Checkpoint(place), overwrite=True)

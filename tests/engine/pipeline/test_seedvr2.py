@@ -17,7 +17,7 @@ from engine.core.errors import Cancelled
 from engine.core.geometry import Size
 from engine.jobs.checkpoint import Checkpoint
 from engine.models.seedvr2.upscaler import SeedVr2
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
 from engine.protocol.events import TileDone
 from engine.settings.schema import JobSettings
@@ -154,7 +154,7 @@ def test_a_job_can_be_cancelled_inside_a_clip(
     real = Control.check
     monkeypatch.setattr(Control, "check", check)
     plan = plan_of(film, tmp_path / "out.mkv", lossless(files))
-    context = Context(
+    context = JobContext(
         job_id="job", media=probe(film), plan=plan, control=control, events=Events(control)
     )
 

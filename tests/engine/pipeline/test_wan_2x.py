@@ -16,7 +16,7 @@ from engine.core.geometry import Size
 from engine.jobs.checkpoint import Checkpoint
 from engine.models.wan.upscaler import WanUpscaler
 from engine.models.wan.vae.fast import FastWanVae
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
 from engine.protocol.events import PlanDowngraded, TileDone
 from engine.settings.schema import JobSettings
@@ -168,7 +168,7 @@ def test_a_job_can_be_cancelled_between_slices(
 
     monkeypatch.setattr(WanUpscaler, "placed", placed)
     plan = plan_of(film, tmp_path / "out.mkv", lossless(vae))
-    context = Context(
+    context = JobContext(
         job_id="job", media=probe(film), plan=plan, control=control, events=Events(control)
     )
     (tmp_path / "job").mkdir()

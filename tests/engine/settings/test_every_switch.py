@@ -21,8 +21,8 @@ from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.vae import fast_resample, split_decode
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
-from engine.models.video_vae.context import Flow
-from engine.models.video_vae.runner import FastForm, Parts
+from engine.models.video_vae.context import SliceContext
+from engine.models.video_vae.runner import FastSlicedVae, Parts
 from engine.ops.attention import single_head
 from engine.ops.kernels import group_norm, heads, token_rows
 from engine.ops.linear.matmul import onednn_serves
@@ -191,12 +191,12 @@ def _fp16_sums(model: str, on: bool) -> Observation:
     return observe
 
 
-class _Empty(FastForm[Flow, Any]):
+class _Empty(FastSlicedVae[SliceContext, Any]):
     """A form without parts."""
 
-    flow_type = Flow
+    flow_type = SliceContext
 
-    def build_parts(self, weights: object) -> Parts[Flow]:
+    def build_parts(self, weights: object) -> Parts[SliceContext]:
         return {"encode": [], "decode": []}
 
 

@@ -43,7 +43,7 @@ class Layout:
     text_angles: Tensor | None
 
 
-class RmsNorm(nn.Module):
+class DitRmsNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) over the channels, times a weight; half precision in float32."""
 
     def __init__(self, config: DitConfig, channels: int) -> None:
@@ -165,8 +165,8 @@ class WindowAttention(nn.Module):
         dim, inner = config.dim, config.inner_dim
         self.proj_qkv = Streams(lambda: nn.Linear(dim, 3 * inner, bias=False), names)
         self.proj_out = Streams(lambda: nn.Linear(inner, dim), names)
-        self.norm_q = Streams(lambda: RmsNorm(config, config.head_dim), names)
-        self.norm_k = Streams(lambda: RmsNorm(config, config.head_dim), names)
+        self.norm_q = Streams(lambda: DitRmsNorm(config, config.head_dim), names)
+        self.norm_k = Streams(lambda: DitRmsNorm(config, config.head_dim), names)
 
     def forward(self, vid: Tensor, txt: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """[T, H, W, dim] and [L, dim] -> the same shapes, before the gate."""
@@ -209,7 +209,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return rearrange(F.scaled_dot_product_attention(q, k, v), "1 heads n d -> n heads d")
 
 
-class Block(nn.Module):
+class DitBlock(nn.Module):
     """Norm, modulation, attention, gate; norm, modulation, MLP, gate; each added to its input."""
 
     def __init__(self, config: DitConfig, layer: int) -> None:

@@ -16,14 +16,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.seedvr2.dit.elementwise import Shifts, Steps, Triple
+from engine.models.seedvr2.dit.elementwise import ElementwiseOps, Shifts, Triple
 from engine.ops.attention.qk_rope import HeadNorm, Placement
 from engine.ops.norm.cache_blocks import work_dtype
 
 _Pass = Callable[..., Any]
 
 
-class CompiledSteps(Steps):
+class CompiledOps(ElementwiseOps):
     """The same on compiled passes: computed in float32 (float64), rounded once at the end."""
 
     def modulated(self, rows: Tensor, by: Shifts, out: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ class Shifts:
     gate: Tensor | None = None
 
 
-class Steps:
+class ElementwiseOps:
     """Norms, rotation, activation and sums on rows of tokens.
 
     Args:
@@ -101,13 +101,13 @@ class Steps:
             rows.add_((change * gate).to(rows.dtype))
 
 
-def steps_of(switches: DitSwitches, eps: float) -> Steps:
+def steps_of(switches: DitSwitches, eps: float) -> ElementwiseOps:
     """Those that some switches ask for; torch's compiler is only loaded with "compile"."""
     if not switches.compile:
-        return Steps(switches, eps)
-    from engine.models.seedvr2.dit.compiled import CompiledSteps
+        return ElementwiseOps(switches, eps)
+    from engine.models.seedvr2.dit.compiled import CompiledOps
 
-    return CompiledSteps(switches, eps)
+    return CompiledOps(switches, eps)
 
 
 def _turned(x: Tensor, placement: Placement) -> Tensor:

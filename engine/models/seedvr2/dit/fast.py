@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from engine.models.seedvr2.dit.blocks import Block
+from engine.models.seedvr2.dit.blocks import DitBlock
 from engine.models.seedvr2.dit.config import DIT_3B, DitConfig
-from engine.models.seedvr2.dit.fast_blocks import FastBlock, Tools, Way
+from engine.models.seedvr2.dit.fast_blocks import FastBlock, TokenRows, Tools
 from engine.models.seedvr2.dit.modulation import Modulations
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.dit.token_layout import (
@@ -116,7 +116,7 @@ class FastDit(SeedVr2Dit):
         if self.switches.folded_modulation and self.stream is None:
             with no_gradients(), exact_arithmetic():
                 self._modulations.begin(self, USUAL_TIMESTEP, self.vid_in.proj.bias)
-                for block in cast(Iterable[Block], self.blocks):
+                for block in cast(Iterable[DitBlock], self.blocks):
                     self._modulations.fold(block)
 
     def stream_weights(self, stream: WeightStream) -> None:
@@ -155,7 +155,7 @@ class FastDit(SeedVr2Dit):
     def _through(self, picture: Tensor, text: Tensor, layout: DitLayout, timestep: float) -> Tensor:
         """All layers: rows in the order of the first become rows in the order of the last."""
         words = self._text.tokens(text, self.txt_in)
-        for layer, block in enumerate(cast(Iterable[Block], self.blocks)):
+        for layer, block in enumerate(cast(Iterable[DitBlock], self.blocks)):
             if self.between is not None:
                 self.between()
             work = FastBlock(block, self._tools, text_is_read=self._text_is_read(layer))
@@ -168,12 +168,12 @@ class FastDit(SeedVr2Dit):
             self._show(layer, picture, words if work.changes_text else None, way.order)
         return picture
 
-    def _way(self, layer: int, layout: DitLayout, picture: Tensor) -> Way:
+    def _way(self, layer: int, layout: DitLayout, picture: Tensor) -> TokenRows:
         """Two buffers take turns where the order changes."""
         order, move = layout.orders[layer % 2], layout.moves[layer % 2]
         if not layer or move is None:
-            return Way(order, None, picture)
-        return Way(order, move, self._tools.rows(f"tokens {layer % 2}", *picture.shape))
+            return TokenRows(order, None, picture)
+        return TokenRows(order, move, self._tools.rows(f"tokens {layer % 2}", *picture.shape))
 
     def _weights(self, layer: int) -> AbstractContextManager[None]:
         """Inside, the weights of a layer are on the device."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from engine.models.seedvr2.dit.blocks import (
     ATTENTION,
     MLP,
-    Block,
+    DitBlock,
     GeluMlp,
     Stream,
     SwigluMlp,
@@ -36,7 +36,7 @@ from engine.settings.optimisations import DitSwitches
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class TokenRows:
     """Where the tokens of a layer are.
 
     Attributes:
@@ -116,7 +116,7 @@ class FastBlock:
         changes_text: Whether it computes what becomes of the text.
     """
 
-    def __init__(self, block: Block, tools: Tools, *, text_is_read: bool) -> None:
+    def __init__(self, block: DitBlock, tools: Tools, *, text_is_read: bool) -> None:
         self._block, self._tools = block, tools
         self.changes_text = text_is_read and not block.text_ends
 
@@ -125,7 +125,7 @@ class FastBlock:
         return self._heads("txt", text, vectors.shifts["txt", ATTENTION]).clone()
 
     def run(
-        self, picture: Tensor, text: Tensor, texts: Tensor, way: Way, vectors: LayerVectors
+        self, picture: Tensor, text: Tensor, texts: Tensor, way: TokenRows, vectors: LayerVectors
     ) -> tuple[Tensor, Tensor]:
         """One layer.
 

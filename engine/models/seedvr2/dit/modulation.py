@@ -13,8 +13,8 @@ from engine.models.seedvr2.dit.blocks import (
     ATTENTION,
     MLP,
     STREAMS,
-    Block,
-    RmsNorm,
+    DitBlock,
+    DitRmsNorm,
     Stream,
 )
 from engine.models.seedvr2.dit.elementwise import Shifts
@@ -50,8 +50,8 @@ class Modulations:
         self._kept = kept
         self._for: object = None
         self._embedding = torch.empty(0)
-        self._layers: dict[Block, LayerVectors] = {}
-        self._inside: dict[Block, Mapping[tuple[Stream, int], Shifts]] = {}
+        self._layers: dict[DitBlock, LayerVectors] = {}
+        self._inside: dict[DitBlock, Mapping[tuple[Stream, int], Shifts]] = {}
 
     def begin(self, dit: SeedVr2Dit, timestep: float, like: Tensor) -> None:
         """From now on, for this time step and the type and place of `like`."""
@@ -62,7 +62,7 @@ class Modulations:
         self._for = wanted
         self._layers.clear()
 
-    def of(self, block: Block) -> LayerVectors:
+    def of(self, block: DitBlock) -> LayerVectors:
         """Of a layer, whose weights are on the device."""
         if block not in self._layers:
             found = layer_vectors(block, self._embedding)
@@ -75,7 +75,7 @@ class Modulations:
         scale = (scale + dit.vid_out_ada.out_scale) * dit.vid_out_norm.weight
         return Shifts(scale, shift + dit.vid_out_ada.out_shift)
 
-    def fold(self, block: Block) -> None:
+    def fold(self, block: DitBlock) -> None:
         """Put what a layer is modulated by now into its weights, unless that was done before."""
         if block not in self._inside:
             self._inside[block] = fold_block(block, layer_vectors(block, self._embedding).shifts)
@@ -86,7 +86,7 @@ class Modulations:
         self._layers.clear()
 
 
-def layer_vectors(block: Block, embedding: Tensor) -> LayerVectors:
+def layer_vectors(block: DitBlock, embedding: Tensor) -> LayerVectors:
     """Of a layer for a time step; text that ends there is not modulated.
 
     Args:
@@ -111,14 +111,14 @@ def without(vectors: LayerVectors, inside: Mapping[tuple[Stream, int], Shifts]) 
     return replace(vectors, shifts=left)
 
 
-def _shifts(block: Block, embedding: Tensor, stream: Stream, step: int) -> Shifts:
+def _shifts(block: DitBlock, embedding: Tensor, stream: Stream, step: int) -> Shifts:
     if stream == "txt" and block.text_ends:
         return Shifts()
     shift, scale, gate = (part.contiguous() for part in block.ada.of(stream)(embedding, step))
     return Shifts(scale, shift, gate)
 
 
-def _norms(block: Block, stream: Stream, like: Tensor) -> HeadNorm:
+def _norms(block: DitBlock, stream: Stream, like: Tensor) -> HeadNorm:
     norms = block.attn.norm_q.of(stream), block.attn.norm_k.of(stream)
-    q, k = (cast(RmsNorm, norm).weight.to(like.dtype, copy=True) for norm in norms)
+    q, k = (cast(DitRmsNorm, norm).weight.to(like.dtype, copy=True) for norm in norms)
     return HeadNorm(q, k, block.eps)

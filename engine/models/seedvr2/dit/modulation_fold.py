@@ -17,7 +17,7 @@ from engine.models.seedvr2.dit.blocks import (
     ATTENTION,
     MLP,
     STREAMS,
-    Block,
+    DitBlock,
     GeluMlp,
     Stream,
     SwigluMlp,
@@ -28,7 +28,7 @@ _LEAST = 2.0**-10  # smaller factors stay outside: in half precision the weights
 
 
 def fold_block(
-    block: Block, wanted: Mapping[tuple[Stream, int], Shifts]
+    block: DitBlock, wanted: Mapping[tuple[Stream, int], Shifts]
 ) -> Mapping[tuple[Stream, int], Shifts]:
     """Change the weights of a block; those that are no plain floats stay as they are.
 

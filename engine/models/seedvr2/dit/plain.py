@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from engine.models.seedvr2.dit.blocks import (
     ATTENTION,
-    Block,
+    DitBlock,
+    DitRmsNorm,
     Layout,
-    RmsNorm,
     TimeEmbedding,
 )
 from engine.models.seedvr2.dit.config import DIT_3B, DitConfig
@@ -94,9 +94,9 @@ class SeedVr2Dit(nn.Module):
         self.vid_in = PatchIn(config)
         self.txt_in = nn.Linear(config.text_in_dim, config.dim)
         self.emb_in = TimeEmbedding(config)
-        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
+        self.blocks = nn.ModuleList(DitBlock(config, layer) for layer in range(config.layers))
         if config.out_norm:
-            self.vid_out_norm = RmsNorm(config, config.dim)
+            self.vid_out_norm = DitRmsNorm(config, config.dim)
             self.vid_out_ada = OutModulation(config.dim)
         self.vid_out = PatchOut(config)
 

@@ -47,7 +47,7 @@ def wide_conv(inner: int, outer: int) -> CausalConv3d:
     return CausalConv3d(inner, outer, 3, padding=(0, 1, 1))
 
 
-class ResidualBlock(nn.Module):
+class SeedVr2ResidualBlock(nn.Module):
     """Twice norm, SiLU and convolution, plus the input."""
 
     def __init__(self, config: VaeConfig, inner: int, outer: int) -> None:
@@ -68,7 +68,7 @@ class ResidualBlock(nn.Module):
         return torch.as_tensor(hidden.add_(frames))
 
 
-class Attention(nn.Module):
+class SeedVr2Attention(nn.Module):
     """Self-attention over all positions of a frame, one head as wide as the channels."""
 
     def __init__(self, config: VaeConfig, channels: int) -> None:
@@ -95,8 +95,10 @@ class MidBlock(nn.Module):
     def __init__(self, config: VaeConfig) -> None:
         super().__init__()
         channels = config.block_out_channels[-1]
-        self.attentions = nn.ModuleList([Attention(config, channels)])
-        self.resnets = nn.ModuleList([ResidualBlock(config, channels, channels) for _ in range(2)])
+        self.attentions = nn.ModuleList([SeedVr2Attention(config, channels)])
+        self.resnets = nn.ModuleList(
+            [SeedVr2ResidualBlock(config, channels, channels) for _ in range(2)]
+        )
 
     def forward(self, frames: Tensor, carry: Carry | None = None) -> Tensor:
         """[B, C, T, H, W] -> the same shape."""
@@ -106,7 +108,7 @@ class MidBlock(nn.Module):
         return torch.as_tensor(self.resnets[1](frames, carry))
 
 
-class Downsampler(nn.Module):
+class SeedVr2Downsampler(nn.Module):
     """Half the height and width, and on request half the frames (of 1 + 2n the n + 1)."""
 
     def __init__(self, channels: int, *, time: bool) -> None:
@@ -119,7 +121,7 @@ class Downsampler(nn.Module):
         return torch.as_tensor(self.conv(F.pad(frames, (0, 1, 0, 1)), carry))
 
 
-class Upsampler(nn.Module):
+class SeedVr2Upsampler(nn.Module):
     """Twice the height and width, and on request twice the frames (of n + 1 the 1 + 2n)."""
 
     def __init__(self, channels: int, *, time: bool) -> None:
@@ -147,11 +149,11 @@ class DownBlock(nn.Module):
         widths = config.block_out_channels
         outer, inner = widths[level], widths[max(level - 1, 0)]
         self.resnets = nn.ModuleList(
-            ResidualBlock(config, inner if layer == 0 else outer, outer)
+            SeedVr2ResidualBlock(config, inner if layer == 0 else outer, outer)
             for layer in range(config.layers_per_block)
         )
         self.downsamplers = nn.ModuleList(
-            Downsampler(outer, time=time) for time in config.encoder_time[level : level + 1]
+            SeedVr2Downsampler(outer, time=time) for time in config.encoder_time[level : level + 1]
         )
 
     def forward(self, frames: Tensor, carry: Carry | None = None) -> Tensor:
@@ -169,11 +171,11 @@ class UpBlock(nn.Module):
         widths = config.block_out_channels[::-1]
         outer, inner = widths[level], widths[max(level - 1, 0)]
         self.resnets = nn.ModuleList(
-            ResidualBlock(config, inner if layer == 0 else outer, outer)
+            SeedVr2ResidualBlock(config, inner if layer == 0 else outer, outer)
             for layer in range(config.layers_per_block + 1)
         )
         self.upsamplers = nn.ModuleList(
-            Upsampler(outer, time=time) for time in config.decoder_time[level : level + 1]
+            SeedVr2Upsampler(outer, time=time) for time in config.decoder_time[level : level + 1]
         )
 
     def forward(self, frames: Tensor, carry: Carry | None = None) -> Tensor:

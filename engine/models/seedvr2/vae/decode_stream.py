@@ -35,7 +35,7 @@ from engine.tiling.blend import tile_weights
 _FRAMES_AT_A_TIME = 4  # that leave a finished canvas
 
 
-class DecodeStream:
+class SeedVr2DecodeStream:
     """Decodes the latents of one shot; the large part of the decoder, or all, in tiles on request.
 
     Memory: without tiles a slice and the carry, which waits on the host between calls. With tiles

@@ -17,7 +17,7 @@ _SHARED_PX = 64  # that neighbouring tiles have in common
 _SLICES_AT_A_TIME = 8  # that a tile is encoded for
 
 
-class EncodeStream:
+class SeedVr2EncodeStream:
     """Encodes the slices of one shot, tile by tile on request.
 
     Memory: without tiles a slice and the carry, which may be parked. With tiles those of one

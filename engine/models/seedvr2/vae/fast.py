@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.fast_build import Builder, TileFlow, decoder, encoder
-from engine.models.seedvr2.vae.interface import VaeForm
+from engine.models.seedvr2.vae.fast_build import SeedVr2VaeBuilder, TileContext, decoder, encoder
+from engine.models.seedvr2.vae.interface import SeedVr2VaeVariant
 from engine.models.seedvr2.vae.norm_statistics import Statistics
-from engine.models.video_vae.runner import FastForm, Parts
+from engine.models.video_vae.runner import FastSlicedVae, Parts
 from engine.ops.conv.causal_conv import Carry
 
 
-class FastVae(FastForm[TileFlow, VaeConfig], VaeForm):
+class FastVae(FastSlicedVae[TileContext, VaeConfig], SeedVr2VaeVariant):
     """Encoder and decoder with exact folds, ring buffers and channels-last frames.
 
     Inference only. Clips of a batch are worked on one after the other. Not for several threads
     at once: all layers share one workspace.
 
-    Made and run as `FastForm` says.
+    Made and run as `FastSlicedVae` says.
 
     Attributes:
         trace: Called with the module path and a copy of the result of each block,
@@ -30,11 +30,13 @@ class FastVae(FastForm[TileFlow, VaeConfig], VaeForm):
     Memory: `engine.models.seedvr2.vae.cost` says how many bytes.
     """
 
-    flow_type = TileFlow
+    flow_type = TileContext
 
-    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[TileFlow]:
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[TileContext]:
         """The parts of both ways, the decoder's in two lists."""
-        build = Builder(self.config, weights, self.device, self.conv_options(), self.switches)
+        build = SeedVr2VaeBuilder(
+            self.config, weights, self.device, self.conv_options(), self.switches
+        )
         self._low, self._high = decoder(build, self.config)
         return {"encode": encoder(build, self.config), "decode": [*self._low, *self._high]}
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from engine.models.seedvr2.vae.fast import FastVae
 
 
-class VaeForm(SlicedVae):
+class SeedVr2VaeVariant(SlicedVae):
     """A form of the SeedVR2 VAE; its configuration says what it takes.
 
     Attributes:

@@ -17,12 +17,12 @@ from engine.models.seedvr2.vae.blocks import (
     wide_conv,
 )
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
-from engine.models.seedvr2.vae.interface import VaeForm
+from engine.models.seedvr2.vae.interface import SeedVr2VaeVariant
 from engine.models.video_vae.slicing import clamped_moments
 from engine.ops.conv.causal_conv import Carry, CausalConv3d
 
 
-class Encoder(nn.Module):
+class SeedVr2Encoder(nn.Module):
     """Frames to moments."""
 
     def __init__(self, config: VaeConfig) -> None:
@@ -42,7 +42,7 @@ class Encoder(nn.Module):
         return torch.as_tensor(self.conv_out(activated(self.conv_norm_out, frames), carry))
 
 
-class Decoder(nn.Module):
+class SeedVr2Decoder(nn.Module):
     """Latent to frames."""
 
     def __init__(self, config: VaeConfig) -> None:
@@ -62,7 +62,7 @@ class Decoder(nn.Module):
         return torch.as_tensor(self.conv_out(activated(self.conv_norm_out, frames), carry))
 
 
-class SeedVr2Vae(nn.Module, VaeForm):
+class SeedVr2Vae(nn.Module, SeedVr2VaeVariant):
     """Encoder and decoder under the published names; see `SlicedVae` for what it does.
 
     Frames and latents have the type and device of the weights. Gradients flow through both ways.
@@ -74,8 +74,8 @@ class SeedVr2Vae(nn.Module, VaeForm):
     def __init__(self, config: VaeConfig = VAE) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config)
-        self.decoder = Decoder(config)
+        self.encoder = SeedVr2Encoder(config)
+        self.decoder = SeedVr2Decoder(config)
         if config.quant_conv:
             moments = 2 * config.latent_channels
             self.quant_conv = CausalConv3d(moments, moments, 1)

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from engine.models.video_vae.context import Flow
-from engine.models.video_vae.runner import FastForm, Parts
+from engine.models.video_vae.context import SliceContext
+from engine.models.video_vae.runner import FastSlicedVae, Parts
 from engine.models.video_vae.slicing import clamped_moments
 from engine.models.wan.vae.config import WanConfig
-from engine.models.wan.vae.fast_build import Builder
+from engine.models.wan.vae.fast_build import WanVaeBuilder
 from engine.models.wan.vae.fast_coders import decoder, encoder
-from engine.models.wan.vae.interface import WanForm
+from engine.models.wan.vae.interface import WanVaeVariant
 from engine.ops.conv.causal_conv import Carry
 
 
-class FastWanVae(FastForm[Flow, WanConfig], WanForm):
+class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
     """Encoder and decoder with folds, ring buffers and channels-last frames.
 
     Inference only. Clips of a batch are worked on one after the other. Not for several threads
@@ -26,7 +26,7 @@ class FastWanVae(FastForm[Flow, WanConfig], WanForm):
     sees whole frames; the high one is local and may be given tiles, see
     `engine.models.wan.vae.split`.
 
-    Made and run as `FastForm` says.
+    Made and run as `FastSlicedVae` says.
 
     Attributes:
         trace: Called with the module path and a copy of the result of each block,
@@ -35,11 +35,11 @@ class FastWanVae(FastForm[Flow, WanConfig], WanForm):
     Memory: `engine.models.wan.vae.cost` says how many bytes.
     """
 
-    flow_type = Flow
+    flow_type = SliceContext
 
-    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[Flow]:
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[SliceContext]:
         """The parts of both ways, each in its halves."""
-        build = Builder(weights, self.device, self.conv_options(), self.switches)
+        build = WanVaeBuilder(weights, self.device, self.conv_options(), self.switches)
         self._encoder = encoder(build, self.config)
         self._decoder = decoder(build, self.config)
         return {

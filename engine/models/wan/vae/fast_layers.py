@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.context import Flow, Part
+from engine.models.video_vae.context import Part, SliceContext
 from engine.models.wan.vae.fast_shortcuts import Shortcut
 from engine.ops.norm.rms_norm import rms_norm_silu
 
 _LEAST_LENGTH = 1e-12
 
 
-class RmsNorm:
+class FastWanRmsNorm:
     """Each position by the length of its channels, with SiLU after it or not.
 
     Args:
@@ -25,7 +25,7 @@ class RmsNorm:
     def __init__(self, gamma: Tensor) -> None:
         self._gamma = gamma
 
-    def write(self, frames: Tensor, out: Tensor, flow: Flow, *, silu: bool = True) -> None:
+    def write(self, frames: Tensor, out: Tensor, flow: SliceContext, *, silu: bool = True) -> None:
         """Write the normalised frames into `out`, a view of some buffer."""
         if flow.switches.fused_norm:
             rms_norm_silu(frames, self._gamma, out, silu=silu, kernels=flow.switches.kernels)
@@ -41,12 +41,12 @@ class RmsNorm:
         return F.silu(normed) if silu else normed
 
 
-class Patches:
+class PatchLayer:
     """Squares of 2x2 pixels side by side as channels: 4 * colour + 2 * column + row."""
 
     name = "patches"
 
-    def run(self, flow: Flow) -> None:
+    def run(self, flow: SliceContext) -> None:
         """[T, C, 2h, 2w] -> [T, 4C, h, w]."""
         frames = flow.take()
         count, colours, height, width = frames.shape
@@ -68,7 +68,7 @@ class Pictures:
     def __init__(self, *, columns_first: bool) -> None:
         self._strides = (1, 2) if columns_first else (2, 1)
 
-    def run(self, flow: Flow) -> None:
+    def run(self, flow: SliceContext) -> None:
         """[T, 4C, h, w] -> [T, C, 2h, 2w]."""
         folded = flow.take()
         count, channels, height, width = folded.shape
@@ -91,11 +91,11 @@ class Bridged:
         shortcut: From what goes in to what comes out.
     """
 
-    def __init__(self, name: str, parts: Sequence[Part[Flow]], shortcut: Shortcut) -> None:
+    def __init__(self, name: str, parts: Sequence[Part[SliceContext]], shortcut: Shortcut) -> None:
         self.name = name
         self._parts, self._shortcut = parts, shortcut
 
-    def run(self, flow: Flow) -> None:
+    def run(self, flow: SliceContext) -> None:
         """Work on the stream."""
         kept = self._shortcut.before(flow)
         for part in self._parts:

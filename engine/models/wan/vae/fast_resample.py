@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.causal_conv import Conv
-from engine.models.video_vae.context import Flow
+from engine.models.video_vae.causal_conv import CausalConv
+from engine.models.video_vae.context import SliceContext
 from engine.ops.conv.frame_conv import FrameConv
 from engine.ops.conv.temporal_conv import memory_format
 
 
-class Downsampler:
+class FastWanDownsampler:
     """Half the height and width, and then, on request, of 1 + 2n frames the n + 1.
 
     A clip's frame 0 stays as it is; each later one is made of two frames and the one before.
@@ -26,11 +26,11 @@ class Downsampler:
         time: Three taps with stride 2, nothing before a clip; None leaves time alone.
     """
 
-    def __init__(self, name: str, space: Conv, time: Conv | None) -> None:
+    def __init__(self, name: str, space: CausalConv, time: CausalConv | None) -> None:
         self.name = name
         self._space, self._time = space, time
 
-    def run(self, flow: Flow) -> None:
+    def run(self, flow: SliceContext) -> None:
         """Work on the stream."""
         frames = self._space.of(flow.take(), flow)
         if self._time is not None:
@@ -72,7 +72,7 @@ class SteppedEnlarger:
             out[part] = self._conv.run(large)
 
 
-class Upsampler:
+class FastWanUpsampler:
     """On request, of n + 1 frames the 1 + 2n, and then twice the height and width.
 
     A clip's frame 0 stays as it is; those after it are a clip of their own, with zeros before it.
@@ -86,11 +86,11 @@ class Upsampler:
     Memory: the result, and what time makes of the source.
     """
 
-    def __init__(self, name: str, time: Conv | None, space: Enlarger) -> None:
+    def __init__(self, name: str, time: CausalConv | None, space: Enlarger) -> None:
         self.name = name
         self._time, self._space = time, space
 
-    def run(self, flow: Flow) -> None:
+    def run(self, flow: SliceContext) -> None:
         """Work on the stream."""
         source = flow.take()
         count, _, height, width = source.shape
@@ -102,7 +102,7 @@ class Upsampler:
             self._space.write(frames, result[places], chunked=chunked)
         flow.put(result, self.name)
 
-    def _frames(self, source: Tensor, flow: Flow) -> Iterator[tuple[Tensor, slice]]:
+    def _frames(self, source: Tensor, flow: SliceContext) -> Iterator[tuple[Tensor, slice]]:
         """What is enlarged, and the places of the result that it goes to."""
         if self._time is None:
             yield source, slice(None)

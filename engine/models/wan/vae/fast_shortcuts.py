@@ -14,18 +14,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.context import Flow
+from engine.models.video_vae.context import SliceContext
 from engine.models.wan.vae.config import Stage
 
 
 class Shortcut(Protocol):
     """A way around a stage."""
 
-    def before(self, flow: Flow) -> Tensor:
+    def before(self, flow: SliceContext) -> Tensor:
         """What has to be kept of the stream that goes into the stage."""
         ...
 
-    def add(self, kept: Tensor, flow: Flow) -> None:
+    def add(self, kept: Tensor, flow: SliceContext) -> None:
         """Add it to the stream that comes out."""
         ...
 
@@ -44,7 +44,7 @@ class Averaged:
         self._name = name
         self._channels, self._time, self._space = stage.result, stage.time, stage.space
 
-    def before(self, flow: Flow) -> Tensor:
+    def before(self, flow: SliceContext) -> Tensor:
         """The means already, as the stage works on its input in place."""
         source = flow.take()
         flow.put(source)
@@ -52,7 +52,7 @@ class Averaged:
         flow.seen(self._name, means)
         return means
 
-    def add(self, kept: Tensor, flow: Flow) -> None:
+    def add(self, kept: Tensor, flow: SliceContext) -> None:
         """Add the means."""
         flow.put(flow.take().add_(kept))
 
@@ -101,13 +101,13 @@ class Repeated:
         self._name = name
         self._channels, self._time = stage.result, 2 if stage.time else 1
 
-    def before(self, flow: Flow) -> Tensor:
+    def before(self, flow: SliceContext) -> Tensor:
         """A copy of the input, which is worked on in place."""
         source = flow.take()
         flow.put(source)
         return source.clone()
 
-    def add(self, kept: Tensor, flow: Flow) -> None:
+    def add(self, kept: Tensor, flow: SliceContext) -> None:
         """Add it wherever it goes."""
         stream = flow.take()
         if flow.trace is not None:
@@ -117,7 +117,7 @@ class Repeated:
         self._spread(kept, stream, flow)
         flow.put(stream)
 
-    def _spread(self, kept: Tensor, stream: Tensor, flow: Flow) -> None:
+    def _spread(self, kept: Tensor, stream: Tensor, flow: SliceContext) -> None:
         """Add to all places; the frames before a clip's first one are dropped."""
         dropped = self._time - 1 if flow.carry.first else 0
         for time, row, column in product(range(self._time), range(2), range(2)):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from engine.models.wan.vae.fast import FastWanVae
 
 
-class WanForm(SlicedVae):
+class WanVaeVariant(SlicedVae):
     """A form of a Wan VAE; its configuration says what it takes.
 
     Latents are raw: neither mean nor deviation of the published statistics is taken off. Decoded

@@ -16,17 +16,17 @@ from torch import Tensor, nn
 from engine.models.video_vae.slicing import clamped_moments
 from engine.models.wan.vae.blocks import (
     Head,
-    ResidualBlock,
+    WanResidualBlock,
     middle,
     wide_conv,
 )
 from engine.models.wan.vae.config import WAN21, Stage, WanConfig
-from engine.models.wan.vae.interface import WanForm
+from engine.models.wan.vae.interface import WanVaeVariant
 from engine.models.wan.vae.resample import (
     AveragedShortcut,
-    Downsampler,
     RepeatedShortcut,
-    Upsampler,
+    WanDownsampler,
+    WanUpsampler,
 )
 from engine.ops.conv.causal_conv import Carry, ZeroPastConv3d
 
@@ -36,7 +36,7 @@ class DownStage(nn.Module):
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
-        self.downsamples = nn.ModuleList(_parts(stage, Downsampler))
+        self.downsamples = nn.ModuleList(_parts(stage, WanDownsampler))
         self.avg_shortcut = AveragedShortcut(stage)
 
     def forward(self, frames: Tensor, carry: Carry) -> Tensor:
@@ -50,7 +50,7 @@ class UpStage(nn.Module):
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
-        self.upsamples = nn.ModuleList(_parts(stage, Upsampler))
+        self.upsamples = nn.ModuleList(_parts(stage, WanUpsampler))
         self.avg_shortcut = RepeatedShortcut(stage) if stage.space else None
 
     def forward(self, frames: Tensor, carry: Carry) -> Tensor:
@@ -61,7 +61,7 @@ class UpStage(nn.Module):
         return result + torch.as_tensor(self.avg_shortcut(frames, carry))
 
 
-class Encoder(nn.Module):
+class WanEncoder(nn.Module):
     """Frames to moments."""
 
     def __init__(self, config: WanConfig) -> None:
@@ -71,7 +71,7 @@ class Encoder(nn.Module):
         if config.has_stage_shortcuts:
             self.downsamples = nn.ModuleList(DownStage(stage) for stage in stages)
         else:
-            flat = [part for stage in stages for part in _parts(stage, Downsampler)]
+            flat = [part for stage in stages for part in _parts(stage, WanDownsampler)]
             self.downsamples = nn.ModuleList(flat)
         self.middle = middle(stages[-1].result)
         self.head = Head(stages[-1].result, 2 * config.latent_channels)
@@ -82,7 +82,7 @@ class Encoder(nn.Module):
         return _through(parts, frames, carry)
 
 
-class Decoder(nn.Module):
+class WanDecoder(nn.Module):
     """Latent to frames."""
 
     def __init__(self, config: WanConfig) -> None:
@@ -93,7 +93,7 @@ class Decoder(nn.Module):
         if config.has_stage_shortcuts:
             self.upsamples = nn.ModuleList(UpStage(stage) for stage in stages)
         else:
-            flat = [part for stage in stages for part in _parts(stage, Upsampler)]
+            flat = [part for stage in stages for part in _parts(stage, WanUpsampler)]
             self.upsamples = nn.ModuleList(flat)
         self.head = Head(stages[-1].result, config.out_channels * config.patch**2)
 
@@ -103,7 +103,7 @@ class Decoder(nn.Module):
         return _through(parts, latent, carry)
 
 
-class WanVae(nn.Module, WanForm):
+class WanVae(nn.Module, WanVaeVariant):
     """Encoder and decoder under the published names; see `SlicedVae` for what it does.
 
     Frames and latents have the type and device of the weights. Gradients flow through both ways.
@@ -114,10 +114,10 @@ class WanVae(nn.Module, WanForm):
         super().__init__()
         self.config = config
         moments = 2 * config.latent_channels
-        self.encoder = Encoder(config)
+        self.encoder = WanEncoder(config)
         self.conv1 = ZeroPastConv3d(moments, moments, 1)
         self.conv2 = ZeroPastConv3d(config.latent_channels, config.latent_channels, 1)
-        self.decoder = Decoder(config)
+        self.decoder = WanDecoder(config)
 
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Moments of one slice, and the carry for the next; see `SlicedVae.encode_slice`."""
@@ -158,10 +158,10 @@ def patches(frames: Tensor, side: int) -> Tensor:
     return rearrange(frames, pattern, row=side, column=side)
 
 
-def _parts(stage: Stage, resampler: type[Downsampler | Upsampler]) -> list[nn.Module]:
+def _parts(stage: Stage, resampler: type[WanDownsampler | WanUpsampler]) -> list[nn.Module]:
     """Residual blocks of a level, and after them what changes the size."""
     widths = [stage.inner] + [stage.outer] * stage.blocks
-    blocks: list[nn.Module] = [ResidualBlock(*pair) for pair in pairwise(widths)]
+    blocks: list[nn.Module] = [WanResidualBlock(*pair) for pair in pairwise(widths)]
     return [*blocks, resampler(stage)] if stage.space else blocks
 
 

@@ -16,7 +16,7 @@ from engine.core.geometry import Box, Size
 from engine.models.upscalers import DecodedTile, Watch
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite
 from engine.models.video_vae.slicing import slices
-from engine.models.wan.vae.interface import WanForm
+from engine.models.wan.vae.interface import WanVaeVariant
 from engine.models.wan.vae.split import decode_tiles, encode_tiles
 from engine.models.wan.vae.tiled import TiledHalf, decode_way, encode_way
 from engine.ops.conv.causal_conv import Carry
@@ -47,7 +47,7 @@ class Streaming:
 WHOLE_FRAMES = Streaming()
 
 
-class EncodeStream:
+class WanEncodeStream:
     """Encodes one shot.
 
     Args:
@@ -62,7 +62,7 @@ class EncodeStream:
 
     def __init__(
         self,
-        vae: WanForm,
+        vae: WanVaeVariant,
         frame: Size,
         streaming: Streaming = WHOLE_FRAMES,
         between: Callable[[], None] = lambda: None,
@@ -126,7 +126,7 @@ class EncodeStream:
         return latents
 
 
-class DecodeStream:
+class WanDecodeStream:
     """Decodes one shot.
 
     Args:
@@ -136,12 +136,12 @@ class DecodeStream:
         watch: Called with every decoded tile; a whole frame is one.
         first: Number of the shot's first frame, for `watch`.
 
-    Memory: as of `EncodeStream`. Frames in float32 exist one at a time.
+    Memory: as of `WanEncodeStream`. Frames in float32 exist one at a time.
     """
 
     def __init__(
         self,
-        vae: WanForm,
+        vae: WanVaeVariant,
         frame: Size,
         streaming: Streaming = WHOLE_FRAMES,
         watch: Watch = lambda _tile: None,

@@ -31,7 +31,7 @@ Done = Callable[[int, Tensor], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class TiledPass:
     """What a local half takes and gives; entries are its frames or its features.
 
     Attributes:
@@ -59,11 +59,11 @@ class Way:
     early: int
 
 
-def encode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
+def encode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> TiledPass:
     """The encoder's local half: frames to features; a longer warm-up than needed is cut short."""
     early = min(warm_up, encode_warm_up(vae.config))
     cut, step = encode_cut(vae.config), vae.config.temporal_factor
-    return Way(
+    return TiledPass(
         name="encoder",
         half=vae.encode_high,
         device=vae.device,
@@ -77,11 +77,11 @@ def encode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
     )
 
 
-def decode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
+def decode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> TiledPass:
     """The decoder's local half: features to frames; as `encode_way`."""
     cut = decode_cut(vae.config)
     each = vae.config.temporal_factor // cut.time
-    return Way(
+    return TiledPass(
         name="decoder",
         half=vae.decode_high,
         device=vae.device,
@@ -105,7 +105,7 @@ class TiledHalf:
     of a visit, and the carries of all tiles or, where tiles begin early, the entries for that.
     """
 
-    def __init__(self, way: Way, tiles: Sequence[TileBox]) -> None:
+    def __init__(self, way: TiledPass, tiles: Sequence[TileBox]) -> None:
         self.shown = [tile.inner.scaled(way.result) for tile in tiles]
         self._way, self._tiles = way, tiles
         self._carries = [Carry() for _ in tiles]

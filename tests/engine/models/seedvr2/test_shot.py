@@ -12,8 +12,8 @@ from torch import Tensor
 from engine.core.geometry import Size
 from engine.models.seedvr2.shot import ClippedShot, LatentJoin, Shot, ShotOptions
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
-from engine.models.seedvr2.vae.decode_stream import DecodeStream
-from engine.models.seedvr2.vae.encode_stream import EncodeStream
+from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
+from engine.models.seedvr2.vae.encode_stream import SeedVr2EncodeStream
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.tiling import Tiling, decoder_reach, encoder_reach
@@ -175,7 +175,7 @@ def test_encoded_in_tiles() -> None:
 
 
 def encoded(vae: Vae, frames: Tensor, warm_up: int) -> Tensor:
-    stream = EncodeStream(vae, Size(48, 16), Tiling(tile=Size(32, 16), warm_up=warm_up))
+    stream = SeedVr2EncodeStream(vae, Size(48, 16), Tiling(tile=Size(32, 16), warm_up=warm_up))
     cuts = list(slices(len(frames), 4))
     return torch.cat([stream.push(frames[a:b], last=b == len(frames)) for a, b in cuts])
 
@@ -218,12 +218,12 @@ def test_shared_latents_fade_from_one_clip_to_the_next() -> None:
 def test_tiles_through_all_of_the_decoder() -> None:
     vae = fast_vae()
     frames = random_frames(25, 3, 256, 320, dtype=torch.float32)
-    latents = EncodeStream(vae, Size(320, 256)).push(frames, last=True)
+    latents = SeedVr2EncodeStream(vae, Size(320, 256)).push(frames, last=True)
 
     def decoded(cut: tuple[int, ...], **tiling: Any) -> Tensor:
         about = Tiling(is_whole=True, **tiling) if tiling else None
         told: list[DecodedTile] = []
-        stream = DecodeStream(vae, Size(320, 256), about, told.append)
+        stream = SeedVr2DecodeStream(vae, Size(320, 256), about, told.append)
         ends = [*cut, len(latents)]
         parts = [
             part

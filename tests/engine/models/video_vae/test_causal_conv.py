@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.video_vae.causal_conv import Conv
-from engine.models.video_vae.context import Flow
+from engine.models.video_vae.causal_conv import CausalConv
+from engine.models.video_vae.context import SliceContext
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.frame_conv import (
     ConvOptions,
@@ -27,9 +27,9 @@ BIAS = random_frames(5, seed=2)
 SWITCHES = ("ring_buffers", "first_frame_fold", "image_mode", "planned_buffers")
 
 
-def conv_of(shape: ConvShape, *, pad: int = 0, late: bool = False) -> Conv:
+def conv_of(shape: ConvShape, *, pad: int = 0, late: bool = False) -> CausalConv:
     options = ConvOptions(dtype=torch.float64, form="2d")
-    return Conv("conv", FrameConv(WEIGHT, BIAS, shape, options), pad=pad, late=late)
+    return CausalConv("conv", FrameConv(WEIGHT, BIAS, shape, options), pad=pad, late=late)
 
 
 def switches(**changes: bool) -> VaeSwitches:
@@ -39,9 +39,9 @@ def switches(**changes: bool) -> VaeSwitches:
     return found
 
 
-def flow(carry: Carry, chosen: VaeSwitches | None = None) -> Flow:
+def flow(carry: Carry, chosen: VaeSwitches | None = None) -> SliceContext:
     workspace = Workspace(torch.device("cpu"), torch.float64, planned=True, channels_last=True)
-    return Flow(carry=carry, workspace=workspace, switches=chosen or VaeSwitches())
+    return SliceContext(carry=carry, workspace=workspace, switches=chosen or VaeSwitches())
 
 
 def clip(count: int) -> Tensor:
@@ -60,7 +60,7 @@ def whole(frames: Tensor, shape: ConvShape, pad: int = 0) -> Tensor:
     return F.conv3d(joined, WEIGHT, BIAS, stride, sides)[0].movedim(0, 1)
 
 
-def in_slices(conv: Conv, parts: list[Tensor], chosen: VaeSwitches | None = None) -> Tensor:
+def in_slices(conv: CausalConv, parts: list[Tensor], chosen: VaeSwitches | None = None) -> Tensor:
     """The parts of a clip one after another; an empty one stands for a slice without frames."""
     carry, results = Carry(), []
     for part in parts:
@@ -140,7 +140,7 @@ def test_the_last_slice_keeps_nothing() -> None:
 class Doubled:
     """Stands in for a norm."""
 
-    def write(self, frames: Tensor, out: Tensor, flow: Flow, *, silu: bool = True) -> None:
+    def write(self, frames: Tensor, out: Tensor, flow: SliceContext, *, silu: bool = True) -> None:
         out.copy_((3 if silu else 2) * frames)
 
 

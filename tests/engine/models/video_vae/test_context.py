@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.models.video_vae.context import Flow
+from engine.models.video_vae.context import SliceContext
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames
 
 
-def flow(carry: Carry | None = None) -> Flow:
+def flow(carry: Carry | None = None) -> SliceContext:
     workspace = Workspace(torch.device("cpu"), torch.float32, planned=True, channels_last=True)
-    return Flow(carry=carry or Carry(), workspace=workspace, switches=VaeSwitches())
+    return SliceContext(carry=carry or Carry(), workspace=workspace, switches=VaeSwitches())
 
 
 def test_a_stream_is_taken_once() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.ops.conv import temporal_conv
-from engine.ops.conv.temporal_conv import Form, Taps
+from engine.ops.conv.temporal_conv import Form, TemporalConv
 from tests.helpers.seedvr2 import random_frames
 
 LAYOUTS = (torch.channels_last, torch.contiguous_format)
@@ -39,7 +39,9 @@ def clip(count: int, layout: torch.memory_format = torch.channels_last) -> Tenso
     return random_frames(count, 4, 6, 5, seed=3).contiguous(memory_format=layout)
 
 
-def literal(frames: Tensor, table: Taps, bias: Tensor | None, space: tuple[int, int]) -> Tensor:
+def literal(
+    frames: Tensor, table: TemporalConv, bias: Tensor | None, space: tuple[int, int]
+) -> Tensor:
     """The sum as it is written; space is stride and padding."""
     steps = []
     for j in range(table.steps(len(frames))):
@@ -75,7 +77,9 @@ def test_each_form_is_the_literal_sum(
     biased: bool,
 ) -> None:
     weight, bias = numbers(reach)
-    table = Taps(weight, bias if biased else None, padding=padding, stride=stride, form=form)
+    table = TemporalConv(
+        weight, bias if biased else None, padding=padding, stride=stride, form=form
+    )
     frames = clip(reach + more, layout)
     wanted = literal(frames, table, bias if biased else None, (stride[1], padding))
     assert_same(table.apply(frames), wanted)
@@ -86,7 +90,7 @@ def test_each_form_is_the_literal_sum(
 @pytest.mark.parametrize("form", ["2d", "3d"])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_too_few_frames_give_no_step(stride: int, form: Form) -> None:
-    table = Taps(*numbers(3), padding=1, stride=(stride, 1), form=form)
+    table = TemporalConv(*numbers(3), padding=1, stride=(stride, 1), form=form)
     for count in range(3):
         assert table.steps(count) == 0
         assert table.apply(clip(count)).shape == (0, 5, 6, 5)
@@ -98,7 +102,7 @@ def test_only_a_part_of_a_larger_tensor_is_added_to(
     dtype: torch.dtype, frames_in: torch.memory_format, into_in: torch.memory_format
 ) -> None:
     weight, bias = (value.to(dtype) for value in numbers(3))
-    table = Taps(weight, bias, padding=1)
+    table = TemporalConv(weight, bias, padding=1)
     frames = clip(5, frames_in).to(dtype)
     whole = torch.ones(6, 7, 9, 8, dtype=dtype).contiguous(memory_format=into_in)
     part = whole[2:5, 1:6, 3:9, 1:6]
@@ -115,10 +119,10 @@ def test_only_a_part_of_a_larger_tensor_is_added_to(
 def f32_into() -> tuple[Tensor, Tensor]:
     """What float32 taps add to ones, and what they should."""
     weight, bias = (value.float() for value in numbers(3))
-    table = Taps(weight, bias, padding=1)
+    table = TemporalConv(weight, bias, padding=1)
     frames = clip(5).float()
     into = torch.ones(3, 5, 6, 5).contiguous(memory_format=torch.channels_last)
-    exact = Taps(weight.double(), bias.double(), padding=1)
+    exact = TemporalConv(weight.double(), bias.double(), padding=1)
     return table.apply(frames, into), 1 + literal(frames.double(), exact, bias.double(), (1, 1))
 
 
@@ -186,7 +190,7 @@ def test_half_precision_rounds_once(dtype: torch.dtype, form: Form) -> None:
     sides = {"padding": (0, 1, 1)}
     exact = F.conv3d(moved.double(), weight.double(), bias.double(), **sides)[0].movedim(0, 1)
     one_call = F.conv3d(moved, weight, bias, **sides)[0].movedim(0, 1)
-    found = Taps(weight, bias, padding=1, form=form).apply(frames)
+    found = TemporalConv(weight, bias, padding=1, form=form).apply(frames)
     errors = [(value.double() - exact).square().mean().sqrt().item() for value in (found, one_call)]
     assert found.dtype == dtype
     assert errors[0] <= 1.02 * errors[1], errors

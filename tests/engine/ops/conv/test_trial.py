@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from engine.ops.conv import trial as conv_probe
-from engine.ops.conv.temporal_conv import Taps
+from engine.ops.conv.temporal_conv import TemporalConv
 from engine.ops.conv.trial import ConvolutionChoice, Trial, decide
 from engine.ops.torch_flags import using
 from engine.settings.optimisations import RunSwitches
@@ -69,23 +69,23 @@ def test_a_broken_form_is_never_chosen(broken: Trial, word: str) -> None:
 
 @pytest.mark.parametrize("form", ["2d", "3d"])
 def test_a_wrong_convolution_is_noticed(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Taps.apply
+    right = TemporalConv.apply
 
-    def wrong(self: Taps, frames: torch.Tensor, into: Any = None) -> torch.Tensor:
+    def wrong(self: TemporalConv, frames: torch.Tensor, into: Any = None) -> torch.Tensor:
         result = right(self, frames, into)
         return result * 1.1 if self._form == form else result
 
-    monkeypatch.setattr(Taps, "apply", wrong)
+    monkeypatch.setattr(TemporalConv, "apply", wrong)
     choice = conv_probe.choose_convolution("cpu", torch.float32)
     assert choice.form == ("3d" if form == "2d" else "2d")
     assert "computes wrongly" in choice.reason
 
 
 def test_a_convolution_that_fails_leads_to_2d(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Taps, frames: torch.Tensor, into: Any = None) -> torch.Tensor:
+    def fail(self: TemporalConv, frames: torch.Tensor, into: Any = None) -> torch.Tensor:
         raise RuntimeError("CUDNN_STATUS_NOT_SUPPORTED\nlong story")
 
-    monkeypatch.setattr(Taps, "apply", fail)
+    monkeypatch.setattr(TemporalConv, "apply", fail)
     choice = conv_probe.choose_convolution("cpu", torch.float32)
     assert (choice.form, choice.is_sound) == ("2d", False)
     assert "CUDNN_STATUS_NOT_SUPPORTED" in choice.reason

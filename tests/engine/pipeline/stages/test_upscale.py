@@ -7,7 +7,7 @@ from engine.core.control import Control
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
 from engine.models.lite.plan import LitePlan
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.stages.upscale import Upscale
 from engine.protocol.events import Event, PlanDowngraded, TileDone
 from tests.helpers.plans import a_media, a_plan
@@ -38,7 +38,7 @@ class Ears:
         self.events.append(event)
 
 
-def context(tile: Size, *, clip: int = 1, overlap: int = 16, rotation: int = 0) -> Context:
+def context(tile: Size, *, clip: int = 1, overlap: int = 16, rotation: int = 0) -> JobContext:
     work = LitePlan(
         weights="lite_x2_faithful.safetensors",
         frame=Size(200, 120),
@@ -47,7 +47,7 @@ def context(tile: Size, *, clip: int = 1, overlap: int = 16, rotation: int = 0) 
         clip_frames=clip,
     )
     plan = replace(a_plan(), source_size=Size(200, 120), work=work)
-    return Context(
+    return JobContext(
         job_id="a",
         media=a_media(rotation=rotation),
         plan=plan,

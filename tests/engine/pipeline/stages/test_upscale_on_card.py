@@ -11,7 +11,7 @@ from engine.hardware.out_of_memory import free_memory
 from engine.hardware.torch_memory import within
 from engine.models import registry
 from engine.models.lite.plan import LitePlan
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.stages.upscale import Upscale
 from engine.protocol.events import Event, PlanDowngraded
 from tests.helpers.plans import a_media, a_plan
@@ -42,7 +42,7 @@ class Ears:
 
 def enlarged(frames: torch.Tensor) -> tuple[torch.Tensor, list[PlanDowngraded]]:
     ears = Ears()
-    context = Context(
+    context = JobContext(
         job_id="a",
         media=a_media(),
         plan=a_plan(work=WORK, source_size=FRAME),

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.fast_build import GroupNorm, TileFlow
+from engine.models.seedvr2.vae.fast_build import GroupNorm, TileContext
 from engine.models.seedvr2.vae.fast_resample import last_frames
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
@@ -32,10 +32,10 @@ def fast() -> FastVae:
     return FastVae(plain.config, plain.state_dict(), dtype=torch.float64)
 
 
-def flow(switches: VaeSwitches) -> TileFlow:
+def flow(switches: VaeSwitches) -> TileContext:
     place = torch.device("cpu")
     workspace = Workspace(place, torch.float32, planned=True, channels_last=True)
-    return TileFlow(carry=Carry(), workspace=workspace, switches=switches)
+    return TileContext(carry=Carry(), workspace=workspace, switches=switches)
 
 
 def test_frames_that_are_missing_are_copies_of_the_only_one() -> None:

@@ -13,7 +13,7 @@ from engine.models.planning.memory import Needs
 from engine.models.wan.planning.requirements import decode_needs, encode_needs
 from engine.models.wan.planning.vae_memory import Pass
 from engine.models.wan.vae.fast import FastWanVae
-from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
+from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
 from tests.helpers.memory import Allocations
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
@@ -42,7 +42,7 @@ def assert_covers(needs: Needs, stage: str, found: int) -> None:
 @pytest.mark.parametrize("way", [WAYS["tiles"], WAYS["tiles that begin early"]])
 def test_decoding_a_stream_takes_no_more(vae: FastWanVae, way: dict[str, Any]) -> None:
     tile = Size(2 * TILE, 2 * TILE)
-    stream = DecodeStream(vae, FRAME, Streaming(tile=tile, **way))
+    stream = WanDecodeStream(vae, FRAME, Streaming(tile=tile, **way))
     latents = torch.zeros(1, CONFIG.latent_channels, 1, FRAME.height // 8, FRAME.width // 8)
     vae.release()
     gc.collect()
@@ -56,7 +56,7 @@ def test_decoding_a_stream_takes_no_more(vae: FastWanVae, way: dict[str, Any]) -
 @pytest.mark.parametrize("way", [WAYS["tiles, parked"]], ids=["tiles, parked"])
 def test_encoding_a_stream_takes_no_more(vae: FastWanVae, way: dict[str, Any]) -> None:
     tile = Size(TILE, TILE)
-    stream = EncodeStream(vae, FRAME, Streaming(tile=tile, **way))
+    stream = WanEncodeStream(vae, FRAME, Streaming(tile=tile, **way))
     frames = torch.zeros(5, 3, FRAME.height, FRAME.width)
     vae.release()
     gc.collect()

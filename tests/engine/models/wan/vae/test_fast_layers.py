@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.models.video_vae.context import Flow, Part
-from engine.models.wan.vae.blocks import RmsNorm as PlainNorm
-from engine.models.wan.vae.fast_layers import Patches, Pictures, RmsNorm
+from engine.models.video_vae.context import Part, SliceContext
+from engine.models.wan.vae.blocks import WanRmsNorm as PlainNorm
+from engine.models.wan.vae.fast_layers import FastWanRmsNorm, PatchLayer, Pictures
 from engine.models.wan.vae.fast_resample import SteppedEnlarger
 from engine.models.wan.vae.plain import patches, pictures
 from engine.ops.conv.causal_conv import Carry
@@ -20,13 +20,13 @@ from tests.helpers.seedvr2 import random_frames
 from tests.helpers.wan import tiny_wan_config
 
 
-def flow_of(frames: Tensor, *, last: bool = True, fused: bool = True) -> Flow:
+def flow_of(frames: Tensor, *, last: bool = True, fused: bool = True) -> SliceContext:
     place = Workspace(frames.device, frames.dtype, planned=True, channels_last=last)
     switches = VaeSwitches(fused_norm=fused, channels_last=last)
-    return Flow(carry=Carry(), workspace=place, switches=switches, stream=frames)
+    return SliceContext(carry=Carry(), workspace=place, switches=switches, stream=frames)
 
 
-def through(part: Part[Flow], frames: Tensor, *, last: bool) -> Tensor:
+def through(part: Part[SliceContext], frames: Tensor, *, last: bool) -> Tensor:
     flow = flow_of(frames, last=last)
     part.run(flow)
     return flow.take()
@@ -39,7 +39,7 @@ def as_clip(frames: Tensor) -> Tensor:
 @pytest.mark.parametrize("last", [True, False])
 def test_patches_are_those_of_the_plain_form(last: bool) -> None:
     frames = random_frames(2, 3, 6, 4)
-    folded = through(Patches(), frames, last=last)
+    folded = through(PatchLayer(), frames, last=last)
     assert torch.equal(as_clip(folded), patches(as_clip(frames), 2))
     assert torch.equal(through(Pictures(columns_first=True), folded, last=last), frames)
 
@@ -57,7 +57,7 @@ def test_a_norm_of_any_length_is_that_of_the_plain_form(size: float, fused: bool
     frames = size * random_frames(2, 6, 3, 4)
     plain = PlainNorm(6).double().requires_grad_(False)
     plain.gamma.copy_(random_frames(6, 1, 1, 1, seed=1))
-    norm = RmsNorm(plain.gamma.flatten())
+    norm = FastWanRmsNorm(plain.gamma.flatten())
     found = torch.empty_like(frames)
     norm.write(frames, found, flow_of(frames, fused=fused), silu=False)
     torch.testing.assert_close(as_clip(found), plain(as_clip(frames)), rtol=1e-12, atol=0)
@@ -70,7 +70,7 @@ def test_a_norm_of_any_length_is_that_of_the_plain_form(size: float, fused: bool
 def test_a_black_position_of_half_precision_stays_black(fused: bool) -> None:
     frames = torch.zeros(1, 8, 2, 2, dtype=torch.float16)
     found = torch.ones_like(frames)
-    RmsNorm(torch.ones(8)).write(frames, found, flow_of(frames, fused=fused))
+    FastWanRmsNorm(torch.ones(8)).write(frames, found, flow_of(frames, fused=fused))
     assert (found == 0).all()
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.wan.vae.blocks import RmsNorm
+from engine.models.wan.vae.blocks import WanRmsNorm
 from engine.models.wan.vae.plain import WanVae, patches, pictures
 from engine.ops.conv.causal_conv import Carry
 from tests.helpers.seedvr2 import random_frames
@@ -133,7 +133,7 @@ def test_half_precision(vae: WanVae, dtype: torch.dtype) -> None:
 def test_the_norm_leaves_zeros_zero(dtype: torch.dtype) -> None:
     frames = torch.zeros(1, 4, 1, 2, 2, dtype=dtype)
     frames[..., 0, 0] = 3e-7  # its length is far above the floor, its square below float16
-    found = RmsNorm(4).to(dtype)(frames)
+    found = WanRmsNorm(4).to(dtype)(frames)
     assert found.dtype == dtype
     assert torch.equal(found[..., 1, :], torch.zeros(1, 4, 1, 2, dtype=dtype))
     torch.testing.assert_close(found[..., 0, 0], torch.ones(1, 4, 1, dtype=dtype))
@@ -141,7 +141,7 @@ def test_the_norm_leaves_zeros_zero(dtype: torch.dtype) -> None:
 
 def test_the_norm_has_a_floor() -> None:
     frames = torch.full((1, 4, 1, 1, 1), 5e-14, dtype=torch.float64)  # of length 1e-13
-    found = RmsNorm(4).double()(frames)
+    found = WanRmsNorm(4).double()(frames)
     torch.testing.assert_close(found, torch.full_like(found, 0.1))
 
 
