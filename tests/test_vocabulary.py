@@ -74,20 +74,16 @@ ALLOWED = re.compile(
 # PENDING: what is left, and may only become less. A line of code or prose with the phrase counts
 # once; whoever removes some lowers the figure.
 PENDING_PHRASES: dict[str, int] = {
-    r"nobody|somebody": 26,
-    r"told": 21,
-    r"anew": 12,
-    r"beside": 18,
-    r"behind": 12,
-    r"infinite or none": 3,
-    r"wish(es|ed)?": 2,
-    r"moments": 66,
+    r"nobody|somebody": 5,
+    r"beside": 5,
+    r"behind": 1,
+    r"moments": 31,
     r"twins?": 1,
-    r"(plain|fast|both|either|same) forms?": 3,
-    r"numbers": 92,
-    r"number formats?": 4,
-    r"cards?": 206,
-    r"(nvidia|graphics|video|no) cards?|card's (memory|driver)": 31,
+    r"(plain|fast|both|either|same) forms?": 1,
+    r"numbers": 34,
+    r"number formats?": 3,
+    r"cards?": 106,
+    r"(nvidia|graphics|video|no) cards?|card's (memory|driver)": 3,
 }
 PENDING_NAMES: set[str] = {
     "Around",

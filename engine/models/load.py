@@ -88,8 +88,8 @@ def load_module(
 
     Raises:
         MissingKeys, ExtraKeys, WrongShapes: Not exactly the tensors of the module.
-        WrongNumbers: Tensors of whole numbers.
-        ValueError: Something of the module is in no file; a mistake in the module.
+        WrongNumbers: Tensors of integers.
+        ValueError: A tensor of the module is in no file; an error in the module.
 
     Memory: the module and one tensor of the file.
     """
@@ -148,11 +148,11 @@ def check_keys(wanted: Shapes, found: Shapes, path: Path) -> None:
 
 
 def check_numbers(file: WeightsFile, also: Collection[str] = ()) -> None:
-    """Refuse a file whose tensors are no floating-point numbers.
+    """Refuse a file with tensors of another dtype than floating point.
 
     Args:
         file: Open.
-        also: Other formats that are right, as the file calls them.
+        also: Other dtypes that are accepted, by their name in the file.
 
     Raises:
         WrongNumbers: It names the first of them.
@@ -176,7 +176,7 @@ def assign(module: nn.Module, name: str, value: Tensor) -> None:
 
 
 def check_filled(module: nn.Module) -> None:
-    """Raises ValueError when something is still on the meta device: a mistake in the module."""
+    """Raises ValueError when a tensor is still on the meta device: an error in the module."""
     every = chain(module.named_parameters(), module.named_buffers())
     left = [name for name, value in every if value.is_meta]
     if left:

@@ -78,7 +78,7 @@ class GraphedCalls:
         return recording.result.clone(memory_format=torch.preserve_format)
 
     def forget(self) -> None:
-        """Give the memory of all recordings back."""
+        """Free the memory of all recordings."""
         self._recordings.clear()
 
     def _recorded(self, given: Tensor) -> Recording | None:
@@ -93,7 +93,7 @@ class GraphedCalls:
             raise
         except RuntimeError as err:
             self._works = False
-            logger.warning("no recording of work on the card: %s", err)
+            logger.warning("cannot record a CUDA graph: %s", err)
             return None
         return Recording(mine, result, replay, self._held())
 

@@ -26,9 +26,8 @@ def no_gradients() -> Iterator[None]:
 def exact_arithmetic(fp16_accumulation: bool = False) -> Iterator[None]:
     """float32 means float32 everywhere, and tiles of one shape are measured once.
 
-    Convolutions may otherwise round to TF32, matrix products too if the program around us allowed
-    it. That, and sums of matrix products in half precision, are only allowed where the user chose
-    them.
+    Convolutions may otherwise round to TF32, matrix products too if another part of the process
+    allowed it. That, and sums of matrix products in half precision, need the user's choice.
     """
     run = current()
     matmul = torch.backends.cuda.matmul

@@ -112,8 +112,8 @@ def _encode_cases(vae: SeedVr2Vae, spec: FolderSpec) -> dict[str, Tensor]:
         if number % 2:
             result[f"{tag}.mean"] = vae.encode(clip)
         else:
-            result[f"{tag}.moments_slicing_on"] = vae.moments(clip)
-            result[f"{tag}.logvar"] = vae.moments(clip).chunk(2, dim=1)[1]
+            result[f"{tag}.moments_slicing_on"] = vae.posterior(clip)
+            result[f"{tag}.logvar"] = vae.posterior(clip).chunk(2, dim=1)[1]
     return result
 
 

@@ -51,7 +51,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
     # what is planned
 
     def model_of(self, settings: JobSettings) -> str:
-        """With "auto" a transformer of the user's own tells which model it is."""
+        """With "auto" the user's own transformer file decides which model it is."""
         if settings.model == "auto" and settings.dit:
             return files.model_of(Path(settings.dit))
         return settings.model if settings.model in self.models else ""

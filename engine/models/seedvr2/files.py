@@ -1,4 +1,4 @@
-"""Which files a SeedVR2 job takes, and what the heads of those files say. Loads no torch."""
+"""Files of a SeedVR2 job and the configurations in their headers. Loads no torch."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def configs(plan: SeedVr2Plan) -> tuple[DitConfig, VaeConfig]:
     """Configurations of a planned job's transformer and VAE.
 
     Raises:
-        WeightsError: A file has gone, or is another one by now.
+        WeightsError: A file was removed or replaced.
     """
     return (
         _dit_config(plan.dit) if plan.dit.is_here else _published_config(plan.model),

@@ -36,7 +36,7 @@ from engine.tiling.latent_clips import (
 
 
 class RestoreClip(Protocol):
-    """What the transformer does with a clip: sampler, noise and text are its own affair."""
+    """Restores a clip by the transformer, with its own sampler, noise and text."""
 
     def __call__(self, latents: Tensor, first: int) -> Tensor:
         """Restored latents [t, h, w, L] float32 of [t, h, w, L]; `first` is the first one's number.
@@ -96,13 +96,13 @@ class Shot:
     """Restores one shot; frames go in with `push` and come out in order, a little later.
 
     Args:
-        vae: Both ways.
+        vae: Encoder and decoder.
         restore: The transformer.
         options: Sizes and clips.
         watch: Called with every decoded tile; frames are counted from the start of the shot.
         restart: Where in the shot to begin, when its beginning was done before.
 
-    Memory: latents of one clip and of what is shared, and what the streams of the VAE say.
+    Memory: latents of one clip and of what is shared, and those of the VAE's streams.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Shot:
         return self._restore(torch.stack(self._latents[: clip.stop - clip.start]), clip.start)
 
     def _shown(self, start: int, final: Tensor, *, ended: bool) -> Iterator[Restored]:
-        """Decode latents from number `start` on, stretch by stretch."""
+        """Decode latents from index `start` on, block by block."""
         end, grid = start + len(final), self._grid.step
         while self._decoded < end:
             begin = self._decoded
@@ -192,7 +192,7 @@ class ClippedShot:
     seams; it is how other programs do it.
 
     Args:
-        vae: Both ways.
+        vae: Encoder and decoder.
         restore: The transformer; given the clip's first frame in place of a latent.
         options: Sizes; the grid counts frames here.
         watch: Called with every decoded tile; frames are counted from the start of the shot.

@@ -81,16 +81,16 @@ class SeedVr2(ShotModel):
         self._vae.release()
 
     def first_needed(self, shot: int, wanted: int) -> int:
-        """The frame to begin reading at, so that `wanted` and all after it come out right.
+        """The frame to begin reading at, so that `wanted` and all after it are exact.
 
         Args:
             shot: First frame of the shot, counted from the first frame of the job.
-            wanted: A frame of it, counted in the same way.
+            wanted: A frame of it, counted likewise.
         """
         return shot + self._shot(shot, wanted, lambda _: None).first
 
     def shot(self, shot: int, wanted: int, watch: Watch) -> SeedVr2RunningShot:
-        """Begin a shot, or go on with it at `wanted`; frames are fed from `first_needed` on."""
+        """Begin a shot, or continue it at `wanted`; frames are fed from `first_needed` on."""
 
         def report(tile: DecodedTile) -> None:
             watch(replace(tile, frame=tile.frame + shot))
@@ -110,8 +110,8 @@ class SeedVr2(ShotModel):
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:
         """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures, nominally [0, 1].
 
-        The model knows nothing beyond black and white. What a source has there (whiter than
-        white, colours outside of RGB) is put back on top of the result.
+        The model's range ends at black and white. Values of the source outside of it (whiter than
+        white, colours outside of RGB) are added to the result.
 
         Args:
             frames: Of the decoder.
@@ -129,7 +129,7 @@ class SeedVr2(ShotModel):
         return result.add_(resize(beyond, self._plan.size)) if bool(beyond.any()) else result
 
     def restored(self, latents: Tensor, shot: int, first: int) -> Tensor:
-        """What the transformer makes of a clip [t, h, w, L]; noise depends on shot and place."""
+        """The transformer's result for a clip [t, h, w, L]; noise depends on shot and position."""
         self.rest()
         noise, more = (part.to(latents) for part in self._noises(_four(latents.shape), shot, first))
         latents = noisy_latent(latents, self._plan.latent_noise / 100, noise, more)
@@ -138,10 +138,7 @@ class SeedVr2(ShotModel):
         return result
 
     def rest(self) -> None:
-        """Give back the VAE's buffers: another part of the model needs the room in turn.
-
-        A recorded graph is bound to them.
-        """
+        """Free the VAE's buffers for the transformer, unless recorded graphs are bound to them."""
         self._vae.rest()
 
     def _resized(self, source: Tensor) -> Tensor:

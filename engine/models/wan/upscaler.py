@@ -60,7 +60,7 @@ class WanUpscaler(ShotModel):
         plan: How it works.
         vae: With the decoder that enlarges, on the device and in the precision of the plan.
 
-    Memory: what the streams say, and the source's frames of a slice.
+    Memory: that of the streams, and the source's frames of a slice.
     """
 
     def __init__(self, plan: WanPlan, vae: Wan) -> None:
@@ -112,8 +112,8 @@ class WanUpscaler(ShotModel):
     def placed(self, source: Tensor) -> Tensor:
         """Frames of the source [T, 3, h, w] in [0, 1] as the encoder takes them, in [-1, 1].
 
-        Columns and rows that a multiple of the latent's size needs are mirrored; a picture too
-        small for that goes on with its last ones.
+        Missing columns and rows of a whole latent position are mirrored; in a picture too small for
+        that the last ones are repeated.
         """
         frames = source.to(self._device).clamp(0, 1).mul_(2).sub_(1)
         height, width = frames.shape[-2:]
@@ -126,7 +126,7 @@ class WanUpscaler(ShotModel):
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:
         """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures, nominally [0, 1].
 
-        The model knows nothing beyond black and white. What a source has there (whiter than
+        The model's range ends at black and white. Values of the source outside of it (whiter than
         white, colours outside of RGB) is put back on top of the result.
 
         Args:

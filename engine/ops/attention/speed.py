@@ -92,10 +92,9 @@ def choose(problem: Problem, candidates: Sequence[Backend], kind: str) -> str:
 
 
 def measure(problem: Problem, candidates: Sequence[Backend]) -> dict[str, float]:
-    """Seconds of one call of each, the shortest of some after a first one.
+    """Seconds of one call of each: the shortest of some after a warm-up, infinite if it fails.
 
-    They take turns, so that a busy moment of the machine hits all. Infinite is what fails, for
-    example for lack of memory.
+    Calls of the candidates alternate, so that other load of the machine affects all alike.
     """
     found = {backend.name: float("inf") for backend in candidates}
     with torch.inference_mode(), contextlib.suppress(RuntimeError):

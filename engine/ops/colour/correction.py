@@ -120,7 +120,7 @@ def hsv(result: Tensor, source: Tensor) -> Tensor:
 def wavelet_adaptive(result: Tensor, source: Tensor) -> Tensor:
     """`wavelet`, and `hsv` in its place where it would be clearly more colourful than the source.
 
-    How far it goes over to `hsv` is decided by how colourful the result was.
+    The share of `hsv` depends on the saturation of the result.
     """
     plain = wavelet(result, source)
     wanted = _saturation(source)
@@ -208,7 +208,7 @@ def two_scale(result: Tensor, source: Tensor, scale: float = 2.0) -> Tensor:
     """Low frequencies of the source under the details of the result: luma low, chroma less low.
 
     Y'CbCr is linear in RGB, so only the difference of both pictures is smoothed: three channels
-    as far as chroma goes, then its luma alone up to where luma goes. A result that equals its
+    up to the scale of chroma, then luma alone up to its larger one. A result that equals its
     source stays as it is, bit for bit. Each frame by itself, each pixel from its surroundings.
 
     Args:

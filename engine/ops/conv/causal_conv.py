@@ -65,7 +65,7 @@ class Carry:
         Raises:
             ValueError: As for `begin`.
 
-        Memory: a convolution's old frames go as soon as its new ones are there.
+        Memory: a convolution's old frames are freed as soon as it has new ones.
         """
         self._need_whole()
         tails, self._tails = self._tails, {}

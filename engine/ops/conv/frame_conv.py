@@ -30,7 +30,7 @@ class ConvShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvOptions:
-    """How a convolution is computed; every combination gives the same result but for rounding."""
+    """How a convolution is computed; all combinations are equal but for rounding."""
 
     dtype: torch.dtype  # of the tables that are kept; folds are rounded once to it
     form: Form  # see `TemporalConv`

@@ -17,7 +17,7 @@ PHASES = 4  # sub-pixels of a source pixel, in the order sy * 2 + sx
 class PhaseBias:
     """What is added to the phases of a folded upsampler.
 
-    Inside, the bias is one number per phase and channel. On the outermost lines the 3x3 kernel
+    Inside, the bias is one value per phase and channel. On the outermost lines the 3x3 kernel
     hangs over the edge of the frame, where zeros stand: the share of the inner bias that those
     taps would have added is subtracted again. A corner is on two such lines and gets back what
     both took.

@@ -1,7 +1,7 @@
 """Method of convolutions over time on a device: chosen by a trial on a small one, and cached.
 
 cuDNN 9.8 to 9.14 computes 3-D convolutions in half precision through a copy of the input that is
-27 times as large, or not at all. Versions are no proof, so memory and result are looked at.
+27 times as large, or not at all. Versions are no proof, so memory and result are checked.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class GgufLinear(QuantizedLinear):
     """A linear layer whose weight is in blocks; they are never all unpacked for longer than a call.
 
     Args:
-        in_features: Last side of what comes in.
-        out_features: Last side of what goes out.
+        in_features: Last side of the input.
+        out_features: Last side of the output.
         kind: A name out of BLOCKS.
         bias: Whether there is one.
 

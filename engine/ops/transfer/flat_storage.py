@@ -1,4 +1,4 @@
-"""Tensors of a module as views of one stretch of bytes, so that they move in one copy."""
+"""Tensors of a module as views of one buffer, so that they move in one copy."""
 
 from __future__ import annotations
 

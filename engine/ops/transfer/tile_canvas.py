@@ -96,7 +96,7 @@ class TileSink:
         return self._canvas.view(torch.uint16)
 
     def _look_at(self, part: Tensor) -> None:
-        """Note on the device whether all is finite: one reading pass, nothing is waited for."""
+        """Record on the device whether all values are finite, without waiting for it."""
         least, most = torch.aminmax(part.detach())
         is_finite = torch.isfinite(least) & torch.isfinite(most)
         self._is_finite = is_finite if self._is_finite is None else self._is_finite & is_finite
@@ -134,7 +134,7 @@ def quantised(part: Tensor, weight: Tensor | int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _PartPlace:
-    """Destination of a part on the canvas, and whether it is added to what is there."""
+    """Destination of a part on the canvas, and whether it is added to values that are there."""
 
     start: int
     window: Box

@@ -1,4 +1,4 @@
-"""Buffers on a device that blocks of weights share in turn, and the copies into them.
+"""Buffers on a device that blocks of weights use alternately, and the copies into them.
 
 Not yet run on a GPU.
 """

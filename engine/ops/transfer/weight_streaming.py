@@ -1,6 +1,6 @@
 """Weights that stay in main memory or in a mapped file and visit the device when they are used.
 
-Two or three buffers on the device take turns. While the device computes with one block, the next
+Two or three buffers on the device alternate. While the device computes with one block, the next
 one is copied by a stream of its own; nothing is ever copied back. On a processor the same schedule
 runs one step after the other: the file's values are converted block by block.
 
@@ -64,8 +64,7 @@ class WeightStream:
         buffers: Blocks on the device in addition to those.
         dtype: Parameters of usual floating-point types are converted to it; buffers and
             narrower formats stay as they are. None: all stay as they are.
-        pin_bytes: Most host memory for copies that are ready to go (for a GPU: pinned ones); the
-            caller knows how much there is.
+        pin_bytes: Most host memory for prepared copies (for a GPU: pinned ones).
         keep_on_host: Names of tensors that are streamed in resident blocks too.
         trace: Receives an event for each step of the host; may be set later.
 
@@ -220,7 +219,7 @@ class WeightStream:
             self.trace(StreamEvent(what, slot.block, slot.index, time.perf_counter()))
 
     def _take_in(self, module: nn.Module, goes: Callable[[str], bool]) -> StreamedBlock | None:
-        """Move what stays to the device; what comes and goes is a block, if it is anything."""
+        """Move tensors that stay to the device; the others, if any, become a streamed block."""
         coming: dict[str, torch.dtype] = {}
         for name, tensor in list(chain(module.named_parameters(), module.named_buffers())):
             if goes(name):

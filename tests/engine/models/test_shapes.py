@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.models.shapes import agreed, count, number, size, told_by
+from engine.models.shapes import agreed, count, number, size, stated_in
 
 SHAPES = {"a.0.weight": (2, 3), "a.1.weight": (4,), "a.3.weight": (5,)}
 
@@ -25,15 +25,15 @@ def test_most_decide_and_nothing_counts_for_nothing() -> None:
 
 def test_told_sizes_may_lie_under_constructor() -> None:
     assert (
-        told_by({"config": '{"constructor": {"x": 1}}'})
+        stated_in({"config": '{"constructor": {"x": 1}}'})
         == {"x": 1}
-        == told_by({"config": '{"x": 1}'})
+        == stated_in({"config": '{"x": 1}'})
     )
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"'])
 def test_strange_metadata_tells_nothing(text: str) -> None:
-    assert told_by({"config": text}) == {}
+    assert stated_in({"config": text}) == {}
 
 
 def test_only_positive_whole_numbers_count() -> None:

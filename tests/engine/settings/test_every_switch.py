@@ -95,7 +95,7 @@ def _vae_calls(**changes: Any) -> Observation:
         fast.enable_slicing(4)
         with case.small_chunks(), Trace() as trace, _kernels_requested(trace):
             for frames in (1, 9):
-                mean = fast.moments(random_frames(1, 3, frames, 16, 16)).chunk(2, dim=1)[0]
+                mean = fast.posterior(random_frames(1, 3, frames, 16, 16)).chunk(2, dim=1)[0]
                 fast.decode(mean)
         return trace.calls
 
@@ -178,7 +178,7 @@ def _fp16_sums(model: str, on: bool) -> Observation:
             chosen = VaeSwitches(fp16_accumulation=on)
             fast = FastVae(case.vae.config, case.vae.state_dict(), switches=chosen)
             fast.trace = note
-            fast.moments(random_frames(1, 3, 1, 16, 16, dtype=torch.float32))
+            fast.posterior(random_frames(1, 3, 1, 16, 16, dtype=torch.float32))
         else:
             with torch.device("meta"):
                 dit = FastDit(case.dit.config, DitSwitches(fp16_accumulation=on))
@@ -194,7 +194,7 @@ def _fp16_sums(model: str, on: bool) -> Observation:
 class _Empty(FastSlicedVae[SliceContext, Any]):
     """A form without parts."""
 
-    flow_type = SliceContext
+    context_type = SliceContext
 
     def build_parts(self, weights: object) -> Parts[SliceContext]:
         return {"encode": [], "decode": []}

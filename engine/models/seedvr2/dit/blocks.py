@@ -1,4 +1,4 @@
-"""The parts of the SeedVR2 transformer, each as the published description says it.
+"""Modules of the SeedVR2 transformer, each as published.
 
 Picture tokens keep their places: [T, H, W, dim]; text tokens are a list: [L, dim]. There is no
 batch, because windows mix nothing but one clip and its text.
@@ -30,12 +30,12 @@ ATTENTION, MLP = 0, 1  # the two steps of a block, in the order of the modulatio
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the tokens of a layer meet.
+    """Windows of a layer and the rotary angles of its tokens.
 
     Attributes:
         windows: Of this layer; together they hold every picture token once.
-        angles: For each shape of a window [tokens, P] float32, what its picture tokens turn by.
-        text_angles: [L, P] float32, the same for the text; None: the text does not turn.
+        angles: Of the picture tokens for each shape of a window, [tokens, P] float32.
+        text_angles: [L, P] float32, the same for the text; None: it is not rotated.
     """
 
     windows: list[Window]
@@ -156,7 +156,7 @@ class GeluMlp(nn.Module):
 class WindowAttention(nn.Module):
     """Every window attends over its own picture tokens and all text tokens.
 
-    The text gets one answer from each window; their mean goes on.
+    The text gets one answer from each window; their mean is passed on.
     """
 
     def __init__(self, config: DitConfig, names: tuple[str, ...]) -> None:

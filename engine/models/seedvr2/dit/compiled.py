@@ -1,7 +1,7 @@
-"""The passes between the products of the fast transformer, compiled by torch's own compiler.
+"""Operations between the matrix products of the fast transformer, compiled by torch.compile.
 
-Only reached with the switch `dit.compile`, which is off: torch's compiler needs Triton for a GPU
-and a C++ compiler for a processor, and some seconds for each pass the first time it is used.
+Only used with the switch `dit.compile`, which is off: torch's compiler needs Triton for a GPU
+and a C++ compiler for a processor, and takes some seconds per operation at first use.
 
 Not yet run on a GPU.
 """
@@ -24,7 +24,7 @@ _Pass = Callable[..., Any]
 
 
 class CompiledOps(ElementwiseOps):
-    """The same on compiled passes: computed in float32 (float64), rounded once at the end."""
+    """Compiled operations: computed in float32 (float64), rounded once at the end."""
 
     def modulated(self, rows: Tensor, by: Shifts, out: Tensor) -> Tensor:
         """Rows [N, dim] normed, scaled and shifted, in `out`."""

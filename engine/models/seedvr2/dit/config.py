@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from engine.core.errors import UnknownKeys
 from engine.model_files.keymap import KeyMap
-from engine.models.shapes import Shapes, agreed, size, told_by
+from engine.models.shapes import Shapes, agreed, size, stated_in
 
 Mlp = Literal["swiglu", "gelu"]
 Rope = Literal["mm", "axial"]
@@ -44,8 +44,8 @@ class DitConfig:
             after them share one set.
         mlp: "swiglu", without biases, or "gelu", with biases.
         mlp_hidden: Width inside the MLP.
-        rope: "mm" counts tokens and turns picture and text; "axial" spreads a window over -1 to
-            1 and turns the picture only.
+        rope: "mm" counts tokens and rotates picture and text; "axial" spreads a window over -1 to
+            1 and rotates the picture only.
         rope_dim: Channels of a head that share the angles of the three axes.
         out_norm: A norm and a modulation come after the last block.
         text_ends_early: The last block only looks at the text: no modulation, no MLP for it.
@@ -123,7 +123,7 @@ def infer_dit_config(shapes: Shapes, metadata: Mapping[str, str]) -> DitConfig:
     Args:
         shapes: Published name and logical shape of every tensor.
         metadata: Of the file. Its entry "config" (JSON; the sizes themselves or under
-            "constructor") tells what shapes cannot: parts of the window and eps of the norms.
+            "constructor") has what shapes do not show: parts of the window and eps of the norms.
 
     Raises:
         UnknownKeys: The names are not those of a SeedVR2 transformer, or its sizes are
@@ -133,12 +133,12 @@ def infer_dit_config(shapes: Shapes, metadata: Mapping[str, str]) -> DitConfig:
     if not any(_MARK in name for name in shapes):
         raise UnknownKeys("not-dit", tensors=", ".join(sorted(shapes)[:8]))
     try:
-        return _config(shapes, told_by(metadata))
+        return _config(shapes, stated_in(metadata))
     except ValueError as err:
         raise UnknownKeys("dit-sizes", reason=str(err)) from err
 
 
-def _config(shapes: Shapes, told: Mapping[str, Any]) -> DitConfig:
+def _config(shapes: Shapes, stated: Mapping[str, Any]) -> DitConfig:
     gated = any(".proj_in_gate." in name for name in shapes)  # no 7B has that
     usual = DIT_3B if gated else DIT_7B
     layers = _blocks(shapes)
@@ -158,14 +158,14 @@ def _config(shapes: Shapes, told: Mapping[str, Any]) -> DitConfig:
         separate_layers=len(layers - _blocks(name for name in shapes if ".all." in name)),
         mlp_hidden=agreed(_sides(shapes, r"mlp\.\w+\.proj_in\.weight", 0), usual.mlp_hidden),
         rope_dim=head_dim * usual.rope_dim // usual.head_dim,
-        window=_window(told, usual.window),
-        norm_eps=_eps(told, usual.norm_eps),
+        window=_window(stated, usual.window),
+        norm_eps=_eps(stated, usual.norm_eps),
         time_features=size(shapes, "emb_in.proj_in.weight", 1, usual.time_features),
     )
 
 
 def _blocks(names: Iterable[str]) -> set[int]:
-    """Numbers of the blocks that names belong to, those between them included."""
+    """Indices of the blocks that names belong to, those between them included."""
     found = [int(match[1]) for match in map(_BLOCK.match, names) if match]
     return set(range(min(found), max(found) + 1)) if found else set()
 
@@ -176,9 +176,9 @@ def _sides(shapes: Shapes, pattern: str, axis: int) -> Iterator[int]:
     return (size(shapes, name, axis, 0) for name in shapes if kind.fullmatch(name))
 
 
-def _window(told: Mapping[str, Any], otherwise: tuple[int, int, int]) -> tuple[int, int, int]:
+def _window(stated: Mapping[str, Any], otherwise: tuple[int, int, int]) -> tuple[int, int, int]:
     """Stated once for every block, or as one list for each; they are all alike."""
-    value = told.get("window")
+    value = stated.get("window")
     first = value[0] if isinstance(value, list) and value else None
     parts = first if isinstance(first, list) else value
     if isinstance(parts, list) and len(parts) == 3 and all(isinstance(n, int) for n in parts):
@@ -186,16 +186,16 @@ def _window(told: Mapping[str, Any], otherwise: tuple[int, int, int]) -> tuple[i
     return otherwise
 
 
-def _eps(told: Mapping[str, Any], otherwise: float) -> float:
-    value = told.get("norm_eps")
+def _eps(stated: Mapping[str, Any], otherwise: float) -> float:
+    value = stated.get("norm_eps")
     return value if isinstance(value, float) and 0 < value < 1 else otherwise
 
 
-GROUP_ROWS = 16384  # that attend in one call: enough for a large card, a bound for small ones
-# Of what an MLP makes of a chunk: on a processor they stay cached.
+GROUP_ROWS = 16384  # that attend in one call: enough for a large GPU, a bound for small ones
+# Of an MLP's activations for one chunk: on a processor they stay in the cache.
 _CHUNK_BYTES = {"cpu": 6 * 2**20}
 _CHUNK_BYTES_ELSEWHERE = 256 * 2**20
-_LEAST_ROWS = 1024  # libraries rearrange the weights for each product: fewer rows are slower
+_LEAST_ROWS = 1024  # libraries rearrange the weights for each matmul: fewer rows are slower
 
 
 def chunk_rows(config: DitConfig, device_type: str, itemsize: int) -> int:
@@ -204,7 +204,7 @@ def chunk_rows(config: DitConfig, device_type: str, itemsize: int) -> int:
     Args:
         config: Of the model.
         device_type: Kind of the torch device.
-        itemsize: Bytes of a number that it computes in.
+        itemsize: Bytes of a value of the dtype it computes in.
     """
     row_bytes = (2 * config.mlp_hidden + 2 * config.dim) * itemsize
     return max(_LEAST_ROWS, _CHUNK_BYTES.get(device_type, _CHUNK_BYTES_ELSEWHERE) // row_bytes)

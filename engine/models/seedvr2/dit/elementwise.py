@@ -1,4 +1,4 @@
-"""What lies between the products of the fast transformer: in one pass each, or one by one."""
+"""Operations between the matrix products of the fast transformer, fused or one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Shifts:
     Attributes:
         scale: Factor of the normed tokens.
         shift: Added to them.
-        gate: Factor of what the step gives.
+        gate: Factor of the step's result.
     """
 
     scale: Tensor | None = None
@@ -78,7 +78,7 @@ class ElementwiseOps:
         return swiglu(gate, value, out=gate, kernels=self._kernels)
 
     def activated(self, hidden: Tensor, activation: Activation) -> Tensor:
-        """What a product gave after its activation; may overwrite it."""
+        """The activation of a matrix product's result; may overwrite it."""
         if activation == "none":
             return hidden
         if activation == "swish":
@@ -102,7 +102,7 @@ class ElementwiseOps:
 
 
 def steps_of(switches: DitSwitches, eps: float) -> ElementwiseOps:
-    """Those that some switches ask for; torch's compiler is only loaded with "compile"."""
+    """Operations for some switches; torch's compiler is only imported with "compile"."""
     if not switches.compile:
         return ElementwiseOps(switches, eps)
     from engine.models.seedvr2.dit.compiled import CompiledOps

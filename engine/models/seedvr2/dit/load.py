@@ -51,14 +51,14 @@ _FREE_SHARE = 0.7  # of what is free
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How a transformer is to work.
+    """How a transformer is loaded and computed.
 
     Attributes:
-        products: "none", or in which numbers the blocks multiply: "fp8", "int8", "nvfp4".
+        products: Precision of the blocks' matrix products: "none", "fp8", "int8" or "nvfp4".
         blocks_on_device: The others are streamed from the file or from main memory, and so are
             the text's weights where all blocks have their own; None: everything is on the device.
         buffers: Further blocks that are on the device.
-        pin_bytes: Most main memory for pinned copies; None: for a card 40 % of it, or 70 % of what
+        pin_bytes: Most main memory for pinned copies; None: on a GPU 40 % of it, or 70 % of what
             is free if that is less, else nothing.
         attention: A backend, in place of that of the switches.
         switches: Optimisations of the fast variant; None: the usual ones.
@@ -89,7 +89,7 @@ def load_dit(
 
     Args:
         path: Safetensors or GGUF file with the published names.
-        form: "plain" reads like the specification; "fast" (a FastDit) gives the same sooner.
+        form: "plain" follows the specification; "fast" (a FastDit) gives the same sooner.
         device: Where it computes.
         dtype: What it computes in. fp8 and GGUF weights stay as they are and are widened at use.
         options: How it works.
@@ -190,7 +190,7 @@ class _Reading:
         return DIT_KEYS.published(self.file.shapes)
 
     def _plain(self, name: str, host: bool) -> Tensor:
-        """Numbers to compute with; on the host they may be in the file and of its type."""
+        """Weights to compute with; on the host they may be mapped from the file in its dtype."""
         if host and self.file.dtypes[name] in _WIDE:
             return self.file.raw(name)
         return self._dense(name, torch.device("cpu") if host else self.device, self.dtype)

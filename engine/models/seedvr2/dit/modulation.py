@@ -54,7 +54,7 @@ class Modulations:
         self._inside: dict[DitBlock, Mapping[tuple[Stream, int], Shifts]] = {}
 
     def begin(self, dit: SeedVr2Dit, timestep: float, like: Tensor) -> None:
-        """From now on, for this time step and the type and place of `like`."""
+        """Set the time step, and dtype and device of `like`, for the calls that follow."""
         wanted = timestep, like.dtype, like.device
         if self._kept and wanted == self._for:
             return
@@ -69,14 +69,14 @@ class Modulations:
             self._layers[block] = without(found, self._inside.get(block, {}))
         return self._layers[block]
 
-    def behind(self, dit: SeedVr2Dit) -> Shifts:
+    def final(self, dit: SeedVr2Dit) -> Shifts:
         """Of the norm after the last block; its learned weight is a part of the scale."""
         shift, scale, _ = self._embedding.view(-1, 2, 3)[:, ATTENTION].unbind(-1)
         scale = (scale + dit.vid_out_ada.out_scale) * dit.vid_out_norm.weight
         return Shifts(scale, shift + dit.vid_out_ada.out_shift)
 
     def fold(self, block: DitBlock) -> None:
-        """Put what a layer is modulated by now into its weights, unless that was done before."""
+        """Fold the current modulation of a layer into its weights, unless that was done before."""
         if block not in self._inside:
             self._inside[block] = fold_block(block, layer_vectors(block, self._embedding).shifts)
 
@@ -101,7 +101,7 @@ def layer_vectors(block: DitBlock, embedding: Tensor) -> LayerVectors:
 
 
 def without(vectors: LayerVectors, inside: Mapping[tuple[Stream, int], Shifts]) -> LayerVectors:
-    """What is left to do where some of it is in the weights."""
+    """The modulation that remains where a part of it is in the weights."""
     if not inside:
         return vectors
     left = {

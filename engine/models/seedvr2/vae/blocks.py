@@ -1,7 +1,6 @@
-"""The blocks of the SeedVR2 VAE, each as the published description says it.
+"""Blocks of the SeedVR2 VAE, each as published.
 
-Frames are [B, C, T, H, W]. `carry` is the working copy of the slice at hand, or None for a clip in
-one piece.
+Frames are [B, C, T, H, W]. `carry` is the working copy of this slice, or None for a whole clip.
 
 Source: SeedVR2 VAE, s8_c16_t4 (ByteDance-Seed/SeedVR, Apache-2.0).
 """
@@ -18,7 +17,7 @@ from engine.ops.conv.causal_conv import Carry, CausalConv3d
 
 
 class FrameNorm(nn.GroupNorm):
-    """GroupNorm of every frame on its own: no statistics cross time, so slices stay exact.
+    """GroupNorm of every frame by itself: no statistics over time, so slices are exact.
 
     Each frame is made contiguous for it: on a processor torch takes the variance of channels-last
     frames as a difference of two large sums, which costs three digits where the mean is 30 times

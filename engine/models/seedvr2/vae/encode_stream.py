@@ -98,8 +98,8 @@ class SeedVr2EncodeStream:
         for number, frames in enumerate(slices, 1):
             carry = carry.handed_over(last=last and number == len(slices))
             part = cut(frames, box).to(device)
-            moments, carry = self._vae.encode_slice(as_clip(part), carry)
-            means.append(moments[0].chunk(2)[0].movedim(0, 1).float())
+            posterior, carry = self._vae.encode_slice(as_clip(part), carry)
+            means.append(posterior[0].chunk(2)[0].movedim(0, 1).float())
         if not self._warm_up:  # else it is not continued
             self._carries[index] = carry.moved("cpu") if self._is_tiled else carry
         return torch.cat(means)

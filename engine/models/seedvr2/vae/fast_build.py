@@ -33,7 +33,7 @@ from engine.settings.optimisations import VaeSwitches
 
 @dataclass(slots=True, kw_only=True)
 class TileContext(SliceContext):
-    """A flow through a frame or a tile of it, whose norms may go by the statistics of others."""
+    """State of a frame or a tile of it, whose norms may use the statistics of the whole frame."""
 
     statistics: Statistics | None = None
 
@@ -42,7 +42,7 @@ TilePart = Part[TileContext]
 
 
 class GroupNorm:
-    """GroupNorm of each frame by itself, with SiLU behind it or not.
+    """GroupNorm of each frame by itself, with or without SiLU after it.
 
     Args:
         name: Module path: what its statistics are filed under.
@@ -56,21 +56,23 @@ class GroupNorm:
         self._affine = affine
         self._groups, self._eps = groups, eps
 
-    def write(self, frames: Tensor, out: Tensor, flow: TileContext, *, silu: bool = True) -> None:
+    def write(
+        self, frames: Tensor, out: Tensor, context: TileContext, *, silu: bool = True
+    ) -> None:
         """Write the normalised frames into `out`, a view of some buffer."""
-        kernels = flow.switches.kernels
-        if flow.statistics is not None:
-            moments = flow.statistics.moments(self.name, frames, self._groups, kernels=kernels)
-            scale, shift = scale_and_shift(moments, *self._affine, self._eps)
+        kernels = context.switches.kernels
+        if context.statistics is not None:
+            found = context.statistics.for_norm(self.name, frames, self._groups, kernels=kernels)
+            scale, shift = scale_and_shift(found, *self._affine, self._eps)
             normalise(frames, scale, shift, out, silu=silu, kernels=kernels)
-        elif flow.switches.fused_norm:
+        elif context.switches.fused_norm:
             sizes = (self._groups, self._eps)
             group_norm_silu(frames, *self._affine, *sizes, out, silu=silu, kernels=kernels)
         else:
             out.copy_(self._in_steps(frames, silu=silu))
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
-        """As the plain form does it, on contiguous frames for the same reason (see `FrameNorm`)."""
+        """As in the plain variant, on contiguous frames for the same reason (see `FrameNorm`)."""
         weight, bias = (part.to(frames.dtype) for part in self._affine)
         normed = F.group_norm(frames.contiguous(), self._groups, weight, bias, self._eps)
         return F.silu(normed) if silu else normed
@@ -83,7 +85,7 @@ class SeedVr2VaeBuilder:
         config: Of the VAE.
         weights: Published name -> tensor; a tensor is asked for once, when it is needed.
         device: Where the parts will work; folds are computed there too.
-        options: Precision and form of the convolutions.
+        options: Precision and method of the convolutions.
         switches: Which folds are made.
 
     Memory: the tables, and one layer's tensors in float32 while it is made.
@@ -136,12 +138,12 @@ class SeedVr2VaeBuilder:
         return AttentionLayer(name, self.norm(f"{name}.group_norm"), (qkv[0], qkv[1]), out)
 
     def downsampler(self, name: str, *, time: bool) -> FastSeedVr2Downsampler:
-        """A downsampler of space, and of time too where it says so."""
+        """A downsampler of space, with `time` of time too."""
         shape = ConvShape(padding=0, time_stride=2 if time else 1, space_stride=2)
         return FastSeedVr2Downsampler(name, self.conv(f"{name}.conv", shape, pad=1))
 
     def upsampler(self, name: str, *, time: bool) -> FoldedUpsampler | FastSeedVr2Upsampler:
-        """An upsampler of space, and of time too where it says so."""
+        """An upsampler of space, with `time` of time too."""
         widen, conv = f"{name}.upscale_conv", f"{name}.conv"
         if not self._switches.upsampler_fold:
             return FastSeedVr2Upsampler(name, self.conv(widen), self.conv(conv), 2 if time else 1)

@@ -41,27 +41,27 @@ class FoldedUpsampler:
         self._first = TemporalConv(_single(fold.first), fold.first_bias.interior, padding=1)
         self._second = TemporalConv(_single(fold.second.flatten(0, 1)), None, padding=1, form=form)
 
-    def run(self, flow: SliceContext) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        source = flow.take()
+        source = context.take()
         count, _, height, width = source.shape
-        kept, first = self._reach - 1, flow.carry.first
+        kept, first = self._reach - 1, context.carry.first
         frames = self._times * count - (self._times - 1 if first else 0)
         channels = self._first_bias.rows.shape[-1]
-        result = flow.workspace.fresh((frames, channels, 2 * height, 2 * width))
-        head = first or self._was_alone(flow)
-        window = source if first else self._with_past(source, flow)
+        result = context.workspace.fresh((frames, channels, 2 * height, 2 * width))
+        head = first or self._was_alone(context)
+        window = source if first else self._with_past(source, context)
         alone = first and count < self._times
-        flow.keep(self._filed(alone=alone), last_frames(window, kept))
+        context.keep(self._filed(alone=alone), last_frames(window, kept))
         del source
-        done = self._start(window, result, flow) if head else kept
+        done = self._start(window, result, context) if head else kept
         rest = window[done - kept :] if len(window) > done else window[:0]
-        self._rest(rest, result[frames - self._times * (len(window) - done) :], flow)
-        flow.put(result, self.name)
+        self._rest(rest, result[frames - self._times * (len(window) - done) :], context)
+        context.put(result, self.name)
 
-    def _start(self, window: Tensor, result: Tensor, flow: SliceContext) -> int:
+    def _start(self, window: Tensor, result: Tensor, context: SliceContext) -> int:
         """The first two source frames of a clip, whose past is made up; how many there were."""
-        if flow.carry.first:
+        if context.carry.first:
             interleave(self._first.apply(window[:1]), self._first_bias, result[:1])
             result = result[1:]
         if len(window) > 1:
@@ -81,18 +81,18 @@ class FoldedUpsampler:
         """A clip's only frame so far, of which the second half was dropped, has its own file."""
         return f"{self.name}.alone" if alone else self.name
 
-    def _was_alone(self, flow: SliceContext) -> bool:
+    def _was_alone(self, context: SliceContext) -> bool:
         """Whether the slices before had one source frame together, and time doubles."""
-        return self._times > 1 and not flow.keeps(self.name)
+        return self._times > 1 and not context.keeps(self.name)
 
-    def _with_past(self, source: Tensor, flow: SliceContext) -> Tensor:
-        name = self._filed(alone=self._was_alone(flow))
-        return torch.cat([flow.kept(name, (self._reach - 1, *source.shape[1:])), source])
+    def _with_past(self, source: Tensor, context: SliceContext) -> Tensor:
+        name = self._filed(alone=self._was_alone(context))
+        return torch.cat([context.kept(name, (self._reach - 1, *source.shape[1:])), source])
 
-    def _rest(self, window: Tensor, result: Tensor, flow: SliceContext) -> None:
+    def _rest(self, window: Tensor, result: Tensor, context: SliceContext) -> None:
         """Source frames with true frames before them."""
         steps = self._regular.steps(len(window))
-        chunk = self._chunk(window) if flow.switches.chunked_upsampling else steps
+        chunk = self._chunk(window) if context.switches.chunked_upsampling else steps
         for start in range(0, steps, max(1, chunk)):
             part = window[start : start + chunk + self._reach - 1]
             phases = self._regular.apply(part)
@@ -126,24 +126,24 @@ class FastSeedVr2Upsampler:
         self.name = name
         self._widen, self._conv, self._times = widen, conv, times
 
-    def run(self, flow: SliceContext) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        large = self._unfolded(self._widen.of(flow.take(), flow), flow)
-        flow.put(self._conv.of(large, flow), self.name)
+        large = self._unfolded(self._widen.of(context.take(), context), context)
+        context.put(self._conv.of(large, context), self.name)
 
-    def _unfolded(self, wide: Tensor, flow: SliceContext) -> Tensor:
+    def _unfolded(self, wide: Tensor, context: SliceContext) -> Tensor:
         """Depth to space; the second frame of a clip is dropped where time doubles."""
         times = self._times
         count, channels, height, width = wide.shape
         channels //= 4 * times
         shape = (times * count, channels, 2 * height, 2 * width)
-        large = flow.workspace.fresh(shape)
+        large = context.workspace.fresh(shape)
         parts = wide.view(count, 2, 2, times, channels, height, width)
         for sy in range(2):
             for sx in range(2):
                 for st in range(times):
                     large[st::times, :, sy::2, sx::2] = parts[:, sy, sx, st]
-        if times == 2 and flow.carry.first:
+        if times == 2 and context.carry.first:
             large[1] = large[0]
             large = large[1:]
         return large
@@ -156,9 +156,9 @@ class FastSeedVr2Downsampler:
         self.name = name
         self._conv = conv
 
-    def run(self, flow: SliceContext) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        flow.put(self._conv.of(flow.take(), flow), self.name)
+        context.put(self._conv.of(context.take(), context), self.name)
 
 
 def last_frames(frames: Tensor, count: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""What both variants of the VAE promise alike."""
+"""Interface that both variants of the VAE share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SeedVr2VaeVariant(SlicedVae):
-    """A form of the SeedVR2 VAE; its configuration says what it takes.
+    """A variant of the SeedVR2 VAE.
 
     Attributes:
         config: Sizes of the model.
@@ -21,9 +21,9 @@ class SeedVr2VaeVariant(SlicedVae):
     config: VaeConfig
 
     def in_parts(self) -> FastVae:
-        """The form whose parts can be given tiles.
+        """The variant whose parts can be given tiles.
 
         Raises:
-            ValueError: This form has none; an error in the caller.
+            ValueError: This variant has none; an error in the caller.
         """
         raise ValueError("only the fast variant works in tiles")

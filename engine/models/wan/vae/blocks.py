@@ -1,4 +1,4 @@
-"""The blocks of the Wan VAEs, each as the published description says it.
+"""Blocks of the Wan VAEs, each as published.
 
 Frames are [B, C, T, H, W]; `carry` is the working copy of the slice at hand. Parts that have no
 carry take it nevertheless, so that all of a stage's parts are called alike.

@@ -214,11 +214,11 @@ def _in_block(block: str) -> list[str]:
 
 
 def _latent_channels(shapes: Shapes, otherwise: int) -> int:
-    told = [
+    sizes = [
         size(shapes, "conv2.weight", 0, 0),
         size(shapes, "conv2.bias", 0, 0),
         size(shapes, "decoder.conv1.weight", 1, 0),
         size(shapes, "conv1.bias", 0, 0) // 2,
         size(shapes, "encoder.head.2.bias", 0, 0) // 2,
     ]
-    return agreed(told, otherwise)
+    return agreed(sizes, otherwise)

@@ -28,7 +28,7 @@ class WanVaeBuilder:
     Args:
         weights: Published name -> tensor; a tensor is asked for once, when it is needed.
         device: Where the parts will work; folds are computed there too.
-        options: Precision and form of the convolutions.
+        options: Precision and method of the convolutions.
         switches: Which folds are made.
 
     Memory: the tables, and one layer's tensors in float32 while it is made.
@@ -74,7 +74,7 @@ class WanVaeBuilder:
         )
 
     def downsampler(self, name: str, *, time: bool) -> FastWanDownsampler:
-        """A downsampler of space, and of time too where it says so."""
+        """A downsampler of space, with `time` of time too."""
         space = f"{name}.resample.1"
         weight = self._exact(f"{space}.weight").unsqueeze(2)
         conv = self._frame_conv(space, weight, ConvShape(padding=0, space_stride=2))
@@ -84,7 +84,7 @@ class WanVaeBuilder:
         )
 
     def upsampler(self, name: str, *, time: bool) -> FastWanUpsampler:
-        """An upsampler of space, and of time too where it says so."""
+        """An upsampler of space, with `time` of time too."""
         shape = ConvShape(padding=0, past="zeros")
         return FastWanUpsampler(
             name, self._time(name, shape) if time else None, self._enlarger(f"{name}.resample.1")

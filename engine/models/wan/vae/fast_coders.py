@@ -1,4 +1,4 @@
-"""Encoder and decoder of the fast variant: lists of parts, cut in two where `split` says."""
+"""Encoder and decoder of the fast variant: lists of parts, cut in two by `split`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Parts = list[Part[SliceContext]]
 
 @dataclass(frozen=True, slots=True)
 class SplitCoder:
-    """The parts of a way: those that see whole frames, and those that may be given tiles."""
+    """The parts of encoder or decoder: `low` takes whole frames, `high` may take tiles."""
 
     low: Parts
     high: Parts
 
 
 def encoder(build: WanVaeBuilder, config: WanConfig) -> SplitCoder:
-    """All parts of the encoder, of which the high half comes first."""
+    """All parts of the encoder; the high half runs first."""
     stages = _stages(config, "encoder.downsamples", config.encoder_stages)
     parts = [_down(build, names, stage) for names, stage in stages]
     cut = encoder_high_stages(config)
@@ -43,7 +43,7 @@ def encoder(build: WanVaeBuilder, config: WanConfig) -> SplitCoder:
 
 
 def decoder(build: WanVaeBuilder, config: WanConfig) -> SplitCoder:
-    """All parts of the decoder, of which the low half comes first."""
+    """All parts of the decoder; the low half runs first."""
     stages = _stages(config, "decoder.upsamples", config.decoder_stages)
     parts = [_up(build, names, stage) for names, stage in stages]
     cut = decoder_low_stages(config)

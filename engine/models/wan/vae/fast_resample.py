@@ -30,13 +30,13 @@ class FastWanDownsampler:
         self.name = name
         self._space, self._time = space, time
 
-    def run(self, flow: SliceContext) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        frames = self._space.of(flow.take(), flow)
+        frames = self._space.of(context.take(), context)
         if self._time is not None:
-            later = self._time.of(frames, flow)
-            frames = torch.cat([frames[:1], later]) if flow.carry.first else later
-        flow.put(frames, self.name)
+            later = self._time.of(frames, context)
+            frames = torch.cat([frames[:1], later]) if context.carry.first else later
+        context.put(frames, self.name)
 
 
 class Enlarger(Protocol):
@@ -90,28 +90,28 @@ class FastWanUpsampler:
         self.name = name
         self._time, self._space = time, space
 
-    def run(self, flow: SliceContext) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        source = flow.take()
+        source = context.take()
         count, _, height, width = source.shape
         if self._time is not None:
-            count = 2 * count - (1 if flow.carry.first else 0)
-        result = flow.workspace.fresh((count, self._space.channels, 2 * height, 2 * width))
-        chunked = flow.switches.chunked_upsampling
-        for frames, places in self._frames(source, flow):
+            count = 2 * count - (1 if context.carry.first else 0)
+        result = context.workspace.fresh((count, self._space.channels, 2 * height, 2 * width))
+        chunked = context.switches.chunked_upsampling
+        for frames, places in self._frames(source, context):
             self._space.write(frames, result[places], chunked=chunked)
-        flow.put(result, self.name)
+        context.put(result, self.name)
 
-    def _frames(self, source: Tensor, flow: SliceContext) -> Iterator[tuple[Tensor, slice]]:
+    def _frames(self, source: Tensor, context: SliceContext) -> Iterator[tuple[Tensor, slice]]:
         """What is enlarged, and the places of the result that it goes to."""
         if self._time is None:
             yield source, slice(None)
             return
-        head = 1 if flow.carry.first else 0
+        head = 1 if context.carry.first else 0
         if head:
             yield source[:1], slice(0, 1)
         if len(source) == head:
             return
-        both = self._time.of(source[head:], flow)
+        both = self._time.of(source[head:], context)
         for half, frames in enumerate(both.chunk(2, dim=1)):
             yield frames.contiguous(memory_format=memory_format(both)), slice(head + half, None, 2)

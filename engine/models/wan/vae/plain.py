@@ -13,7 +13,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from engine.models.video_vae.slicing import clamped_moments
+from engine.models.video_vae.slicing import clamp_logvar
 from engine.models.wan.vae.blocks import (
     Head,
     WanResidualBlock,
@@ -32,7 +32,7 @@ from engine.ops.conv.causal_conv import Carry, ZeroPastConv3d
 
 
 class DownStage(nn.Module):
-    """A level of the Wan 2.2 encoder, with the way around it."""
+    """A level of the Wan 2.2 encoder, with its shortcut."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class DownStage(nn.Module):
 
 
 class UpStage(nn.Module):
-    """A level of the Wan 2.2 decoder; with a way around it where it enlarges."""
+    """A level of the Wan 2.2 decoder, with a shortcut where it enlarges."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class UpStage(nn.Module):
 
 
 class WanEncoder(nn.Module):
-    """Frames to moments."""
+    """Frames to mean and log-variance."""
 
     def __init__(self, config: WanConfig) -> None:
         super().__init__()
@@ -106,24 +106,24 @@ class WanDecoder(nn.Module):
 class WanVae(nn.Module, WanVaeVariant):
     """Encoder and decoder under the published names; see `SlicedVae` for what it does.
 
-    Frames and latents have the type and device of the weights. Gradients flow through both ways.
+    Frames and latents have the type and device of the weights. Gradients flow through both.
     A slice may have any length: the first one 1 + 4n frames or 1 + n latents, later ones 4n or n.
     """
 
     def __init__(self, config: WanConfig = WAN21) -> None:
         super().__init__()
         self.config = config
-        moments = 2 * config.latent_channels
+        both = 2 * config.latent_channels
         self.encoder = WanEncoder(config)
-        self.conv1 = ZeroPastConv3d(moments, moments, 1)
+        self.conv1 = ZeroPastConv3d(both, both, 1)
         self.conv2 = ZeroPastConv3d(config.latent_channels, config.latent_channels, 1)
         self.decoder = WanDecoder(config)
 
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Moments of one slice, and the carry for the next; see `SlicedVae.encode_slice`."""
+        """Encode one slice; see `SlicedVae.encode_slice`."""
         carry = carry.begin()
-        moments = self.conv1(self.encoder(patches(frames, self.config.patch), carry))
-        return clamped_moments(moments), carry.done()
+        posterior = self.conv1(self.encoder(patches(frames, self.config.patch), carry))
+        return clamp_logvar(posterior), carry.done()
 
     def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Frames of one slice, and the carry for the next; see `SlicedVae.decode_slice`.

@@ -39,7 +39,7 @@ def switches(**changes: bool) -> VaeSwitches:
     return found
 
 
-def flow(carry: Carry, chosen: VaeSwitches | None = None) -> SliceContext:
+def context(carry: Carry, chosen: VaeSwitches | None = None) -> SliceContext:
     workspace = Workspace(torch.device("cpu"), torch.float64, planned=True, channels_last=True)
     return SliceContext(carry=carry, workspace=workspace, switches=chosen or VaeSwitches())
 
@@ -64,7 +64,7 @@ def in_slices(conv: CausalConv, parts: list[Tensor], chosen: VaeSwitches | None 
     """The parts of a clip one after another; an empty one stands for a slice without frames."""
     carry, results = Carry(), []
     for part in parts:
-        going = flow(carry.begin(), chosen)
+        going = context(carry.begin(), chosen)
         if len(part):
             results.append(conv.of(part, going))
         carry = going.carry.done()
@@ -119,11 +119,11 @@ def test_a_late_clip_begins_where_its_frames_do(lengths: list[int], ring: bool, 
 def test_a_clip_that_is_not_late_needs_what_it_kept() -> None:
     carry = Carry().begin().done()
     with pytest.raises(ValueError, match="another clip"):
-        conv_of(ConvShape(past="zeros")).of(clip(1), flow(carry))
+        conv_of(ConvShape(past="zeros")).of(clip(1), context(carry))
 
 
 def test_frames_without_a_past_are_convolved_where_they_are() -> None:
-    frames, going = clip(2), flow(Carry())
+    frames, going = clip(2), context(Carry())
     conv_of(ConvShape(past="zeros")).of(frames, going)
     assert going.workspace.bytes_held == 0
     kept = going.kept("conv", (2, 4, 6, 5))
@@ -132,7 +132,7 @@ def test_frames_without_a_past_are_convolved_where_they_are() -> None:
 
 
 def test_the_last_slice_keeps_nothing() -> None:
-    going = flow(Carry(last=True))
+    going = context(Carry(last=True))
     conv_of(ConvShape(past="zeros")).of(clip(3), going)
     assert not going.keeps("conv")
 
@@ -140,7 +140,9 @@ def test_the_last_slice_keeps_nothing() -> None:
 class Doubled:
     """Stands in for a norm."""
 
-    def write(self, frames: Tensor, out: Tensor, flow: SliceContext, *, silu: bool = True) -> None:
+    def write(
+        self, frames: Tensor, out: Tensor, context: SliceContext, *, silu: bool = True
+    ) -> None:
         out.copy_((3 if silu else 2) * frames)
 
 
@@ -149,7 +151,7 @@ def test_the_carry_holds_what_the_convolution_sees_not_what_the_norm_does(silu: 
     shape, frames = ConvShape(past="zeros"), clip(4)
     conv, carry, found = conv_of(shape), Carry(), []
     for part in frames.split([1, 3]):
-        going = flow(carry.begin())
+        going = context(carry.begin())
         found.append(conv.over(conv.normed(Doubled(), part, going, silu=silu)))
         carry = going.carry.done()
     assert_same(torch.cat(found), whole((3 if silu else 2) * frames, shape))
@@ -158,6 +160,6 @@ def test_the_carry_holds_what_the_convolution_sees_not_what_the_norm_does(silu: 
 def test_a_window_adds_to_what_it_is_given() -> None:
     shape, frames = ConvShape(past="zeros"), clip(3)
     conv, into = conv_of(shape), torch.ones(3, 5, 6, 5, dtype=torch.float64)
-    window = conv.window(frames, flow(Carry()), lambda out: out.copy_(frames))
+    window = conv.window(frames, context(Carry()), lambda out: out.copy_(frames))
     assert conv.over(window, into) is into
     assert_same(into, 1 + whole(frames, shape))

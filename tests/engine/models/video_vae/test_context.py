@@ -12,13 +12,13 @@ from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames
 
 
-def flow(carry: Carry | None = None) -> SliceContext:
+def context(carry: Carry | None = None) -> SliceContext:
     workspace = Workspace(torch.device("cpu"), torch.float32, planned=True, channels_last=True)
     return SliceContext(carry=carry or Carry(), workspace=workspace, switches=VaeSwitches())
 
 
 def test_a_stream_is_taken_once() -> None:
-    going = flow()
+    going = context()
     going.put(torch.zeros(1))
     going.take()
     with pytest.raises(ValueError, match="not put back"):
@@ -27,28 +27,28 @@ def test_a_stream_is_taken_once() -> None:
 
 def test_what_is_kept_is_a_copy_unless_no_slice_follows() -> None:
     frames = random_frames(4, 2, 3, 3)
-    going = flow()
+    going = context()
     going.keep("conv", frames[-2:])
     kept = going.kept("conv", (2, 2, 3, 3))
     assert kept.untyped_storage().nbytes() == kept.nbytes
     frames.zero_()
     assert bool(kept.any())
-    last = flow(carry=Carry(last=True))
+    last = context(carry=Carry(last=True))
     last.keep("conv", frames[-2:])
     assert not last.keeps("conv")
 
 
 def test_clips_of_a_batch_keep_frames_apart() -> None:
     carry = Carry()
-    flows = flow(carry), flow(carry)
-    flows[1].batch = 1
-    flows[0].keep("conv", random_frames(2, 2, 3, 3))
-    assert flows[0].keeps("conv")
-    assert not flows[1].keeps("conv")
+    contexts = context(carry), context(carry)
+    contexts[1].batch = 1
+    contexts[0].keep("conv", random_frames(2, 2, 3, 3))
+    assert contexts[0].keeps("conv")
+    assert not contexts[1].keeps("conv")
 
 
 def test_frames_of_another_clip_are_refused() -> None:
-    going = flow()
+    going = context()
     going.keep("conv", random_frames(2, 2, 3, 3))
     for name, shape in (("conv", (2, 2, 3, 4)), ("other", (2, 2, 3, 3))):
         with pytest.raises(ValueError, match="belongs to another clip"):
@@ -57,13 +57,13 @@ def test_frames_of_another_clip_are_refused() -> None:
 
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
 def test_frames_are_kept_in_their_layout(layout: torch.memory_format) -> None:
-    going, frames = flow(), random_frames(3, 2, 3, 4).contiguous(memory_format=layout)
+    going, frames = context(), random_frames(3, 2, 3, 4).contiguous(memory_format=layout)
     going.keep("conv", frames[1:])
     assert going.kept("conv", (2, 2, 3, 4)).is_contiguous(memory_format=layout)
 
 
 def test_an_observer_sees_what_has_a_name() -> None:
-    going, seen = flow(), []
+    going, seen = context(), []
     going.put(random_frames(1, 2, 3, 3), "unseen")
     going.trace = lambda name, frames: seen.append((name, tuple(frames.shape)))
     going.put(going.take())

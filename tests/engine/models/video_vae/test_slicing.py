@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.video_vae.slicing import SlicedVae, clamped_moments, slices
+from engine.models.video_vae.slicing import SlicedVae, clamp_logvar, slices
 from engine.ops.conv.causal_conv import Carry
 
 
@@ -26,7 +26,7 @@ class CountingVae(SlicedVae):
         carry = carry.begin()
         self.seen.append((frames.shape[2], carry.first, carry.last))
         kept = frames[:, :, 0 if carry.first else 3 :: 4]
-        return clamped_moments(torch.cat((kept, 40 * kept), dim=1)), carry.done()
+        return clamp_logvar(torch.cat((kept, 40 * kept), dim=1)), carry.done()
 
     def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         carry = carry.begin()
@@ -60,8 +60,8 @@ def test_a_clip_is_cut_only_when_it_is_longer_than_the_first_slice(
     vae = CountingVae()
     if size is not None:
         vae.enable_slicing(size)
-    whole = CountingVae().moments(clip(frames))
-    assert torch.equal(vae.moments(clip(frames)), whole)
+    whole = CountingVae().posterior(clip(frames))
+    assert torch.equal(vae.posterior(clip(frames)), whole)
     ends = [index == len(wanted) - 1 for index in range(len(wanted))]
     starts = [index == 0 for index in range(len(wanted))]
     assert vae.seen == list(zip(wanted, starts, ends, strict=True))
@@ -103,7 +103,7 @@ def test_slices_of_other_lengths_are_refused(frames: int) -> None:
 @pytest.mark.parametrize("frames", [0, 2, 4, 8])
 def test_clips_of_other_lengths_are_refused(frames: int) -> None:
     with pytest.raises(ValueError, match="frames"):
-        CountingVae().moments(clip(frames))
+        CountingVae().posterior(clip(frames))
 
 
 def test_without_a_generator_the_latent_is_the_mean() -> None:
@@ -127,7 +127,7 @@ def test_a_sample_adds_noise_of_its_generator_once() -> None:
 
 def test_the_log_variance_is_clamped() -> None:
     moments = torch.tensor([[-50.0, 50.0, -50.0, 50.0]]).view(1, 4, 1, 1, 1)
-    assert clamped_moments(moments).flatten().tolist() == [-50, 50, -30, 20]
+    assert clamp_logvar(moments).flatten().tolist() == [-50, 50, -30, 20]
 
 
 def test_slices_are_written_into_one_result() -> None:

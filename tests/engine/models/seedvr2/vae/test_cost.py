@@ -93,7 +93,7 @@ def assert_both_are_close(plain: SeedVr2Vae, case: Work) -> None:
     clip = torch.zeros(1, 3, case.frames, SIZE.height, SIZE.width, dtype=fast.dtype)
     latent = latent_of(case)
     image = case.frames == 1
-    encoding = measured(lambda: fast.moments(clip), fast, image=image)
+    encoding = measured(lambda: fast.posterior(clip), fast, image=image)
     decoding = measured(lambda: fast.decode(latent), fast, image=image)
     assert_close(encode_cost(CONFIG, case), encoding)
     assert_close(decode_cost(CONFIG, case), decoding)
@@ -161,7 +161,7 @@ def test_tables_are_counted(plain: SeedVr2Vae, dtype: str, name: str) -> None:
     assert weights_bytes(CONFIG, dtype, switches) == pytest.approx(found.left_bytes, rel=0.005)
     case = work(1, None, dtype=dtype, switches=switches)
     with Allocations() as made:
-        fast.moments(torch.zeros(1, 3, 1, SIZE.height, SIZE.width, dtype=fast.dtype))
+        fast.posterior(torch.zeros(1, 3, 1, SIZE.height, SIZE.width, dtype=fast.dtype))
         fast.decode(latent_of(case))
         fast.release()
     total = weights_bytes(CONFIG, dtype, switches, image=True)

@@ -57,7 +57,7 @@ def clips(plain: SeedVr2Vae) -> list[tuple[Tensor, Tensor, Tensor]]:
     found = []
     for frames in (1, 5, 9):
         clip = random_frames(1, 3, frames, 24, 16)
-        moments = plain.moments(clip)
+        moments = plain.posterior(clip)
         found.append((clip, moments, plain.decode(moments.chunk(2, dim=1)[0])))
     return found
 
@@ -72,7 +72,7 @@ def test_every_switch_equals_the_plain_form(
             fast.disable_slicing()
             if size is not None:
                 fast.enable_slicing(size)
-            assert_equal(fast.moments(clip), moments)
+            assert_equal(fast.posterior(clip), moments)
             assert_equal(fast.decode(moments.chunk(2, dim=1)[0]), sample)
 
 
@@ -101,8 +101,8 @@ def test_other_sizes_and_configurations(
     fast.enable_slicing(slice_steps * config.temporal_factor)
     scale = config.spatial_factor
     clip = random_frames(1, 3, 1 + steps * config.temporal_factor, size[0] * scale, size[1] * scale)
-    moments = plain.moments(clip)
-    assert_equal(fast.moments(clip), moments)
+    moments = plain.posterior(clip)
+    assert_equal(fast.posterior(clip), moments)
     latent = moments.chunk(2, dim=1)[0]
     assert_equal(fast.decode(latent), plain.decode(latent))
 
@@ -148,7 +148,7 @@ def test_extra_convolutions_at_the_latent() -> None:
     plain = tiny_vae(tiny_config(quant_conv=True, post_quant_conv=True))
     fast = double(plain)
     clip = random_frames(1, 3, 5, 16, 16)
-    assert_equal(fast.moments(clip), plain.moments(clip))
+    assert_equal(fast.posterior(clip), plain.posterior(clip))
     latent = random_frames(1, 4, 2, 2, 2)
     assert_equal(fast.decode(latent), plain.decode(latent))
 

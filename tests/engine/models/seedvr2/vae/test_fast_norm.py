@@ -32,7 +32,7 @@ def fast() -> FastVae:
     return FastVae(plain.config, plain.state_dict(), dtype=torch.float64)
 
 
-def flow(switches: VaeSwitches) -> TileContext:
+def context(switches: VaeSwitches) -> TileContext:
     place = torch.device("cpu")
     workspace = Workspace(place, torch.float32, planned=True, channels_last=True)
     return TileContext(carry=Carry(), workspace=workspace, switches=switches)
@@ -54,7 +54,7 @@ def test_a_mean_far_from_zero_costs_no_digits(fused: bool, layout: torch.memory_
     exact = F.group_norm(frames.double().contiguous(), 4, eps=1e-6)
     found = torch.empty_like(frames)
     norm = GroupNorm("norm", (torch.ones(8), torch.zeros(8)), 4, 1e-6)
-    norm.write(frames, found, flow(VaeSwitches().changed("fused_norm", fused)), silu=False)
+    norm.write(frames, found, context(VaeSwitches().changed("fused_norm", fused)), silu=False)
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=5e-5)
 
 

@@ -61,9 +61,9 @@ def test_names_and_shapes_are_the_published_ones() -> None:
 def test_golden_encode(golden_vae: SeedVr2Vae, case: str) -> None:
     golden = cases("encode")[case]
     golden_vae.disable_slicing()
-    assert_near(golden_vae.moments(golden["input"]), golden["moments_slicing_off"])
+    assert_near(golden_vae.posterior(golden["input"]), golden["moments_slicing_off"])
     golden_vae.enable_slicing()
-    moments = golden_vae.moments(golden["input"])
+    moments = golden_vae.posterior(golden["input"])
     assert_near(moments, golden["moments_slicing_on"])
     assert_near(moments[:, 16:], golden["logvar"])
     assert_near(golden_vae.encode(golden["input"]), golden["mean"])
@@ -99,7 +99,7 @@ def test_slices_of_any_length_equal_the_whole_clip(
     lengths = [1 + (steps[0] - 1) * factor, *(step * factor for step in steps[1:])]
     frames = random_frames(1, 3, sum(lengths), side, 2 * side)
     torch.testing.assert_close(
-        through(vae.encode_slice, frames, lengths), vae.moments(frames), rtol=0, atol=1e-10
+        through(vae.encode_slice, frames, lengths), vae.posterior(frames), rtol=0, atol=1e-10
     )
     latent = random_frames(1, 4, sum(steps), 1, 2)
     torch.testing.assert_close(
@@ -119,7 +119,7 @@ def test_sizes_and_lengths(time: tuple[bool, ...]) -> None:
 def test_a_batch_equals_its_clips_one_by_one() -> None:
     vae = tiny_vae()
     frames, latent = random_frames(2, 3, 5, 8, 16), random_frames(2, 4, 2, 2, 1)
-    for run, whole in ((vae.moments, frames), (vae.decode, latent)):
+    for run, whole in ((vae.posterior, frames), (vae.decode, latent)):
         alone = torch.cat([run(whole[:1]), run(whole[1:])])
         torch.testing.assert_close(run(whole), alone, rtol=0, atol=1e-12)
 
@@ -146,7 +146,7 @@ def test_what_is_carried_does_not_grow() -> None:
 def test_gradients_equal_differences(path: str) -> None:
     vae = tiny_vae().requires_grad_(True)
     frames, latent = random_frames(1, 3, 9, 8, 8), random_frames(1, 4, 3, 1, 1)
-    inputs, run = (frames, vae.moments) if path == "encoder" else (latent, vae.decode)
+    inputs, run = (frames, vae.posterior) if path == "encoder" else (latent, vae.decode)
     inputs.requires_grad_(True)
     vae.enable_slicing()  # gradients go through the carry too
     output = run(inputs)
@@ -183,7 +183,7 @@ def test_gradients_equal_differences(path: str) -> None:
 def test_other_types(dtype: torch.dtype, limit: float) -> None:
     exact, vae = tiny_vae(), tiny_vae(dtype=dtype)
     frames, latent = random_frames(1, 3, 5, 16, 8), random_frames(1, 4, 2, 2, 1)
-    for name, whole in (("moments", frames), ("decode", latent)):
+    for name, whole in (("posterior", frames), ("decode", latent)):
         wanted = getattr(exact, name)(whole)
         result = getattr(vae, name)(whole.to(dtype))
         assert result.dtype == dtype

@@ -95,8 +95,8 @@ class Spy(Statistics):
         self.told = {}
         Spy.latest = self
 
-    def moments(self, name, x, groups, *, kernels=False):
-        self.told[name] = super().moments(name, x, groups)
+    def for_norm(self, name, x, groups, *, kernels=False):
+        self.told[name] = super().for_norm(name, x, groups)
         return self.told[name]
 
 
@@ -129,7 +129,7 @@ def test_a_tile_of_the_whole_frame_needs_no_pass(plain):
 class FrozenStatistics(Statistics):
     """Every norm goes by the same numbers, whatever it sees."""
 
-    def moments(self, name, x, groups, *, kernels=False):
+    def for_norm(self, name, x, groups, *, kernels=False):
         fixed = group_statistics(torch.ones(x.shape[0], groups, 1, 1, dtype=x.dtype), groups)
         return type(fixed)(1, fixed.mean * 0.1, fixed.m2 + 0.3)
 
@@ -278,8 +278,8 @@ def test_moments_of_cells_count_every_pixel_once():
     book = Book()
     for cell in (Box(0, 0, 9, 14), Box(9, 0, 11, 5), Box(9, 5, 11, 9)):
         tile = Statistics(None, book, cell, features)
-        tile.moments("a", x, 4)
-        tile.moments("a", x[..., ::2, ::2], 4)
+        tile.for_norm("a", x, 4)
+        tile.for_norm("a", x[..., ::2, ::2], 4)
     for turn, seen in enumerate((x, x[..., ::2, ::2])):
         merged, expected = book.lookup("a", turn), group_statistics(seen, 4)
         assert merged is not None
@@ -294,7 +294,7 @@ def test_moments_of_cells_count_every_pixel_once():
 def test_a_layer_that_is_no_multiple_of_the_features_is_a_mistake():
     tile = Statistics(None, Book(), Box(0, 0, 2, 2), Size(4, 4))
     with pytest.raises(ValueError, match="multiple"):
-        tile.moments("a", torch.zeros(1, 4, 8, 9), 4)
+        tile.for_norm("a", torch.zeros(1, 4, 8, 9), 4)
 
 
 def test_the_published_halo_is_24_pixels_and_13_norms_are_tiled():

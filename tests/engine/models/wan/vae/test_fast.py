@@ -69,10 +69,10 @@ def fast(plain: WanVae) -> FastWanVae:
 def test_clips_at_once_and_in_slices(plain: WanVae, fast: FastWanVae, frames: int) -> None:
     clip = random_clip(plain.config, frames, 3, 2)
     latent = random_latent(plain.config, 1 + frames // 4, 2, 3)
-    moments, pictures = plain.moments(clip), plain.decode(latent)
+    moments, pictures = plain.posterior(clip), plain.decode(latent)
     for size in (None, 4, 8):
         fast.disable_slicing() if size is None else fast.enable_slicing(size)
-        assert_equal(fast.moments(clip), moments)
+        assert_equal(fast.posterior(clip), moments)
         assert_equal(fast.decode(latent), pictures)
     fast.disable_slicing()
 
@@ -84,7 +84,7 @@ def cases(plain: WanVae) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
     for frames in (1, 13):
         clip = random_clip(plain.config, frames, 1, 2)
         latent = random_latent(plain.config, 1 + frames // 4, 2, 1)
-        found.append((clip, plain.moments(clip), latent, plain.decode(latent)))
+        found.append((clip, plain.posterior(clip), latent, plain.decode(latent)))
     return found
 
 
@@ -96,7 +96,7 @@ def test_every_switch_equals_the_plain_form(
     for clip, moments, latent, pictures in cases:
         for size in (None, 4):
             fast.disable_slicing() if size is None else fast.enable_slicing(size)
-            assert_equal(fast.moments(clip), moments)
+            assert_equal(fast.posterior(clip), moments)
             assert_equal(fast.decode(latent), pictures)
 
 
@@ -128,7 +128,7 @@ def test_slices_of_any_length_in_other_configurations(
     each = config.temporal_factor
     clip = random_clip(config, 1 + each * (sum(steps) - 1), *size)
     lengths = [1 + each * (steps[0] - 1)] + [each * count for count in steps[1:]]
-    assert_equal(encoded_in(fast, clip, lengths), plain.moments(clip))
+    assert_equal(encoded_in(fast, clip, lengths), plain.posterior(clip))
 
 
 def decoded_in(fast: FastWanVae, latent: Tensor, lengths: list[int]) -> Tensor:
@@ -151,7 +151,7 @@ def test_a_batch_is_its_clips(plain: WanVae, fast: FastWanVae) -> None:
     latent = random_latent(plain.config, 4, 2, 1, batch=2)
     assert_equal(decoded_in(fast, latent, [1, 3]), plain.decode(latent))
     clip = random_clip(plain.config, 9, 1, 1, batch=2)
-    assert_equal(encoded_in(fast, clip, [1, 8]), plain.moments(clip))
+    assert_equal(encoded_in(fast, clip, [1, 8]), plain.posterior(clip))
 
 
 def test_what_is_traced_is_what_the_plain_modules_give(plain: WanVae) -> None:
@@ -160,7 +160,7 @@ def test_what_is_traced_is_what_the_plain_modules_give(plain: WanVae) -> None:
     fast.trace = lambda name, frames: seen[name].append(frames)
     fast.enable_slicing(4)
     clip, latent = random_clip(plain.config, 9, 1, 2), random_latent(plain.config, 3, 2, 1)
-    fast.moments(clip)
+    fast.posterior(clip)
     fast.decode(latent)
     expected = outputs_of_modules(plain, clip, latent)
     shared = seen.keys() & expected.keys()
@@ -180,7 +180,7 @@ def outputs_of_modules(plain: WanVae, clip: Tensor, latent: Tensor) -> dict[str,
         return module.register_forward_hook(seen)
 
     handles = [watch(*named) for named in plain.named_modules()]
-    plain.moments(clip)
+    plain.posterior(clip)
     plain.decode(latent)
     for handle in handles:
         handle.remove()
@@ -225,7 +225,7 @@ def test_what_is_given_stays_as_it_is(plain: WanVae, fast: FastWanVae) -> None:
     clip, latent = random_clip(plain.config, 5, 1, 1), random_latent(plain.config, 2, 2, 1)
     clip = clip.contiguous(memory_format=torch.channels_last_3d)
     before = clip.clone(), latent.clone()
-    fast.moments(clip)
+    fast.posterior(clip)
     fast.decode(latent)
     torch.testing.assert_close((clip, latent), before, rtol=0, atol=0)
 

@@ -20,16 +20,16 @@ from tests.helpers.seedvr2 import random_frames
 from tests.helpers.wan import tiny_wan_config
 
 
-def flow_of(frames: Tensor, *, last: bool = True, fused: bool = True) -> SliceContext:
+def context_of(frames: Tensor, *, last: bool = True, fused: bool = True) -> SliceContext:
     place = Workspace(frames.device, frames.dtype, planned=True, channels_last=last)
     switches = VaeSwitches(fused_norm=fused, channels_last=last)
     return SliceContext(carry=Carry(), workspace=place, switches=switches, stream=frames)
 
 
 def through(part: Part[SliceContext], frames: Tensor, *, last: bool) -> Tensor:
-    flow = flow_of(frames, last=last)
-    part.run(flow)
-    return flow.take()
+    context = context_of(frames, last=last)
+    part.run(context)
+    return context.take()
 
 
 def as_clip(frames: Tensor) -> Tensor:
@@ -59,9 +59,9 @@ def test_a_norm_of_any_length_is_that_of_the_plain_form(size: float, fused: bool
     plain.gamma.copy_(random_frames(6, 1, 1, 1, seed=1))
     norm = FastWanRmsNorm(plain.gamma.flatten())
     found = torch.empty_like(frames)
-    norm.write(frames, found, flow_of(frames, fused=fused), silu=False)
+    norm.write(frames, found, context_of(frames, fused=fused), silu=False)
     torch.testing.assert_close(as_clip(found), plain(as_clip(frames)), rtol=1e-12, atol=0)
-    norm.write(frames, found, flow_of(frames, fused=fused))
+    norm.write(frames, found, context_of(frames, fused=fused))
     wanted = torch.nn.functional.silu(plain(as_clip(frames)))
     torch.testing.assert_close(as_clip(found), wanted, rtol=1e-12, atol=1e-300)
 
@@ -70,7 +70,7 @@ def test_a_norm_of_any_length_is_that_of_the_plain_form(size: float, fused: bool
 def test_a_black_position_of_half_precision_stays_black(fused: bool) -> None:
     frames = torch.zeros(1, 8, 2, 2, dtype=torch.float16)
     found = torch.ones_like(frames)
-    FastWanRmsNorm(torch.ones(8)).write(frames, found, flow_of(frames, fused=fused))
+    FastWanRmsNorm(torch.ones(8)).write(frames, found, context_of(frames, fused=fused))
     assert (found == 0).all()
 
 

@@ -27,12 +27,12 @@ def stage(inner: int, result: int, *, space: bool, time: bool) -> Stage:
 def through(shortcut: Shortcut, frames: Tensor, result: Tensor, carry: Carry) -> Tensor:
     """What a stage gives that makes `result` out of frames, whatever they are."""
     workspace = Workspace(frames.device, frames.dtype, planned=False)
-    flow = SliceContext(carry=carry, workspace=workspace, switches=VaeSwitches(), stream=frames)
-    kept = shortcut.before(flow)
-    flow.take().fill_(torch.nan)  # a stage works on its input in place
-    flow.put(result)
-    shortcut.add(kept, flow)
-    return flow.take()
+    context = SliceContext(carry=carry, workspace=workspace, switches=VaeSwitches(), stream=frames)
+    kept = shortcut.before(context)
+    context.take().fill_(torch.nan)  # a stage works on its input in place
+    context.put(result)
+    shortcut.add(kept, context)
+    return context.take()
 
 
 def as_clip(frames: Tensor) -> Tensor:

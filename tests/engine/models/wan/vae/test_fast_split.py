@@ -72,7 +72,7 @@ def test_halves_make_the_whole(plain: WanVae, fast: FastWanVae, lengths: list[in
     assert_equal(decoded(fast, latent, lengths), plain.decode(latent))
     frames = [4 * lengths[0] - 3] + [4 * count for count in lengths[1:]]
     clip = clip_of(fast, sum(frames), 3, 2)
-    assert_equal(encoded(fast, clip, frames), plain.moments(clip))
+    assert_equal(encoded(fast, clip, frames), plain.posterior(clip))
 
 
 def test_features_are_as_large_as_the_cuts_say(fast: FastWanVae) -> None:
@@ -146,7 +146,7 @@ def test_tiles_of_the_encoder_are_the_whole(plain: WanVae, fast: FastWanVae) -> 
     assert len(boxes) > 1
     assert_equal(found, whole)
     moments, _ = fast.encode_low(found, Carry())
-    assert_equal(moments, plain.moments(clip))
+    assert_equal(moments, plain.posterior(clip))
 
 
 def test_several_clips_are_not_halved(fast: FastWanVae) -> None:

@@ -27,7 +27,7 @@ STEPS, FALL = 20, 6  # the loss falls at least so many times
 
 def loss_of(vae: WanVae, clip: Tensor, wanted: Tensor) -> Tensor:
     """Of a fine-tuning: a sample of the latent, its picture, and a small weight on its spread."""
-    moments = vae.moments(clip)
+    moments = vae.posterior(clip)
     mean, logvar = moments.chunk(2, dim=1)
     noise = torch.randn(mean.shape, generator=torch.Generator().manual_seed(1), dtype=mean.dtype)
     pictures = vae.decode(mean + (0.5 * logvar).exp() * noise)

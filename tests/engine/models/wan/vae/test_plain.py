@@ -66,16 +66,16 @@ def test_encoded_slices_of_any_length_equal_the_whole(vae: WanVae, steps: list[i
     lengths = [1 + 4 * steps[0], *(4 * step for step in steps[1:] if step)]
     frames = frames_for(vae, sum(lengths))
     found = in_slices(vae.encode_slice, frames, lengths)
-    torch.testing.assert_close(found, vae.moments(frames), **EXACT)
+    torch.testing.assert_close(found, vae.posterior(frames), **EXACT)
 
 
 def test_slicing_changes_nothing(vae: WanVae) -> None:
     frames, latent = frames_for(vae, 17), latent_for(vae, 5)
-    moments, decoded = vae.moments(frames), vae.decode(latent)
+    moments, decoded = vae.posterior(frames), vae.decode(latent)
     try:
         for size in (4, 8, 16):
             vae.enable_slicing(size)
-            torch.testing.assert_close(vae.moments(frames), moments, **EXACT)
+            torch.testing.assert_close(vae.posterior(frames), moments, **EXACT)
             torch.testing.assert_close(vae.decode(latent), decoded, **EXACT)
     finally:
         vae.disable_slicing()
@@ -84,14 +84,14 @@ def test_slicing_changes_nothing(vae: WanVae) -> None:
 def test_nothing_sees_the_future(vae: WanVae) -> None:
     frames, latent = frames_for(vae, 9), latent_for(vae, 3)
     torch.testing.assert_close(
-        vae.moments(frames[:, :, :5]), vae.moments(frames)[:, :, :2], **EXACT
+        vae.posterior(frames[:, :, :5]), vae.posterior(frames)[:, :, :2], **EXACT
     )
     torch.testing.assert_close(vae.decode(latent[:, :, :2]), vae.decode(latent)[:, :, :5], **EXACT)
 
 
 def test_a_clip_later_in_a_batch_is_like_one_alone(vae: WanVae) -> None:
     frames, latent = frames_for(vae, 5, batch=2), latent_for(vae, 2, batch=2)
-    torch.testing.assert_close(vae.moments(frames)[1:], vae.moments(frames[1:]), **EXACT)
+    torch.testing.assert_close(vae.posterior(frames)[1:], vae.posterior(frames[1:]), **EXACT)
     torch.testing.assert_close(vae.decode(latent)[1:], vae.decode(latent[1:]), **EXACT)
 
 
@@ -113,7 +113,7 @@ def test_the_carry_does_not_grow(vae: WanVae) -> None:
 
 def test_what_does_not_fit_is_refused(vae: WanVae) -> None:
     with pytest.raises(ValueError, match="4 frames are no 1"):
-        vae.moments(frames_for(vae, 4))
+        vae.posterior(frames_for(vae, 4))
     _, carry = vae.decode_slice(latent_for(vae, 1), Carry())
     with pytest.raises(ValueError, match="another clip"):
         vae.decode_slice(latent_for(vae, 1, batch=2), carry)
