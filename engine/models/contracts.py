@@ -225,7 +225,7 @@ class ModelFamily(ABC, Generic[W]):
 
     @abstractmethod
     def changes(self, old: W, new: W) -> Iterator[Message]:
-        """What differs between two plans, the main thing first: "clips of 9 instead of 21"."""
+        """Differences of two plans, the main one first: "clips of 9 instead of 21"."""
 
     def notices(self, work: W, budget: Budget) -> Iterator[Notice]:
         """What the user should know before the start."""

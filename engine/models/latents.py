@@ -1,4 +1,4 @@
-"""Files of latents as sources and results: what a family promises whose VAEs read and write them.
+"""Files of latents as sources and results: interface of families whose VAEs read and write them.
 
 Such a file is decoded once, into a film that the job then reads; a film is encoded in one pass.
 Loads no torch.

@@ -10,13 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from engine.core.errors import (
-    ExtraKeys,
-    MissingKeys,
-    UnknownKeys,
-    WrongNumbers,
-    WrongShapes,
-)
+from engine.core.errors import ExtraKeys, MissingKeys, UnknownKeys, WrongNumbers, WrongShapes
 from engine.core.messages import Message, message
 from engine.model_files.formats.open_weights import WeightsFile
 from engine.model_files.keymap import KeyMap
@@ -31,7 +25,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 class FileWeights(Mapping[str, Tensor]):
     """The tensors of an open file under our names, each read when it is asked for.
 
-    Memory: nothing is kept; a tensor belongs to who asked for it.
+    Memory: nothing is kept; a tensor belongs to the caller.
     """
 
     def __init__(
@@ -63,7 +57,7 @@ class FileWeights(Mapping[str, Tensor]):
 
 
 class FiniteWeights(FileWeights):
-    """The same, refusing what is no number: for models small enough to look at every one."""
+    """The same, refusing NaN and infinite values: for models small enough to check them all."""
 
     def __getitem__(self, name: str) -> Tensor:
         found = super().__getitem__(name)
@@ -170,7 +164,7 @@ def check_numbers(file: WeightsFile, also: Collection[str] = ()) -> None:
 
 
 def assign(module: nn.Module, name: str, value: Tensor) -> None:
-    """Let a module have a parameter or buffer; parameters need no gradient."""
+    """Assign a parameter or buffer of a module; parameters need no gradient."""
     path, _, leaf = name.rpartition(".")
     put_tensor(module.get_submodule(path), leaf, value)
 

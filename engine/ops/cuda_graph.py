@@ -1,4 +1,4 @@
-"""Work of one shape, recorded once on a GPU and replayed without the processor.
+"""CUDA graphs: work of one shape, recorded once and replayed without the processor.
 
 Not yet run on a GPU.
 """
@@ -26,8 +26,8 @@ class Recording:
     Attributes:
         given: What the work reads; filled before each replay.
         result: What it wrote.
-        replay: Does it again.
-        held: Memory of others that the recording uses, kept alive.
+        replay: Runs it again.
+        held: Other memory that the recording uses, kept alive.
     """
 
     given: Tensor
@@ -59,7 +59,7 @@ class GraphedCalls:
         most: int = 2,
     ) -> None:
         self._work, self._held = work, held
-        self._record = record or record_on_card
+        self._record = record or record_on_gpu
         self._most = most
         self._recordings: dict[tuple[int, ...], Recording] = {}
         self._works = True
@@ -98,7 +98,7 @@ class GraphedCalls:
         return Recording(mine, result, replay, self._held())
 
 
-def record_on_card(work: Callable[[], Tensor]) -> tuple[Tensor, Replay]:
+def record_on_gpu(work: Callable[[], Tensor]) -> tuple[Tensor, Replay]:
     """Record with CUDA's own graphs, in a pool of memory of their own."""
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()

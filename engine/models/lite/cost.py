@@ -1,4 +1,4 @@
-"""What Lite needs for a tile: bytes and multiplications, from shapes alone."""
+"""Cost of Lite for a tile: bytes and multiplications, from shapes alone."""
 
 from __future__ import annotations
 

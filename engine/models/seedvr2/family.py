@@ -63,9 +63,9 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             WeightsError: A file is not there, or is none of SeedVR2's.
         """
         settings, device = request.settings, request.device
-        on_card = device == "cuda"
-        card_bytes = request.budget.gpu_memory_bytes if on_card else 0
-        found = files.files_of(request.model, settings, card_bytes=card_bytes)
+        on_gpu = device == "cuda"
+        gpu_bytes = request.budget.gpu_memory_bytes if on_gpu else 0
+        found = files.files_of(request.model, settings, gpu_bytes=gpu_bytes)
         turned = (request.video.rotation - request.picture.rotation) % 360 in (90, 270)
         size = request.picture.size.transposed() if turned else request.picture.size
         layout = reference_layout(size) if settings.padding == "black" else layout_of(size)
@@ -87,7 +87,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             join=cast(Join, settings.join),  # one of the choices of that setting
             encode_tile=tile_of(settings.encode_tile, layout.padded),
             decode_tile=tile_of(settings.decode_tile, layout.padded),
-            warm_up=0 if on_card else search.WARM_UP,  # there is one memory
+            warm_up=0 if on_gpu else search.WARM_UP,  # there is one memory
             vae_dtype=_vae_dtype(settings, device),
             blocks_on_device=None if stay < 0 else stay,
             attention=settings.attention,

@@ -1,4 +1,4 @@
-"""How pictures lie in the frames that the model takes: integers only, loads without torch."""
+"""Layout of pictures in the frames of the model: integers only, loads without torch."""
 
 from __future__ import annotations
 

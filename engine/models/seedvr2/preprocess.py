@@ -15,7 +15,7 @@ _BLACK = -1.0  # in the range of the model
 
 
 def place(frames: Tensor, layout: FrameLayout) -> Tensor:
-    """Pictures as the VAE takes them.
+    """Place pictures in the frames of the VAE.
 
     A picture smaller than its mirrored part is continued with its first row or column.
 

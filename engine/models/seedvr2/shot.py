@@ -2,8 +2,8 @@
 
 The encoder runs once over the shot and hands its latents on. The transformer takes clips of them
 that share some latents with their neighbours; what both made of the shared ones is mixed by a
-raised cosine. The decoder runs once over the result. So there is no seam in time that a frame
-could show, and memory does not grow with the length of the shot.
+raised cosine. The decoder runs once over the result. So there is no visible seam in time,
+and memory does not grow with the length of the shot.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RestoreClip(Protocol):
     """Restores a clip by the transformer, with its own sampler, noise and text."""
 
     def __call__(self, latents: Tensor, first: int) -> Tensor:
-        """Restored latents [t, h, w, L] float32 of [t, h, w, L]; `first` is the first one's number.
+        """Restored latents [t, h, w, L] float32 of [t, h, w, L]; `first` is the index of the first.
 
         Counted from the start of the shot, so that noise can be drawn once for all of it.
         """
@@ -187,9 +187,9 @@ class Shot:
 class ClippedShot:
     """Restores one shot in clips that are encoded and decoded each by itself.
 
-    Clips share frames with their neighbours, over which one fades into the other, every frame a
-    little more; or none, and then each begins with a jump. Worse than `Shot`, which has no such
-    seams; it is how other programs do it.
+    Clips share frames with their neighbours, over which one fades into the other; or none, and
+    then each begins with a jump. Worse than `Shot`, which has no such seams; other programs do
+    it this way.
 
     Args:
         vae: Encoder and decoder.

@@ -1,4 +1,4 @@
-"""SeedVR2 as the pipeline sees it: shots of a film in, restored pictures out."""
+"""SeedVR2 for the pipeline: shots of a film in, restored pictures out."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class SeedVr2(ShotModel):
         return resize(source.to(self._device), self._plan.size)
 
     def _noises(self, shape: _Four, shot: int, first: int) -> tuple[Tensor, Tensor]:
-        """What sampling starts from, and what is added to the condition where that is wanted."""
+        """Noise that sampling starts from, and noise for the condition where that is wanted."""
         seed = self._plan.seed
         if self._plan.noise_order == "reference":
             generator = torch.Generator().manual_seed(seed)

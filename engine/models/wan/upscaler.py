@@ -27,7 +27,7 @@ from engine.tiling.latent_clips import first_frame, latent_of, mirrored_indices
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Where to begin inside a shot, so that everything from a latent on comes out the same.
+    """Where to begin inside a shot, so that everything from a latent on is the same.
 
     Attributes:
         encode_from: Latent whose last frame the encoder takes for the first one of a clip.
@@ -41,7 +41,7 @@ class Resumption:
 
 
 def resumption(config: WanConfig, frame: int) -> Resumption:
-    """How to go on with a shot at one of its frames.
+    """How to continue a shot at one of its frames.
 
     Args:
         config: Of the VAE.
@@ -94,7 +94,7 @@ class WanUpscaler(ShotModel):
         return shot + config.temporal_factor * resumption(config, wanted - shot).encode_from
 
     def shot(self, shot: int, wanted: int, watch: Watch) -> RunningShot:
-        """Begin a shot, or go on with it at `wanted`; frames are fed from `first_needed` on."""
+        """Begin a shot, or continue it at `wanted`; frames are fed from `first_needed` on."""
         plan, config = self._plan, self._vae.config
         at = resumption(config, wanted - shot)
         size = plan.clip_frames // config.temporal_factor
@@ -127,7 +127,7 @@ class WanUpscaler(ShotModel):
         """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures, nominally [0, 1].
 
         The model's range ends at black and white. Values of the source outside of it (whiter than
-        white, colours outside of RGB) is put back on top of the result.
+        white, colours outside of RGB) are added to the result.
 
         Args:
             frames: Of the decoder.
@@ -173,7 +173,7 @@ class _Running(RunningShot):
             yield from self._shown(part)
 
     def _shown(self, part: Tensor) -> Iterator[Restored]:
-        """What of some decoded frames is wanted, and no repetition of the shot's end."""
+        """The wanted ones of some decoded frames, without padding after the shot's end."""
         start = max(0, self._wanted - self._frame)
         frames = part[start : max(0, self._ending.count - self._frame)]
         first = self._frame + start

@@ -76,7 +76,7 @@ def gather_qk(
     Memory: scratch of 1 MiB for each of the three, nothing that grows with N.
     """
     _check(qkv, placement, out)
-    if kernels and _done_on_card(qkv, placement, norm, out):
+    if kernels and _done_by_kernel(qkv, placement, norm, out):
         return
     exact = work_dtype(qkv.dtype)
     turns = _turns(placement, exact)
@@ -93,7 +93,7 @@ def gather_qk(
         _write(some[:, 2], part.target, out[2])
 
 
-def _done_on_card(qkv: Tensor, placement: Placement, norm: HeadNorm, out: Triple) -> bool:
+def _done_by_kernel(qkv: Tensor, placement: Placement, norm: HeadNorm, out: Triple) -> bool:
     """Whether the kernel did it; false: nothing was done."""
     target, cos, sin = placement.target, placement.cos, placement.sin
     work = heads.HeadWork(

@@ -18,8 +18,8 @@ Past = Literal["copies", "zeros", "none"]
 class ConvShape:
     """Position of a convolution on its frames.
 
-    Before a clip stand copies of its frame 0, or frames of zeros, or nothing: then the first
-    output is that of the first frames that are enough for one.
+    Before a clip are copies of its frame 0, or frames of zeros, or none: then the first output
+    needs a whole kernel of frames.
     """
 
     padding: int = 1  # zeros on each side of height and width
@@ -142,7 +142,7 @@ class FrameConv:
         return 2 if self._shape.time_stride == 1 else 1
 
     def _added_first(self, frames: Tensor, older: TemporalConv, into: Tensor | None) -> Tensor:
-        """The first frames by sums; copies of frame 0 count the same for both first outputs."""
+        """The first frames by sums; copies of frame 0 add the same to both first outputs."""
         into = self._newest.apply(frames, into)
         if self._shape.past == "zeros":
             older.apply(frames[:-1], into[1:])
@@ -187,7 +187,7 @@ class FrameConv:
         return self._taps(folds.first_frame(weight)[1].unsqueeze(2), None)
 
     def _second_taps(self, older: TemporalConv) -> TemporalConv:
-        """Of output 1: what frame 0 counts and W2, side by side so that the sum is rounded once."""
+        """Of output 1: weights of frame 0 and W2, concatenated so that the sum is rounded once."""
         weight = torch.cat([older.weight, self._newest.weight], dim=2)
         return self._taps(weight, self._bias)
 

@@ -15,12 +15,11 @@ PHASES = 4  # sub-pixels of a source pixel, in the order sy * 2 + sx
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PhaseBias:
-    """What is added to the phases of a folded upsampler.
+    """Bias of the phases of a folded upsampler.
 
-    Inside, the bias is one value per phase and channel. On the outermost lines the 3x3 kernel
-    hangs over the edge of the frame, where zeros stand: the share of the inner bias that those
-    taps would have added is subtracted again. A corner is on two such lines and gets back what
-    both took.
+    Inside, the bias is one value per phase and channel. On the outermost lines taps of
+    the 3x3 kernel are outside of the frame, on zeros: their share of the inner bias is subtracted
+    again. A corner is on two such lines, so what was subtracted twice is added back.
 
     Attributes:
         interior: [4 * C], order (sy * 2 + sx) * C + c; goes into the convolution's own bias.

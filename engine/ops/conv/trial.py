@@ -111,7 +111,7 @@ def _choose(device: torch.device, dtype: torch.dtype, benchmark: bool) -> Convol
 
 
 def probe_convolution(device: torch.device | str, dtype: torch.dtype) -> ConvolutionChoice:
-    """As `choose_convolution`, but measured now, whatever is remembered; some milliseconds."""
+    """As `choose_convolution`, but measured now, without the cache; some milliseconds."""
     device = torch.device(device)
     try:
         with torch.inference_mode(), _as_models_do():

@@ -25,7 +25,7 @@ _FEWEST_ROWS = 32  # an int8 matmul on a GPU needs at least 17
 
 
 class Fp8Linear(QuantizedLinear):
-    """A linear layer whose weight takes a byte a value and is widened exactly.
+    """A linear layer with an fp8 weight that is converted exactly to the compute dtype.
 
     Args:
         in_features: Last side of the input.
@@ -101,7 +101,7 @@ class Fp8Product(ProductLinear):
 
 
 def _scale(x: Tensor) -> Tensor:
-    """What makes the largest magnitude that of the format: [] float32."""
+    """Scale that maps the largest magnitude to that of the format: [] float32."""
     low, high = torch.aminmax(x)
     return torch.maximum(-low, high).float().clamp_min_(_TINY).div_(_LARGEST)
 

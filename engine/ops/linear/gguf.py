@@ -2,7 +2,7 @@
 
 A block has some values of 4 to 8 bits, their scale and offset; the layouts
 are those of ggml (`docs/gguf.md` and `ggml-common.h` there, MIT). Values are computed in float32
-and rounded once to what is computed in.
+and rounded once to the compute dtype.
 """
 
 from __future__ import annotations

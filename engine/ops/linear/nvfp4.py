@@ -29,10 +29,10 @@ _SWIZZLE = [SwizzleType.SWIZZLE_32_4_4, SwizzleType.NO_SWIZZLE]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
-    """A matrix [N, K] in this format; a number is its code's times both scales.
+    """A matrix [N, K] in this format; a value is that of its code times both scales.
 
     Attributes:
-        codes: [N, K / 2] uint8; the first number of two is in the low four bits, a sign above
+        codes: [N, K / 2] uint8; the first of two values is in the low four bits, a sign above
             three bits of magnitude.
         scales: e4m3 [tiles of all, flat], in tiles.
         scale: [] float32.
@@ -139,7 +139,7 @@ def into_tiles(scales: Tensor) -> Tensor:
 
 
 def out_of_tiles(flat: Tensor, rows: int, columns: int) -> Tensor:
-    """What `into_tiles` got, [rows, columns]."""
+    """Inverse of `into_tiles`: [rows, columns]."""
     down = -(-rows // _TILE_ROWS)
     tiles = flat.view(torch.uint8).view(down, -1, 32, 4, _TILE_COLUMNS)
     whole = tiles.permute(0, 3, 2, 1, 4).reshape(down * _TILE_ROWS, -1)

@@ -23,12 +23,7 @@ from torch.utils.hooks import RemovableHandle
 from engine.ops.torch_flags import current
 from engine.ops.transfer.flat_storage import FlatTensors, put_tensor
 from engine.ops.transfer.residency import resident_blocks
-from engine.ops.transfer.weight_buffers import (
-    DirectBuffers,
-    GpuBuffers,
-    Slot,
-    StreamedBlock,
-)
+from engine.ops.transfer.weight_buffers import DirectBuffers, GpuBuffers, Slot, StreamedBlock
 
 _USUAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -37,7 +32,7 @@ Happening = Literal["copy", "begin", "end"]
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """Something the host did: for pictures of the schedule, and tests.
+    """A step of the host: for charts of the schedule, and tests.
 
     Attributes:
         what: A copy was issued, work with a block began, or all of it was issued.
@@ -53,7 +48,7 @@ class StreamEvent:
 
 
 class WeightStream:
-    """Gives each of some modules its weights on the device for as long as it works.
+    """Keeps the weights of each of some modules on the device while it computes.
 
     Used by one thread at a time.
 
@@ -139,7 +134,7 @@ class WeightStream:
         self._copy_ahead(index + 1)
 
     def attach(self, modules: Sequence[nn.Module]) -> Self:
-        """Let the blocks come and go by themselves whenever they are called."""
+        """Stream each block automatically whenever it is called."""
         for index, module in enumerate(modules):
 
             def come(*_: object, index: int = index) -> None:

@@ -75,7 +75,7 @@ class Streams(nn.ModuleDict):
 
 
 class TimeEmbedding(nn.Module):
-    """A time step from 0 to 1000 -> what every modulation depends on."""
+    """A time step from 0 to 1000 -> the embedding of all modulations."""
 
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ def sinusoids(timestep: float, features: int) -> Tensor:
 
 
 class Modulation(nn.Module):
-    """What a block learned of shift, scale and gate; the time step's share is added to it."""
+    """Learned shift, scale and gate of a block; those of the time step are added."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ class WindowAttention(nn.Module):
 
 
 def turned(qkv: tuple[Tensor, ...], angles: Tensor | None) -> tuple[Tensor, ...]:
-    """Queries and keys turned by the angles of their positions, values as they are."""
+    """Queries and keys rotated by the angles of their positions, values as they are."""
     q, k, v = qkv
     return qkv if angles is None else (rotate(q, angles), rotate(k, angles), v)
 
@@ -229,7 +229,7 @@ class DitBlock(nn.Module):
         """Picture [T, H, W, dim] and text [L, dim] -> the same shapes.
 
         A block in which the text ends shows it to the attention normed, but neither scaled nor
-        shifted, and gives it back as it came.
+        shifted, and returns it unchanged.
         """
         seen = rms_norm(txt, None, self.eps)
         if not self.text_ends:

@@ -76,7 +76,7 @@ def _heads(
     turn: tuple[Tensor | None, Tensor | None],
     eps: float,
 ) -> list[Tensor]:
-    """Normed and turned queries and keys, each [N, heads, d]."""
+    """Normed and rotated queries and keys, each [N, heads, d]."""
     found = []
     for which, weight in enumerate(weights):
         x = qkv[:, which].to(work_dtype(qkv.dtype))
@@ -86,7 +86,7 @@ def _heads(
 
 
 def _turned(x: Tensor, cos: Tensor | None, sin: Tensor | None) -> Tensor:
-    """Each pair of neighbouring channels turned, those of them that have an angle."""
+    """Each pair of neighbouring channels that has an angle, rotated."""
     if cos is None or sin is None:
         return x
     cos, sin = cos.to(x.dtype)[:, None], sin.to(x.dtype)[:, None]

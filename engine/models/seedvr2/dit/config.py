@@ -1,4 +1,4 @@
-"""What a SeedVR2 transformer looks like, and how to read that off the shapes of its tensors.
+"""Configuration of a SeedVR2 transformer, also inferred from the shapes of its tensors.
 
 One model serves both published sizes; where they differ there is a field here.
 """

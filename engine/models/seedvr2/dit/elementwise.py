@@ -111,7 +111,7 @@ def steps_of(switches: DitSwitches, eps: float) -> ElementwiseOps:
 
 
 def _turned(x: Tensor, placement: Placement) -> Tensor:
-    """[N, heads, d], each pair of neighbouring channels turned."""
+    """[N, heads, d], each pair of neighbouring channels rotated."""
     if placement.cos is None or placement.sin is None:
         return x
     rows = slice(None) if placement.angle is None else placement.angle

@@ -15,12 +15,7 @@ from engine.models.seedvr2.dit.config import DIT_3B, DitConfig
 from engine.models.seedvr2.dit.fast_blocks import FastBlock, TokenRows, Tools
 from engine.models.seedvr2.dit.modulation import Modulations
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.models.seedvr2.dit.token_layout import (
-    DitLayout,
-    LayoutKey,
-    Layouts,
-    Order,
-)
+from engine.models.seedvr2.dit.token_layout import DitLayout, LayoutKey, Layouts, Order
 from engine.ops.attention.windows import Grid
 from engine.ops.linear.quantized_linear import widened
 from engine.ops.norm.cache_blocks import work_dtype
@@ -120,7 +115,7 @@ class FastDit(SeedVr2Dit):
                     self._modulations.fold(block)
 
     def stream_weights(self, stream: WeightStream) -> None:
-        """Have the blocks' weights brought to the device when they are used."""
+        """Copy the blocks' weights to the device when they are used."""
         self.stream = stream
 
     def check_between(self, check: Callable[[], None]) -> None:
@@ -201,7 +196,7 @@ class FastDit(SeedVr2Dit):
         return self._tools.project(self.vid_in.proj, patches, "tokens 0")
 
     def _left(self, picture: Tensor, layout: DitLayout, shape: Sequence[int]) -> Tensor:
-        """The latent that tokens in the order of the last layer stand for; the caller's own."""
+        """A new latent from tokens in the order of the last layer."""
         tools, places = self._tools, layout.orders[(self.config.layers - 1) % 2].places
         by = self._modulations.final(self) if self.config.out_norm else None
         patches = picture.new_empty(len(picture), self.vid_out.proj.out_features)

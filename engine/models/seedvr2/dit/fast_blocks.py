@@ -10,26 +10,14 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from engine.models.seedvr2.dit.blocks import (
-    ATTENTION,
-    MLP,
-    DitBlock,
-    GeluMlp,
-    Stream,
-    SwigluMlp,
-)
+from engine.models.seedvr2.dit.blocks import ATTENTION, MLP, DitBlock, GeluMlp, Stream, SwigluMlp
 from engine.models.seedvr2.dit.config import DitConfig, chunk_rows
 from engine.models.seedvr2.dit.elementwise import Shifts, Triple, steps_of
 from engine.models.seedvr2.dit.modulation import LayerVectors
 from engine.models.seedvr2.dit.token_layout import Order, WindowGroup
 from engine.ops.attention.attention import attend
 from engine.ops.conv.workspace import Workspace
-from engine.ops.linear.matmul import (
-    Activation,
-    onednn_product,
-    onednn_serves,
-    product,
-)
+from engine.ops.linear.matmul import Activation, onednn_product, onednn_serves, product
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.norm.cache_blocks import work_dtype
 from engine.settings.optimisations import DitSwitches

@@ -13,12 +13,7 @@ from torch import Tensor, nn
 from engine.core.errors import WrongModel
 from engine.hardware.devices import ram
 from engine.model_files.formats.open_weights import WeightsFile, open_weights
-from engine.models.identify import (
-    REPACKAGED,
-    SEEDVR2_TRANSFORMERS,
-    content_message,
-    recognise,
-)
+from engine.models.identify import REPACKAGED, SEEDVR2_TRANSFORMERS, content_message, recognise
 from engine.models.load import assign, check_filled, check_keys, check_numbers, shapes_of
 from engine.models.seedvr2.dit.config import DIT_KEYS, DitConfig, infer_dit_config
 from engine.models.seedvr2.dit.cost import streams
@@ -29,12 +24,7 @@ from engine.ops.compiler import require_compiler
 from engine.ops.linear.eight_bit import Fp8Product
 from engine.ops.linear.formats import require
 from engine.ops.linear.gguf import BLOCKS, dequantise
-from engine.ops.linear.quantize import (
-    STORED,
-    product_kinds,
-    stored_kinds,
-    swap_linears,
-)
+from engine.ops.linear.quantize import STORED, product_kinds, stored_kinds, swap_linears
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.transfer.flat_storage import put_tensor
 from engine.ops.transfer.weight_streaming import WeightStream
@@ -72,7 +62,7 @@ class LoadOptions:
     switches: DitSwitches | None = None
 
     def all_switches(self) -> DitSwitches:
-        """Those of the fast variant, the attention included."""
+        """Switches of the fast variant, the attention included."""
         switches = self.switches or DitSwitches()
         return switches if self.attention is None else replace(switches, attention=self.attention)
 
@@ -147,7 +137,7 @@ def dit_config_of(file: WeightsFile) -> DitConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What is read, and where it goes.
+    """A transformer being read from its file.
 
     Attributes:
         streamed: Whether tensors of the blocks stay on the host.

@@ -1,4 +1,4 @@
-"""Shifts, scales and gates of all layers for a time step: vectors that need computing once."""
+"""Shifts, scales and gates of all layers for a time step: vectors that are computed once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from engine.models.seedvr2.dit.blocks import (
-    ATTENTION,
-    MLP,
-    STREAMS,
-    DitBlock,
-    DitRmsNorm,
-    Stream,
-)
+from engine.models.seedvr2.dit.blocks import ATTENTION, MLP, STREAMS, DitBlock, DitRmsNorm, Stream
 from engine.models.seedvr2.dit.elementwise import Shifts
 from engine.models.seedvr2.dit.modulation_fold import fold_block, outside
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
@@ -38,7 +31,7 @@ class LayerVectors:
 
 
 class Modulations:
-    """What every layer is modulated by, for one time step after the other.
+    """Modulation of every layer, for one time step after the other.
 
     Args:
         kept: The vectors stay until another time step comes; else they are made for each forward.

@@ -1,4 +1,4 @@
-"""What a SeedVR2 VAE looks like, and how to read that off the shapes of its tensors."""
+"""Configuration of a SeedVR2 VAE, also inferred from the shapes of its tensors."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _doubles_time(shapes: Shapes, level: int) -> bool | None:
 
 
 def _times(shapes: Shapes, levels: int) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
-    """Which levels of encoder and decoder change time; either side helps where one is silent."""
+    """Levels of encoder and decoder that change time; a missing one is taken from the other."""
     encoder = [_halves_time(shapes, level) for level in range(levels - 1)]
     decoder = [_doubles_time(shapes, level) for level in range(levels - 1)]
     mirrored = [bool(time) for time in reversed(decoder)]

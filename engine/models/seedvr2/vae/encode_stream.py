@@ -1,4 +1,4 @@
-"""The frames of a shot to latents in one go, however long it is."""
+"""Encoder stream: frames of a shot of any length to latents."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SeedVr2EncodeStream:
         return blender.result().mul(self._vae.config.scaling_factor).permute(0, 2, 3, 1)
 
     def park(self) -> None:
-        """Let what slices hand on wait in host memory while others need the device."""
+        """Move the carries to host memory while others need the device."""
         self._carries = [carry.handed_over().moved("cpu") for carry in self._carries]
 
     @property

@@ -1,4 +1,4 @@
-"""The SeedVR2 VAE in its plain variant: reads like the description, and is what others must equal.
+"""The SeedVR2 VAE in its plain variant: follows the publication, and is the reference for others.
 
 Source: SeedVR2 VAE, s8_c16_t4 (ByteDance-Seed/SeedVR, Apache-2.0).
 """
@@ -63,7 +63,7 @@ class SeedVr2Decoder(nn.Module):
 
 
 class SeedVr2Vae(nn.Module, SeedVr2VaeVariant):
-    """Encoder and decoder under the published names; see `SlicedVae` for what it does.
+    """Encoder and decoder under the published names; see `SlicedVae`.
 
     Frames and latents have the type and device of the weights. Gradients flow through both.
 

@@ -23,11 +23,11 @@ _CHANNELS = -4  # axis, of [..., C, t, h, w]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentSpace:
-    """What the latents of one VAE are.
+    """Latent space of one VAE.
 
     Attributes:
         model: Id of the VAE.
-        title: What they belong to, in words.
+        title: Name of its models, for users.
         factor: Pixels of a picture for each position, across and down.
         rate: Frames/s of the films that its models make.
         mean, std: Of each channel over many films, as published.

@@ -10,13 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
-from engine.models.latents import (
-    Check,
-    LatentDecoder,
-    LatentEncoder,
-    LatentEncoding,
-    LatentFilm,
-)
+from engine.models.latents import Check, LatentDecoder, LatentEncoder, LatentEncoding, LatentFilm
 from engine.models.upscalers import Watch
 from engine.models.wan.latents.file import LatentFile, metadata_of
 from engine.models.wan.latents.spaces import MODELS, normalised, raw

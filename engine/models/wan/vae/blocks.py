@@ -1,7 +1,7 @@
 """Blocks of the Wan VAEs, each as published.
 
-Frames are [B, C, T, H, W]; `carry` is the working copy of the slice at hand. Parts that have no
-carry take it nevertheless, so that all of a stage's parts are called alike.
+Frames are [B, C, T, H, W]; `carry` is the working copy of this slice. Parts without a carry
+take it too, so that all of a stage's parts are called alike.
 
 Source: Wan 2.1 and Wan 2.2 VAEs (Wan-AI, Apache-2.0).
 """
@@ -19,9 +19,9 @@ _LEAST_LENGTH = 1e-12
 
 
 class WanRmsNorm(nn.Module):
-    """Every position by the length of its channels: x / max(||x||, 1e-12) * sqrt(C) * gamma.
+    """RMS norm of every position over its channels: x / max(||x||, 1e-12) * sqrt(C) * gamma.
 
-    The length is taken in float32 at least: 1e-12 is no number of half precision.
+    The length is taken in float32 at least: half precision cannot represent 1e-12.
 
     Args:
         channels: C.

@@ -14,12 +14,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from engine.models.video_vae.slicing import clamp_logvar
-from engine.models.wan.vae.blocks import (
-    Head,
-    WanResidualBlock,
-    middle,
-    wide_conv,
-)
+from engine.models.wan.vae.blocks import Head, WanResidualBlock, middle, wide_conv
 from engine.models.wan.vae.config import WAN21, Stage, WanConfig
 from engine.models.wan.vae.interface import WanVaeVariant
 from engine.models.wan.vae.resample import (

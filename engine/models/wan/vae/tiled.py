@@ -17,12 +17,7 @@ from engine.models.video_vae.frame_slices import check_finite, cut
 from engine.models.video_vae.slicing import slices
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
-from engine.models.wan.vae.split import (
-    LATENTS_PER_VISIT,
-    TileBox,
-    decode_cut,
-    encode_cut,
-)
+from engine.models.wan.vae.split import LATENTS_PER_VISIT, TileBox, decode_cut, encode_cut
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.transfer.pinned import pins
 

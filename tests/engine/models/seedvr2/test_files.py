@@ -29,7 +29,7 @@ class Here(Store):
 
 
 def dit_of(store: Store, model: str, card_gib: float, settings: JobSettings = AUTO) -> str:
-    return files_of(model, settings, store, card_bytes=int(card_gib * GIB)).dit.published
+    return files_of(model, settings, store, gpu_bytes=int(card_gib * GIB)).dit.published
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,7 @@ def test_a_wish_is_a_wish(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_has_the_size_that_is_told_of_it(tmp_path: Path) -> None:
-    found = files_of("seedvr2-7b", AUTO, Here(tmp_path / "m"), card_bytes=16 * GIB)
+    found = files_of("seedvr2-7b", AUTO, Here(tmp_path / "m"), gpu_bytes=16 * GIB)
     assert not found.dit.is_here
     assert 4e9 < found.dit.bytes < 6e9
     assert found.missing == ("seedvr2-7b-q4", *REST)
