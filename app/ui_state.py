@@ -11,8 +11,7 @@ from PySide6.QtCore import QByteArray, QSettings
 
 from engine.core import paths
 from engine.core.errors import SettingsError
-from engine.settings.assignments import known
-from engine.settings.schema import EngineSettings, JobSettings, describe
+from engine.settings.schema import EngineSettings, JobSettings, describe, known
 
 S = TypeVar("S", JobSettings, EngineSettings)
 

@@ -19,8 +19,7 @@ from engine.hardware.gpu_table import GpuSpec
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.engine_thread import EngineThread
 from engine.jobs.job_store import JobStore
-from engine.pipeline.prepare import Machine, make_plan
-from engine.pipeline.sources import probe_film, probe_source
+from engine.pipeline.prepare import Machine, make_plan, probe_film, probe_source
 from engine.protocol.commands import Command, Shutdown
 from engine.protocol.events import EventSink
 from engine.protocol.media import MediaInfo

@@ -354,8 +354,8 @@ def _runtime() -> Iterator[DoctorLine]:
 def _presets() -> Iterator[DoctorLine]:
     found = offered(from_environment())
     three = tuple(f"{p.goal} {_model_of(p)}" for p in found.presets if not p.is_own)
-    if found.card:
-        yield _ok("presets", "presets.for-gpu", gpu=found.card, presets=three)
+    if found.gpu:
+        yield _ok("presets", "presets.for-gpu", gpu=found.gpu, presets=three)
     else:
         yield _ok("presets", "presets.for-processor", presets=three)
     for failure in found.failures:

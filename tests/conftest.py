@@ -1,7 +1,5 @@
 """Quiet, closed-off tests: no network, own folders, fixed seeds, no stray errors in the log."""
 
-from __future__ import annotations
-
 import importlib.util
 import ipaddress
 import logging

@@ -1,10 +1,8 @@
 """Documents name only paths, modules, commands and rows of imports that exist."""
 
-from __future__ import annotations
-
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -40,53 +38,40 @@ def exists(name: str) -> bool:
     return found or (ROOT / f"{name}.py").exists() or name.startswith(MADE)
 
 
-def test_paths_in_documents_exist() -> None:
-    wrong = [
+def wrong_names(pattern: re.Pattern[str], is_right: Callable[[Path, str], bool]) -> str:
+    """A line for each name in a document that is not right: is_right(document, name)."""
+    return "\n".join(
         f"{where}: {name}"
-        for _, where, line in lines()
-        for name in PATH.findall(line)
-        if not exists(name)
-    ]
-    assert not wrong, "\n".join(wrong)
+        for path, where, line in lines()
+        for name in pattern.findall(line)
+        if not is_right(path, name)
+    )
+
+
+def test_paths_in_documents_exist() -> None:
+    assert not wrong_names(PATH, lambda _, name: exists(name))
 
 
 def test_files_in_documents_exist_somewhere() -> None:
-    known = {
-        path.relative_to(ROOT).as_posix()
-        for top in ("app", "docs", "engine", "installer", "resources", "tests", "tools")
-        for path in (ROOT / top).rglob("*.*")
-    } | {path.name for path in ROOT.iterdir()}
-    wrong = [
-        f"{where}: {name}"
-        for _, where, line in lines()
-        for name in FILE.findall(line)
-        if not any(f"/{path}".endswith(f"/{name}") for path in known)
-    ]
-    assert not wrong, "\n".join(wrong)
+    known = [f"/{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("*")]
+    for top in ("app", "docs", "engine", "installer", "resources", "tests", "tools"):
+        known += [f"/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / top).rglob("*.*")]
+    assert not wrong_names(FILE, lambda _, name: any(p.endswith(f"/{name}") for p in known))
 
 
 def test_links_in_documents_lead_somewhere() -> None:
-    wrong = [
-        f"{where}: {name}"
-        for path, where, line in lines()
-        for name in LINK.findall(line)
-        if not (path.parent / name).exists()
-    ]
-    assert not wrong, "\n".join(wrong)
+    assert not wrong_names(LINK, lambda document, name: (document.parent / name).exists())
 
 
 def test_modules_in_documents_can_be_run() -> None:
-    ours = ("app", "engine", "installer", "tests", "tools")
-    wrong = []
-    for _, where, line in lines():
-        for name in MODULE.findall(line):
-            if name.split(".")[0] in ours:
-                path = ROOT.joinpath(*name.split("."))
-                if not (path.with_suffix(".py").exists() or (path / "__main__.py").exists()):
-                    wrong.append(f"{where}: {name}")
-            elif name not in ("venv", "pip", "pytest") and find_spec(name.split(".")[0]) is None:
-                wrong.append(f"{where}: {name}")
-    assert not wrong, "\n".join(wrong)
+    def can_be_run(_: Path, name: str) -> bool:
+        top, *rest = name.split(".")
+        if top in ("app", "engine", "installer", "tests", "tools"):
+            path = ROOT.joinpath(top, *rest)
+            return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
+        return name in ("venv", "pip", "pytest") or find_spec(top) is not None
+
+    assert not wrong_names(MODULE, can_be_run)
 
 
 def test_the_architecture_shows_the_rows_that_the_linter_checks() -> None:

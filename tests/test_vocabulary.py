@@ -74,16 +74,16 @@ ALLOWED = re.compile(
 # PENDING: what is left, and may only become less. A line of code or prose with the phrase counts
 # once; whoever removes some lowers the figure.
 PENDING_PHRASES: dict[str, int] = {
-    r"nobody|somebody": 5,
-    r"beside": 5,
+    r"nobody|somebody": 3,
+    r"beside": 2,
     r"behind": 1,
-    r"moments": 31,
+    r"moments": 5,
     r"twins?": 1,
     r"(plain|fast|both|either|same) forms?": 1,
-    r"numbers": 34,
-    r"number formats?": 3,
-    r"cards?": 106,
-    r"(nvidia|graphics|video|no) cards?|card's (memory|driver)": 3,
+    r"numbers": 31,
+    r"number formats?": 1,
+    r"cards?": 70,
+    r"(nvidia|graphics|video|no) cards?|card's (memory|driver)": 2,
 }
 PENDING_NAMES: set[str] = {
     "Around",

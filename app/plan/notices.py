@@ -17,8 +17,7 @@ from app.widgets.notice_line import NoticeLine
 from engine.core.errors import PlanDoesNotFit, PretendedGpu, SettingsError, WeightsMissing
 from engine.core.messages import message
 from engine.protocol.plan import Notice
-from engine.settings.assignments import with_text
-from engine.settings.schema import JobSettings, model_family
+from engine.settings.schema import JobSettings, model_family, with_text
 
 PARAM = "offers"  # of a refusal: "height=1080,width=0;model=lite", the most helpful first
 _MOST = 3

@@ -14,7 +14,7 @@ from engine.cli.progress import progress_on
 from engine.core.errors import SettingsError
 from engine.core.units import bytes_text, duration_text
 from engine.models import registry
-from engine.pipeline.sources import required_latents
+from engine.pipeline.prepare import required_latents
 from engine.protocol.events import StageProgress
 from engine.protocol.report import EncodedLatents
 

@@ -16,9 +16,15 @@ from engine.core.messages import message, text_of
 from engine.core.units import parse_clock
 from engine.hardware.gpu_table import GpuSpec, from_environment
 from engine.planner import preset_choice
-from engine.settings.assignments import current_names, with_text
 from engine.settings.optimisations import choices, optimisations
-from engine.settings.schema import EngineSettings, JobSettings, Setting, describe
+from engine.settings.schema import (
+    EngineSettings,
+    JobSettings,
+    Setting,
+    current_names,
+    describe,
+    with_text,
+)
 from engine.settings.store import load_engine_settings
 
 

@@ -13,9 +13,8 @@ from engine.core.errors import OutputExists
 from engine.hardware.gpu_table import from_environment
 from engine.planner import preset_choice
 from engine.settings import preset_store
-from engine.settings.assignments import with_text
 from engine.settings.presets import Preset
-from engine.settings.schema import JobSettings
+from engine.settings.schema import JobSettings, with_text
 
 _EXAMPLES = """examples:
   python -m engine presets list
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace, context: CommandContext) -> int:
 def _list(args: argparse.Namespace, context: CommandContext) -> None:
     found = preset_choice.offered(from_environment())
     if context.console.json:
-        context.console.data({"card": found.card, "presets": list(found.presets)})
+        context.console.data({"card": found.gpu, "presets": list(found.presets)})
     else:
         width = max(len(preset.name) for preset in found.presets)
         for preset in found.presets:

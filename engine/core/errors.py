@@ -273,11 +273,11 @@ class HardwareError(EngineError, code="hardware-error"):
 
 
 class NoUsableGpu(HardwareError, code="no-usable-gpu"):
-    """No card, or none that can do this."""
+    """No GPU, or none that can do this."""
 
 
 class PretendedGpu(HardwareError, code="pretended-card"):
-    """The plan was made for a card that is not in this machine."""
+    """The plan was made for a GPU that is not in this machine."""
 
 
 class FeatureMissing(HardwareError, code="feature-missing"):
@@ -297,7 +297,7 @@ class OutOfMemory(CapacityError, code="out-of-memory"):
 
 
 class NumericOverflow(CapacityError, code="numeric-overflow"):
-    """The device computed values that are not finite: its number format is too narrow."""
+    """The device computed values that are not finite: its dtype is too narrow."""
 
 
 class SettingsError(EngineError, code="settings-error"):

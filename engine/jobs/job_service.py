@@ -18,8 +18,7 @@ from engine.hardware.process import at_work, keep_awake
 from engine.jobs.checkpoint import Checkpoint, check_unchanged
 from engine.jobs.job import Job, JobQueue, JobState
 from engine.jobs.job_store import JobStore
-from engine.pipeline.prepare import Machine, check_plan, make_plan
-from engine.pipeline.sources import decoded, described, probe_source
+from engine.pipeline.prepare import Machine, check_plan, decoded, described, make_plan, probe_source
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import Report

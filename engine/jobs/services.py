@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from engine.core.errors import JobError
 from engine.hardware.gpu_table import GpuSpec
 from engine.pipeline.model_file_check import ready_vae
-from engine.pipeline.sources import required_latents
+from engine.pipeline.prepare import required_latents
 from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -137,7 +137,7 @@ class PresetService:
                 preset_store.export(preset_choice.named(name, self._pretend), path)
                 return ()
         found = preset_choice.offered(self._pretend)
-        listed = e.PresetsListed(presets=found.presets, card=found.card)
+        listed = e.PresetsListed(presets=found.presets, card=found.gpu)
         failures = found.failures if isinstance(command, c.ListPresets) else ()
         failed = (e.TaskFailed(kind=self.kind, error=failure.info()) for failure in failures)
         return (listed, *failed)

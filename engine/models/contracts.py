@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 from engine.core.geometry import Size
 from engine.core.messages import Message
 from engine.hardware.budget import Budget
-from engine.models.planned_files import is_changed
-from engine.models.planning.memory import Needs
-from engine.models.planning.search import Room
+from engine.model_files.store import is_changed
+from engine.models.planning.search import Needs, Room
 from engine.protocol.media import VideoInfo
 from engine.protocol.model_file_state import Kind
 from engine.protocol.plan import Notice, PicturePlan, WorkPlan

@@ -9,8 +9,7 @@ from typing import TypeVar
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
 from engine.models.contracts import ModelFamily
-from engine.models.planning.memory import Needs
-from engine.models.planning.search import Room
+from engine.models.planning.search import Needs, Room
 from engine.protocol.plan import WorkPlan
 from engine.tiling.grid import tile_grid
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from engine.core.geometry import Size
 from engine.hardware.budget import Budget
-from engine.models.planning.memory import Needs
+from engine.models.planning.search import Needs
 from engine.protocol.media import Reading
 from engine.protocol.plan import LatentPlan, WeightsPlan
 from engine.settings.optimisations import VaeSwitches

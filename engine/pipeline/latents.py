@@ -21,8 +21,8 @@ from engine.models.latents import LatentDecoder
 from engine.models.upscalers import DecodedTile
 from engine.pipeline.context import JobContext
 from engine.pipeline.model_file_check import check_weights
+from engine.pipeline.prepare import decoded, film_at, film_path
 from engine.pipeline.recovery import Failure, attempt, change_plan, with_one_retry
-from engine.pipeline.sources import decoded, film_at, film_path
 from engine.pipeline.stages.progress import Progress, show_tile
 from engine.pipeline.stream import Stream, Workers
 from engine.planner import latents as choice

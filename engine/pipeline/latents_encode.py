@@ -28,14 +28,13 @@ from engine.core.units import memory_text, parse_clock
 from engine.hardware.budget import PROGRAM_BYTES, Budget, measure_budget
 from engine.models import registry
 from engine.models.latents import EncodeRoom, LatentEncoding, LatentFilm, LatentFormat
-from engine.models.planning.memory import Needs
-from engine.models.planning.search import fits
+from engine.models.planning.search import Needs, fits
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.display import turn
 from engine.pipeline.model_file_check import ready_vae
 from engine.pipeline.output import check_output, part_path, publish, translated
+from engine.pipeline.prepare import probe_film
 from engine.pipeline.recovery import Failure, attempt
-from engine.pipeline.sources import probe_film
 from engine.pipeline.stages.restore import SourceColours
 from engine.planner.plan_job import device_of
 from engine.protocol.media import MediaInfo

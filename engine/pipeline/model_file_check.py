@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, WeightsMissing
-from engine.model_files.store import Store
+from engine.model_files.store import Store, is_changed
 from engine.models import registry
-from engine.models.planned_files import is_changed
 from engine.pipeline.context import JobContext, Throttle
 from engine.protocol.events import StageProgress, StageStarted
 from engine.protocol.plan import Plan, WeightsPlan

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
-from engine.models.planning.memory import Needs
+from engine.models.planning.search import Needs
 from engine.protocol.plan import Plan
 
 QUEUE_CLIPS = 2  # waiting between two stages; pipeline.run makes the queues of this length
@@ -69,7 +69,7 @@ def _together(found: dict[str, StagePeak]) -> int:
 
 def _of_model(plan: Plan, needs: Needs) -> dict[str, StagePeak]:
     """Stages of the model, each with the frames of the source that it takes, and "restore"."""
-    work, on_card = plan.work, plan.work.device == "cuda"
+    work, on_gpu = plan.work, plan.work.device == "cuda"
     source = _rgb(plan, plan.source_size, work.clip_frames)
     sizes = {name: size + source for name, size in needs.stages.items()}
     held = source
@@ -81,7 +81,7 @@ def _of_model(plan: Plan, needs: Needs) -> dict[str, StagePeak]:
     hosts = {**needs.hosts, "restore": needs.hosts.get("finishing", 0)}
     return {
         stage: StagePeak(
-            ram=hosts.get(stage, 0) + (0 if on_card else size), device=size if on_card else 0
+            ram=hosts.get(stage, 0) + (0 if on_gpu else size), device=size if on_gpu else 0
         )
         for stage, size in sizes.items()
     }

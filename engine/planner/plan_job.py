@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -9,12 +10,12 @@ from pathlib import Path
 
 from engine.core.errors import NoUsableGpu, SettingsError, UnsupportedMedia
 from engine.core.geometry import FrameSpan, Size
-from engine.core.units import clock_text, parse_clock
+from engine.core.units import clock_text, memory_text, parse_clock
 from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
-from engine.models.contracts import WorkRequest
+from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.search import Room
-from engine.planner import latents, peaks, reasons, times
+from engine.planner import latents, peaks, times
 from engine.planner.notices import REFUSAL, notices_of, with_offers
 from engine.planner.rates import Rates
 from engine.planner.target import (
@@ -24,9 +25,8 @@ from engine.planner.target import (
     stored_target,
 )
 from engine.protocol.media import MediaInfo, VideoInfo
-from engine.protocol.plan import PicturePlan, Plan, StagePlan, WorkPlan
-from engine.settings.assignments import with_environment
-from engine.settings.schema import JobSettings
+from engine.protocol.plan import Alternative, Limit, PicturePlan, Plan, Reasons, StagePlan, WorkPlan
+from engine.settings.schema import JobSettings, with_environment
 from engine.settings.switches import switches_of
 from engine.video.write import codecs, containers
 
@@ -58,7 +58,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     """
     plan = bare_plan(request, budget, rates)
     priced = partial(_priced, plan, budget, rates)
-    plan = replace(plan, reasons=reasons.reasons_of(plan, request.settings, priced))
+    plan = replace(plan, reasons=reasons_of(plan, request.settings, priced))
     refusal = next((notice for notice in plan.notices if notice.code == REFUSAL), None)
     if refusal is None:
         return plan
@@ -169,15 +169,15 @@ def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
 def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wanted: Size) -> Plan:
     """The plan with peak, time, size and notices."""
     seconds = times.seconds(plan, budget, rates)
-    on_card = plan.work.device == "cuda"
+    on_gpu = plan.work.device == "cuda"
     plan = replace(
         plan,
         stages=_stages(plan, budget, rates),
         peak_bytes=peaks.ram_bytes(plan),
         device_bytes=peaks.device_bytes(plan),
-        device_budget_bytes=budget.vram_bytes if on_card else 0,
-        card=budget.gpu.title if on_card and budget.gpu is not None else "",
-        is_pretended=budget.is_pretended and on_card,
+        device_budget_bytes=budget.vram_bytes if on_gpu else 0,
+        card=budget.gpu.title if on_gpu and budget.gpu is not None else "",
+        is_pretended=budget.is_pretended and on_gpu,
         seconds=seconds,
         seconds_error=seconds * times.error(plan, budget, rates),
         is_measured=times.is_measured(plan, budget, rates),
@@ -187,10 +187,10 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
     return replace(plan, notices=notices_of(plan, request, budget, wanted))
 
 
-def _priced(plan: Plan, budget: Budget, rates: Rates, work: WorkPlan) -> reasons.Price:
+def _priced(plan: Plan, budget: Budget, rates: Rates, work: WorkPlan) -> Price:
     """What the job takes with another plan of its model."""
     other = replace(plan, work=work)
-    return reasons.Price(
+    return Price(
         device_bytes=peaks.device_bytes(other),
         ram_bytes=peaks.ram_bytes(other),
         seconds=times.seconds(other, budget, rates),
@@ -240,3 +240,90 @@ def _frames(video: VideoInfo, start: Fraction | None, stop: Fraction | None) -> 
     if end is None:
         return max(1, video.frame_count)
     return max(1, round((end - (start or 0)) * video.frame_rate))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What the whole job takes with one plan of its model: bytes and seconds."""
+
+    device_bytes: int
+    ram_bytes: int
+    seconds: float
+
+
+Priced = Callable[[WorkPlan], Price]
+
+
+def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
+    """The reasons for a plan.
+
+    Args:
+        plan: With its predictions.
+        settings: What the user wants.
+        priced: What the job would take with another plan of the same model.
+    """
+    family = registry.family_of(plan.work)
+    fits = all(notice.code != "plan-does-not-fit" for notice in plan.notices)
+    # the smallest plan, which does not fit, has nothing to be compared with
+    steps = sorted(family.steps(plan.work), key=lambda step: not step.is_more) if fits else []
+    found = [_alternative(plan, step, priced(step.work)) for step in steps]
+    more = [one for one, step in zip(found, steps, strict=True) if step.is_more]
+    limited_by = _limit(plan, settings, more)
+    needed = plan.device_bytes or plan.peak_bytes
+    allowed = plan.device_budget_bytes or plan.budget_bytes
+    of_gpu = limited_by == "video-memory"
+    return Reasons(
+        limited_by=limited_by,
+        params={
+            "needed": str(needed),
+            "allowed": str(allowed),
+            "size": memory_text(plan.device_bytes if of_gpu else plan.peak_bytes),
+            "budget": memory_text(plan.device_budget_bytes if of_gpu else plan.budget_bytes),
+        },
+        choices=tuple(family.choices(plan.work)),
+        alternatives=tuple(found),
+    )
+
+
+# --- what limits
+
+_SIZES = ("clip_frames", "encode_tile", "decode_tile", "tile")  # 0 as large as fits
+
+
+def _limit(plan: Plan, settings: JobSettings, more: list[Alternative]) -> Limit:
+    on_gpu = plan.work.device == "cuda"
+    more = [*more, _itself(plan)]
+    if on_gpu and any(one.device_bytes > plan.device_budget_bytes for one in more):
+        return "video-memory"
+    if any(one.ram_bytes > plan.budget_bytes for one in more):
+        return "memory"
+    is_set = any(getattr(settings, name) for name in _SIZES) or settings.blocks_on_device >= 0
+    return "settings" if is_set else "nothing"
+
+
+def _itself(plan: Plan) -> Alternative:
+    return Alternative(
+        code="",
+        message=None,
+        device_bytes=plan.device_bytes,
+        ram_bytes=plan.peak_bytes,
+        seconds=plan.seconds,
+        fits=True,
+    )
+
+
+# --- one step away
+
+
+def _alternative(plan: Plan, step: Step, price: Price) -> Alternative:
+    on_gpu = step.work.device == "cuda"
+    fits_gpu = price.device_bytes <= plan.device_budget_bytes or not on_gpu
+    return Alternative(
+        code=step.code,
+        message=step.message,
+        device_bytes=price.device_bytes,
+        ram_bytes=price.ram_bytes,
+        seconds=price.seconds,
+        fits=fits_gpu and price.ram_bytes <= plan.budget_bytes,
+        params=step.params,
+    )

@@ -66,9 +66,9 @@ def tier_of(memory_bytes: int) -> Tier:
     return [tier for tier in tiers() if tier.least_bytes <= memory_bytes][-1]
 
 
-def presets_for(card: GpuSpec | None) -> tuple[Preset, ...]:
+def presets_for(gpu: GpuSpec | None) -> tuple[Preset, ...]:
     """Fast, Balanced and Best for a GPU of the table; for a processor with None."""
-    return presets_of("", 0) if card is None else presets_of(card.title, card.memory_bytes)
+    return presets_of("", 0) if gpu is None else presets_of(gpu.title, gpu.memory_bytes)
 
 
 def presets_of(title: str, memory_bytes: int) -> tuple[Preset, ...]:
@@ -112,12 +112,12 @@ class Offered:
 
     Attributes:
         presets: Fast, Balanced, Best, then the user's own by title.
-        card: That they are for; "" for a processor.
+        gpu: Title of the GPU that they are for; "" for a processor.
         failures: Files of the user's presets that cannot be read.
     """
 
     presets: tuple[Preset, ...]
-    card: str
+    gpu: str
     failures: tuple[EngineError, ...]
 
 
@@ -127,9 +127,9 @@ def offered(pretend: GpuSpec | None = None) -> Offered:
     Args:
         pretend: A GPU in the place of this machine's own.
     """
-    card, memory = gpu_here(pretend)
+    gpu, memory = gpu_here(pretend)
     own, failures = preset_store.load_all()
-    return Offered(presets=(*presets_of(card, memory), *own), card=card, failures=failures)
+    return Offered(presets=(*presets_of(gpu, memory), *own), gpu=gpu, failures=failures)
 
 
 def named(name: str, pretend: GpuSpec | None = None) -> Preset:

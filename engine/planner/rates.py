@@ -40,7 +40,7 @@ COSTS: dict[str, float] = {
     "ffv1": 0.02,
     "png": 0.38,
     "tiff": 0.05,
-    "encoder": 0.03,  # of the card
+    "encoder": 0.03,  # NVENC
     "open-libx265": 0.25,  # the beginning of a segment
     "open-libsvtav1": 0.1,
     "open-encoder": 0.01,
@@ -81,41 +81,42 @@ class Rates:
     """What is known of this machine's speed.
 
     Attributes:
-        jobs: By kind of job and the card it ran on.
+        jobs: By kind of job and the GPU it ran on.
         costs: That were measured on the processor; names and units as in COSTS.
-        cards: The same on cards, device seconds, by the card's title.
+        gpus: Device seconds on GPUs, by title; names as in COSTS.
     """
 
     jobs: Mapping[str, Learned] = field(default_factory=dict)
     costs: Mapping[str, float] = field(default_factory=dict)
-    cards: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    gpus: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def cost(self, name: str) -> float:
         """CPU seconds of a unit of work, measured here or as elsewhere."""
         found = self.costs.get(name, COSTS.get(name))
         if found is not None:
             return found
-        what, _, rest = name.partition("-")  # to do with an encoder that nobody has measured
-        return COSTS[f"{what}-encoder" if rest else "encoder"]
+        what, _, rest = name.partition("-")  # of an encoder without a measured cost
+        known = f"{what}-encoder" if rest and what in ("open", "decode") else "encoder"
+        return COSTS[known]
 
-    def card_cost(self, card: str, name: str) -> float | None:
-        """Device seconds of a unit of work; None where nobody has measured it on that card."""
-        return self.cards.get(card, {}).get(name)
+    def gpu_cost(self, gpu: str, name: str) -> float | None:
+        """Device seconds of a unit of work; None where it was not measured on that GPU."""
+        return self.gpus.get(gpu, {}).get(name)
 
-    def learned(self, kind: str, card: str = "") -> Learned | None:
+    def learned(self, kind: str, gpu: str = "") -> Learned | None:
         """What jobs of this kind taught, else those that differ in the encoder alone."""
-        own = self.jobs.get(_key(kind, card))
+        own = self.jobs.get(_key(kind, gpu))
         if own is not None:
             return own
-        alike = [one for key, one in self.jobs.items() if _family(key) == _family(_key(kind, card))]
+        alike = [one for key, one in self.jobs.items() if _family(key) == _family(_key(kind, gpu))]
         if not alike:
             return None
         middle = math.exp(sum(math.log(one.factor) for one in alike) / len(alike))
         return Learned(factor=middle, error=max(one.error for one in alike) + 0.1, jobs=0)
 
-    def factor(self, kind: str, card: str = "") -> float:
+    def factor(self, kind: str, gpu: str = "") -> float:
         """Measured over predicted time of this kind; 1 where nothing was learned yet."""
-        found = self.learned(kind, card)
+        found = self.learned(kind, gpu)
         return 1.0 if found is None else found.factor
 
 
@@ -128,7 +129,7 @@ def load_rates() -> Rates:
         return Rates(
             jobs=_each(data["jobs"], _learned),
             costs=_each(data["costs"], _cost),
-            cards=_each(data["cards"], lambda costs: _each(costs, _cost)),
+            gpus=_each(data["cards"], lambda costs: _each(costs, _cost)),
         )
     except (OSError, ValueError, AttributeError, TypeError, KeyError):
         return Rates()
@@ -140,7 +141,7 @@ def keep(rates: Rates) -> None:
         "version": _VERSION,
         "machine": machine(),
         "costs": dict(rates.costs),
-        "cards": {card: dict(costs) for card, costs in rates.cards.items()},
+        "cards": {gpu: dict(costs) for gpu, costs in rates.gpus.items()},
         "jobs": {key: asdict(one) for key, one in rates.jobs.items()},
     }
     with suppress(OSError):  # the next job is predicted as before
@@ -148,9 +149,7 @@ def keep(rates: Rates) -> None:
         atomic_file.write_json(_file(), data, indent=1)
 
 
-def learn(
-    kind: str, *, predicted: float, measured: float, fixed: float = 0, card: str = ""
-) -> None:
+def learn(kind: str, *, predicted: float, measured: float, fixed: float = 0, gpu: str = "") -> None:
     """Correct a kind of job by one that has finished.
 
     The first one counts in full, later ones move the factor half of the way; both less where a
@@ -160,15 +159,15 @@ def learn(
         kind: Of the job.
         predicted: Seconds that its work takes without any correction.
         measured: Seconds it took in all, pauses left out.
-        fixed: Of them, what a job takes before and beside its work.
-        card: That it ran on, its title; "" for none.
+        fixed: Of them, what a job takes in addition to its work.
+        gpu: That it ran on, its title; "" for none.
     """
     work = measured - fixed
     if predicted <= 0 or work <= 0:
         return
-    rates, key = load_rates(), _key(kind, card)
+    rates, key = load_rates(), _key(kind, gpu)
     old, wanted = rates.jobs.get(key), min(_MOST, max(_LEAST, work / predicted))
-    before = rates.factor(kind, card)
+    before = rates.factor(kind, gpu)
     step = work / measured * (1 if old is None else _HALF)
     factor = before * (wanted / before) ** step
     off = abs(math.log(wanted / factor)) if old is None else abs(math.log(wanted / before))
@@ -204,14 +203,14 @@ def _learned(value: Any) -> Learned:
     return Learned(factor=factor, error=abs(float(value["error"])), jobs=int(value["jobs"]))
 
 
-def _key(kind: str, card: str) -> str:
-    return f"{kind} on {card}" if card else kind
+def _key(kind: str, gpu: str) -> str:
+    return f"{kind} on {gpu}" if gpu else kind
 
 
 def _family(key: str) -> tuple[str, str]:
-    """Kind without its encoder, and the card."""
-    kind, _, card = key.partition(" on ")
-    return kind.rpartition("-")[0], card
+    """Kind without its encoder, and the gpu."""
+    kind, _, gpu = key.partition(" on ")
+    return kind.rpartition("-")[0], gpu
 
 
 def _file() -> Path:

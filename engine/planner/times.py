@@ -49,7 +49,7 @@ def kind(plan: Plan) -> str:
 
 def seconds(plan: Plan, budget: Budget, known: Rates) -> float:
     """Predicted time from start to finish, corrected by what was measured here."""
-    factor = known.factor(kind(plan), card_name(plan.work, budget))
+    factor = known.factor(kind(plan), gpu_title(plan.work, budget))
     return fixed_seconds(plan, known) + factor * work_seconds(plan, budget, known)
 
 
@@ -70,9 +70,9 @@ def _loading(plan: Plan) -> float:
 
 
 def work_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
-    """Seconds of the work itself without any correction: stages run beside each other.
+    """Seconds of the work itself without any correction: stages run at the same time.
 
-    What limits them is the card, or all cores together, or what one thread does alone.
+    The limit is the GPU, all cores together, or what one thread does alone.
     """
     found = _alone(plan, budget, known)
     around = found.pop(_FIRST, 0.0) + found.pop(_LAST, 0.0)
@@ -86,10 +86,10 @@ def work_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
 def stage_seconds(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     """What each stage would take by itself, in the order of the work.
 
-    Stages as in `peaks`, and "verify". On a card they run beside those of the processor, so that a
-    job takes less than their sum.
+    Stages as in `peaks`, and "verify". On a GPU they overlap with those of the processor:
+    a job takes less than their sum.
     """
-    factor = known.factor(kind(plan), card_name(plan.work, budget))
+    factor = known.factor(kind(plan), gpu_title(plan.work, budget))
     return {name: factor * s for name, s in _alone(plan, budget, known).items()}
 
 
@@ -116,7 +116,7 @@ def model_seconds(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> 
 
 def error(plan: Plan, budget: Budget, known: Rates) -> float:
     """How far the time may be off, as a share of it."""
-    learned = known.learned(kind(plan), card_name(plan.work, budget))
+    learned = known.learned(kind(plan), gpu_title(plan.work, budget))
     if learned is not None:
         return min(_GUESSED, max(_LEAST_ERROR, 2 * learned.error))
     if _is_tested(plan, budget, known):
@@ -125,8 +125,8 @@ def error(plan: Plan, budget: Budget, known: Rates) -> float:
 
 
 def is_measured(plan: Plan, budget: Budget, known: Rates) -> bool:
-    """Whether the time follows from what was measured on this machine, card included."""
-    learned = known.learned(kind(plan), card_name(plan.work, budget))
+    """Whether the time follows from what was measured on this machine, its GPU included."""
+    learned = known.learned(kind(plan), gpu_title(plan.work, budget))
     return learned is not None or _is_tested(plan, budget, known)
 
 
@@ -136,7 +136,7 @@ def _is_tested(plan: Plan, budget: Budget, known: Rates) -> bool:
     stages = registry.family_of(work).stage_work(work, 1).values()
     names = {stage.cost(work.device)[0] for stage in stages}
     if work.device == "cuda" and names:
-        return names <= set(known.cards.get(card_name(work, budget), ()))
+        return names <= set(known.gpus.get(gpu_title(work, budget), ()))
     return (names or {"read"}) <= set(known.costs)
 
 
@@ -158,8 +158,8 @@ def learn(plan: Plan, seconds: float) -> None:
     known = rates.load_rates()
     work = work_seconds(plan, budget, known)
     fixed = fixed_seconds(plan, known)
-    title = card_name(plan.work, budget)
-    rates.learn(kind(plan), predicted=work, measured=seconds, fixed=fixed, card=title)
+    title = gpu_title(plan.work, budget)
+    rates.learn(kind(plan), predicted=work, measured=seconds, fixed=fixed, gpu=title)
 
 
 # --- all stages
@@ -239,10 +239,10 @@ def _on_processor(work: WorkPlan, frames: int, known: Rates) -> dict[str, float]
 
 def _on_gpu(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> dict[str, float]:
     """Device seconds of each stage of the model, weights that are streamed meanwhile included."""
-    gpu, title, found = gpu_of(budget), card_name(work, budget), dict[str, float]()
+    gpu, title, found = gpu_of(budget), gpu_title(work, budget), dict[str, float]()
     for name, stage in registry.family_of(work).stage_work(work, frames).items():
         cost, units = stage.cost(work.device)
-        measured = known.card_cost(title, cost)
+        measured = known.gpu_cost(title, cost)
         found[name] = (
             compute_seconds(gpu, stage.kind, stage.dtype, stage.operations)
             if measured is None
@@ -263,7 +263,7 @@ def _latent_operations(plan: Plan, latent: LatentPlan) -> float:
 def _latent_on_gpu(plan: Plan, latent: LatentPlan, budget: Budget, known: Rates) -> float:
     """Device seconds of the same."""
     operations = _latent_operations(plan, latent)
-    measured = known.card_cost(card_name(plan.work, budget), f"vae-{latent.dtype}")
+    measured = known.gpu_cost(gpu_title(plan.work, budget), f"vae-{latent.dtype}")
     if measured is not None:
         return operations / 1e12 * measured
     return compute_seconds(gpu_of(budget), "vae", latent.dtype, operations)
@@ -274,7 +274,7 @@ def gpu_of(budget: Budget) -> GpuSpec:
     return counted_gpu(budget.gpu, budget.capability)
 
 
-def card_name(work: WorkPlan, budget: Budget) -> str:
+def gpu_title(work: WorkPlan, budget: Budget) -> str:
     """What the speed of the GPU that a plan computes on is kept under; "" for the processor."""
     return name_of(budget.gpu, budget.capability) if work.device == "cuda" else ""
 
@@ -318,7 +318,7 @@ def compute_seconds(gpu: GpuSpec, kind: WorkKind, dtype: str, operations: float)
     Args:
         gpu: What it can do at most.
         kind: Of the work.
-        dtype: Number format; GPUs before Ampere do not multiply bfloat16 in matrix units.
+        dtype: GPUs before Ampere do not multiply bfloat16 in matrix units.
         operations: One multiply-add is two.
     """
     is_half = dtype in _HALF and not (dtype == "bfloat16" and gpu.capability < (8, 0))

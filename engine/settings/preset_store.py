@@ -14,9 +14,8 @@ from typing import Any
 
 from engine.core import atomic_file, paths
 from engine.core.errors import EngineError, OutputUnwritable, SettingsError
-from engine.settings.assignments import renamed
 from engine.settings.presets import Preset, Value, applied
-from engine.settings.schema import JobSettings, describe
+from engine.settings.schema import JobSettings, describe, renamed
 from engine.settings.store import to_toml
 
 logger = logging.getLogger(__name__)

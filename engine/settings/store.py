@@ -16,8 +16,7 @@ from typing import Any
 
 from engine.core import atomic_file, paths
 from engine.core.errors import OutputUnwritable, SettingsError
-from engine.settings.assignments import known
-from engine.settings.schema import EngineSettings
+from engine.settings.schema import EngineSettings, known
 
 _TABLE = "engine"
 

@@ -1,13 +1,20 @@
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.model_files.catalogue import PublishedFile
 from engine.model_files.store import Store
-from tests.helpers.servers import CONTENT, PLACE, FaultyServer, faulty_server, published, store_of
+from tests.helpers.servers import (
+    CONTENT,
+    PLACE,
+    FaultyServer,
+    Release,
+    faulty_server,
+    published,
+    store_of,
+)
 
 
 @pytest.fixture
@@ -25,3 +32,21 @@ def file() -> PublishedFile:
 @pytest.fixture
 def store(tmp_path: Path, file: PublishedFile, server: FaultyServer) -> Store:
     return store_of(tmp_path / "models", server, file)
+
+
+@pytest.fixture
+def release(tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> Release:
+    """A newer version on the server; this program has its address and its key."""
+    release = Release(server)
+    release.publish()
+    monkeypatch.setenv("UPREEL_RESOURCES", str(release.build(tmp_path / "resources")))
+    monkeypatch.delenv("UPREEL_UPDATES", raising=False)
+    return release
+
+
+@pytest.fixture
+def heard() -> Any:
+    """A Listener for the events of a task or an engine."""
+    from tests.helpers.jobs import Listener  # needs av, which a machine for GPU tests may lack
+
+    return Listener()

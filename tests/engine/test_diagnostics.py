@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,9 +25,13 @@ GPU = devices.Gpu(
 )
 
 
-def only(lines: list[DoctorLine], name: str) -> DoctorLine:
-    (line,) = [line for line in lines if line.name == name]
-    return line
+def lines_of(check: Callable[[], Iterator[DoctorLine]]) -> dict[str, DoctorLine]:
+    """The lines of a check by their names."""
+    return {line.name: line for line in diagnostics._lines(check)}
+
+
+def states_of(check: Callable[[], Iterator[DoctorLine]]) -> list[str]:
+    return [line.state for line in diagnostics._lines(check)]
 
 
 def test_this_machine_can_do_the_work() -> None:
@@ -56,19 +58,18 @@ def test_an_exception_in_a_check_is_a_problem() -> None:
     assert str(second.message) == "RuntimeError: no floor"
 
 
-def test_torch_that_does_not_load_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    (line,) = diagnostics._lines(diagnostics._torch)
-    assert line.state == "problem"
-    assert "Visual C++" in str(line.hint)
-
-
-def test_wrong_arithmetic_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_that_does_not_load_or_computes_wrongly_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import torch
 
     right = torch.nn.functional.conv2d
     monkeypatch.setattr(torch.nn.functional, "conv2d", lambda x, w: right(x, w) * 1.001)
-    assert only(diagnostics._lines(diagnostics._torch), "arithmetic").state == "problem"
+    assert lines_of(diagnostics._torch)["arithmetic"].state == "problem"
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (line,) = diagnostics._lines(diagnostics._torch)
+    assert line.state == "problem"
+    assert "Visual C++" in str(line.hint)
 
 
 def test_the_variant_of_convolutions_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,14 +77,14 @@ def test_the_variant_of_convolutions_is_shown(monkeypatch: pytest.MonkeyPatch) -
 
     from engine.ops.conv import trial
 
-    line = only(diagnostics._lines(diagnostics._convolutions), "convolutions (processor)")
+    line = lines_of(diagnostics._convolutions)["convolutions (processor)"]
     assert "2D: " in str(line.message)
     bad = trial.ConvolutionChoice(form="2d", reason="neither form is right", is_sound=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(trial, "probe_convolution", lambda device, dtype: bad)
-    lines = diagnostics._lines(diagnostics._convolutions)
-    assert [line.state for line in lines] == ["problem"] * 3
-    assert "driver" in str(only(lines, "convolutions (GPU, float16)").hint)
+    lines = lines_of(diagnostics._convolutions)
+    assert [line.state for line in lines.values()] == ["problem"] * 3
+    assert "driver" in str(lines["convolutions (GPU, float16)"].hint)
 
 
 def test_encoders_that_do_not_open_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,68 +92,54 @@ def test_encoders_that_do_not_open_are_named(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(codecs, "encoder_works", lambda name: name == "ffv1")
     monkeypatch.setattr(nvml, "handles", lambda: ("gpu",))
-    lines = diagnostics._lines(diagnostics._encoders)
-    assert only(lines, "encoder libx264").state == "problem"
-    assert only(lines, "encoder ffv1").state == "ok"
-    assert only(lines, "encoder hevc_nvenc").state == "warning"
+    lines = lines_of(diagnostics._encoders)
+    names = {"libx264": "problem", "ffv1": "ok", "hevc_nvenc": "warning"}
+    for name, state in names.items():
+        assert lines[f"encoder {name}"].state == state
 
 
-def test_missing_weights_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Path:
-        raise WeightsMissing("built-in", file=name)
+def test_files_and_folders_that_cannot_be_used_are_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "file"))
+    lines = lines_of(diagnostics._folders)
+    assert (lines["jobs folder"].state, lines["cache folder"].state) == ("problem", "ok")
+    monkeypatch.setenv("UPREEL_DATA", str(tmp_path))
+    (tmp_path / "settings.toml").write_text("[engine\n")
+    (line,) = diagnostics._lines(diagnostics._settings)
+    assert line.state == "problem"
+    assert "settings.toml" in str(line.hint)
+    monkeypatch.setenv("UPREEL_DATA", "/" + "a" * 230)
+    assert diagnostics._path_length().state == "ok"
+    monkeypatch.setattr(windows_paths, "takes_long_paths", lambda: False)
+    assert diagnostics._path_length().state == "problem"
+    monkeypatch.setenv("UPREEL_RESOURCES", str(tmp_path))
+    assert states_of(diagnostics._resources) == ["problem"]
 
-    monkeypatch.setattr(files, "weights_path", missing)
-    lines = diagnostics._lines(diagnostics._weights)
-    assert len(lines) == 4
-    assert {line.state for line in lines} == {"problem"}
 
-
-def test_the_shipped_x2_model_works() -> None:
+def test_models_of_lite_work_unless_their_weights_are_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     trials = dict(registry.family("lite").self_tests())
     state, text = trials["lite_x2_faithful.safetensors"]()
     assert state == "ok"
     assert "keeps grey" in str(text)
 
+    def missing(name: str) -> Path:
+        raise WeightsMissing("built-in", file=name)
 
-def test_missing_resources_are_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UPREEL_RESOURCES", str(tmp_path))
-    (line,) = diagnostics._lines(diagnostics._resources)
-    assert line.state == "problem"
-
-
-def test_a_folder_that_cannot_be_written_is_a_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "file"))
-    lines = diagnostics._lines(diagnostics._folders)
-    assert only(lines, "jobs folder").state == "problem"
-    assert only(lines, "cache folder").state == "ok"
+    monkeypatch.setattr(files, "weights_path", missing)
+    assert states_of(diagnostics._weights) == ["problem"] * 4
 
 
-def test_long_paths_are_a_problem_where_the_system_refuses_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("UPREEL_DATA", "/" + "a" * 230)
-    assert diagnostics._path_length().state == "ok"
-    monkeypatch.setattr(windows_paths, "takes_long_paths", lambda: False)
-    assert diagnostics._path_length().state == "problem"
-
-
-@pytest.mark.parametrize(("free", "state"), [(6, "ok"), (3, "warning"), (0.5, "problem")])
-def test_little_space_is_a_warning_or_a_problem(
-    monkeypatch: pytest.MonkeyPatch, free: float, state: str
-) -> None:
-    usage = SimpleNamespace(free=round(free * 10**9))
-    monkeypatch.setattr(diagnostics.shutil, "disk_usage", lambda _: usage)
-    (line,) = diagnostics._lines(diagnostics._disk)
-    assert line.state == state
-
-
-def test_little_memory_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_space_or_memory_is_a_warning_or_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    for free_gb, state in ((6, "ok"), (3, "warning"), (0.5, "problem")):
+        usage = SimpleNamespace(free=round(free_gb * 10**9))
+        monkeypatch.setattr(diagnostics.shutil, "disk_usage", lambda _, usage=usage: usage)
+        assert states_of(diagnostics._disk) == [state]
     monkeypatch.setattr(devices, "ram", lambda: (8 * GIB, GIB))
-    (line,) = diagnostics._lines(diagnostics._memory)
-    assert line.state == "warning"
+    assert states_of(diagnostics._memory) == ["warning"]
 
 
 def test_a_gpu_that_this_torch_cannot_use_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,55 +153,41 @@ def test_a_gpu_that_this_torch_cannot_use_is_a_warning(monkeypatch: pytest.Monke
     assert "RTX 4070" in str(line.message)
 
 
-def test_damaged_settings_are_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UPREEL_DATA", str(tmp_path))
-    (tmp_path / "settings.toml").write_text("[engine\n")
-    (line,) = diagnostics._lines(diagnostics._settings)
-    assert line.state == "problem"
-    assert "settings.toml" in str(line.hint)
-
-
 def test_optimisations_that_are_not_as_usual_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = only(diagnostics._lines(diagnostics._optimisations), "optimisations")
+    line = lines_of(diagnostics._optimisations)["optimisations"]
     assert str(line.message) == "all at their defaults"
     monkeypatch.setenv("UPREEL_VAE_TEMPORAL_WINOGRAD", "on")
     monkeypatch.setenv("UPREEL_DIT_ATTENTION", "math")
-    line = only(diagnostics._lines(diagnostics._optimisations), "optimisations")
+    line = lines_of(diagnostics._optimisations)["optimisations"]
     assert str(line.message) == "by environment: vae.temporal_winograd=on,dit.attention=math"
     monkeypatch.setenv("UPREEL_RUN_FLY", "on")
-    assert only(diagnostics._lines(diagnostics._optimisations), "optimisations").state == "problem"
+    assert lines_of(diagnostics._optimisations)["optimisations"].state == "problem"
 
 
 def test_presets_of_the_gpu_are_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("UPREEL_DATA", str(tmp_path))
     monkeypatch.setenv("UPREEL_PRETEND_GPU", "RTX 5070 Ti")
-    line = only(diagnostics._lines(diagnostics._presets), "presets")
-    assert str(line.message) == (
-        "RTX 5070 Ti, 16 GB: fast lite, balanced seedvr2-7b-sharp, best seedvr2-7b-sharp fp16"
-    )
+    presets = "fast lite, balanced seedvr2-7b-sharp, best seedvr2-7b-sharp fp16"
+    line = lines_of(diagnostics._presets)["presets"]
+    assert str(line.message) == f"RTX 5070 Ti, 16 GB: {presets}"
     (tmp_path / "presets").mkdir()
     (tmp_path / "presets" / "bad.toml").write_text("")
-    assert diagnostics._lines(diagnostics._presets)[1].state == "warning"
+    assert states_of(diagnostics._presets)[1] == "warning"
 
 
-@pytest.mark.parametrize(
-    ("generation", "width", "state", "text"),
-    [
+def test_a_link_narrower_than_the_gpu_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver counts the lanes of the slot; those of the GPU are in the table."""
+    monkeypatch.setattr(devices, "gpus", lambda: (GPU,))
+    for generation, width, state, text in (
         (3, 16, "ok", "PCIe 3.0 x16 of x16, 16 of 32 GB/s"),
         (4, 8, "warning", "PCIe 4.0 x8 of x16, 16 of 32 GB/s"),
-    ],
-)
-def test_a_link_narrower_than_the_gpu_is_a_warning(
-    monkeypatch: pytest.MonkeyPatch, generation: int, width: int, state: str, text: str
-) -> None:
-    """The driver counts the lanes of the slot; those of the GPU are in the table."""
-    link = PcieLink(generation=generation, width=width, gpu_generation=4, gpu_width=width)
-    monkeypatch.setattr(devices, "gpus", lambda: (GPU,))
-    monkeypatch.setattr(gpu_reading, "link_of", lambda _: link)
-    (line,) = diagnostics._gpu_link()
-    assert line.state == state
-    assert text in str(line.message)
-    assert bool(str(line.hint)) == (state == "warning")
+    ):
+        link = PcieLink(generation=generation, width=width, gpu_generation=4, gpu_width=width)
+        monkeypatch.setattr(gpu_reading, "link_of", lambda _, link=link: link)
+        (line,) = diagnostics._gpu_link()
+        assert line.state == state
+        assert text in str(line.message)
+        assert bool(str(line.hint)) == (state == "warning")
 
 
 def test_programs_that_use_much_gpu_memory_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,15 +201,10 @@ def test_programs_that_use_much_gpu_memory_are_a_warning(monkeypatch: pytest.Mon
         monkeypatch.setattr(gpu_reading, "other_programs", lambda found=found: found)
         (line,) = diagnostics._gpu_programs()
         assert (line.state, str(line.message)) == (state, text)
-
-
-def test_broken_counters_of_windows_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "gpus", lambda: (GPU,))
     monkeypatch.setattr(sys, "platform", "win32")
-    for counted, state in ((0, "ok"), (None, "warning")):
+    for counted, state in ((0, "ok"), (None, "warning")):  # Windows may have broken counters
         monkeypatch.setattr(shared_memory, "own_bytes", lambda counted=counted: counted)
-        (line,) = diagnostics._gpu_spilling()
-        assert line.state == state
+        assert states_of(diagnostics._gpu_spilling) == [state]
 
 
 def test_without_a_gpu_or_its_link_there_are_no_lines(monkeypatch: pytest.MonkeyPatch) -> None:

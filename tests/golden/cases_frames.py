@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import reference_layout
+from engine.models.seedvr2.plan import reference_layout
 from engine.models.seedvr2.preprocess import join, place
 from engine.ops.colour.correction import (
     adain,

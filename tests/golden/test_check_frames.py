@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import reference_layout
+from engine.models.seedvr2.plan import reference_layout
 from engine.models.seedvr2.preprocess import place
 from engine.ops.resize import resize
 from tests.golden.conftest import Run, fails, rewrite

@@ -160,6 +160,13 @@ class CommandLine:
         self.services = FakeServices()
         self._capture = capture
 
+    @property
+    def added(self) -> list[commands.AddJob]:
+        """The jobs that the last engine was given."""
+        engine = self.services.engine
+        assert engine is not None
+        return engine.asked(commands.AddJob)
+
     def __call__(self, *words: str) -> Ended:
         status = run(list(words), lambda: self.services)
         out, err = self._capture.readouterr()

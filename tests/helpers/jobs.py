@@ -72,6 +72,18 @@ class Listener:
             if isinstance(event, kinds):
                 return event
 
+    def done(self) -> TaskDone:
+        """The next end of a task, which went well."""
+        end = self.wait(*TASK_ENDS)
+        assert isinstance(end, TaskDone), end
+        return end
+
+    def failed(self) -> TaskFailed:
+        """The next end of a task, which failed."""
+        end = self.wait(*TASK_ENDS)
+        assert isinstance(end, TaskFailed), end
+        return end
+
     def of(self, kind: type[E]) -> list[E]:
         """All events of a class seen so far."""
         return [event for event in self.seen if isinstance(event, kind)]

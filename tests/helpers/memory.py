@@ -14,8 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import layout_of
-from engine.models.seedvr2.plan import SeedVr2Plan
+from engine.models.seedvr2.plan import SeedVr2Plan, layout_of
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.wan.plan import WanPlan
 from engine.protocol.plan import WeightsPlan, WorkPlan

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import reference_layout
+from engine.models.seedvr2.plan import reference_layout
 from engine.models.seedvr2.preprocess import cut_out, join, place
 from engine.models.seedvr2.sampler import (
     Predict,

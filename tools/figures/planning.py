@@ -13,8 +13,7 @@ from pathlib import Path
 from engine.core.geometry import Size
 from engine.core.paths import jobs_folder, resource
 from engine.hardware import gpu_table
-from engine.pipeline.prepare import Machine, make_plan
-from engine.pipeline.sources import probe_source
+from engine.pipeline.prepare import Machine, make_plan, probe_source
 from engine.protocol.media import MediaInfo
 from engine.settings.schema import EngineSettings, JobSettings
 from tools.figures.calibration import INTERPRETER_S, cpu_seconds, interpreter_seconds

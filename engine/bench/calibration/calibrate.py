@@ -68,16 +68,16 @@ def calibrate(
     finally:
         torch.set_num_threads(threads)
     costs = _joined(found[gpu_steps:])
-    return Rates(costs=costs, cards={} if gpu is None else {gpu[0]: _joined(found[:gpu_steps])})
+    return Rates(costs=costs, gpus={} if gpu is None else {gpu[0]: _joined(found[:gpu_steps])})
 
 
 def keep(rates: Rates) -> None:
     """Save measured costs for plans; what jobs on the same devices taught before is dropped."""
     old = saved.load_rates()
-    measured = set(rates.cards) | {""}
+    measured = set(rates.gpus) | {""}
     jobs = {key: one for key, one in old.jobs.items() if key.partition(" on ")[2] not in measured}
-    costs, cards = {**old.costs, **rates.costs}, {**old.cards, **rates.cards}
-    saved.keep(replace(old, jobs=jobs, costs=costs, cards=cards))
+    costs, gpus = {**old.costs, **rates.costs}, {**old.gpus, **rates.gpus}
+    saved.keep(replace(old, jobs=jobs, costs=costs, gpus=gpus))
 
 
 def speed_rows(options: BenchOptions) -> Iterator[Row]:
@@ -106,7 +106,7 @@ def figures(rates: Rates) -> tuple[MeasuredRate, ...]:
 
 def _costs(rates: Rates) -> Iterator[tuple[str, float, str]]:
     """Name, cost and GPU of all costs; "" for the processor."""
-    for gpu, costs in (("", rates.costs), *rates.cards.items()):
+    for gpu, costs in (("", rates.costs), *rates.gpus.items()):
         for name, cost in costs.items():
             yield name, cost, gpu
 

@@ -22,11 +22,11 @@ from engine.core.geometry import Size
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.cost import forward_flops
 from engine.models.seedvr2.dit.random_dit import DitRun
-from engine.models.seedvr2.frame_layout import FrameLayout, layout_of
-from engine.models.seedvr2.plan import SeedVr2Plan
+from engine.models.seedvr2.plan import FrameLayout, SeedVr2Plan, layout_of
 from engine.models.seedvr2.upscaler import SeedVr2
+from engine.models.seedvr2.vae.cost import decode_flops, encode_flops
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.flops import Work, decode_flops, encode_flops
+from engine.models.video_vae.workload import VaeWorkload
 from engine.protocol.plan import WeightsPlan
 from engine.settings.optimisations import VaeSwitches
 
@@ -149,7 +149,7 @@ def _run_shot(model: SeedVr2, clock: _StageClock, size: Size, frames: int) -> No
 
 
 def _flops(options: BenchOptions, run: DitRun, padded: Size, frames: int) -> dict[str, float]:
-    work = Work(frames=frames, size=padded, switches=VaeSwitches(), slice_frames=4)
+    work = VaeWorkload(frames=frames, size=padded, switches=VaeSwitches(), slice_frames=4)
     grid = (1 + -(-(frames - 1) // 4), padded.height // 8, padded.width // 8)
     return {
         "encode": float(encode_flops(options.vae_config, work).total),

@@ -15,7 +15,7 @@ from engine.core.geometry import Size
 from engine.core.serialization import from_plain
 from engine.models import registry
 from engine.models.video_vae.measured import Side, VaeModel
-from engine.models.video_vae.workload import Work
+from engine.models.video_vae.workload import VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ class VaeRun:
         return int(self.config.slice_latents * self.config.temporal_factor)
 
     @property
-    def work(self) -> Work:
+    def work(self) -> VaeWorkload:
         """What the form is asked for; the folds only where it has them."""
         switches = self.switches if self.form == "fast" else VaeSwitches.all_off()
-        return Work(
+        return VaeWorkload(
             frames=self.frames,
             size=self.size,
             switches=switches,

@@ -12,8 +12,8 @@ from engine.models.frame_family import FrameFamily, frame_needs
 from engine.models.lite import files, plan
 from engine.models.lite.cost import lite_cost, lite_multiplications
 from engine.models.lite.plan import LitePlan
-from engine.models.planning.memory import Needs
 from engine.models.planning.notices import chosen, chosen_tiles
+from engine.models.planning.search import Needs
 from engine.models.upscalers import FrameUpscaler
 from engine.protocol.plan import Notice
 from engine.protocol.report import State

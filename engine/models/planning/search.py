@@ -1,15 +1,14 @@
-"""The largest plan that fits: what a job has room for, pairs of variants, sizes of tiles."""
+"""Memory that plans need, and the search for the largest plan that fits: pairs, sizes of tiles."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 from engine.core.geometry import Size
 from engine.hardware.budget import Budget
-from engine.models.planning.memory import Needs
 from engine.protocol.plan import WorkPlan
 
 EDGES = (6144, 4096, 3072, 2048, 1536, 1280, 1024, 896, 768, 640, 512, 448, 384, 320, 256)  # px
@@ -35,8 +34,8 @@ class Room:
 
     def holds(self, work: WorkPlan) -> bool:
         """Whether a job stays within main memory and the memory of the GPU."""
-        fits_card = work.device != "cuda" or self.device(work) <= self.budget.vram_bytes
-        return fits_card and self.holds_ram(work)
+        fits_gpu = work.device != "cuda" or self.device(work) <= self.budget.vram_bytes
+        return fits_gpu and self.holds_ram(work)
 
     def holds_ram(self, work: WorkPlan) -> bool:
         """Whether it stays within main memory."""
@@ -190,3 +189,92 @@ def next_tiles(
         yield larger[-1]
     elif whole:
         yield None
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseMemory:
+    """Bytes that are allocated at the same time, without weights.
+
+    Attributes:
+        device: Of the device that computes.
+        host: Of main memory; where a processor computes, both lie there.
+    """
+
+    device: int
+    host: int = 0
+
+    def __add__(self, other: PhaseMemory) -> PhaseMemory:
+        return PhaseMemory(self.device + other.device, self.host + other.host)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streamed:
+    """Memory of shots that stream through one direction of a VAE.
+
+    Attributes:
+        begins: During the first slices of a shot.
+        steady: During each phase of all other slices.
+        between: Between slices, while frames are prepared or finished.
+        waits: While the other direction or another model works.
+        buffers: Bytes on the device that are kept between slices until the room is needed.
+        opens: Those of them that `begins` counts; others are there since another shot.
+        canvas: Bytes on the host of finished frames that are on their way out.
+        result: Bytes on the device of what a slice gave.
+    """
+
+    begins: PhaseMemory
+    steady: tuple[PhaseMemory, ...]
+    between: PhaseMemory
+    waits: PhaseMemory
+    buffers: int
+    opens: int = 0
+    canvas: int = 0
+    result: int = 0
+
+
+def peak_use(uses: Iterable[PhaseMemory], *, on_gpu: bool) -> PhaseMemory:
+    """Most bytes of the device, and of main memory; where that is one, of both together."""
+    found = list(uses)
+    most = max(use.device for use in found)
+    if on_gpu:
+        return PhaseMemory(most, max(use.host for use in found))
+    return PhaseMemory(most, max(use.device + use.host for use in found) - most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Bytes of a job that its model needs.
+
+    Attributes:
+        weights: On the device, for as long as the job runs.
+        working: Next to them on the device while each stage of the model works, by its name.
+        finishing: The same when frames are finished: what the job holds then, and the pictures.
+        hosts: In main memory while each stage works, and of "finishing", device or not: carries
+            that wait, canvases, frames on their way; none for stages that are not in it.
+        finished: Frames that are finished at a time.
+        waiting: Frames of the source that wait for their result.
+        sources: Bytes of those that wait, in main memory too.
+    """
+
+    weights: int
+    working: dict[str, int]
+    finishing: int
+    hosts: dict[str, int] = field(default_factory=dict)
+    finished: int = 1
+    waiting: int = 0
+    sources: int = 0
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """Bytes on the device while each stage works, weights included."""
+        return {name: self.weights + size for name, size in self.working.items()}
+
+    @property
+    def device(self) -> int:
+        """Most bytes on the device at once."""
+        return max(self.stages.values())
+
+    @property
+    def host(self) -> int:
+        """Most bytes of main memory at once, device or not."""
+        return max(self.hosts.values(), default=0) + self.sources

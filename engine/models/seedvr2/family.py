@@ -21,12 +21,10 @@ from engine.models.contracts import (
     WorkRequest,
 )
 from engine.models.identify import SEEDVR2_TRANSFORMERS, SEEDVR2_VAE, TEXT_EMBEDDING
-from engine.models.planning.memory import Needs
-from engine.models.planning.search import Room, tile_of
+from engine.models.planning.search import Needs, Room, tile_of
 from engine.models.seedvr2 import files
-from engine.models.seedvr2.frame_layout import layout_of, reference_layout
-from engine.models.seedvr2.plan import STEP, Join, SeedVr2Plan
-from engine.models.seedvr2.planning import alternatives, notices, requirements, search
+from engine.models.seedvr2.plan import STEP, Join, SeedVr2Plan, layout_of, reference_layout
+from engine.models.seedvr2.planning import alternatives, requirements, search
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.upscalers import ShotModel
 from engine.models.video_vae.measured import VaeModel, VaeVariants
@@ -149,7 +147,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def choices(self, work: SeedVr2Plan) -> Iterator[Notice]:
         """File, clips, tiles and blocks."""
-        return notices.choices(work, self.models[work.model])
+        return alternatives.choices(work, self.models[work.model])
 
     def steps(self, work: SeedVr2Plan) -> Iterator[Step]:
         """Other clips, tiles and blocks."""
@@ -157,11 +155,11 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def changes(self, old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
         """Clips, tiles, blocks."""
-        return notices.changes(old, new)
+        return alternatives.changes(old, new)
 
     def notices(self, work: SeedVr2Plan, budget: Budget) -> Iterator[Notice]:
         """What this device cannot do, and what tiles change."""
-        return notices.notices(work, self.title, budget)
+        return alternatives.notices(work, self.title, budget)
 
     def smaller_file(self, settings: JobSettings) -> str:
         """The smallest file of the model, where another one is chosen."""
@@ -224,14 +222,14 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
 
 def _vae_variants() -> VaeVariants:
-    from engine.models.seedvr2.vae import fast, flops, load, plain
+    from engine.models.seedvr2.vae import cost, fast, load, plain
 
     return VaeVariants(
         plain=plain.SeedVr2Vae,
         fast=fast.FastVae,
         load=load.load_vae,
-        encode_flops=flops.encode_flops,
-        decode_flops=flops.decode_flops,
+        encode_flops=cost.encode_flops,
+        decode_flops=cost.decode_flops,
     )
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from engine.model_files import catalogue
 from engine.model_files.formats.open_weights import open_weights
-from engine.model_files.store import Store
-from engine.models.planned_files import named, planned
+from engine.model_files.store import Store, named, planned
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig, infer_dit_config
 from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.vae.config import VAE, VaeConfig, infer_vae_config

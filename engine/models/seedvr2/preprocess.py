@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import FrameLayout
+from engine.models.seedvr2.plan import FrameLayout
 
 _BLACK = -1.0  # in the range of the model
 

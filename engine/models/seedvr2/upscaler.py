@@ -11,8 +11,7 @@ from torch import Tensor
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit, load_text_embedding
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.models.seedvr2.frame_layout import FrameLayout
-from engine.models.seedvr2.plan import SeedVr2Plan
+from engine.models.seedvr2.plan import FrameLayout, SeedVr2Plan
 from engine.models.seedvr2.preprocess import cut_out, place
 from engine.models.seedvr2.sampler import (
     condition,

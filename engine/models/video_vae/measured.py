@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from engine.models.video_vae.workload import Flops, Work
+from engine.models.video_vae.workload import Flops, VaeWorkload
 from engine.protocol.plan import WeightsPlan
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class VaeVariants:
     plain: Callable[[Any], SlicedVae]
     fast: Callable[..., SlicedVae]
     load: Callable[..., SlicedVae]
-    encode_flops: Callable[[Any, Work], Flops]
-    decode_flops: Callable[[Any, Work], Flops]
+    encode_flops: Callable[[Any, VaeWorkload], Flops]
+    decode_flops: Callable[[Any, VaeWorkload], Flops]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

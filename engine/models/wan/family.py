@@ -12,8 +12,7 @@ from engine.hardware.budget import Budget
 from engine.models.contracts import FileUse, ModelFamily, StageWork, Step, WorkRequest
 from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE
 from engine.models.planning import notices
-from engine.models.planning.memory import Needs
-from engine.models.planning.search import EDGES, Room, next_tile, next_tiles, tile_of
+from engine.models.planning.search import EDGES, Needs, Room, next_tile, next_tiles, tile_of
 from engine.models.upscalers import ShotModel
 from engine.models.video_vae.measured import VaeModel, VaeVariants
 from engine.models.wan import files
@@ -193,14 +192,14 @@ def _vae(model: str, title: str, config: WanConfig) -> VaeModel:
 
 
 def _variants() -> VaeVariants:
-    from engine.models.wan.vae import fast, flops, load, plain
+    from engine.models.wan.vae import cost, fast, load, plain
 
     return VaeVariants(
         plain=plain.WanVae,
         fast=fast.FastWanVae,
         load=load.load_wan,
-        encode_flops=flops.encode_flops,
-        decode_flops=flops.decode_flops,
+        encode_flops=cost.encode_flops,
+        decode_flops=cost.decode_flops,
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -231,7 +232,8 @@ def _configure(context: VideoCodecContext, picture: PicturePlan) -> None:
 
 def _open_context(context: VideoCodecContext, picture: PicturePlan) -> None:
     try:
-        context.open()
+        with _own_scheduling():
+            context.open()
     except FFmpegError as err:
         raise EncoderMissing(
             "refused",
@@ -241,6 +243,26 @@ def _open_context(context: VideoCodecContext, picture: PicturePlan) -> None:
             reason=err.strerror,
             encoder=picture.encoder,
         ) from err
+
+
+@contextmanager
+def _own_scheduling() -> Iterator[None]:
+    """Restores the scheduling policy of the process's threads.
+
+    libsvtav1 puts the thread that opens it and its own threads into SCHED_FIFO with priority 99
+    where it may (as root): everything else on the machine then waits for them.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        yield
+    finally:
+        for thread in (int(task.name) for task in Path("/proc/self/task").iterdir()):
+            with suppress(OSError):  # it has ended
+                if os.sched_getscheduler(thread) == os.SCHED_FIFO:
+                    os.sched_setscheduler(thread, policy, parameters)
 
 
 def opens(name: str) -> bool:
@@ -258,6 +280,7 @@ def opens(name: str) -> bool:
         context.options = with_threads(options, name, 1)
         frame = VideoFrame(size.width, size.height, pixel_format)
         frame.pts = 0
-        return bool([*context.encode(frame), *context.encode(None)])
+        with _own_scheduling():
+            return bool([*context.encode(frame), *context.encode(None)])
     except (FFmpegError, ValueError):
         return False  # no such encoder, no GPU, or one that refuses

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -23,6 +21,9 @@ def test_an_unknown_case_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SettingsError, match="'fly'") as caught:
         run.run(["read", "fly"])
     assert "speed, lite, pipeline, colour, read, write" in caught.value.hint
+    for case in run.CASES.values():
+        rows = case.rows(BenchOptions(device="cpu"))
+        assert hasattr(rows, "__next__")  # nothing was measured yet
 
 
 def test_a_group_stands_for_its_cases_and_slow_ones_have_to_be_named() -> None:
@@ -32,12 +33,6 @@ def test_a_group_stands_for_its_cases_and_slow_ones_have_to_be_named() -> None:
     assert run.case_names([], usual) == ("speed", "lite", "pipeline", "colour", "read", "write")
     assert run.case_names([], BenchOptions(quick=True)) == ("speed",)
     assert run.case_names(["vae"], BenchOptions(clip=Path("film.mkv"))) == ("round-trip",)
-
-
-def test_every_case_has_its_function() -> None:
-    for case in run.CASES.values():
-        rows = case.rows(BenchOptions(device="cpu"))
-        assert hasattr(rows, "__next__")  # nothing was measured yet
 
 
 def test_a_case_gives_rows_after_that_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,11 +66,8 @@ def test_the_speed_test_is_saved_if_it_ran_with_the_settings_of_jobs(
     monkeypatch.setattr(calibrate, "calibrate", lambda: rates)
     monkeypatch.setattr(calibrate, "keep", saved.append)
     _, row = run.run([], options=BenchOptions(quick=True))
-    assert row == {
-        "case": "speed",
-        "what": "read",
-        "figure": "2 million pixels a second of the CPU",
-    }
+    figure = "2 million pixels a second of the CPU"
+    assert row == {"case": "speed", "what": "read", "figure": figure}
     assert saved == [rates]
     run.run(["speed"], options=BenchOptions(threads=1))
     assert saved == [rates]

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from engine.cli.console import encode
+from engine.cli.console import code_page, encode
 from engine.core.geometry import FrameSpan
 from engine.core.messages import message
 from engine.protocol.events import PreviewReady
@@ -15,47 +13,61 @@ from tests.helpers.fakes import grey, make_media, make_plan, make_report
 
 
 def test_every_kind_of_value_has_its_json() -> None:
-    value = {
-        "rate": Fraction(24000, 1001),
-        "path": Path("a"),
-        "span": FrameSpan(1, 3),
-        4: (1, None),
-    }
-    assert encode(value) == {
+    span = FrameSpan(1, 3)
+    assert encode(
+        {"rate": Fraction(24000, 1001), "path": Path("a"), "span": span, 4: (1, None)}
+    ) == {
         "rate": "24000/1001",
         "path": "a",
         "span": {"start": 1, "stop": 3},
         "4": [1, None],
     }
-
-
-def test_numbers_that_json_does_not_know_are_null() -> None:
     assert encode([float("nan"), float("inf"), 1.5]) == [None, None, 1.5]
-
-
-def test_pictures_are_left_out() -> None:
     event = PreviewReady(job_id="a", frame=1, seconds=0.5, source=grey())
-    assert set(encode(event)) == {"at", "job_id", "frame", "seconds", "result"}
+    assert set(encode(event)) == {"at", "job_id", "frame", "seconds", "result"}, "no pictures"
+    with pytest.raises(TypeError, match="object"):
+        encode(object())
 
 
 def test_what_classes_work_out_is_there() -> None:
     media = make_media(Path("a.mp4"))
     plan = make_plan(media)
     assert encode(plan)["fits"] is True
-    assert encode(make_report(plan, failed=("black",)))["passed"] is False
     assert encode(media)["video"]["seen_size"] == {"width": 480, "height": 270}
     json.dumps(encode(plan), allow_nan=False)
-
-
-def test_something_else_is_a_mistake() -> None:
-    with pytest.raises(TypeError, match="object"):
-        encode(object())
-
-
-def test_messages_are_english_text() -> None:
+    report = encode(make_report(plan, failed=("black",)))
+    assert report["passed"] is False
+    assert report["checks"][1]["message"] == "240 frames in, 240 out."
     problem = message("reading.ends-early", count=3, expected=5)
     notice = Notice(code="source-damaged", severity="warning", params={"problem": problem})
     text = "The film ends early: 3 of 5 frames are there."
     assert encode(notice)["message"] == encode(notice)["params"]["problem"] == text
-    report = make_report(make_plan(make_media(Path("a.mp4"))))
-    assert encode(report)["checks"][1]["message"] == "240 frames in, 240 out."
+
+
+class Console:
+    """kernel32 with a console, or without one (0)."""
+
+    def __init__(self, page: int) -> None:
+        self.page = page
+        self.set: list[int] = []
+
+    def GetConsoleOutputCP(self) -> int:
+        return self.page
+
+    def SetConsoleOutputCP(self, page: int) -> int:
+        self.set.append(page)
+        self.page = page
+        return 1
+
+
+def test_the_console_gets_its_code_page_back_even_after_a_mistake() -> None:
+    console = Console(936)
+    with pytest.raises(KeyboardInterrupt), code_page(console, 65001):
+        assert console.page == 65001
+        raise KeyboardInterrupt
+    assert console.page == 936
+    for page in (0, 65001):  # no console, or no need
+        console = Console(page)
+        with code_page(console, 65001):
+            pass
+        assert console.set == []

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -7,7 +5,6 @@ import pytest
 from engine.cli.formatting import plan_words
 from engine.core.errors import WeightsMissing
 from engine.core.geometry import Size
-from engine.protocol import commands
 from engine.protocol.plan import LatentPlan, WeightsPlan
 from engine.settings.schema import JobSettings
 from tests.helpers.command_line import CommandLine
@@ -21,45 +18,30 @@ def latent(tmp_path: Path) -> Path:
     return tmp_path / "a.latent"
 
 
-def added(command_line: CommandLine) -> commands.AddJob:
-    engine = command_line.services.engine
-    assert engine is not None
-    (job,) = (one for one in engine.commands if isinstance(one, commands.AddJob))
-    return job
-
-
 def usual(**changes: object) -> JobSettings:
     return JobSettings(**{"model": "none", "scale": 1, "latents": "raw", **changes})
 
 
-@pytest.mark.parametrize(
-    ("words", "settings"),
-    [
-        ("", usual()),
-        ("--normalised", usual(latents="normalised")),
-        ("--rate 24000/1001", usual(latent_rate=24000 / 1001)),
-        ("--model wan21-vae", usual()),
-        ("--upscale seedvr2-3b --height 1080", usual(model="seedvr2-3b", height=1080, scale=2)),
-        ("--upscale lite", usual(model="lite", scale=2)),
-        ("--set latents=auto --set codec=h264", usual(latents="auto", codec="h264")),
-        ("--start 1 --stop 2 --overwrite", usual(start="1", stop="2", overwrite=True)),
-    ],
-)
 def test_options_of_decoding_become_settings_of_a_job(
-    command_line: CommandLine, latent: Path, words: str, settings: JobSettings
-) -> None:
-    ended = command_line("decode-latent", str(latent), "-o", "out.mp4", *words.split())
-    assert ended.status == 0, ended.err
-    job = added(command_line)
-    assert (job.source, job.settings) == (latent, settings)
-    assert job.output == Path.cwd() / "out.mp4"
-
-
-def test_a_vae_of_ones_own_is_found_from_any_folder(
     command_line: CommandLine, latent: Path
 ) -> None:
-    command_line("decode-latent", str(latent), "-o", "out.mp4", "--vae", "my.safetensors")
-    assert added(command_line).settings.latent_vae == str(Path.cwd() / "my.safetensors")
+    vae = str(Path.cwd() / "my.safetensors")
+    for words, settings in {
+        "": usual(),
+        "--normalised": usual(latents="normalised"),
+        "--rate 24000/1001": usual(latent_rate=24000 / 1001),
+        "--model wan21-vae": usual(),
+        "--upscale seedvr2-3b --height 1080": usual(model="seedvr2-3b", height=1080, scale=2),
+        "--upscale lite": usual(model="lite", scale=2),
+        "--set latents=auto --set codec=h264": usual(latents="auto", codec="h264"),
+        "--start 1 --stop 2 --overwrite": usual(start="1", stop="2", overwrite=True),
+        "--vae my.safetensors": usual(latent_vae=vae),
+    }.items():
+        ended = command_line("decode-latent", str(latent), "-o", "out.mp4", *words.split())
+        assert ended.status == 0, ended.err
+        (job,) = command_line.added
+        assert (job.source, job.settings) == (latent, settings)
+        assert job.output == Path.cwd() / "out.mp4"
 
 
 def test_a_vae_that_does_not_belong_to_the_latents(command_line: CommandLine, latent: Path) -> None:
@@ -71,9 +53,8 @@ def test_a_vae_that_does_not_belong_to_the_latents(command_line: CommandLine, la
     assert "error[unsupported-media]" in ended.err
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_wrong_usage(command_line: CommandLine) -> None:
+    for words in (
         "decode-latent a.latent",
         "decode-latent -o b.mp4",
         "decode-latent a.latent b.latent -o b.mp4",
@@ -84,10 +65,8 @@ def test_a_vae_that_does_not_belong_to_the_latents(command_line: CommandLine, la
         "encode-latent a.mp4",
         "encode-latent a.mp4 -o a.latent --model wan-2x",
         "encode-latent a.mp4 -o a.latent --scale 2",
-    ],
-)
-def test_wrong_usage(command_line: CommandLine, words: str) -> None:
-    assert command_line(*words.split()).status == 2
+    ):
+        assert command_line(*words.split()).status == 2, words
 
 
 def test_a_film_is_encoded_and_told_in_words(command_line: CommandLine) -> None:
@@ -110,9 +89,6 @@ def test_options_of_encoding(command_line: CommandLine) -> None:
     ((_, _, _, job, _),) = command_line.services.asked
     vae = str(Path.cwd() / "v.pth")
     assert job == usual(latents="normalised", latent_vae=vae, start="1", stop="0:02", device="cpu")
-
-
-def test_why_nothing_was_encoded(command_line: CommandLine) -> None:
     command_line.services.error = WeightsMissing(
         "vae", model="Wan 2.1", names="vae.safetensors", file="wan21-vae-fp32"
     )

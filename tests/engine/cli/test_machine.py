@@ -1,9 +1,5 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
-
-import pytest
 
 from engine.bench.options import BenchOptions
 from engine.core.geometry import Size
@@ -12,23 +8,22 @@ from engine.protocol.report import DoctorLine
 from tests.helpers.command_line import CommandLine
 
 
-@pytest.mark.parametrize(("state", "status"), [("ok", 0), ("warning", 0), ("problem", 1)])
-def test_doctor_ends_with_1_only_when_something_is_broken(
-    command_line: CommandLine, state: str, status: int
-) -> None:
-    command_line.services.lines = (
-        DoctorLine(name="torch", state="ok", message=message("doctor.version", version="2.13")),
-        DoctorLine(name="disk", state=state, message=message("doctor.disk.little", free="1 GB")),
-    )
-    ended = command_line("doctor")
-    assert ended.status == status
-    assert "hint: Free some space" in ended.out
-    (answer,) = command_line("doctor", "--json").objects
-    assert answer["works"] is (status == 0)
-    first, second = answer["lines"]
-    assert first == {"name": "torch", "state": "ok", "message": "2.13", "hint": ""}
-    assert (second["state"], second["message"]) == (state, "1 GB free for unfinished jobs")
-    assert second["hint"].startswith("Free some space")
+def test_doctor_ends_with_1_only_when_something_is_broken(command_line: CommandLine) -> None:
+    for state, status in (("ok", 0), ("warning", 0), ("problem", 1)):
+        little = message("doctor.disk.little", free="1 GB")
+        command_line.services.lines = (
+            DoctorLine(name="torch", state="ok", message=message("doctor.version", version="2.13")),
+            DoctorLine(name="disk", state=state, message=little),
+        )
+        ended = command_line("doctor")
+        assert ended.status == status
+        assert "hint: Free some space" in ended.out
+        (answer,) = command_line("doctor", "--json").objects
+        assert answer["works"] is (status == 0)
+        first, second = answer["lines"]
+        assert first == {"name": "torch", "state": "ok", "message": "2.13", "hint": ""}
+        assert (second["state"], second["message"]) == (state, "1 GB free for unfinished jobs")
+        assert second["hint"].startswith("Free some space")
 
 
 def test_bench_shows_a_table_and_writes_the_figures(
@@ -69,25 +64,25 @@ def test_bench_hands_the_options_of_video_models_on(command_line: CommandLine) -
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--size 100x64", "100x64 cannot be encoded"),
-        ("--size large", "'large' is not a size"),
-        ("--frames 4", "A clip cannot have 4 frames"),
-        ("--without fly", "There is no optimisation 'fly'"),
-        ("--model wan22-vae --size 72x64", "72x64 cannot be encoded"),
-        ("--threads 0", "--threads must be at least 1"),
-    ],
-)
-def test_bench_refuses_impossible_options(command_line: CommandLine, words: str, said: str) -> None:
-    ended = command_line("bench", "vae", *words.split())
-    assert ended.status == 1
-    assert f"error[settings-error]: {said}" in ended.err
-    assert command_line.services.asked == []
-
-
-def test_bench_into_a_missing_folder_is_an_error(command_line: CommandLine, tmp_path: Path) -> None:
+def test_bench_refuses_impossible_options(command_line: CommandLine, tmp_path: Path) -> None:
+    for words, text in (
+        ("vae --size 100x64", "100x64 cannot be encoded"),
+        ("vae --size large", "'large' is not a size"),
+        ("vae --frames 4", "A clip cannot have 4 frames"),
+        ("vae --without fly", "There is no optimisation 'fly'"),
+        ("vae --model wan22-vae --size 72x64", "72x64 cannot be encoded"),
+        ("vae --threads 0", "--threads must be at least 1"),
+        ("--profile t.json", "A trace is of one case"),
+        ("lite read --profile t.json", "A trace is of one case"),
+        ("optimisations-vae --profile t.json", "uses torch's profiler"),
+        ("models --profile t.json", "uses torch's profiler"),
+        ("optimisations --picture p.png", "p.png does not end in .svg"),
+    ):
+        ended = command_line("bench", *words.split())
+        assert ended.status == 1
+        assert "error[settings-error]" in ended.err
+        assert text in ended.err
+        assert command_line.services.asked == []
     ended = command_line("bench", "--json", str(tmp_path / "none" / "b.json"))
     assert ended.status == 1
     assert "error[output-unwritable]" in ended.err
@@ -100,26 +95,6 @@ def test_a_wide_table_is_turned(command_line: CommandLine) -> None:
     assert lines[0] == "pipeline"
     assert lines[2] == "  a rather long name 1  1.25  1.25"
     assert max(map(len, lines)) < 100
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--profile t.json", "A trace is of one case"),
-        ("lite read --profile t.json", "A trace is of one case"),
-        ("optimisations-vae --profile t.json", "uses torch's profiler"),
-        ("models --profile t.json", "uses torch's profiler"),
-        ("optimisations --picture p.png", "p.png does not end in .svg"),
-    ],
-)
-def test_what_cannot_be_written_is_refused_first(
-    command_line: CommandLine, words: str, said: str
-) -> None:
-    ended = command_line("bench", *words.split())
-    assert ended.status == 1
-    assert "error[settings-error]" in ended.err
-    assert said in ended.err
-    assert command_line.services.asked == []
 
 
 def test_a_page_and_bars_are_written(command_line: CommandLine, tmp_path: Path) -> None:

@@ -1,27 +1,19 @@
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
+from engine import __version__
 from engine.core.errors import OutputExists, SourceMissing
 from engine.protocol.plan import Notice
 from tests.helpers.command_line import CommandLine
 from tests.helpers.fakes import make_media, make_plan, make_report
 
-
-def test_without_words_help_is_shown_as_wrong_usage(command_line: CommandLine) -> None:
-    ended = command_line()
-    assert ended.status == 2
-    assert ended.out == ""
-    assert "upscale" in ended.err
+ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_wrong_usage_ends_with_2(command_line: CommandLine) -> None:
+    for words in (
+        "",
         "fly",
         "upscale",
         "upscale a.mp4 --scale many",
@@ -33,33 +25,21 @@ def test_without_words_help_is_shown_as_wrong_usage(command_line: CommandLine) -
         "resume job --all",
         "upscale a.mp4 b.mp4 -o c.mp4",
         "--json",
-    ],
-)
-def test_wrong_usage_ends_with_2(command_line: CommandLine, words: str) -> None:
-    ended = command_line(*words.split())
-    assert ended.status == 2
-    assert "usage:" in ended.err
-    assert ended.out == ""
-
-
-@pytest.mark.parametrize("command", ["", "upscale", "plan", "probe", "verify", "resume", "bench"])
-def test_help_ends_with_0(command_line: CommandLine, command: str) -> None:
-    ended = command_line(*command.split(), "--help")
-    assert ended.status == 0
-    assert "usage: python -m engine" in ended.out
-
-
-def test_help_of_upscale_lists_every_setting(command_line: CommandLine) -> None:
-    text = command_line("upscale", "--help").out
-    for part in (
-        "crf=16",
-        "segment_seconds=5.0",
-        "memory_share=0.7",
-        "h264, hevc",
-        "tile=0 ",
-        "overwrite=no",
     ):
-        assert part in text
+        ended = command_line(*words.split())
+        assert ended.status == 2, words
+        assert "usage:" in ended.err
+        assert ended.out == ""
+
+
+def test_help_ends_with_0(command_line: CommandLine) -> None:
+    for command in ("", "plan", "probe", "verify", "resume", "bench", "upscale"):
+        ended = command_line(*command.split(), "--help")
+        assert ended.status == 0
+        assert "usage: python -m engine" in ended.out
+    for part in ("crf=16", "segment_seconds=5.0", "memory_share=0.7", "h264, hevc", "tile=0 "):
+        assert part in ended.out, "upscale lists every setting"
+    assert command_line("--version").out == f"Upreel {__version__}\n"
 
 
 def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> None:
@@ -68,12 +48,11 @@ def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> 
     assert ended.status == 1
     assert ended.out == ""
     assert ended.err == "error[source-missing]: There is no file a.mp4.\n  hint: Check the name.\n"
-
-
-def test_hints_name_the_option_that_helps(command_line: CommandLine) -> None:
     command_line.services.error = OutputExists("file", path="b.mp4")
     ended = command_line("plan", "a.mp4")
     assert "hint: Choose another name. Here: -o NAME, or --overwrite." in ended.err
+    command_line.services.error = KeyboardInterrupt()
+    assert command_line("probe", "a.mp4").status == 130
 
 
 def test_an_error_is_one_json_object_too(command_line: CommandLine) -> None:
@@ -96,11 +75,6 @@ def test_a_mistake_of_ours_has_no_traceback_but_a_log(
     assert ended.status == 1
     assert "error[internal-error]" in ended.err
     assert "Traceback" not in ended.err
-
-
-def test_ctrl_c_while_looking_ends_with_130(command_line: CommandLine) -> None:
-    command_line.services.error = KeyboardInterrupt()
-    assert command_line("probe", "a.mp4").status == 130
 
 
 def test_probe_tells_in_words_and_in_json(command_line: CommandLine) -> None:
@@ -135,15 +109,11 @@ def test_a_plan_that_is_refused_ends_with_1(command_line: CommandLine) -> None:
     assert "\nwarning[cuts-not-looked-for]: Cuts are not looked for" in ended.err
 
 
-def test_a_plan_for_another_card(command_line: CommandLine) -> None:
+def test_a_plan_for_another_gpu(command_line: CommandLine) -> None:
     command_line("plan", "a.mp4", "--pretend-gpu", "RTX 5070 Ti", "--pretend-vram", "12GiB")
-    assert command_line.services.pretend is not None
     assert command_line.services.pretend.title == "RTX 5070 Ti, 12 GB"
     command_line("plan", "a.mp4")
     assert command_line.services.pretend is None
-
-
-def test_an_unknown_gpu_names_the_nearest(command_line: CommandLine) -> None:
     ended = command_line("plan", "a.mp4", "--pretend-gpu", "RTX 5070 Tii")
     assert ended.status == 1
     assert "error[settings-error]: There is no GPU 'RTX 5070 Tii'" in ended.err
@@ -163,23 +133,22 @@ def test_verify_ends_with_1_when_a_check_failed(command_line: CommandLine) -> No
 
 
 def test_the_reader_of_a_pipe_may_leave() -> None:
-    code = "from engine.cli.main import main; raise SystemExit(main(['upscale', '--help']))"
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"import sys; sys.stdin.readline(); {code}"],
+    code = (
+        "import sys; sys.stdin.readline(); from engine.cli.main import main;"
+        "raise SystemExit(main(['upscale', '--help']))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    process.stdin.write(b"\n")
-    process.stdin.close()
-    process.wait(timeout=30)
-    text = process.stderr.read().decode()
-    process.stderr.close()
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        process.stdout.close()
+        process.stdin.write("\n")
+        process.stdin.close()
+        text = process.stderr.read()
     assert "Traceback" not in text
     assert "Exception ignored" not in text
 
@@ -190,7 +159,7 @@ def test_paths_of_any_writing_can_be_printed(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "engine", "resume", str(missing)],
         capture_output=True,
-        cwd=Path(__file__).parents[3],
+        cwd=ROOT,
         env={"PYTHONIOENCODING": "ascii", "UPREEL_DATA": str(tmp_path), "PYTHONUTF8": "0"},
     )
     assert done.returncode == 1
@@ -204,10 +173,7 @@ def test_probe_and_plan_do_without_torch(samples: Path, tmp_path: Path) -> None:
         "status = main(['probe', clip]) or main(['plan', clip, '-o', sys.argv[1]])\n"
         "sys.exit(9 if 'torch' in sys.modules else status)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "result.mp4")],
-        capture_output=True,
-        cwd=Path(__file__).parents[3],
-    )
+    command = [sys.executable, "-c", code, str(tmp_path / "result.mp4")]
+    done = subprocess.run(command, capture_output=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr.decode()
     assert b"320x180 h264" in done.stdout

@@ -1,13 +1,9 @@
 """`models` on the real engine, with a web server on loopback."""
 
-from __future__ import annotations
-
-import io
 import json
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +11,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from engine.cli.main import main
-from engine.cli.tasks import TaskLine, progress_text
 from engine.model_files.store import Store
-from engine.protocol.events import TaskProgress
-from engine.protocol.tasks import TaskKind
 from tests.helpers.servers import (
-    CONTENT,
     PLACE,
     Fault,
     FaultyServer,
-    faulty_server,
     published,
     store_of,
 )
@@ -33,44 +24,42 @@ Output = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def server() -> Iterator[FaultyServer]:
-    with faulty_server() as server:
-        server.files[PLACE] = CONTENT
-        for name in ("vae", "text"):
-            server.files[f"/some/body/main/{name}.pt"] = name.encode()
-        yield server
+def server(server: FaultyServer) -> FaultyServer:
+    for name in ("vae", "text"):
+        server.files[f"/some/body/main/{name}.pt"] = name.encode()
+    return server
 
 
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
-    files = [published(about_bytes=90_000)]
-    for name in ("vae", "text"):
-        files.append(
-            published(name.encode(), id=name, kind=name, filename=f"{name}.pt", bytes=len(name))
-        )
-    store = store_of(tmp_path / "models", server, *files)
+    others = (
+        published(name.encode(), id=name, kind=name, filename=f"{name}.pt", bytes=len(name))
+        for name in ("vae", "text")
+    )
+    store = store_of(tmp_path / "models", server, published(about_bytes=90_000), *others)
     monkeypatch.setattr("engine.model_files.catalogue.catalogue", lambda: store.catalogue)
     return store
 
 
 def test_a_model_comes_with_what_it_needs(store: Store, capsys: Output) -> None:
+    assert main(["models", "list", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [file["state"] for file in answer["files"]] == ["missing"] * 3
+    assert answer["files"][0]["repository"] == "some/body"
+    assert answer["free_mb"] > 0
     assert main(["models", "download", "seedvr2-3b"]) == 0
     said = capsys.readouterr()
     assert f"tiny is here: {store.target('tiny.safetensors')} (102 kB)" in said.out
-    assert {file.id: file.state for file in store.states()} == dict.fromkeys(
-        ("tiny", "vae", "text"), "here"
-    )
+    states = {file.id: file.state for file in store.states()}
+    assert states == dict.fromkeys(("tiny", "vae", "text"), "here")
     assert main(["models", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:6] == ["tiny", "here", "about", "90.0", "kB", "Apache-2.0"]
     assert lines[0].endswith("tiny.safetensors")
     assert lines[-1].endswith("free for models")
-
-
-def test_only_takes_the_file_alone(server: FaultyServer) -> None:
-    assert main(["models", "download", "tiny", "--only"]) == 0
-    assert [path for path, _ in server.asked] == [PLACE]
+    for words in (["models"], ["models", "fly"], ["models", "download"]):
+        assert main(words) == 2
 
 
 def test_a_model_that_is_a_vae_comes_alone(
@@ -88,14 +77,6 @@ def test_a_model_that_is_a_vae_comes_alone(
     assert [file.state for file in store.states()] == ["here", "missing"]
     assert main(["models", "download", "wan-3x"]) == 1
     assert "error[unknown-weights]" in capsys.readouterr().err
-
-
-def test_the_list_as_data(capsys: Output) -> None:
-    assert main(["models", "list", "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert [file["state"] for file in answer["files"]] == ["missing"] * 3
-    assert answer["files"][0]["repository"] == "some/body"
-    assert answer["free_mb"] > 0
 
 
 def test_a_failed_download_is_said_and_the_others_come(
@@ -147,44 +128,9 @@ def test_import_and_remove(store: Store, tmp_path: Path, capsys: Output) -> None
     assert "error[weights-missing]" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["models"], ["models", "fly"], ["models", "download"]])
-def test_wrong_usage(words: list[str]) -> None:
-    assert main(words) == 2
-
-
-def progress(**values: float) -> TaskProgress:
-    kind = TaskKind.MODEL_FILE
-    return TaskProgress(kind=kind, subject="tiny", phase="download", **values)
-
-
-def test_progress_is_in_megabytes() -> None:
-    assert progress_text(progress(done=0, total=0)) == "downloading tiny: waiting"
-    far = progress(done=8192.5, total=16384, per_second=23.44, seconds_left=349)
-    said = "downloading tiny: 8192 of 16384 MB (50%), 23.4 MB/s, 5 min 49 s left"
-    assert progress_text(far) == said
-    assert progress_text(progress(done=0.25, total=0)) == "downloading tiny: 0.2 MB"
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_line_is_written_over_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    stream = Terminal()
-    line = TaskLine(stream)
-    line.show(progress(done=1, total=100, per_second=2))
-    line.show(progress(done=2, total=100))
-    line.clear()
-    long, short, empty = stream.getvalue().removesuffix("\r").split("\r")[1:]
-    assert long == "downloading tiny: 1 of 100 MB (1%), 2.0 MB/s"
-    assert short.rstrip() == "downloading tiny: 2 of 100 MB (2%)"
-    assert len(short) == len(long)
-    assert empty.isspace()
-
-
-def test_ctrl_c_keeps_what_was_loaded(server: FaultyServer, store: Store, capsys: Output) -> None:
+def test_ctrl_c_keeps_what_was_downloaded(
+    server: FaultyServer, store: Store, capsys: Output
+) -> None:
     server.always = Fault(stall_after=5000)
 
     def interrupt() -> None:
@@ -202,3 +148,4 @@ def test_ctrl_c_keeps_what_was_loaded(server: FaultyServer, store: Store, capsys
     server.always = Fault()
     assert main(["models", "download", "tiny", "--only"]) == 0
     assert server.ranges[-1] == "bytes=5000-"
+    assert {path for path, _ in server.asked} == {PLACE}, "the file alone"

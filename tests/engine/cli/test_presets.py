@@ -1,34 +1,35 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from engine.protocol import commands
 from engine.settings.schema import JobSettings
 from tests.helpers.command_line import CommandLine
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "data"))
+def own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPREEL_PRETEND_GPU", "RTX 5070 Ti")
 
 
 def asked(command_line: CommandLine, *words: str) -> JobSettings:
     assert command_line("plan", "a.mp4", *words).status == 0
-    settings = command_line.services.asked[-1][0]
-    assert isinstance(settings, JobSettings)
-    return settings
+    return command_line.services.asked[-1][0]
 
 
-def test_presets_are_listed_for_the_card(command_line: CommandLine) -> None:
+def test_presets_are_listed_for_the_gpu(command_line: CommandLine) -> None:
     ended = command_line("presets", "list")
     assert ended.status == 0
     assert "best      RTX 5070 Ti, 16 GB: Best. SeedVR2 7B sharp" in ended.out
     (answer,) = command_line("presets", "list", "--json").objects
     assert answer["card"] == "RTX 5070 Ti, 16 GB"
     assert [preset["name"] for preset in answer["presets"]] == ["fast", "balanced", "best"]
+    ended = command_line("plan", "a.mp4", "--preset", "balance")
+    assert ended.status == 1
+    assert "There is no preset 'balance'" in ended.err
+    assert "Did you mean balanced?" in ended.err
+    ended = command_line("presets", "remove", "best")
+    assert ended.status == 1
+    assert "no preset best of your own" in ended.err
 
 
 def test_a_preset_is_the_beginning_and_options_change_it(command_line: CommandLine) -> None:
@@ -42,18 +43,13 @@ def test_a_preset_is_the_beginning_and_options_change_it(command_line: CommandLi
     assert (other.speed, other.height) == ("fast", 1080)
 
 
-def test_the_card_of_the_options_counts_before_that_of_the_environment(
+def test_the_gpu_of_the_options_counts_before_that_of_the_environment(
     command_line: CommandLine,
 ) -> None:
     words = ("--preset", "balanced", "--pretend-gpu", "RTX 3050", "--pretend-vram", "6GiB")
     assert asked(command_line, *words).model == "seedvr2-3b"
-
-
-def test_upscale_takes_presets_too(command_line: CommandLine) -> None:
     assert command_line("upscale", "a.mp4", "--preset", "balanced").status == 0
-    assert command_line.services.engine is not None
-    (job,) = (c for c in command_line.services.engine.commands if isinstance(c, commands.AddJob))
-    assert job.settings.model == "seedvr2-7b-sharp"
+    assert command_line.added[0].settings.model == "seedvr2-7b-sharp"
 
 
 def test_a_target_of_the_options_replaces_that_of_the_preset(command_line: CommandLine) -> None:
@@ -64,13 +60,6 @@ def test_a_target_of_the_options_replaces_that_of_the_preset(command_line: Comma
     assert asked(command_line, "--preset", "mine", "--scale", "3").target is None
     low = asked(command_line, "--preset", "mine", "--height", "720")
     assert (low.width, low.height) == (0, 720)
-
-
-def test_an_unknown_preset_names_the_nearest(command_line: CommandLine) -> None:
-    ended = command_line("plan", "a.mp4", "--preset", "balance")
-    assert ended.status == 1
-    assert "There is no preset 'balance'" in ended.err
-    assert "Did you mean balanced?" in ended.err
 
 
 def test_ones_own_are_saved_given_away_removed_and_taken(
@@ -89,9 +78,3 @@ def test_ones_own_are_saved_given_away_removed_and_taken(
     assert command_line("plan", "a.mp4", "--preset", "old-tapes").status == 1
     (taken,) = command_line("presets", "import", str(file), "--json").objects
     assert (taken["name"], taken["changes"]["model"]) == ("old-tapes", "seedvr2-7b-sharp")
-
-
-def test_the_programs_own_cannot_be_removed(command_line: CommandLine) -> None:
-    ended = command_line("presets", "remove", "best")
-    assert ended.status == 1
-    assert "no preset best of your own" in ended.err

@@ -1,12 +1,12 @@
-from __future__ import annotations
-
 import io
 import time
 
 import pytest
 
 from engine.cli.progress import progress_on
-from engine.protocol.events import StageProgress
+from engine.cli.tasks import TaskLine, progress_text
+from engine.protocol.events import StageProgress, TaskProgress
+from engine.protocol.tasks import TaskKind
 
 
 class Terminal(io.StringIO):
@@ -58,3 +58,30 @@ def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     progress_on(stream).show(at(100))
     assert stream.getvalue().startswith("upscaling: 100/100 frames, 100 %")
+
+
+def progress(**values: float) -> TaskProgress:
+    kind = TaskKind.MODEL_FILE
+    return TaskProgress(kind=kind, subject="tiny", phase="download", **values)
+
+
+def test_downloads_are_in_megabytes() -> None:
+    assert progress_text(progress(done=0, total=0)) == "downloading tiny: waiting"
+    far = progress(done=8192.5, total=16384, per_second=23.44, seconds_left=349)
+    expected = "downloading tiny: 8192 of 16384 MB (50%), 23.4 MB/s, 5 min 49 s left"
+    assert progress_text(far) == expected
+    assert progress_text(progress(done=0.25, total=0)) == "downloading tiny: 0.2 MB"
+
+
+def test_a_line_is_written_over_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    line = TaskLine(stream)
+    line.show(progress(done=1, total=100, per_second=2))
+    line.show(progress(done=2, total=100))
+    line.clear()
+    long, short, empty = stream.getvalue().removesuffix("\r").split("\r")[1:]
+    assert long == "downloading tiny: 1 of 100 MB (1%), 2.0 MB/s"
+    assert short.rstrip() == "downloading tiny: 2 of 100 MB (2%)"
+    assert len(short) == len(long)
+    assert empty.isspace()

@@ -1,5 +1,4 @@
-from __future__ import annotations
-
+import json
 import os
 import signal
 import threading
@@ -8,68 +7,52 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.cli.main import main
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands, events
 from engine.protocol.plan import Notice
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.settings.store import save_engine_settings
+from tests.helpers.clips import Clip, make_clip
 from tests.helpers.command_line import CommandLine, ScriptedEngine
 
 BAD = ErrorInfo(code="unreadable-media", case="undecodable", params={"name": "a.mp4"})
 
 
-def added(command_line: CommandLine) -> list[commands.AddJob]:
-    engine = command_line.services.engine
-    assert engine is not None
-    return [command for command in engine.commands if isinstance(command, commands.AddJob)]
-
-
 def test_a_film_is_planned_done_and_proved(command_line: CommandLine) -> None:
+    command_line.services.notices = (Notice(code="interlaced-as-frames", severity="warning"),)
+    command_line.services.script = lambda engine: threading.Timer(0.05, engine.finish).start()
     ended = command_line("upscale", "a.mp4")
     assert ended.status == 0
+    assert "warning[interlaced-as-frames]: This video is interlaced" in ended.err
     for part in ("a_x2.mp4", "lite", "Done:", "verified: all 13 checks passed"):
         assert part in ended.out
     engine = command_line.services.engine
-    assert engine is not None
     assert engine.is_closed
-    (job,) = added(command_line)
+    (job,) = command_line.added
     assert job.source == Path.cwd() / "a.mp4"  # so that it can be resumed from another folder
     assert job.settings == JobSettings()
     assert job.output is None
 
 
-def test_notices_are_shown_before_the_start(command_line: CommandLine) -> None:
-    command_line.services.notices = (Notice(code="interlaced-as-frames", severity="warning"),)
-    assert (
-        "warning[interlaced-as-frames]: This video is interlaced"
-        in command_line("upscale", "a.mp4").err
-    )
+def test_options_become_settings(command_line: CommandLine) -> None:
+    for words, settings in {
+        "--scale 4": JobSettings(scale=4),
+        "--height 1080": JobSettings(height=1080),
+        "--size 1920x1080": JobSettings(width=1920, height=1080),
+        "--model none": JobSettings(model="none", scale=1),
+        "--model none --scale 2": JobSettings(model="none", scale=2),
+        "--start 1:00 --stop 62.5": JobSettings(start="1:00", stop="62.5"),
+        "--overwrite": JobSettings(overwrite=True),
+        "--set crf=20 --set bit-depth=10": JobSettings(crf=20, bit_depth=10),
+        "--scale 2 --set scale=3": JobSettings(scale=3),
+    }.items():
+        assert command_line("upscale", "a.mp4", *words.split()).status == 0
+        assert command_line.added[0].settings == settings
 
 
-@pytest.mark.parametrize(
-    ("words", "settings"),
-    [
-        ("--scale 4", JobSettings(scale=4)),
-        ("--height 1080", JobSettings(height=1080)),
-        ("--size 1920x1080", JobSettings(width=1920, height=1080)),
-        ("--model none", JobSettings(model="none", scale=1)),
-        ("--model none --scale 2", JobSettings(model="none", scale=2)),
-        ("--start 1:00 --stop 62.5", JobSettings(start="1:00", stop="62.5")),
-        ("--overwrite", JobSettings(overwrite=True)),
-        ("--set crf=20 --set bit-depth=10", JobSettings(crf=20, bit_depth=10)),
-        ("--scale 2 --set scale=3", JobSettings(scale=3)),
-    ],
-)
-def test_options_become_settings(
-    command_line: CommandLine, words: str, settings: JobSettings
-) -> None:
-    assert command_line("upscale", "a.mp4", *words.split()).status == 0
-    assert added(command_line)[0].settings == settings
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_impossible_settings_are_refused_with_a_hint(command_line: CommandLine) -> None:
+    for words in (
         "--scale 9",
         "--height 0",
         "--height -2",
@@ -84,14 +67,12 @@ def test_options_become_settings(
         "--start soon",
         "--stop -3",
         "--set memory_share=7",
-    ],
-)
-def test_impossible_settings_are_refused_with_a_hint(command_line: CommandLine, words: str) -> None:
-    ended = command_line("upscale", "a.mp4", *words.split())
-    assert ended.status == 1
-    assert "error[settings-error]" in ended.err
-    assert "hint:" in ended.err
-    assert command_line.services.engine is None
+    ):
+        ended = command_line("upscale", "a.mp4", *words.split())
+        assert ended.status == 1, words
+        assert "error[settings-error]" in ended.err
+        assert "hint:" in ended.err
+        assert command_line.services.engine is None
 
 
 def test_settings_of_the_machine_are_those_kept_and_those_given(command_line: CommandLine) -> None:
@@ -123,13 +104,6 @@ def test_one_of_several_that_fails_makes_the_status_1(command_line: CommandLine)
     assert ended.out.count("Done:") == 2
 
 
-def test_a_job_that_fails_tells_how_to_go_on(command_line: CommandLine) -> None:
-    command_line.services.script = lambda engine: engine.fail(BAD)
-    ended = command_line("upscale", "a.mp4")
-    assert ended.status == 1
-    assert f"python -m engine resume {added(command_line)[0].job_id}" in ended.err
-
-
 def test_a_result_that_was_not_proved_makes_the_status_1(command_line: CommandLine) -> None:
     command_line.services.script = lambda engine: engine.finish(failed=("streams",))
     ended = command_line("upscale", "a.mp4")
@@ -137,16 +111,26 @@ def test_a_result_that_was_not_proved_makes_the_status_1(command_line: CommandLi
     assert "NOT as it should be: streams" in ended.out
 
 
+def test_a_job_or_an_engine_that_ends_early_makes_the_status_1(command_line: CommandLine) -> None:
+    command_line.services.script = lambda engine: engine.fail(BAD)
+    ended = command_line("upscale", "a.mp4")
+    assert ended.status == 1
+    assert f"python -m engine resume {command_line.added[0].job_id}" in ended.err
+    command_line.services.script = lambda engine: engine.sink.emit(events.EngineClosed())
+    ended = command_line("upscale", "a.mp4")
+    assert ended.status == 1
+    assert "error[internal-error]: The engine ended before its work." in ended.err
+
+
 def test_the_first_ctrl_c_cancels_and_tells_how_to_go_on(command_line: CommandLine) -> None:
     command_line.services.script = lambda engine: os.kill(os.getpid(), signal.SIGINT)
     before = signal.getsignal(signal.SIGINT)
     ended = command_line("upscale", "a.mp4", "b.mp4")
     assert ended.status == 130
-    first, second = (job.job_id for job in added(command_line))
+    first, second = (job.job_id for job in command_line.added)
     assert f"resume {first}" in ended.err
     assert second not in ended.err  # it was not begun
     engine = command_line.services.engine
-    assert engine is not None
     assert [type(command) for command in engine.commands[3:]] == [
         commands.StopQueue,
         commands.CancelJob,
@@ -170,26 +154,14 @@ def test_the_second_ctrl_c_ends_at_once(
     assert ends == [130]
 
 
-def test_an_engine_that_ends_early_is_said(command_line: CommandLine) -> None:
-    command_line.services.script = lambda engine: engine.sink.emit(events.EngineClosed())
-    ended = command_line("upscale", "a.mp4")
-    assert ended.status == 1
-    assert "error[internal-error]: The engine ended before its work." in ended.err
-
-
-def test_events_of_another_thread_are_heard(command_line: CommandLine) -> None:
-    command_line.services.script = lambda engine: threading.Timer(0.05, engine.finish).start()
-    assert command_line("upscale", "a.mp4").status == 0
-
-
 def test_patterns_are_filled_in_where_the_shell_does_not(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
     for name in ("1.mp4", "2.mp4", "3.txt"):
         (tmp_path / name).touch()
     command_line("upscale", str(tmp_path / "*.mp4"), "-o", str(tmp_path))
-    assert [job.source.name for job in added(command_line)] == ["1.mp4", "2.mp4"]
-    assert {job.output for job in added(command_line)} == {tmp_path}
+    assert [job.source.name for job in command_line.added] == ["1.mp4", "2.mp4"]
+    assert {job.output for job in command_line.added} == {tmp_path}
 
 
 def left_over(name: str, done: int = 3) -> SimpleNamespace:
@@ -202,32 +174,53 @@ def left_over(name: str, done: int = 3) -> SimpleNamespace:
     )
 
 
-def test_resume_lists_jobs(command_line: CommandLine) -> None:
+def test_resume_lists_jobs_and_goes_on_with_those_that_are_named(
+    command_line: CommandLine,
+) -> None:
     assert "No job is unfinished." in command_line("resume").out
+    assert command_line("resume", "--all").status == 0
+    assert command_line.services.engine is None
     command_line.services.left_over = (left_over("20260101-a"), left_over("20260102-b"))
     ended = command_line("resume")
     assert ended.status == 0
     assert "20260101-a  3/9 frames  old.mp4 -> old_x2.mp4" in ended.out
-
-
-def test_resume_goes_on_with_the_job_that_begins_so(command_line: CommandLine) -> None:
-    command_line.services.left_over = (left_over("20260101-a"), left_over("20260102-b"))
+    for name in ("2026", "other"):  # several, or none
+        ended = command_line("resume", name)
+        assert ended.status == 1
+        assert "error[unknown-job]" in ended.err
     assert command_line("resume", "20260102").status == 0
     engine = command_line.services.engine
-    assert engine is not None
     assert engine.asked(commands.AdoptJob) == [commands.AdoptJob(job_id="20260102-b")]
-
-
-@pytest.mark.parametrize("name", ["2026", "other"])
-def test_resume_of_no_job_or_of_several_is_refused(command_line: CommandLine, name: str) -> None:
-    command_line.services.left_over = (left_over("20260101-a"), left_over("20260102-b"))
-    ended = command_line("resume", name)
-    assert ended.status == 1
-    assert "error[unknown-job]" in ended.err
-
-
-def test_resume_all_goes_on_with_every_job(command_line: CommandLine) -> None:
-    assert command_line("resume", "--all").status == 0
-    assert command_line.services.engine is None
-    command_line.services.left_over = (left_over("a"), left_over("b"))
     assert command_line("resume", "--all").out.count("Done:") == 2
+
+
+@pytest.fixture
+def clip(tmp_path: Path) -> Path:
+    path = tmp_path / "clip.mp4"
+    make_clip(path, Clip(frames=6, audio_tracks=1))
+    return path
+
+
+def test_a_film_goes_through_and_is_proved(clip: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["upscale", str(clip), "--model", "none", "--height", "128", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    report = lines[-1]
+    assert report["event"] == "Report"
+    assert report["passed"] is True
+    assert (report["frames_in"], report["frames_out"]) == (6, 6)
+    result = clip.with_name("clip_128p.mp4")
+    assert Path(report["output"]) == result
+    assert main(["verify", str(clip), str(result)]) == 0
+    assert main(["upscale", str(clip), "--model", "none", "--height", "128"]) == 1
+    assert "error[output-exists]" in capsys.readouterr().err
+    assert main(["resume"]) == 0
+    assert "No job is unfinished." in capsys.readouterr().out
+
+
+def test_a_missing_source_and_an_unknown_case_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["upscale", str(tmp_path / "none.mp4")]) == 1
+    assert "error[source-missing]" in capsys.readouterr().err
+    assert main(["bench", "flying"]) == 1
+    assert "error[settings-error]: There is no case 'flying'." in capsys.readouterr().err

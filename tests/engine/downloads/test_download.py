@@ -1,16 +1,15 @@
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, DiskFull, EngineError, HashMismatch, OutputUnwritable
-from engine.downloads.folder import DownloadFolder, is_complete
+from engine.downloads.folder import DownloadFolder, Locks, is_complete
 from engine.downloads.part_file import PartFile
 from engine.downloads.transfer import Listener, RemoteFile, RetryPolicy, ensure
 from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer, faulty_server
@@ -63,24 +62,19 @@ def test_a_wrong_file_is_quarantined_and_downloaded_again(
 ) -> None:
     folder.folder.mkdir()
     folder.target("tiny.bin").write_bytes(b"wrong")
-    assert ensure(remote, folder, Listener()).read_bytes() == CONTENT
-    (aside,) = folder.damaged("tiny.bin")
-    assert aside.read_bytes() == b"wrong"
-    assert not is_complete(aside)
-    assert folder.files_of("tiny.bin") == {aside, folder.target("tiny.bin")}
-    folder.delete("tiny.bin")
-    assert folder.files_of("tiny.bin") == set()
-
-
-def test_a_wrong_answer_is_quarantined(
-    folder: Folder, remote: RemoteFile, server: FaultyServer
-) -> None:
     server.files[PLACE] = CONTENT[:-1] + b"!"
     with pytest.raises(HashMismatch) as caught:
         ensure(remote, folder, Listener())
     assert caught.value.params["file"] == "tiny"
-    assert len(folder.damaged("tiny.bin")) == 1
     assert not folder.target("tiny.bin").exists()
+    server.files[PLACE] = CONTENT
+    assert ensure(remote, folder, Listener()).read_bytes() == CONTENT
+    aside = set(folder.damaged("tiny.bin"))
+    assert {path.read_bytes() for path in aside} == {b"wrong", CONTENT[:-1] + b"!"}
+    assert not any(is_complete(path) for path in aside)
+    assert folder.files_of("tiny.bin") == aside | {folder.target("tiny.bin")}
+    folder.delete("tiny.bin")
+    assert folder.files_of("tiny.bin") == set()
 
 
 def test_a_held_file_is_busy_or_waited_for(folder: Folder, remote: RemoteFile) -> None:
@@ -93,6 +87,26 @@ def test_a_held_file_is_busy_or_waited_for(folder: Folder, remote: RemoteFile) -
         with pytest.raises(Cancelled), folder.held("tiny", wait=control):
             pass
     assert not folder.is_held("tiny")
+
+
+def test_processes_that_look_at_a_lock_do_not_see_each_other(tmp_path: Path) -> None:
+    with Locks(tmp_path).held("a"):
+        assert Locks(tmp_path).is_held("a")
+        assert not Locks(tmp_path).is_held("b")
+    seen: list[bool] = []
+
+    def look() -> None:
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            seen.append(Locks(tmp_path).is_held("a"))
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) > 8
+    assert not any(seen)
 
 
 def test_the_reserve_of_the_disk_stays_free(

@@ -1,13 +1,13 @@
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.api import Engine
 from engine.bench import full_run
 from engine.core.errors import Cancelled, DiskFull
 from engine.jobs import job_service
@@ -41,6 +41,34 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return opened
 
 
+@dataclass
+class HeldJob:
+    """A job that waits for `may_end` and then fails."""
+
+    began: threading.Event = field(default_factory=threading.Event)
+    may_end: threading.Event = field(default_factory=threading.Event)
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HeldJob:
+    job = HeldJob()
+
+    def run(*_: Any) -> None:
+        job.began.set()
+        job.may_end.wait(30)
+        raise DiskFull("folder", folder=tmp_path)
+
+    monkeypatch.setattr(job_service, "run_stored", run)
+    return job
+
+
+def start_job(engine: Engine, folder: Path) -> None:
+    source = make_clip(folder / "clip.mp4", frames=3)
+    settings = JobSettings(model="none", height=96)
+    engine.send(c.AddJob(job_id="a", source=source, settings=settings))
+    engine.send(c.StartQueue())
+
+
 def first_step(heard: Listener) -> e.TaskProgress:
     while not (progress := heard.wait(e.TaskProgress)).step:
         pass
@@ -55,12 +83,11 @@ def test_it_says_how_far_it_is_and_ends_with_the_report(
         step = first_step(heard)
         assert (step.done, step.total, step.step) == (0, 2, "all")
         gate.set()
-        done = heard.wait(*TASK_ENDS)
-        assert isinstance(done, e.TaskDone)
+        done = heard.done()
         assert done.result == REPORT
         engine.send(c.RunBenchmark(quick=True))  # asked for at once, and answered
         assert first_step(heard).step == "quick"
-        assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+        heard.done()
 
 
 def test_it_stops_when_asked_and_can_begin_again(tmp_path: Path, gate: threading.Event) -> None:
@@ -74,60 +101,30 @@ def test_it_stops_when_asked_and_can_begin_again(tmp_path: Path, gate: threading
         assert len([p for p in heard.of(e.TaskProgress) if p.step]) == 2
 
 
-def test_jobs_wait_until_it_has_ended(
-    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running = threading.Event()
-
-    def run(*_: Any) -> None:
-        running.set()
-        raise DiskFull("folder", folder=tmp_path)
-
-    monkeypatch.setattr(job_service, "run_stored", run)
-    source = make_clip(tmp_path / "clip.mp4", frames=3)
+def test_jobs_wait_until_it_has_ended(tmp_path: Path, gate: threading.Event, job: HeldJob) -> None:
+    job.may_end.set()
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.RunBenchmark())
         first_step(heard)
-        settings = JobSettings(model="none", height=96)
-        engine.send(c.AddJob(job_id="a", source=source, settings=settings))
-        engine.send(c.StartQueue())
+        start_job(engine, tmp_path)
         heard.wait(e.PlanChosen)
         time.sleep(0.1)
-        assert not running.is_set()
+        assert not job.began.is_set()
         gate.set()
         heard.wait(*TASK_ENDS)
         heard.wait(e.JobFailed)
-        assert running.is_set()
+        assert job.began.is_set()
 
 
 def test_it_is_refused_while_a_job_runs(
-    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, gate: threading.Event, job: HeldJob
 ) -> None:
-    running, go = threading.Event(), threading.Event()
-
-    def run(*_: Any) -> None:
-        running.set()
-        go.wait(30)
-        raise DiskFull("folder", folder=tmp_path)
-
-    monkeypatch.setattr(job_service, "run_stored", run)
-    source = make_clip(tmp_path / "clip.mp4", frames=3)
     with running_engine(tmp_path / "jobs") as (engine, heard):
-        settings = JobSettings(model="none", height=96)
-        engine.send(c.AddJob(job_id="a", source=source, settings=settings))
-        engine.send(c.StartQueue())
-        assert running.wait(30)
+        start_job(engine, tmp_path)
+        assert job.began.wait(30)
         engine.send(c.RunBenchmark())
-        refused = heard.wait(*TASK_ENDS)
-        assert isinstance(refused, e.TaskFailed)
+        refused = heard.failed()
         assert (refused.error.code, refused.error.message) == ("job-error", "A job is running.")
-        go.set()
+        job.may_end.set()
         heard.wait(e.JobFailed)
         assert not heard.of(e.TaskProgress)
-
-
-def test_closing_the_program_ends_it(tmp_path: Path, gate: threading.Event) -> None:
-    with running_engine(tmp_path) as (engine, heard):
-        engine.send(c.RunBenchmark())
-        first_step(heard)
-    assert "benchmark" not in [thread.name for thread in threading.enumerate()]

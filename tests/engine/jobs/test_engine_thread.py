@@ -101,16 +101,6 @@ def test_a_job_that_fails_does_not_stop_the_queue(source, tmp_path):
     assert (tmp_path / "film_x2.mkv").read_bytes() == b"somebody's"
 
 
-def test_what_is_no_film_is_rejected(tmp_path):
-    text = tmp_path / "letter.txt"
-    text.write_text("Dear Sir or Madam")
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        add(engine, text)
-        rejected = heard.wait(e.JobRejected)
-    assert rejected.error.code == "unreadable-media"
-    assert rejected.error.hint
-
-
 def test_a_damaged_source_is_used_as_far_as_it_goes_and_that_is_said(tmp_path):
     data = bytearray(make_clip(tmp_path / "whole.mkv", Clip(frames=30, gop=5)).read_bytes())
     middle = len(data) // 2
@@ -126,25 +116,20 @@ def test_a_damaged_source_is_used_as_far_as_it_goes_and_that_is_said(tmp_path):
 def test_settings_can_be_changed_while_waiting(source, tmp_path):
     with running_engine(tmp_path / "jobs") as (engine, heard):
         add(engine, source)
-        heard.wait(e.PlanChosen)
+        generous = heard.wait(e.PlanChosen).plan
+        engine.send(c.ChangeEngine(settings=EngineSettings(threads=1, memory_share=0.1)))
         engine.send(c.ChangeJob(job_id="a", settings=JobSettings(scale=4, treatment="faithful")))
-        assert heard.wait(e.PlanChosen).plan.picture.size.width == 384
+        modest = heard.wait(e.PlanChosen).plan
+        assert modest.picture.size.width == 384
+        assert modest.work.threads == 1
+        assert modest.budget_bytes < 0.5 * generous.budget_bytes
         engine.send(c.ChangeJob(job_id="a", settings=JobSettings(device="cuda")))
         assert heard.wait(e.PlanFailed).error.code == "no-usable-gpu"
 
 
-def test_other_settings_of_the_program_hold_from_the_next_plan_on(source, tmp_path):
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        add(engine, source)
-        generous = heard.wait(e.PlanChosen).plan
-        engine.send(c.ChangeEngine(settings=EngineSettings(threads=1, memory_share=0.1)))
-        engine.send(c.ChangeJob(job_id="a", settings=FAST))
-        modest = heard.wait(e.PlanChosen).plan
-    assert modest.work.threads == 1
-    assert modest.budget_bytes < 0.5 * generous.budget_bytes
-
-
 def test_orders_that_make_no_sense_are_answered_not_obeyed(source, tmp_path):
+    text = tmp_path / "letter.txt"
+    text.write_text("Dear Sir or Madam")
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.PauseJob(job_id="nobody"))
         assert heard.wait(e.Warned).notice.code == "unknown-job"
@@ -156,6 +141,9 @@ def test_orders_that_make_no_sense_are_answered_not_obeyed(source, tmp_path):
         assert heard.wait(e.JobRejected).error.code == "job-error"
         engine.send(c.RemoveJob(job_id="a"))
         heard.wait(e.JobRemoved)
+        add(engine, text)
+        rejected = heard.wait(e.JobRejected)
+        assert (rejected.error.code, bool(rejected.error.hint)) == ("unreadable-media", True)
 
 
 def test_frames_are_shown_before_and_after(source, tmp_path):

@@ -1,18 +1,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
-from engine.core.errors import (
-    CheckpointMismatch,
-    JobBusy,
-    OutputUnwritable,
-    SourceMissing,
-    UnknownJob,
-)
+from engine.core import errors
+from engine.core.errors import JobError, UnknownJob
 from engine.jobs.checkpoint import Checkpoint, check_unchanged
-from engine.jobs.job import Job
+from engine.jobs.job import Job, JobQueue, JobState
 from engine.jobs.job_store import JobStore
 from engine.pipeline.segments import SegmentRecord
 from engine.settings.schema import JobSettings
@@ -23,8 +19,6 @@ from tests.helpers.plans import a_media, a_plan
 def job(tmp_path):
     source = tmp_path / "film.mkv"
     source.write_bytes(b"film")
-    from dataclasses import replace
-
     media = replace(a_media(), path=source)
     return Job(id="a1", media=media, settings=JobSettings(crf=20), output=None, plan=a_plan())
 
@@ -45,26 +39,21 @@ def test_a_stored_job_comes_back_whole(store, job):
     assert store.ids() == ["a1"]
     store.remove("a1")
     assert store.ids() == []
+    for name in ("", "..", "../b", "a/b"):  # never leads out of the folder
+        with pytest.raises(errors.UnknownJob):
+            store.load(name)
 
 
-@pytest.mark.parametrize("name", ["", "..", "../b", "a/b"])
-def test_a_name_never_leads_out_of_the_folder(store, name):
-    with pytest.raises(UnknownJob):
-        store.load(name)
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"id": "a1"}'])
-def test_damaged_notes_are_named_as_such(store, job, text):
-    (store.save(job) / "job.json").write_text(text)
-    with pytest.raises(CheckpointMismatch):
-        store.load("a1")
-
-
-def test_notes_of_another_version_are_refused(store, job):
+def test_damaged_records_and_those_of_another_version_are_refused(store, job):
     file = store.save(job) / "job.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "version": 0}))
-    with pytest.raises(CheckpointMismatch, match="another version"):
+    record = json.loads(file.read_text())
+    file.write_text(json.dumps({**record, "version": 0}))
+    with pytest.raises(errors.CheckpointMismatch, match="another version"):
         store.load("a1")
+    for text in ("", "{", "[]", '{"id": "a1"}'):
+        file.write_text(text)
+        with pytest.raises(errors.CheckpointMismatch):
+            store.load("a1")
 
 
 def test_a_changed_or_missing_source_is_not_continued(store, job):
@@ -72,10 +61,10 @@ def test_a_changed_or_missing_source_is_not_continued(store, job):
     stored = store.load("a1")
     check_unchanged(stored)
     job.media.path.write_bytes(b"another film")
-    with pytest.raises(CheckpointMismatch):
+    with pytest.raises(errors.CheckpointMismatch):
         check_unchanged(stored)
     job.media.path.unlink()
-    with pytest.raises(SourceMissing):
+    with pytest.raises(errors.SourceMissing):
         check_unchanged(stored)
 
 
@@ -100,17 +89,10 @@ def test_complete_means_all_segments_are_there(tmp_path):
     assert not Checkpoint(tmp_path).is_complete
 
 
-def test_a_job_belongs_to_one_program_at_a_time(store, job):
-    store.save(job)
-    assert not store.is_held("a1")
-    with store.held("a1"):
-        assert store.is_held("a1")
-        with pytest.raises(JobBusy):
-            store.held("a1").__enter__()
-    assert not store.is_held("a1")
-
-
-def test_a_killed_program_lets_go_of_its_job(store, job):
+def test_a_job_belongs_to_one_program_until_it_is_killed(store, job):
+    with store.held("b2"):
+        pass
+    assert store.ids() == [], "a job that was never saved leaves nothing behind"
     folder = store.save(job)
     code = (
         "import sys, time, pathlib\n"
@@ -123,17 +105,53 @@ def test_a_killed_program_lets_go_of_its_job(store, job):
     ) as other:
         assert other.stdout.readline().strip() == b"held"
         assert store.is_held("a1")
+        with pytest.raises(errors.JobBusy):
+            store.held("a1").__enter__()
         other.kill()
     assert not store.is_held("a1")
 
 
-def test_a_job_that_was_never_saved_leaves_nothing_behind(store, tmp_path):
-    with store.held("b2"):
-        pass
-    assert not (tmp_path / "jobs" / "b2").exists()
-
-
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "jobs").write_text("a file where the folder should be")
-    with pytest.raises(OutputUnwritable), JobStore(tmp_path / "jobs").held("a1"):
+    with pytest.raises(errors.OutputUnwritable), JobStore(tmp_path / "jobs").held("a1"):
         pass
+
+
+def a_job(name: str = "a") -> Job:
+    return Job(id=name, media=a_media(), settings=JobSettings(), output=None, plan=a_plan())
+
+
+def test_a_job_runs_pauses_and_finishes_and_other_changes_are_refused():
+    for path, wrong in (
+        ([], JobState.PAUSED),
+        ([], JobState.FINISHED),
+        (
+            [JobState.RUNNING, JobState.PAUSED, JobState.RUNNING, JobState.FINISHED],
+            JobState.RUNNING,
+        ),
+        ([JobState.CANCELLED], JobState.PAUSED),
+    ):
+        job = a_job()
+        for state in path:
+            job.move_to(state)
+        with pytest.raises(JobError):
+            job.move_to(wrong)
+    assert not job.is_active
+
+
+def test_the_queue_keeps_its_order_and_finds_what_is_next():
+    queue = JobQueue()
+    assert queue.next_waiting is None
+    jobs = [a_job(name) for name in "abc"]
+    for job in jobs:
+        queue.add(job)
+    queue.move(jobs[2], 0)
+    assert [job.id for job in queue] == ["c", "a", "b"]
+    jobs[2].move_to(JobState.RUNNING)
+    assert queue.active is jobs[2]
+    assert queue.next_waiting is jobs[0]
+    queue.move(jobs[2], 99)
+    assert [job.id for job in queue] == ["a", "b", "c"]
+    queue.remove(jobs[0])
+    with pytest.raises(UnknownJob):
+        queue.get("a")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import threading
 from fractions import Fraction
 from pathlib import Path
@@ -69,9 +67,6 @@ def test_of_a_large_picture_the_middle_is_shown(
     assert not shown.is_whole
     assert shown.raw.size == shown.normalised.size == Size(20, 12)
     assert heard.of(e.LatentRead)[0].size == Size(160, 96)
-
-
-def test_the_middle_has_the_shape_of_the_whole() -> None:
     for grid, most, size in (
         (Size(20, 10), 200, Size(20, 10)),
         (Size(20, 10), 50, Size(10, 5)),

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle
@@ -10,15 +8,8 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
+from engine.core import errors
 from engine.core.control import Control
-from engine.core.errors import (
-    Cancelled,
-    DiskFull,
-    EngineError,
-    WeightsError,
-    WeightsMissing,
-    WrongModel,
-)
 from engine.downloads.transfer import Listener
 from engine.jobs.model_file_service import take
 from engine.model_files.store import Store
@@ -55,14 +46,6 @@ def names(store: Store) -> set[str]:
     return {p.name for p in store.folder.iterdir() if p.suffix not in (".json", ".lock")}
 
 
-def test_a_published_file_is_known_by_its_content(store: Store, model: Path) -> None:
-    state, notice = take(model, "copy", store, Listener())
-    assert (state.id, state.state, state.borrowed) == ("tiny", "here", False)
-    assert notice is None
-    assert store.ready("tiny").read_bytes() == model.read_bytes()
-    assert names(store) == {"tiny.safetensors", ".locks"}
-
-
 def test_a_linked_file_stays_where_it_is(store: Store, model: Path) -> None:
     state, _ = take(model, "link", store, Listener())
     assert (state.state, state.borrowed, state.path) == ("here", True, model)
@@ -86,58 +69,55 @@ def test_another_file_becomes_the_users_own_with_a_warning(strange: Store, model
     assert [known.id for known in strange.states()] == ["tiny"]
 
 
-def test_a_file_in_our_folder_is_not_copied(store: Store, model: Path) -> None:
+def test_a_published_file_is_known_by_its_content_and_replaces_a_wrong_one(
+    store: Store, model: Path
+) -> None:
     inside = store.folder / "renamed.safetensors"
     inside.parent.mkdir()
     inside.write_bytes(model.read_bytes())
     state, _ = take(inside, "copy", store, Listener())
     assert (state.state, state.path, state.borrowed) == ("here", inside, False)
-
-
-def test_a_wrong_file_in_its_place_is_put_aside(store: Store, model: Path) -> None:
-    store.folder.mkdir()
+    inside.unlink()
     store.target("tiny.safetensors").write_bytes(b"wrong")
-    take(model, "copy", store, Listener())
+    state, notice = take(model, "copy", store, Listener())
+    assert (state.id, state.state, state.borrowed, notice) == ("tiny", "here", False, None)
     assert store.ready("tiny").read_bytes() == model.read_bytes()
-    assert [path.read_bytes() for path in store.folder.glob("*.damaged-*")] == [b"wrong"]
+    (aside,) = store.folder.glob("*.damaged-*")
+    assert aside.read_bytes() == b"wrong"
+    assert names(store) == {"tiny.safetensors", ".locks", aside.name}
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
+def test_what_is_no_model_is_refused_and_leaves_nothing(
+    store: Store, model: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "what.safetensors"
+    with pytest.raises(errors.WeightsMissing):
+        take(path, "copy", store, Listener())
+    for content in (
         b"",
         b"<!doctype html>",
         b"GGUF but not really",
         b"version https://git-lfs.github.com/spec/v1",
         bytes(4000),
-    ],
-)
-def test_what_is_no_model_is_refused_and_leaves_nothing(
-    store: Store, tmp_path: Path, content: bytes
-) -> None:
-    path = tmp_path / "what.safetensors"
-    path.write_bytes(content)
-    with pytest.raises(EngineError) as caught:
-        take(path, "copy", store, Listener())
-    assert caught.value.hint
-    assert path.name in caught.value.message
+        model.read_bytes()[:-3],
+    ):
+        path.write_bytes(content)
+        with pytest.raises(errors.EngineError) as caught:
+            take(path, "copy", store, Listener())
+        assert caught.value.hint
+        assert path.name in caught.value.message
+    assert "cut short" in caught.value.message
     assert not store.folder.exists()
 
 
 def test_another_model_is_refused_by_its_name(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "pictures.safetensors"
     save_file({"decoder.up.0.weight": np.ones((2, 2), np.float32)}, path)
-    with pytest.raises(WrongModel, match="a VAE for single pictures, which Upreel does not use"):
+    with pytest.raises(errors.WrongModel, match="a VAE for single pictures, which Upreel does"):
         take(path, "copy", store, Listener())
     save_file({"who.knows": np.ones((2, 2, 2), np.float32), "b": np.ones(1)}, path)
-    with pytest.raises(WrongModel, match="no model that Upreel knows"):
+    with pytest.raises(errors.WrongModel, match="no model that Upreel knows"):
         take(path, "copy", store, Listener())
-
-
-def test_a_cut_model_is_refused(store: Store, model: Path) -> None:
-    model.write_bytes(model.read_bytes()[:-3])
-    with pytest.raises(EngineError, match="cut short"):
-        take(model, "copy", store, Listener())
 
 
 class Hostile:
@@ -150,22 +130,23 @@ class Hostile:
         return os.mkdir, (str(self.proof),)
 
 
-@pytest.mark.parametrize("name", ["pos_emb.pt", "model.ckpt", "model.safetensors"])
 @pytest.mark.parametrize("form", ["zip", "bare", "large"])
-def test_code_in_a_file_is_never_run(store: Store, tmp_path: Path, name: str, form: str) -> None:
-    path, proof = tmp_path / name, tmp_path / "it ran"
-    if form == "bare":
-        path.write_bytes(pickle.dumps(Hostile(proof), protocol=2))
-    else:
-        torch.save({"state_dict": Hostile(proof)}, path)
-    if form == "large":  # as large as a model: sparse, so it takes no space
-        with path.open("r+b") as file:
-            file.truncate(70 * 10**6)
-    for mode in ("copy", "link"):
-        with pytest.raises(WeightsError) as caught:
-            take(path, mode, store, Listener())
-        assert path.name in caught.value.message
-        assert caught.value.hint
+def test_code_in_a_file_is_never_run(store: Store, tmp_path: Path, form: str) -> None:
+    proof = tmp_path / "it ran"
+    for name in ("pos_emb.pt", "model.ckpt", "model.safetensors"):
+        path = tmp_path / name
+        if form == "bare":
+            path.write_bytes(pickle.dumps(Hostile(proof), protocol=2))
+        else:
+            torch.save({"state_dict": Hostile(proof)}, path)
+        if form == "large":  # as large as a model: sparse, so it takes no space
+            with path.open("r+b") as file:
+                file.truncate(70 * 10**6)
+        for mode in ("copy", "link"):
+            with pytest.raises(errors.WeightsError) as caught:
+                take(path, mode, store, Listener())
+            assert path.name in caught.value.message
+            assert caught.value.hint
     assert not proof.exists()
     assert not store.folder.exists()
     if form == "zip":
@@ -182,33 +163,24 @@ def test_an_embedding_of_torch_is_taken(strange: Store, tmp_path: Path) -> None:
     assert notice is not None
 
 
-def test_a_missing_file_is_said(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(WeightsMissing):
-        take(tmp_path / "none", "copy", store, Listener())
-
-
 def test_a_stopped_or_impossible_copy_leaves_nothing(
     store: Store, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = Control()
     control.cancel()
-    with pytest.raises(Cancelled):
+    with pytest.raises(errors.Cancelled):
         take(model, "copy", store, Listener(control=control))
     monkeypatch.setattr(Store, "free_bytes", lambda _: 10)
-    with pytest.raises(DiskFull):
+    with pytest.raises(errors.DiskFull):
         take(model, "copy", store, Listener())
     assert names(store) == {".locks"}
 
 
-@pytest.mark.parametrize(
-    ("layout", "model"), [("2.1", "wan21-vae"), ("2.2", "wan22-vae"), ("2x", "wan-2x")]
-)
-def test_a_vae_of_wan_is_taken_as_the_users_own(
-    strange: Store, tmp_path: Path, layout: str, model: str
-) -> None:
-    path = tmp_path / "wan.safetensors"
-    write_wan(path, tiny_wan_config(layout), dtype=torch.bfloat16)
-    state, notice = take(path, "link", strange, Listener())
-    assert (state.kind, state.models, state.precision) == ("vae", (model,), "bf16")
-    assert notice is not None
-    assert strange.best_vae(model) == state
+def test_a_vae_of_wan_is_taken_as_the_users_own(strange: Store, tmp_path: Path) -> None:
+    for layout, model in (("2.1", "wan21-vae"), ("2.2", "wan22-vae"), ("2x", "wan-2x")):
+        path = tmp_path / f"{model}.safetensors"
+        write_wan(path, tiny_wan_config(layout), dtype=torch.bfloat16)
+        state, notice = take(path, "link", strange, Listener())
+        assert (state.kind, state.models, state.precision) == ("vae", (model,), "bf16")
+        assert notice is not None
+        assert strange.best_vae(model) == state

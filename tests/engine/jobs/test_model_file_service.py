@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,52 +9,30 @@ from engine.jobs.task_runner import TaskRunner
 from engine.model_files.store import Store
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.tasks import Task
-from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
+from tests.helpers.jobs import Listener, running_engine
 from tests.helpers.servers import (
     CONTENT,
-    PLACE,
     Fault,
     FaultyServer,
-    faulty_server,
     published,
     store_of,
 )
 
-Ask = Callable[[c.ModelFileCommand], e.TaskEvent]
-
-
-@pytest.fixture
-def server() -> Iterator[FaultyServer]:
-    with faulty_server() as server:
-        server.files[PLACE] = CONTENT
-        server.files["/some/body/main/other.safetensors"] = CONTENT[::-1]
-        yield server
+Start = Callable[[c.ModelFileCommand], None]
 
 
 @pytest.fixture
 def store(tmp_path: Path, server: FaultyServer) -> Store:
+    server.files["/some/body/main/other.safetensors"] = CONTENT[::-1]
     other = published(CONTENT[::-1], id="other", filename="other.safetensors")
     return store_of(tmp_path / "models", server, published(), other)
 
 
 @pytest.fixture
-def heard() -> Listener:
-    return Listener()
-
-
-@pytest.fixture
-def ask(store: Store, heard: Listener) -> Iterator[Ask]:
-    """Runs the task of a command to its end."""
+def start(store: Store, heard: Listener) -> Iterator[Start]:
+    """Starts the task of a command."""
     runner, service = TaskRunner(heard), ModelFileService(store)
-
-    def ask(command: c.ModelFileCommand) -> e.TaskEvent:
-        task = service.answer(command)
-        assert isinstance(task, Task)
-        runner.start(task)
-        return heard.wait(*TASK_ENDS)
-
-    yield ask
+    yield lambda command: runner.start(service.answer(command))
     runner.close(5.0)
 
 
@@ -64,42 +40,33 @@ def stands(event: e.ModelFilesListed) -> dict[str, str]:
     return {file.id: file.state for file in event.files}
 
 
-def test_a_download_is_told_from_waiting_to_done(ask: Ask, heard: Listener) -> None:
-    done = ask(c.DownloadModelFile(file="tiny"))
-    assert isinstance(done, e.TaskDone)
-    assert done.result is not None
-    assert (done.subject, done.phase, done.result.state) == ("tiny", "download", "here")
-    assert stands(heard.of(e.ModelFilesListed)[-1]) == {"tiny": "here", "other": "missing"}
-    told = heard.of(e.TaskProgress)
-    assert (told[0].done, told[0].total) == (0, 0), "it waits"
-    assert (told[-1].done, told[-1].total) == (0.1024, 0.1024)
-
-
-def test_failures_are_told(ask: Ask, server: FaultyServer) -> None:
+def test_download_verify_import_and_remove(
+    start: Start, heard: Listener, store: Store, server: FaultyServer, tmp_path: Path
+) -> None:
     server.faults = [Fault(status=404)]
     for file, code in (("tiny", "download-failed"), ("nobody", "unknown-weights")):
-        failed = ask(c.DownloadModelFile(file=file))
-        assert isinstance(failed, e.TaskFailed)
-        assert failed.error.code == code
-
-
-def test_verify_import_and_remove(ask: Ask, store: Store, tmp_path: Path) -> None:
-    ask(c.DownloadModelFile(file="tiny"))
+        start(c.DownloadModelFile(file=file))
+        assert heard.failed().error.code == code
+    heard.seen.clear()
+    start(c.DownloadModelFile(file="tiny"))
+    done = heard.done()
+    assert (done.subject, done.phase, done.result.state) == ("tiny", "download", "here")
+    assert stands(heard.of(e.ModelFilesListed)[-1]) == {"tiny": "here", "other": "missing"}
+    progress = heard.of(e.TaskProgress)
+    assert (progress[0].done, progress[0].total) == (0, 0), "it waits"
+    assert (progress[-1].done, progress[-1].total) == (0.1024, 0.1024)
     for file in ("tiny", str(store.target("tiny.safetensors"))):
-        done = ask(c.VerifyModelFile(file=file))
-        assert isinstance(done, e.TaskDone)
-        assert done.result is not None
+        start(c.VerifyModelFile(file=file))
+        done = heard.done()
         assert (done.phase, done.result.id, done.result.state) == ("verify", "tiny", "here")
     store.target("tiny.safetensors").write_bytes(b"wrong")
-    failed = ask(c.VerifyModelFile(file="tiny"))
-    assert isinstance(failed, e.TaskFailed)
-    assert failed.error.code == "hash-mismatch"
-    gone = ask(c.RemoveModelFile(file="tiny"))
-    assert isinstance(gone, e.TaskDone)
-    assert gone.result is not None
+    start(c.VerifyModelFile(file="tiny"))
+    assert heard.failed().error.code == "hash-mismatch"
+    start(c.RemoveModelFile(file="tiny"))
+    gone = heard.done()
     assert (gone.phase, gone.result.state) == ("remove", "missing")
-    missing = ask(c.ImportModelFile(path=tmp_path / "none.gguf"))
-    assert isinstance(missing, e.TaskFailed)
+    start(c.ImportModelFile(path=tmp_path / "none.gguf"))
+    missing = heard.failed()
     assert (missing.subject, missing.error.code) == (str(tmp_path / "none.gguf"), "weights-missing")
 
 
@@ -123,5 +90,5 @@ def test_the_engine_answers_and_ends_in_the_middle_of_a_download(
     server.always = Fault()
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.DownloadModelFile(file="tiny"))
-        assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+        heard.done()
     assert server.ranges[-1] == "bytes=5000-"

@@ -1,9 +1,10 @@
-from __future__ import annotations
-
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from engine import api
+from engine.api import Engine
 from engine.core.errors import EngineError
 from engine.hardware import budget, devices
 from engine.hardware.gpu_table import named
@@ -11,13 +12,9 @@ from engine.jobs.services import PresetService
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.settings import preset_store
-from engine.settings.schema import JobSettings
-from tests.helpers.jobs import running_engine
-
-
-@pytest.fixture(autouse=True)
-def _own_presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "data"))
+from engine.settings.schema import EngineSettings, JobSettings
+from tests.helpers.clips import Clip, make_clip
+from tests.helpers.jobs import ENDS, Listener, running_engine
 
 
 @pytest.fixture
@@ -32,20 +29,11 @@ def titles(event: e.Event) -> list[str]:
 
 def test_presets_are_named_for_the_card(service: PresetService) -> None:
     (said,) = service.answer(c.ListPresets())
-    assert isinstance(said, e.PresetsListed)
     assert said.card == "RTX 5070 Ti, 16 GB"
     assert titles(said)[2] == "RTX 5070 Ti, 16 GB: Best"
 
 
-def test_without_a_card_that_can_be_used_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "gpus", tuple)
-    (said,) = PresetService(None).answer(c.ListPresets())
-    assert isinstance(said, e.PresetsListed)
-    assert said.card == ""
-    assert titles(said)[0] == "Processor: Fast"
-
-
-def test_a_card_of_no_table_is_called_as_the_driver_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_of_no_table_is_named_as_the_driver_does(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = devices.Gpu(
         name="NVIDIA RTX A4000",
         total_bytes=16376 * 2**20,
@@ -53,12 +41,15 @@ def test_a_card_of_no_table_is_called_as_the_driver_does(monkeypatch: pytest.Mon
         driver="580.1",
         capability=(8, 6),
     )
-    monkeypatch.setattr(devices, "gpus", lambda: (gpu,))
     monkeypatch.setattr(budget, "_torch_has_cuda", lambda: True)
-    (said,) = PresetService(None).answer(c.ListPresets())
-    assert isinstance(said, e.PresetsListed)
-    assert said.card == "NVIDIA RTX A4000, 16 GB"
-    assert said.presets[0].tier == "16gb"
+    for gpus, card, title in (
+        ((gpu,), "NVIDIA RTX A4000, 16 GB", "NVIDIA RTX A4000, 16 GB: Fast"),
+        ((), "", "Processor: Fast"),
+    ):
+        monkeypatch.setattr(devices, "gpus", lambda found=gpus: found)
+        (said,) = PresetService(None).answer(c.ListPresets())
+        assert said.card == card
+        assert titles(said)[0] == title
 
 
 def test_saving_exporting_removing_and_importing(service: PresetService, tmp_path: Path) -> None:
@@ -70,12 +61,8 @@ def test_saving_exporting_removing_and_importing(service: PresetService, tmp_pat
     assert len(titles(said)) == 3
     (said,) = service.answer(c.ImportPreset(path=file))
     assert titles(said)[3:] == ["Mine"]
-
-
-def test_a_preset_of_the_program_can_be_given_away_and_taken(
-    service: PresetService, tmp_path: Path
-) -> None:
-    service.answer(c.ExportPreset(name="best", path=tmp_path / "best.toml"))
+    service.answer(c.RemovePreset(name="mine"))
+    service.answer(c.ExportPreset(name="best", path=tmp_path / "best.toml"))  # the program's own
     (said,) = service.answer(c.ImportPreset(path=tmp_path / "best.toml"))
     assert titles(said)[3:] == ["RTX 5070 Ti, 16 GB: Best"]
 
@@ -103,3 +90,39 @@ def test_a_damaged_file_is_told_when_asked_for_the_list(service: PresetService) 
     assert "bad.toml" in failed.error.message
     said = service.answer(c.SavePreset(title="Mine", settings=JobSettings()))
     assert len(said) == 1  # told once, not at every change
+
+
+@pytest.fixture
+def engine(tmp_path: Path, heard: Listener) -> Iterator[Engine]:
+    card = api.pretended("RTX 5070 Ti", "12 GB")
+    settings = EngineSettings(threads=2)
+    made = Engine(heard, settings=settings, jobs_folder=tmp_path / "jobs", pretend=card)
+    made.start()
+    yield made
+    assert made.close(timeout_s=60)
+
+
+def test_plans_are_for_the_card_and_a_start_is_refused(
+    engine: Engine, heard: Listener, tmp_path: Path
+) -> None:
+    film = make_clip(tmp_path / "film.mkv", Clip(frames=3))
+    engine.send(c.AddJob(job_id="a", source=film))
+    plan = heard.wait(e.PlanChosen).plan
+    assert (plan.card, plan.is_pretended, plan.fits) == ("RTX 5070 Ti, 12 GB", True, False)
+    assert plan.work.device == "cuda"
+    assert plan.device_budget_bytes == 10 * 2**30
+    engine.send(c.StartQueue())
+    ended = heard.wait(*ENDS)
+    assert isinstance(ended, e.JobFailed)
+    assert ended.error.code == "pretended-card"
+    assert "RTX 5070 Ti" in ended.error.message
+    assert [path.name for path in tmp_path.glob("film*")] == ["film.mkv"]
+    engine.send(c.AddJob(job_id="b", source=film, settings=JobSettings(device="cpu")))
+    assert isinstance(heard.wait(*ENDS), e.JobFinished), "the processor's work is done"
+
+
+def test_presets_are_those_of_the_gpu(engine: Engine, heard: Listener) -> None:
+    engine.send(c.ListPresets())
+    said = heard.wait(e.PresetsListed)
+    assert said.card == "RTX 5070 Ti, 12 GB"
+    assert said.presets[0].tier == "10gb"

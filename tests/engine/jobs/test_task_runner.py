@@ -1,7 +1,5 @@
 """What holds for tasks of every kind."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,11 +17,6 @@ from engine.protocol.tasks import Outcome, RunningTask, Task, TaskKind
 from tests.helpers.jobs import TASK_ENDS, Listener
 
 KIND = TaskKind.MODEL_FILE
-
-
-@pytest.fixture
-def heard() -> Listener:
-    return Listener()
 
 
 @pytest.fixture
@@ -66,8 +59,7 @@ def test_a_task_reports_its_progress_its_phases_and_its_end(
         return Outcome(notice=notice)
 
     runner.start(task(do))
-    done = heard.wait(*TASK_ENDS)
-    assert isinstance(done, e.TaskDone)
+    done = heard.done()
     assert (done.subject, done.phase, done.notice) == ("b", "unpack", notice)
     seen = [(p.subject, p.phase, p.done, p.total, p.step) for p in heard.of(e.TaskProgress)]
     assert seen == [
@@ -97,43 +89,35 @@ def test_progress_is_metered_and_tells_the_speed(
     assert last.seconds_left == pytest.approx((1000 - last.done) / last.per_second)
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [(DiskFull("folder", folder="/films"), "disk-full"), (ValueError("x"), "internal-error")],
-)
 def test_an_error_ends_the_task_and_not_the_lane(
-    runner: TaskRunner,
-    heard: Listener,
-    expected_log_errors: list[str],
-    error: Exception,
-    code: str,
+    runner: TaskRunner, heard: Listener, expected_log_errors: list[str]
 ) -> None:
     expected_log_errors.append("model-file download a")
+    for error, code in (
+        (DiskFull("folder", folder="/films"), "disk-full"),
+        (ValueError("x"), "internal-error"),
+    ):
 
-    def do(work: RunningTask) -> None:
-        raise error
+        def do(work: RunningTask, error: Exception = error) -> None:
+            raise error
 
-    runner.start(task(do))
-    failed = heard.wait(*TASK_ENDS)
-    assert isinstance(failed, e.TaskFailed)
-    assert failed.error.code == code
+        runner.start(task(do))
+        failed = heard.failed()
+        assert failed.error.code == code
     runner.start(task(lambda work: None))
-    assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+    heard.done()
 
 
-def test_the_changed_state_is_emitted_before_the_end(runner: TaskRunner, heard: Listener) -> None:
+def test_the_changed_state_is_emitted_before_the_end_and_an_unreadable_one_does_not_hide_it(
+    runner: TaskRunner, heard: Listener, expected_log_errors: list[str]
+) -> None:
+    expected_log_errors.append("state after")
     listed = e.ModelFilesListed(files=(), free_mb=1.0)
     runner.start(task(lambda work: None, state=lambda: listed))
     heard.wait(*TASK_ENDS)
     assert heard.of(e.ModelFilesListed) == [listed]
-
-
-def test_a_state_that_cannot_be_read_does_not_hide_the_end(
-    runner: TaskRunner, heard: Listener, expected_log_errors: list[str]
-) -> None:
-    expected_log_errors.append("state after")
     runner.start(task(lambda work: None, state=lambda: 1 / 0))
-    assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+    heard.done()
 
 
 def test_tasks_of_a_kind_wait_for_each_other_and_other_kinds_do_not(
@@ -159,15 +143,14 @@ def test_a_second_task_is_refused_where_none_waits(
 
     runner.start(task(waits_for(gate), busy=busy))
     runner.start(task(lambda work: None, subject="b", busy=busy))
-    refused = heard.wait(*TASK_ENDS)
-    assert isinstance(refused, e.TaskFailed)
+    refused = heard.failed()
     assert (refused.subject, refused.error.message) == (
         "b",
         "Upreel is at work on the NVIDIA runtime a already.",
     )
     assert all(progress.step for progress in heard.of(e.TaskProgress)), "neither waits"
     gate.set()
-    assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+    heard.done()
 
 
 def test_of_those_that_wait_only_the_latest_runs(

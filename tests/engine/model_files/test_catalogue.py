@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -15,6 +13,7 @@ from engine.model_files.catalogue import (
     load,
     precisions_of,
 )
+from engine.model_files.keymap import KeyMap
 from engine.protocol.model_file_state import PublishedState
 from engine.settings.schema import SEEDVR2, JobSettings, describe
 
@@ -35,6 +34,10 @@ def test_every_file_can_be_known_and_found() -> None:
         assert file.bytes or file.about_bytes, file.id
         assert all(url.startswith("https://") for url in catalogue().addresses(file))
         assert set(file.models) <= {*SEEDVR2, *WAN}
+    first, second = catalogue().addresses(catalogue().file("wan21-vae-16bit"))
+    folder = "/Wan_2.1_ComfyUI_repackaged/resolve/main/split_files/vae/"
+    assert first.endswith(folder + "wan_2.1_vae.safetensors")
+    assert "/Wan_2.2_ComfyUI_Repackaged/" in second
 
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the golden folder is not beside the checkout")
@@ -51,42 +54,31 @@ def test_names_and_hashes_are_those_of_the_golden_list() -> None:
 
 
 @pytest.mark.skipif(not CHECKPOINTS.exists(), reason="no golden folder beside the checkout")
-@pytest.mark.parametrize("model", WAN)
-def test_files_of_wan_are_those_of_the_golden_list(model: str) -> None:
-    about = json.loads(CHECKPOINTS.read_text(encoding="utf-8"))[WAN[model]]
-    mine = [file for file in catalogue() if model in file.models]
-    for file in mine:
-        told = next(one for one in about["files"] if file.filename in one["name"])
-        assert file.sha256 in told["sha256"]
-        assert file.repository in told["repo"] or "Wan-AI" in file.repository
-        if isinstance(told["bytes"], int):
-            assert file.bytes == told["bytes"]
-        width = {"fp32": 4, "bf16": 2, "16-bit": 2}[file.precision]
-        assert file.bytes or file.about_bytes == pytest.approx(
-            width * about["param_count"], rel=0.01
-        )
-    first = mine[0]
-    assert (first.precision, first.filename.rpartition(".")[2]) == ("fp32", "safetensors")
-    assert first.bytes > 0
+def test_files_of_wan_are_those_of_the_golden_list() -> None:
+    golden = json.loads(CHECKPOINTS.read_text(encoding="utf-8"))
+    for model, name in WAN.items():
+        about = golden[name]
+        mine = [file for file in catalogue() if model in file.models]
+        for file in mine:
+            told = next(one for one in about["files"] if file.filename in one["name"])
+            assert file.sha256 in told["sha256"]
+            assert file.repository in told["repo"] or "Wan-AI" in file.repository
+            if isinstance(told["bytes"], int):
+                assert file.bytes == told["bytes"]
+            width = {"fp32": 4, "bf16": 2, "16-bit": 2}[file.precision]
+            expected = pytest.approx(width * about["param_count"], rel=0.01)
+            assert file.bytes or file.about_bytes == expected
+        assert (mine[0].precision, mine[0].filename.rpartition(".")[2]) == ("fp32", "safetensors")
+        assert mine[0].bytes > 0
 
 
-def test_a_place_in_a_repository_is_part_of_the_address() -> None:
-    first, second = catalogue().addresses(catalogue().file("wan21-vae-16bit"))
-    assert first.endswith(
-        "/Wan_2.1_ComfyUI_repackaged/resolve/main/split_files/vae/wan_2.1_vae.safetensors"
-    )
-    assert "/Wan_2.2_ComfyUI_Repackaged/" in second
-
-
-@pytest.mark.parametrize("model", SEEDVR2)
-def test_every_model_has_its_three_files(model: str) -> None:
-    kinds = [
-        [catalogue().file(file_id).kind for file_id in files_of(model, precision)]
-        for precision in precisions_of(model)
-    ]
-    assert kinds == [["dit", "vae", "text"]] * len(precisions_of(model))
+def test_every_model_has_its_three_files() -> None:
     choices = describe(JobSettings)["precision"].choices
-    assert {"fp16", "q4"} <= set(precisions_of(model)) <= set(choices)
+    for model in SEEDVR2:
+        assert {"fp16", "q4"} <= set(precisions_of(model)) <= set(choices)
+        for precision in precisions_of(model):
+            kinds = [catalogue().file(file_id).kind for file_id in files_of(model, precision)]
+            assert kinds == ["dit", "vae", "text"], (model, precision)
 
 
 def test_a_precision_that_was_not_published_is_refused_with_those_that_were() -> None:
@@ -127,10 +119,33 @@ def test_of_equal_files_one_that_is_here_is_used() -> None:
         best_vae("n", [first])
 
 
-@pytest.mark.parametrize("text", ["files = 3", "not toml", '[hosts]\n[[files]]\nid = "x"'])
-def test_a_damaged_catalogue_is_reported(tmp_path: Path, text: str) -> None:
+def test_a_damaged_catalogue_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "catalogue.toml"
-    for make in (lambda: None, lambda: path.write_text(text)):
-        make()
+    with pytest.raises(WeightsError, match="list of published models"):
+        load(path)
+    for text in ("files = 3", "not toml", '[hosts]\n[[files]]\nid = "x"'):
+        path.write_text(text)
         with pytest.raises(WeightsError, match="list of published models"):
             load(path)
+
+
+def test_the_first_rule_that_fits_is_applied_once() -> None:
+    rules = KeyMap(((r"^model\.", ""), (r"^to_", "attn."), ("b", "c")))
+    assert rules.ours("model.to_b") == "to_b"
+    assert rules.ours("to_b") == "attn.b"
+    assert rules.ours("bb") == "cb"
+    assert rules.ours("z") == "z"
+
+
+def test_two_names_that_become_one_are_a_mistake() -> None:
+    with pytest.raises(ValueError, match=r"model\.a and a both become a|a and model\.a both"):
+        KeyMap(((r"^model\.", ""),)).published(["model.a", "a"])
+
+
+def test_ignored_names_are_left_out_and_rules_may_follow_rules() -> None:
+    keys = KeyMap(((r"^model\.", ""),), ignored=(r"^freqs$",))
+    assert keys.published(["model.freqs", "a.freqs"]) == {"a.freqs": "a.freqs"}
+    leaves = KeyMap(((r"\.norm$", ".0"),))
+    keys = KeyMap(((r"^down\.", "a."), (r"^up\.", "b.")), then=leaves)
+    expected = {"a.0": "down.norm", "b.0": "up.norm", "norm": "norm"}
+    assert keys.published(["down.norm", "up.norm", "norm"]) == expected

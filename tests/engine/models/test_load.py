@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from engine.core.errors import (
+    EngineError,
     ExtraKeys,
     MissingKeys,
     UnknownKeys,
@@ -17,9 +19,7 @@ from engine.core.errors import (
 )
 from engine.model_files.formats.safetensors_file import SafetensorsFile
 from engine.model_files.keymap import KeyMap
-from engine.models.load import FileWeights, check_keys, load_module, shapes_of
-
-HERE = Path("model.safetensors")
+from engine.models.load import FileWeights, check_keys, load_module
 
 
 class Small(nn.Module):
@@ -38,87 +38,59 @@ def tensors() -> dict[str, Tensor]:
     return {name: torch.randn(value.shape) for name, value in state.items()}
 
 
-def loaded(folder: Path, tensors: dict[str, Tensor], keymap: KeyMap = KeyMap()) -> Small:  # noqa: B008  # it is immutable
+def loaded(
+    folder: Path, tensors: dict[str, Tensor], keymap: KeyMap | None = None, **options: Any
+) -> Small:
     save_file(tensors, folder / "model.safetensors")
     with torch.device("meta"):
         module = Small()
     with SafetensorsFile(folder / "model.safetensors") as file:
-        load_module(module, file, keymap)
+        load_module(module, file, keymap or KeyMap(), **options)
     return module
 
 
 def test_every_tensor_arrives(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
-    module = loaded(tmp_path, tensors)
-    for name, value in module.state_dict().items():
-        assert torch.equal(value, tensors[name]), name
-    assert module.inner[0].weight is dict(module.named_parameters())["inner.0.weight"]
-    assert not any(parameter.requires_grad for parameter in module.parameters())
-
-
-def test_names_are_translated(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
     published = {f"model.{name}": value for name, value in tensors.items()}
-    module = loaded(tmp_path, published, KeyMap(((r"^model\.", ""),)))
-    assert torch.equal(module.inner[1].bias, tensors["inner.1.bias"])
+    for module in (
+        loaded(tmp_path, tensors),
+        loaded(tmp_path, published, KeyMap(((r"^model\.", ""),))),
+        loaded(tmp_path, tensors, dtype=torch.float64),
+    ):
+        for name, value in module.state_dict().items():
+            assert torch.equal(value, tensors[name].to(value.dtype)), name
+        assert module.inner[0].weight is dict(module.named_parameters())["inner.0.weight"]
+        assert not any(parameter.requires_grad for parameter in module.parameters())
+    assert module.inner[0].weight.dtype == torch.float64
 
 
-def test_numbers_are_converted(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
-    save_file({"weight": torch.randn(2, 3).half(), "bias": torch.randn(2).half()}, tmp_path / "x")
-    with torch.device("meta"):
-        module = nn.Linear(3, 2)
-    with SafetensorsFile(tmp_path / "x") as file:
-        load_module(module, file, KeyMap(), dtype=torch.float64)
-    assert module.weight.dtype == torch.float64
-
-
-def test_a_missing_tensor(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
-    del tensors["inner.0.bias"], tensors["norm.weight"]
-    with pytest.raises(MissingKeys, match=r"2 missing: inner\.0\.bias, norm\.weight\.$") as caught:
-        loaded(tmp_path, tensors)
-    assert caught.value.params["missing"] == 2
-    assert caught.value.params["path"] == str(tmp_path / "model.safetensors")
-
-
-def test_a_tensor_too_many(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
-    with pytest.raises(ExtraKeys, match=r"1 unknown: inner\.2\.bias\.$"):
-        loaded(tmp_path, tensors | {"inner.2.bias": torch.ones(2)})
-
-
-def test_another_shape(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
-    message = r"1 of another shape: inner\.0\.weight 2x2 instead of 2x3\.$"
-    with pytest.raises(WrongShapes, match=message):
-        loaded(tmp_path, tensors | {"inner.0.weight": torch.ones(2, 2)})
-
-
-def test_as_many_numbers_in_another_order_are_another_shape(
-    tmp_path: Path, tensors: dict[str, Tensor]
-) -> None:
-    with pytest.raises(WrongShapes, match="3x2 instead of 2x3"):
-        loaded(tmp_path, tensors | {"inner.0.weight": torch.ones(3, 2)})
+def test_wrong_tensors_are_named(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
+    weight = "inner.0.weight"
+    few = {n: v for n, v in tensors.items() if n not in ("inner.0.bias", "norm.weight")}
+    cases: list[tuple[type[EngineError], dict[str, Tensor], str]] = [
+        (MissingKeys, few, "2 missing: inner.0.bias, norm.weight."),
+        (ExtraKeys, tensors | {"inner.2.bias": torch.ones(2)}, "1 unknown: inner.2.bias."),
+        (WrongShapes, tensors | {weight: torch.ones(2, 2)}, f"{weight} 2x2 instead of 2x3."),
+        (WrongShapes, tensors | {weight: torch.ones(3, 2)}, f"{weight} 3x2 instead of 2x3."),
+        (WrongNumbers, tensors | {weight: torch.ones(2, 3).int()}, f"floating-point: {weight}"),
+    ]
+    for error, wrong, words in cases:
+        with pytest.raises(error, match=re.escape(words)) as caught:
+            loaded(tmp_path, wrong)
+        assert caught.value.params["path"] == str(tmp_path / "model.safetensors")
+    assert {MissingKeys, ExtraKeys, WrongShapes} <= set(UnknownKeys.__subclasses__())
 
 
 def test_all_differences_are_told_and_many_are_counted() -> None:
     wanted = {f"w{i}": (1,) for i in range(9)}
     with pytest.raises(MissingKeys) as caught:
-        check_keys(wanted, {"w0": (), "z": (2, 3)}, HERE)
+        check_keys(wanted, {"w0": (), "z": (2, 3)}, Path("model.safetensors"))
     assert caught.value.message == (
         "The tensors of model.safetensors do not fit the model: "
         "8 missing: w1, w2, w3, w4, and 4 more; 1 unknown: z; "
         "1 of another shape: w0 scalar instead of 1."
     )
+    assert caught.value.params["missing"] == 8
     assert caught.value.hint
-
-
-def test_each_kind_is_an_unknown_keys_error() -> None:
-    assert {MissingKeys, ExtraKeys, WrongShapes} <= set(UnknownKeys.__subclasses__())
-
-
-def test_whole_numbers_are_refused(tmp_path: Path) -> None:
-    save_file({"weight": torch.ones(2, 3).int(), "bias": torch.ones(2)}, tmp_path / "x")
-    with (
-        SafetensorsFile(tmp_path / "x") as file,
-        pytest.raises(WrongNumbers, match="1 tensors that are not floating-point: weight"),
-    ):
-        load_module(nn.Linear(3, 2, device="meta"), file, KeyMap())
 
 
 def test_a_buffer_that_no_file_has_is_our_mistake(tmp_path: Path) -> None:
@@ -149,7 +121,3 @@ def test_weights_of_a_file_are_read_when_they_are_asked_for(
         assert read == []
         assert weights["ours"].dtype == torch.float64
     assert read == ["b"]
-
-
-def test_shapes_of_a_module_on_the_meta_device() -> None:
-    assert shapes_of(nn.Linear(3, 2, device="meta")) == {"weight": (2, 3), "bias": (2,)}

@@ -40,10 +40,6 @@ WARM_UP, WATCHED = 2, 2  # rounds
 SLICES_AT_A_TIME = 8  # that a tile of SeedVR2's encoder is given
 
 
-def nobody(_tile: Any) -> None:
-    """Nobody watches."""
-
-
 class Maker:
     """Makes streams of very small models on one device."""
 
@@ -58,7 +54,7 @@ class Maker:
     def seedvr2_decode(self, tile: Size | None = None) -> Push:
         vae, frame = self._seedvr2(), Size(160, 96)
         tiling = tile and Tiling(tile=tile, blend=8)
-        stream = decode_stream.SeedVr2DecodeStream(vae, frame, tiling, nobody)
+        stream = decode_stream.SeedVr2DecodeStream(vae, frame, tiling, lambda _: None)
         channels = vae.config.latent_channels
         return lambda k: list(
             stream.push(self._numbers(1 + (k == 0), 12, 20, channels), last=False)
@@ -71,7 +67,7 @@ class Maker:
 
     def wan_decode(self, tile: Size | None = None) -> Push:
         vae, streaming = self._wan(), streams.Streaming(tile=tile)
-        stream = streams.WanDecodeStream(vae, Size(192, 96), streaming, nobody)
+        stream = streams.WanDecodeStream(vae, Size(192, 96), streaming, lambda _: None)
         channels = vae.config.latent_channels
         return lambda k: list(
             stream.push(self._numbers(1, channels, 1 + (k == 0), 12, 24), last=False)
@@ -103,6 +99,8 @@ class Maker:
 
 
 # what, its tile, slices after which the work comes again
+
+
 CASES: list[tuple[str, Size | None, int]] = [
     ("seedvr2_encode", None, 1),
     ("seedvr2_encode", Size(64, 64), SLICES_AT_A_TIME),
@@ -115,6 +113,7 @@ CASES: list[tuple[str, Size | None, int]] = [
     ("transformer", None, 1),
     ("lite", None, 1),
 ]
+EACH = pytest.mark.parametrize(("what", "tile", "period"), CASES)
 
 
 def made(maker: Maker, what: str, tile: Size | None) -> Push:
@@ -143,50 +142,46 @@ def assert_steady(push: Push, period: int) -> None:
         assert later == rounds[0]
 
 
-@pytest.mark.parametrize(("what", "tile", "period"), CASES)
+@EACH
 def test_every_slice_takes_the_same_memory(
     what: str, tile: Size | None, period: int, tmp_path: Path
 ) -> None:
     assert_steady(made(Maker("cpu", tmp_path), what, tile), period)
 
 
-def test_work_that_grows_is_seen() -> None:
-    kept: list[Tensor] = []
-    with pytest.raises(AssertionError):
-        assert_steady(lambda k: kept.append(torch.empty(1024 * (k + 1))), 1)
+def push_all(push: Push, slices: range) -> None:
+    with torch.inference_mode():
+        for k in slices:
+            push(k)
+    torch.cuda.synchronize()
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("what", "tile", "period"), CASES)
+@EACH
 def test_the_driver_is_asked_for_nothing_in_steady_state(
     what: str, tile: Size | None, period: int, tmp_path: Path
 ) -> None:
     push = made(Maker("cuda", tmp_path), what, tile)
-    with torch.inference_mode():
-        for k in range(WARM_UP * period):
-            push(k)
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_stats()["num_device_alloc"]
-        for k in range(WARM_UP * period, (WARM_UP + WATCHED) * period):
-            push(k)
-        torch.cuda.synchronize()
+    push_all(push, range(WARM_UP * period))
+    before = torch.cuda.memory_stats()["num_device_alloc"]
+    push_all(push, range(WARM_UP * period, (WARM_UP + WATCHED) * period))
     assert torch.cuda.memory_stats()["num_device_alloc"] == before
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("what", "tile", "period"), CASES)
-def test_a_card_has_nothing_left_of_a_model_that_is_gone(
+@EACH
+def test_a_gpu_has_nothing_left_of_a_model_that_is_gone(
     what: str, tile: Size | None, period: int, tmp_path: Path
 ) -> None:
-    def work() -> None:
-        push = made(Maker("cuda", tmp_path), what, tile)
-        with torch.inference_mode():
-            for k in range(period):
-                push(k)
+    held = []
+    for _ in range(2):  # the first one leaves whatever libraries keep for the whole program
+        push_all(made(Maker("cuda", tmp_path), what, tile), range(period))
+        free_memory()
+        held.append(torch.cuda.memory_allocated())
+    assert held[0] == held[1]
 
-    work()  # whatever libraries keep for the whole program
-    free_memory()
-    before = torch.cuda.memory_allocated()
-    work()
-    free_memory()
-    assert torch.cuda.memory_allocated() == before
+
+def test_work_that_grows_is_seen() -> None:
+    kept: list[Tensor] = []
+    with pytest.raises(AssertionError):
+        assert_steady(lambda k: kept.append(torch.empty(1024 * (k + 1))), 1)

@@ -7,8 +7,7 @@ import pytest
 from engine.core import windows_paths
 from engine.core.errors import PretendedGpu, WeightsMissing
 from engine.hardware.gpu_table import named
-from engine.pipeline.prepare import Machine, check_plan, make_plan
-from engine.pipeline.sources import probe_source
+from engine.pipeline.prepare import Machine, check_plan, make_plan, probe_source
 from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.probe import probe

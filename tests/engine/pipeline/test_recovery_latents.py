@@ -13,9 +13,8 @@ from engine.core.errors import OutOfMemory
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import JobContext
 from engine.pipeline.latents import film_of
-from engine.pipeline.prepare import Machine, make_plan
+from engine.pipeline.prepare import Machine, make_plan, probe_source
 from engine.pipeline.run import run_job
-from engine.pipeline.sources import probe_source
 from engine.protocol.events import Event, PlanDowngraded
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.jobs import Events, planes_of

@@ -8,7 +8,7 @@ import pytest
 
 from engine.core.errors import SourceMissing, UnsupportedMedia
 from engine.core.geometry import Size
-from engine.pipeline.sources import (
+from engine.pipeline.prepare import (
     decoded,
     described,
     exact_rate,

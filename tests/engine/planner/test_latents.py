@@ -12,7 +12,7 @@ from engine.models import registry
 from engine.models.latents import Guess
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.latents.spaces import raw
-from engine.pipeline.sources import probe_source
+from engine.pipeline.prepare import probe_source
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo

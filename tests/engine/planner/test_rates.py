@@ -8,6 +8,7 @@ import pytest
 
 from engine.planner import rates
 from engine.planner.rates import (
+    COSTS,
     Learned,
     Rates,
     keep,
@@ -19,7 +20,7 @@ KIND = "lite-x2-cpu-libx264"
 FULL = Rates(
     jobs={KIND: Learned(factor=2.0, error=0.3, jobs=4)},
     costs={"read": 0.02, "vae-float32": 12.0},
-    cards={"RTX 5090, 32 GB": {"vae-float16": 0.02}},
+    gpus={"RTX 5090, 32 GB": {"vae-float16": 0.02}},
 )
 
 
@@ -115,6 +116,13 @@ def test_the_band_follows_how_far_predictions_were_off():
     steady = load_rates().jobs[KIND].error
     learn(KIND, predicted=100, measured=250)
     assert steady < first < load_rates().jobs[KIND].error
+
+
+def test_an_encoder_without_a_measured_cost_costs_as_encoders_usually_do():
+    rates = Rates()
+    assert rates.cost("some-encoder") == rates.cost("h264_nvenc") == COSTS["encoder"]
+    assert rates.cost("open-some-encoder") == COSTS["open-encoder"]
+    assert rates.cost("decode-h264_nvenc") == COSTS["decode-encoder"]
 
 
 def test_a_wild_job_does_not_make_wild_plans():

@@ -99,7 +99,7 @@ def test_streamed_weights_take_time_and_pinned_copies_less():
 
 def test_what_the_speed_test_measured_counts_on_its_own_card_alone():
     here, other = gpu_specs()[-1], gpu_specs()[0]
-    rates = Rates(cards={here.title: {"vae-float16": 1.0, "transformer-bfloat16": 1.0}})
+    rates = Rates(gpus={here.title: {"vae-float16": 1.0, "transformer-bfloat16": 1.0}})
     on_card = pretended_budget(here, ram_bytes=64 * GB)
     guessed, measured = (planned("seedvr2-3b", budget=on_card, rates=r) for r in (Rates(), rates))
     assert measured.seconds != guessed.seconds

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import sys
 from pathlib import Path
@@ -24,9 +22,8 @@ def test_the_catalogue_has_a_runtime_for_every_gpu_of_the_table() -> None:
         assert found.id == "cu130"
 
 
-@pytest.mark.parametrize(
-    ("driver", "capability", "wanted"),
-    [
+def test_the_driver_decides() -> None:
+    for driver, capability, wanted in (
         ("581.29", (12, 0), "cu130"),
         ("580.00", (7, 5), "cu130"),
         ("579.99", (8, 9), "cu126"),
@@ -38,13 +35,9 @@ def test_the_catalogue_has_a_runtime_for_every_gpu_of_the_table() -> None:
         ("581.29", (6, 1), None),
         ("581.29", None, None),
         ("", (8, 6), None),
-    ],
-)
-def test_the_driver_decides(
-    driver: str, capability: tuple[int, int] | None, wanted: str | None
-) -> None:
-    found = catalogue.suited(catalogue.catalogue().runtimes, driver, capability)
-    assert (found.id if found else None) == wanted
+    ):
+        found = catalogue.suited(catalogue.catalogue().runtimes, driver, capability)
+        assert (found.id if found else None) == wanted, (driver, capability)
 
 
 def test_it_is_the_version_of_torch_that_the_program_is_made_with() -> None:
@@ -55,32 +48,22 @@ def test_it_is_the_version_of_torch_that_the_program_is_made_with() -> None:
         assert runtime.torch == f"{known.torch}+{runtime.id}"
         for wheel in runtime.wheels:
             assert wheel.filename.startswith(f"torch-{runtime.torch}-{known.python}-")
-
-
-def test_nothing_in_the_sources_is_pinned_by_halves() -> None:
-    """Hashes come from the release; what stands here is pinned whole, or not at all."""
-    for runtime in catalogue.catalogue():
-        for wheel in runtime.wheels:
+            # Hashes come from the release; what stands here is pinned whole, or not at all.
             assert wheel.is_pinned or (wheel.bytes, wheel.sha256) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("wheel", "is_pinned"),
-    [
-        (Wheel(filename="a.whl", bytes=1, sha256=DIGEST), True),
-        (Wheel(filename="a.whl", bytes=0, sha256=DIGEST), False),
-        (Wheel(filename="a.whl", bytes=1, sha256=""), False),
-        (Wheel(filename="a.whl", bytes=1, sha256=DIGEST[1:]), False),
-        (Wheel(filename="a.whl", bytes=1, sha256="todo" * 16), False),
-    ],
-)
-def test_pinned_means_size_and_hash(wheel: Wheel, is_pinned: bool) -> None:
-    assert wheel.is_pinned is is_pinned
+def test_pinned_means_size_and_hash() -> None:
+    assert Wheel(filename="a.whl", bytes=1, sha256=DIGEST).is_pinned
+    for size, digest in ((0, DIGEST), (1, ""), (1, DIGEST[1:]), (1, "todo" * 16)):
+        assert not Wheel(filename="a.whl", bytes=size, sha256=digest).is_pinned
 
 
-@pytest.mark.parametrize(
-    ("tags", "system", "suits"),
-    [
+def test_the_python_of_a_wheel_is_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Version:
+        major, minor = 3, 12
+
+    monkeypatch.setattr(sys, "version_info", Version)
+    for tags, system, suits in (
         ("py3-none-any", "win-amd64", True),
         ("cp312-cp312-win_amd64", "win-amd64", True),
         ("py3-none-win_amd64", "win-amd64", True),
@@ -92,24 +75,9 @@ def test_pinned_means_size_and_hash(wheel: Wheel, is_pinned: bool) -> None:
         ("cp312-cp312-linux_x86_64", "linux-x86_64", True),
         ("cp312-cp312-manylinux_2_28_aarch64", "linux-x86_64", False),
         ("cp312-cp312-win_amd64", "linux-x86_64", False),
-    ],
-)
-def test_the_python_of_a_wheel_is_in_its_name(
-    monkeypatch: pytest.MonkeyPatch, tags: str, system: str, suits: bool
-) -> None:
-    class Version:
-        major, minor = 3, 12
-
-    monkeypatch.setattr(sys, "version_info", Version)
-    monkeypatch.setattr(catalogue.sysconfig, "get_platform", lambda: system)
-    assert Wheel(filename=f"torch-1+a-{tags}.whl").suits_this_python is suits
-
-
-def test_another_wheel_is_another_folder(tmp_path: Path) -> None:
-    one = runtimes.runtime(runtimes.wheel(tmp_path))
-    wheel = dataclasses.replace(one.wheels[0], sha256=DIGEST)
-    assert one.folder_name.startswith("cu999-9.9.9-")
-    assert one.folder_name != dataclasses.replace(one, wheels=(wheel,)).folder_name
+    ):
+        monkeypatch.setattr(catalogue.sysconfig, "get_platform", lambda system=system: system)
+        assert Wheel(filename=f"torch-1+a-{tags}.whl").suits_this_python is suits, tags
 
 
 def test_a_catalogue_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
@@ -124,8 +92,8 @@ def test_a_catalogue_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
         catalogue.load(resource("runtime.toml")).runtime("cu1")
 
 
-def test_what_the_helper_writes_is_read_back(tmp_path: Path) -> None:
-    known = runtimes.catalogue(runtimes.runtime(runtimes.wheel(tmp_path)), index="x")
-    path = tmp_path / "runtime.toml"
-    path.write_text(runtimes.as_toml(known), "utf-8")
-    assert catalogue.load(path) == known
+def test_another_wheel_is_another_folder(wheel: Path) -> None:
+    one = runtimes.runtime(wheel)
+    other = dataclasses.replace(one.wheels[0], sha256=DIGEST)
+    assert one.folder_name.startswith("cu999-9.9.9-")
+    assert one.folder_name != dataclasses.replace(one, wheels=(other,)).folder_name

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +17,6 @@ from engine.protocol.tasks import Task, TaskKind
 from engine.runtimes import installation as folders
 from engine.runtimes import service as service_module
 from engine.runtimes import trial
-from engine.runtimes.catalogue import catalogue
 from engine.runtimes.service import RuntimeService
 from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
@@ -45,11 +42,6 @@ def fails(folder: Path, control: Control) -> RuntimeTrial:
 
 
 @pytest.fixture
-def wheel(tmp_path: Path) -> Path:
-    return runtimes.wheel(tmp_path / "published")
-
-
-@pytest.fixture
 def server(wheel: Path) -> Iterator[FaultyServer]:
     with faulty_server() as server:
         server.files[f"/{runtimes.PLACE}"] = wheel.read_bytes()
@@ -59,18 +51,11 @@ def server(wheel: Path) -> Iterator[FaultyServer]:
 @pytest.fixture
 def store(
     tmp_path: Path, wheel: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[RuntimeStore]:
+) -> RuntimeStore:
     known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
     resources = runtimes.resources(tmp_path / "resources", known)
     monkeypatch.setenv("UPREEL_RESOURCES", str(resources))  # for processes that are started
-    catalogue.cache_clear()
-    yield RuntimeStore(known)
-    catalogue.cache_clear()
-
-
-@pytest.fixture
-def heard() -> Listener:
-    return Listener()
+    return RuntimeStore(known)
 
 
 @pytest.fixture
@@ -94,28 +79,34 @@ def phases(heard: Listener) -> list[str]:
 
 def test_from_nothing_to_the_next_start(start: Start, heard: Listener) -> None:
     start(c.InstallRuntime(runtime="cu999"))
-    done = heard.wait(*TASK_ENDS)
-    assert isinstance(done, e.TaskDone)
+    done = heard.done()
     assert "computes on RTX 5070 Ti" in done.notice.message
     assert phases(heard) == ["download", "unpack", "try", "use"]
     (state,) = heard.of(e.RuntimesListed)[-1].runtimes
     assert (state.state, state.is_chosen, state.is_used) == ("here", True, False)
 
 
-def test_an_import_goes_the_same_way(start: Start, heard: Listener, wheel: Path) -> None:
+def test_an_imported_runtime_is_tried_put_back_and_removed(
+    start: Start, heard: Listener, wheel: Path
+) -> None:
     start(c.ImportRuntime(paths=(wheel,)))
-    done = heard.wait(*TASK_ENDS)
-    assert isinstance(done, e.TaskDone)
+    done = heard.done()
     assert done.subject == "cu999"
     assert phases(heard) == ["import", "unpack", "try", "use"]
+    for command in (c.UseRuntime(runtime=""), c.RemoveRuntime(runtime="cu999")):
+        start(command)
+        heard.done()
+    assert folders.chosen() == ""
+    start(c.RemoveRuntime(runtime="cu999"))
+    gone = heard.failed()
+    assert gone.error.code == "weights-missing"
 
 
 def test_one_that_fails_its_trial_is_never_chosen(
     start: Start, store: RuntimeStore, heard: Listener, wheel: Path
 ) -> None:
     start(c.ImportRuntime(paths=(wheel,)), fails)
-    failed = heard.wait(*TASK_ENDS)
-    assert isinstance(failed, e.TaskFailed)
+    failed = heard.failed()
     assert failed.phase == "try"
     (state,) = heard.of(e.RuntimesListed)[-1].runtimes
     assert (state.state, str(state.why), state.is_chosen) == (
@@ -125,7 +116,7 @@ def test_one_that_fails_its_trial_is_never_chosen(
     )
     assert folders.chosen() == ""
     start(c.UseRuntime(runtime="cu999"))  # with a newer driver, say
-    assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+    heard.done()
     assert folders.chosen() == store.folder_of("cu999").name
 
 
@@ -137,52 +128,29 @@ def test_a_second_command_is_refused_and_a_stopped_download_stays(
     while not (progress := heard.wait(e.TaskProgress)).done:
         assert progress.phase == "download"
     start(c.RemoveRuntime(runtime="cu999"))
-    refused = heard.wait(*TASK_ENDS)
-    assert isinstance(refused, e.TaskFailed)
+    refused = heard.failed()
     assert (refused.error.code, refused.error.params) == ("runtime-busy", {"runtime": "cu999"})
     start.stop()
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
     assert store.state("cu999").state == "partial"
 
 
-def test_back_to_the_programs_own_and_away(start: Start, heard: Listener, wheel: Path) -> None:
-    for command in (
-        c.ImportRuntime(paths=(wheel,)),
-        c.UseRuntime(runtime=""),
-        c.RemoveRuntime(runtime="cu999"),
-    ):
-        start(command)
-        assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
-    assert folders.chosen() == ""
-    start(c.RemoveRuntime(runtime="cu999"))
-    gone = heard.wait(*TASK_ENDS)
-    assert isinstance(gone, e.TaskFailed)
-    assert gone.error.code == "weights-missing"
-
-
-@pytest.mark.parametrize(
-    ("driver", "suited", "words"),
-    [("581.29", "cu999", "suits NVIDIA GeForce RTX"), ("560.1", "", "needs driver 580.0")],
-)
-def test_the_list_says_what_suits_the_card(
-    store: RuntimeStore,
-    monkeypatch: pytest.MonkeyPatch,
-    driver: str,
-    suited: str,
-    words: str,
+def test_the_list_says_what_suits_the_gpu(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    card = dataclasses.replace(CARD, driver=driver)
-    monkeypatch.setattr(service_module.devices, "gpus", lambda: (card,))
-    (listed,) = RuntimeService(store).answer(c.ListRuntimes())
-    assert listed.suited == suited
-    assert words in str(listed.advice)
-    assert (listed.card, listed.driver) == (CARD.name, driver)
-    assert listed.driver_needed == ("" if suited else "580.0")
-    assert not listed.follows_choice, "a checkout has its own torch"
-    assert listed.runtimes[0].suits_card is bool(suited)
-
-
-# --- the trial itself
+    for driver, suited, words in (
+        ("581.29", "cu999", "suits NVIDIA GeForce RTX"),
+        ("560.1", "", "needs driver 580.0"),
+    ):
+        card = dataclasses.replace(CARD, driver=driver)
+        monkeypatch.setattr(service_module.devices, "gpus", lambda card=card: (card,))
+        (listed,) = RuntimeService(store).answer(c.ListRuntimes())
+        assert listed.suited == suited
+        assert words in str(listed.advice)
+        assert (listed.card, listed.driver) == (CARD.name, driver)
+        assert listed.driver_needed == ("" if suited else "580.0")
+        assert not listed.follows_choice, "a checkout has its own torch"
+        assert listed.runtimes[0].suits_card is bool(suited)
 
 
 def test_a_trial_runs_the_programs_own_command_line(
@@ -199,16 +167,11 @@ def test_a_trial_runs_the_programs_own_command_line(
         trial.try_runtime(folder, Control())
 
 
-@pytest.mark.parametrize(
-    ("executable", "words"),
-    [("upreel", ["--headless"]), ("upreel-cli", [])],
-)
-def test_a_packed_program_tries_with_itself(
-    monkeypatch: pytest.MonkeyPatch, executable: str, words: list[str]
-) -> None:
+def test_a_packaged_program_tries_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    monkeypatch.setattr(sys, "executable", executable)
-    assert trial._program() == [executable, *words]
+    for program in (["upreel", "--headless"], ["upreel-cli"]):
+        monkeypatch.setattr(sys, "executable", program[0])
+        assert trial._program() == program
 
 
 def test_a_trial_that_crashes_after_its_report_has_failed(

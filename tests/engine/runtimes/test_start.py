@@ -1,13 +1,10 @@
 """Which torch a new process has: each test starts one, with a stand-in for the runtime."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +13,10 @@ import pytest
 from engine.core import paths
 from engine.core.messages import message
 from engine.downloads.transfer import Listener
+from engine.runtimes import environment, start
 from engine.runtimes import installation as folders
-from engine.runtimes import start
-from engine.runtimes.catalogue import catalogue
 from engine.runtimes.store import RuntimeStore
+from engine.settings.optimisations import RunSwitches
 from tests.helpers import runtimes
 
 ROOT = Path(__file__).parents[3]
@@ -38,15 +35,12 @@ print(json.dumps(found))
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RuntimeStore]:
-    wheel = runtimes.wheel(tmp_path / "published")
+def store(tmp_path: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch) -> RuntimeStore:
     known = runtimes.catalogue(runtimes.runtime(wheel))
     monkeypatch.setenv("UPREEL_RESOURCES", str(runtimes.resources(tmp_path / "resources", known)))
     store = RuntimeStore(known)
     store.install(*store.recognise([wheel], Listener()), Listener())
-    catalogue.cache_clear()
-    yield store
-    catalogue.cache_clear()
+    return store
 
 
 def process(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -78,11 +72,19 @@ def test_a_checkout_has_its_own_torch_until_it_is_asked(store: RuntimeStore) -> 
     assert "asks for" in look(load=False, UPREEL_RUNTIME="bundled")["why"]
 
 
-def test_a_packed_program_takes_the_chosen_one(
+def test_a_packaged_program_takes_the_chosen_one(
     store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "frozen", True, raising=False)
-    monkeypatch.delenv("UPREEL_RUNTIME", raising=False)
+    for wanted, is_packaged, follows in (
+        ("", False, False),
+        ("installed", False, True),
+        ("bundled", True, False),
+        ("cu999", True, False),
+        ("", True, True),
+    ):
+        monkeypatch.setattr(sys, "frozen", is_packaged, raising=False)
+        monkeypatch.setenv("UPREEL_RUNTIME", wanted)
+        assert start.follows_choice() is follows
     assert start.choice().folder is None
     folder = store.use("cu999")
     assert start.choice().folder == folder
@@ -90,65 +92,35 @@ def test_a_packed_program_takes_the_chosen_one(
     assert start.choice() == start.TorchChoice(why=message("torch-choice.none-chosen"))
 
 
-@pytest.mark.parametrize(
-    ("wanted", "is_packed", "follows"),
-    [
-        ("", True, True),
-        ("", False, False),
-        ("installed", False, True),
-        ("bundled", True, False),
-        ("cu999", True, False),
-    ],
-)
-def test_who_takes_the_chosen_one(
-    monkeypatch: pytest.MonkeyPatch, wanted: str, is_packed: bool, follows: bool
-) -> None:
-    monkeypatch.setattr(sys, "frozen", is_packed, raising=False)
-    monkeypatch.setenv("UPREEL_RUNTIME", wanted)
-    assert start.follows_choice() is follows
-
-
-@pytest.mark.parametrize("name", ["torch/__init__.py", "torch/lib/c10.dll", folders.MANIFEST])
-@pytest.mark.parametrize("content", [None, "cut"])
 def test_what_is_not_whole_is_not_used(
-    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch, name: str, content: str | None
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = store.use("cu999") / name
-    path.unlink() if content is None else path.write_text(content)
+    folder = store.use("cu999")
     monkeypatch.setenv("UPREEL_RUNTIME", "installed")
-    choice = start.choice()
-    assert choice.folder is None
-    assert choice.is_fallback
-    assert ("not completely" if name == folders.MANIFEST else name) in str(choice.why)
-
-
-def test_a_broken_one_leaves_the_torch_of_the_program(store: RuntimeStore) -> None:
-    (store.use("cu999") / "torch/lib/c10.dll").unlink()
-    found = look(load=False, UPREEL_RUNTIME="installed")
-    assert found["fallback"]
-    assert found["runtime"] == "cu999"
-    assert "c10.dll" in found["why"]
+    for name in ("torch/__init__.py", "torch/lib/c10.dll", folders.MANIFEST):
+        path = folder / name
+        whole = path.read_bytes()
+        for damage in (path.unlink, lambda path=path: path.write_text("cut")):
+            damage()
+            choice = start.choice()
+            assert (choice.folder, choice.is_fallback) == (None, True)
+            assert folder.name.startswith(choice.runtime)
+            assert ("not completely" if name == folders.MANIFEST else name) in str(choice.why)
+            path.write_bytes(whole)
 
 
 def test_one_that_does_not_load_is_not_tried_again(store: RuntimeStore) -> None:
     folder = store.use("cu999")
     module = folder / "torch/__init__.py"
-    length = module.stat().st_size
-    module.write_text("import no_such_library".ljust(length))
+    good = module.read_bytes()
+    module.write_bytes(b"import no_such_library".ljust(len(good)))
     done = process("import engine; import torch", UPREEL_RUNTIME="installed")
     assert "RuntimeBroken" in done.stderr
     assert "Start Upreel again" not in done.stdout
     assert "no_such_library" in look(load=False, UPREEL_RUNTIME="installed")["why"]
     folders.forgive(folder)
-    assert not look(load=False, UPREEL_RUNTIME="installed")["fallback"]
-
-
-def test_one_that_ends_the_program_twice_is_not_tried_again(store: RuntimeStore) -> None:
-    folder = store.use("cu999")
-    module = folder / "torch/__init__.py"
-    good = module.read_bytes()
     module.write_bytes(b"import os; os._exit(3)".ljust(len(good)))
-    for _ in range(2):
+    for _ in range(2):  # it ends the program
         assert process("import engine, torch", UPREEL_RUNTIME="installed").returncode == 3
     assert "ended twice" in look(load=False, UPREEL_RUNTIME="installed")["why"]
     module.write_bytes(good)
@@ -166,6 +138,13 @@ def test_a_process_that_is_loading_now_is_no_crash(store: RuntimeStore) -> None:
     old.touch()
     os.utime(old, (time.time() - 7200,) * 2)
     assert "twice" in str(folders.broken(folder)), "no process loads for two hours"
+    folders.forgive(folder)
+    for earlier in (1, 2):  # had our number, as Windows gives it again
+        (folder / f".loading-{os.getpid()}-{earlier}").touch()
+    assert folders.broken(folder) == message("reason.runtime.crashed")
+    folders.begin_load(folder)
+    folders.end_load(folder)
+    assert not list(folder.glob(".loading-*"))
 
 
 def test_one_of_another_build_is_not_used(
@@ -178,20 +157,55 @@ def test_one_of_another_build_is_not_used(
         assert start.unusable(name, known) == message("reason.runtime.other-version")
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"runtime": 3}', '{"runtime": "../elsewhere"}'])
-def test_a_damaged_choice_is_none(content: str) -> None:
+def test_a_damaged_choice_is_none() -> None:
     paths.runtimes_folder().mkdir(parents=True)
-    (paths.runtimes_folder() / "chosen.json").write_text(content)
-    assert folders.chosen() == ""
+    for content in ("{", "[]", '{"runtime": 3}', '{"runtime": "../elsewhere"}'):
+        (paths.runtimes_folder() / "chosen.json").write_text(content)
+        assert folders.chosen() == ""
 
 
-def test_processes_with_the_same_id_are_distinguished(store: RuntimeStore) -> None:
-    folder = store.use("cu999")
-    for earlier in (1, 2):  # had our number, as Windows gives it again
-        (folder / f".loading-{os.getpid()}-{earlier}").touch()
-    assert folders.broken(folder) == message("reason.runtime.crashed")
-    folders.begin_load(folder)
-    folders.end_load(folder)
-    assert not list(folder.glob(".loading-*"))
-    folders.begin_load(folder)
-    assert folders.broken(folder) is None
+NAMES = ("OMP_WAIT_POLICY", "KMP_BLOCKTIME", "PYTORCH_ALLOC_CONF")
+
+
+def variables(code: str = "", **environ: str) -> list[str]:
+    """Those of a new process that imports the engine and then runs some code."""
+    inherited = {k: v for k, v in os.environ.items() if k not in NAMES and "UPREEL_RUN" not in k}
+    code = (
+        f"import os, sys, engine\nfrom engine import environment\n{code}\n"
+        f"print([os.environ.get(name, '') for name in {NAMES}], 'torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=inherited | environ,
+    )
+    found, _, torch = done.stdout.strip().rpartition(" ")
+    assert torch == "False"
+    return [part.strip(" '") for part in found.strip("[]").split(",")]
+
+
+def test_the_environment_and_then_the_settings_choose() -> None:
+    assert variables() == ["PASSIVE", "0", ""]
+    off = variables(UPREEL_RUN_PASSIVE_THREADS="off", UPREEL_RUN_ALLOCATOR="async")
+    assert off == ["", "", "backend:cudaMallocAsync"]
+    found = variables(
+        OMP_WAIT_POLICY="ACTIVE", PYTORCH_ALLOC_CONF="x:1", UPREEL_RUN_ALLOCATOR="async"
+    )
+    assert found == ["ACTIVE", "0", "x:1"], "what the user set stays"
+    code = "environment.choose('run.allocator=native,run.passive_threads=off')"
+    assert variables(code, UPREEL_RUN_ALLOCATOR="async") == ["", "", ""]
+    assert variables(UPREEL_RUN_ALLOCATOR="magic") == ["PASSIVE", "0", ""], "unreadable"
+
+
+def test_with_torch_loaded_nothing_is_changed_and_the_difference_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    before = {name: os.environ.get(name) for name in NAMES}
+    environment.choose("run.allocator=async")
+    assert {name: os.environ.get(name) for name in NAMES} == before
+    assert environment.too_late(RunSwitches(allocator="async")) == ("allocator",)
+    assert environment.too_late(RunSwitches(passive_threads=False)) == ("passive_threads",)
+    assert environment.too_late(RunSwitches(tf32=True)) == ()

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import stat
 import zipfile
 from pathlib import Path
@@ -17,9 +15,8 @@ def archive(path: Path, *members: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_bad_names_refuse_the_whole_archive(tmp_path: Path) -> None:
+    for name in (
         "../a.py",
         "torch/../../a.py",
         "/etc/a.py",
@@ -36,27 +33,25 @@ def archive(path: Path, *members: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
         "torch/a.py.",
         "torch/a\x01.py",
         "torch/" + "a" * 250,
-    ],
-)
-def test_bad_names_refuse_the_whole_archive(tmp_path: Path, name: str) -> None:
-    wheel = archive(tmp_path / "w.whl", ("torch/__init__.py", b"1"), (name, b"2"))
-    with pytest.raises(UnsafeArchive):
-        unpack(wheel, tmp_path / "out")
-    assert not (tmp_path / "out").exists(), "nothing is written before all names were seen"
+        "torch/__INIT__.py",  # on Windows it is the first file again
+    ):
+        wheel = archive(tmp_path / "w.whl", ("torch/__init__.py", b"1"), (name, b"2"))
+        with pytest.raises(UnsafeArchive):
+            unpack(wheel, tmp_path / "out")
+        assert not (tmp_path / "out").exists(), "nothing is written before all names were seen"
 
 
-def test_links_are_refused(tmp_path: Path) -> None:
+def test_links_and_cut_archives_are_refused(tmp_path: Path) -> None:
     link = zipfile.ZipInfo("torch/link")
     link.create_system = 3
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with pytest.raises(UnsafeArchive, match="no plain file"):
         unpack(archive(tmp_path / "w.whl", (link, b"/etc/passwd")), tmp_path / "out")
-
-
-def test_names_that_are_one_on_windows_are_refused(tmp_path: Path) -> None:
-    wheel = archive(tmp_path / "w.whl", ("torch/a.py", b"1"), ("torch/A.py", b"2"))
-    with pytest.raises(UnsafeArchive, match="twice"):
-        unpack(wheel, tmp_path / "out")
+    whole = archive(tmp_path / "w.whl", ("torch/a.py", b"1" * 1000)).read_bytes()
+    for keep in (0, 30, 100):
+        (tmp_path / "w.whl").write_bytes(whole[:keep])
+        with pytest.raises(UnsafeArchive):
+            unpack(tmp_path / "w.whl", tmp_path / "out")
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
@@ -73,14 +68,6 @@ def test_a_member_with_too_small_a_size_does_not_grow(tmp_path: Path) -> None:
     with pytest.raises(UnsafeArchive, match="damaged"):
         unpack(wheel, tmp_path / "out")
     assert (tmp_path / "out/torch/a.bin").stat().st_size <= 10
-
-
-@pytest.mark.parametrize("keep", [0, 30, 100])
-def test_a_cut_archive_is_refused(tmp_path: Path, keep: int) -> None:
-    wheel = archive(tmp_path / "w.whl", ("torch/a.py", b"1" * 1000))
-    wheel.write_bytes(wheel.read_bytes()[:keep])
-    with pytest.raises(UnsafeArchive):
-        unpack(wheel, tmp_path / "out")
 
 
 def test_packages_of_the_data_folder_come_to_the_others(tmp_path: Path) -> None:

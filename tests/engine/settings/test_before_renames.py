@@ -14,9 +14,8 @@ import pytest
 from engine.core.serialization import from_plain
 from engine.jobs.job_store import JobStore
 from engine.settings import preset_store, store
-from engine.settings.assignments import known, with_environment
 from engine.settings.presets import applied
-from engine.settings.schema import EngineSettings, JobSettings
+from engine.settings.schema import EngineSettings, JobSettings, known, with_environment
 from engine.settings.switches import Switches, changes_of
 
 FILES = Path(__file__).parent / "before_renames"

@@ -4,9 +4,16 @@ import pytest
 
 from engine.core.errors import SettingsError
 from engine.core.messages import LANGUAGES, read_entries
-from engine.settings.assignments import known, renamed, with_text
 from engine.settings.optimisations import GROUPS, choices, optimisations
-from engine.settings.schema import ATTENTION, EngineSettings, JobSettings, describe
+from engine.settings.schema import (
+    ATTENTION,
+    EngineSettings,
+    JobSettings,
+    describe,
+    known,
+    renamed,
+    with_text,
+)
 
 
 def test_every_setting_and_choice_has_a_name_in_every_language() -> None:

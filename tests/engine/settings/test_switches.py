@@ -8,7 +8,6 @@ import pytest
 
 from engine.core.errors import SettingsError
 from engine.core.serialization import from_plain, to_plain
-from engine.settings.assignments import with_environment, with_text
 from engine.settings.optimisations import (
     DitSwitches,
     RunSwitches,
@@ -17,7 +16,7 @@ from engine.settings.optimisations import (
     choices,
     optimisations,
 )
-from engine.settings.schema import ATTENTION, JobSettings
+from engine.settings.schema import ATTENTION, JobSettings, with_environment, with_text
 from engine.settings.switches import (
     Switches,
     changes_of,

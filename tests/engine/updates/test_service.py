@@ -1,38 +1,27 @@
-from __future__ import annotations
-
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engine.core.errors import UpdateNotInstallable
+from engine import api
+from engine.core.control import Control
+from engine.core.errors import UpdateDamaged, UpdateMissing, UpdateNotInstallable
+from engine.downloads import transfer
 from engine.jobs.task_runner import TaskRunner
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.tasks import Task, TaskKind
+from engine.protocol.tasks import TaskKind
 from engine.protocol.update_state import UpdateState
+from engine.updates import installer
 from engine.updates import service as service_module
 from engine.updates.service import UpdateService
 from engine.updates.store import UpdateStore
 from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
-from tests.helpers.servers import NEWER, Fault, Release, faulty_server
+from tests.helpers.servers import NEWER, Fault, Release
 
-Ask = Callable[[c.UpdateCommand], e.TaskEvent]
-
-
-@pytest.fixture
-def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Release]:
-    with faulty_server() as server:
-        release = Release(server)
-        monkeypatch.setenv("UPREEL_RESOURCES", str(release.build(tmp_path / "resources")))
-        monkeypatch.delenv("UPREEL_UPDATES", raising=False)
-        release.publish()
-        yield release
-
-
-@pytest.fixture
-def heard() -> Listener:
-    return Listener()
+Start = Callable[[c.UpdateCommand], None]
 
 
 @pytest.fixture
@@ -43,17 +32,10 @@ def runner(heard: Listener) -> Iterator[TaskRunner]:
 
 
 @pytest.fixture
-def ask(release: Release, heard: Listener, runner: TaskRunner) -> Ask:
-    """Runs the task of a command to its end."""
+def start(release: Release, runner: TaskRunner) -> Start:
+    """Starts the task of a command."""
     service = UpdateService()
-
-    def ask(command: c.UpdateCommand) -> e.TaskEvent:
-        task = service.answer(command)
-        assert isinstance(task, Task)
-        runner.start(task)
-        return heard.wait(*TASK_ENDS)
-
-    return ask
+    return lambda command: runner.start(service.answer(command))
 
 
 def known(heard: Listener) -> UpdateState:
@@ -61,17 +43,22 @@ def known(heard: Listener) -> UpdateState:
 
 
 def test_check_download_and_be_ready(
-    ask: Ask, heard: Listener, monkeypatch: pytest.MonkeyPatch
+    start: Start, heard: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert isinstance(ask(c.CheckUpdate()), e.TaskDone)
+    start(c.CheckUpdate())
+    heard.done()
     assert (known(heard).newer, known(heard).was_checked) == (NEWER, True)
-    assert isinstance(ask(c.DownloadUpdate()), e.TaskDone)
+    start(c.DownloadUpdate())
+    heard.done()
     assert known(heard).is_ready
     assert heard.of(e.TaskProgress)[-1].done == pytest.approx(0.1024)
+    start(c.InstallUpdate())
+    failed = heard.failed()  # a checkout is not updated by a setup
+    assert failed.error.code == UpdateNotInstallable.code
+    assert "git pull" in failed.error.hint
     monkeypatch.setattr(service_module, "check_installable", lambda: None)
-    done = ask(c.InstallUpdate())
-    assert isinstance(done, e.TaskDone)
-    assert done.phase == "install"
+    start(c.InstallUpdate())
+    assert heard.done().phase == "install"
 
 
 def test_showing_asks_no_server(release: Release) -> None:
@@ -81,41 +68,16 @@ def test_showing_asks_no_server(release: Release) -> None:
     assert release.server.asked == []
 
 
-def test_sources_are_not_updated_by_a_setup(ask: Ask) -> None:
-    ask(c.CheckUpdate())
-    ask(c.DownloadUpdate())
-    failed = ask(c.InstallUpdate())
-    assert isinstance(failed, e.TaskFailed)
-    assert failed.error.code == UpdateNotInstallable.code
-    assert "git pull" in failed.error.hint
-
-
-def test_a_setup_that_was_changed_meanwhile_never_starts(
-    ask: Ask, heard: Listener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service_module, "check_installable", lambda: None)
-    ask(c.CheckUpdate())
-    ask(c.DownloadUpdate())
-    (setup,) = UpdateStore().folder.glob("*.exe")
-    setup.write_bytes(b"MZ")
-    failed = ask(c.InstallUpdate())
-    assert isinstance(failed, e.TaskFailed)
-    assert failed.error.code == "update-damaged"
-    assert not known(heard).is_ready
-
-
 def test_a_second_command_is_refused_and_a_stopped_download_stays(
-    ask: Ask, heard: Listener, release: Release, runner: TaskRunner
+    start: Start, heard: Listener, release: Release, runner: TaskRunner
 ) -> None:
-    ask(c.CheckUpdate())
+    start(c.CheckUpdate())
+    heard.done()
     release.server.always = Fault(drip=1000)
-    download = UpdateService().answer(c.DownloadUpdate())
-    assert isinstance(download, Task)
-    runner.start(download)
+    start(c.DownloadUpdate())
     heard.wait(e.TaskProgress)
-    refused = ask(c.CheckUpdate())
-    assert isinstance(refused, e.TaskFailed)
-    assert refused.error.code == "update-busy"
+    start(c.CheckUpdate())
+    assert heard.failed().error.code == "update-busy"
     runner.stop(TaskKind.UPDATE)
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
     assert 0 < known(heard).done_bytes < known(heard).bytes
@@ -124,8 +86,70 @@ def test_a_second_command_is_refused_and_a_stopped_download_stays(
 def test_the_engine_takes_the_commands(release: Release, tmp_path: Path) -> None:
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.CheckUpdate())
-        assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+        heard.done()
         assert known(heard).newer == NEWER
         release.server.always = Fault(drip=100)
         engine.send(c.DownloadUpdate())
         heard.wait(e.TaskProgress)  # and now it is closed in the middle
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, Any]]]:
+    found: list[tuple[list[str], dict[str, Any]]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda words, **more: found.append((words, more)))
+    return found
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installer, "installed_as", lambda: "setup")
+
+
+@pytest.fixture
+def setup(release: Release) -> Path:
+    """A downloaded setup."""
+    store = UpdateStore()
+    store.check(Control())
+    store.download(transfer.Listener())
+    return store.ready()
+
+
+@pytest.mark.usefixtures("installed")
+def test_it_is_started_for_itself(setup: Path, started: list[Any]) -> None:
+    assert api.start_update() == setup
+    ((words, more),) = started
+    assert words == [str(setup), "/UPDATE"]
+    assert more["cwd"] == str(setup.parent)  # ours is about to be replaced
+    assert more["env"]["PYINSTALLER_RESET_ENVIRONMENT"] == "1"
+    assert more["stdout"] == subprocess.DEVNULL
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_changed_one_is_not(setup: Path, started: list[Any]) -> None:
+    setup.write_bytes(setup.read_bytes()[:-1] + b"!")
+    with pytest.raises(UpdateDamaged):
+        api.start_update()
+    with pytest.raises(UpdateMissing, match=NEWER):  # it was deleted
+        api.start_update()
+    assert started == []
+
+
+def test_other_copies_get_a_hint(
+    setup: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for how, what in (("portable", "new archive"), ("sources", "git pull")):
+        monkeypatch.setattr(installer, "installed_as", lambda how=how: how)
+        with pytest.raises(UpdateNotInstallable) as refused:
+            api.start_update()
+        assert what in refused.value.hint
+    assert started == []
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_system_that_refuses_is_reported(setup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(UpdateNotInstallable, match="does not start: Permission denied"):
+        api.start_update()

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from engine.core.errors import UnknownKeys
 from engine.model_files.keymap import KeyMap
 from engine.models.shapes import Shapes, agreed, size, stated_in
+from engine.ops.attention.windows import Grid, Window, windows
 
 Mlp = Literal["swiglu", "gelu"]
 Rope = Literal["mm", "axial"]
@@ -138,7 +140,7 @@ def infer_dit_config(shapes: Shapes, metadata: Mapping[str, str]) -> DitConfig:
         raise UnknownKeys("dit-sizes", reason=str(err)) from err
 
 
-def _config(shapes: Shapes, stated: Mapping[str, Any]) -> DitConfig:
+def _config(shapes: Shapes, metadata: Mapping[str, Any]) -> DitConfig:
     gated = any(".proj_in_gate." in name for name in shapes)  # no 7B has that
     usual = DIT_3B if gated else DIT_7B
     layers = _blocks(shapes)
@@ -158,8 +160,8 @@ def _config(shapes: Shapes, stated: Mapping[str, Any]) -> DitConfig:
         separate_layers=len(layers - _blocks(name for name in shapes if ".all." in name)),
         mlp_hidden=agreed(_sides(shapes, r"mlp\.\w+\.proj_in\.weight", 0), usual.mlp_hidden),
         rope_dim=head_dim * usual.rope_dim // usual.head_dim,
-        window=_window(stated, usual.window),
-        norm_eps=_eps(stated, usual.norm_eps),
+        window=_window(metadata, usual.window),
+        norm_eps=_eps(metadata, usual.norm_eps),
         time_features=size(shapes, "emb_in.proj_in.weight", 1, usual.time_features),
     )
 
@@ -176,9 +178,9 @@ def _sides(shapes: Shapes, pattern: str, axis: int) -> Iterator[int]:
     return (size(shapes, name, axis, 0) for name in shapes if kind.fullmatch(name))
 
 
-def _window(stated: Mapping[str, Any], otherwise: tuple[int, int, int]) -> tuple[int, int, int]:
+def _window(metadata: Mapping[str, Any], otherwise: tuple[int, int, int]) -> tuple[int, int, int]:
     """Stated once for every block, or as one list for each; they are all alike."""
-    value = stated.get("window")
+    value = metadata.get("window")
     first = value[0] if isinstance(value, list) and value else None
     parts = first if isinstance(first, list) else value
     if isinstance(parts, list) and len(parts) == 3 and all(isinstance(n, int) for n in parts):
@@ -186,8 +188,8 @@ def _window(stated: Mapping[str, Any], otherwise: tuple[int, int, int]) -> tuple
     return otherwise
 
 
-def _eps(stated: Mapping[str, Any], otherwise: float) -> float:
-    value = stated.get("norm_eps")
+def _eps(metadata: Mapping[str, Any], otherwise: float) -> float:
+    value = metadata.get("norm_eps")
     return value if isinstance(value, float) and 0 < value < 1 else otherwise
 
 
@@ -208,3 +210,111 @@ def chunk_rows(config: DitConfig, device_type: str, itemsize: int) -> int:
     """
     row_bytes = (2 * config.mlp_hidden + 2 * config.dim) * itemsize
     return max(_LEAST_ROWS, _CHUNK_BYTES.get(device_type, _CHUNK_BYTES_ELSEWHERE) // row_bytes)
+
+
+# Bytes that a weight takes in a published format, what scales a block of them included.
+FORMAT_BYTES = {
+    "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "nvfp4": 0.5625,
+    "Q8_0": 34 / 32, "Q6_K": 210 / 256, "Q5_K": 176 / 256, "Q4_K": 144 / 256,
+}  # fmt: skip
+
+_ALIGNED = 256  # bytes, of each tensor where blocks come and go
+
+Of = Literal["picture", "text", "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """Some tensors of one size.
+
+    Attributes:
+        weights: Of each.
+        of: Which tokens they are for.
+        is_matrix: Whether a file may have it in a narrow format.
+        count: How many.
+    """
+
+    weights: int
+    of: Of
+    is_matrix: bool
+    count: int = 1
+
+    def nbytes(self, matrix_bytes: float, vector_bytes: int) -> int:
+        """Of all of them, when a weight of a matrix takes so much, and any other number."""
+        each = self.weights * (matrix_bytes if self.is_matrix else vector_bytes)
+        return self.count * -(-int(each) // _ALIGNED) * _ALIGNED
+
+
+def block_tensors(config: DitConfig, layer: int) -> Iterator[Tensors]:
+    """All tensors of one block."""
+    if config.is_shared(layer):
+        yield from _stream(config, "both", changed=True)
+        return
+    yield from _stream(config, "picture", changed=True)
+    yield from _stream(config, "text", changed=not config.text_ends(layer))
+
+
+def end_tensors(config: DitConfig) -> Iterator[Tensors]:
+    """All tensors before and after the blocks, the time embedding among them."""
+    dim, positions = config.dim, config.patch[0] * config.patch[1] * config.patch[2]
+    yield from _linear(config.in_channels * positions, dim, "picture")
+    yield from _linear(config.text_in_dim, dim, "text")
+    for inside, outside in ((config.time_features, dim), (dim, dim), (dim, 6 * dim)):
+        yield from _linear(inside, outside, "both")
+    if config.out_norm:
+        yield Tensors(dim, "picture", is_matrix=False, count=3)
+    yield from _linear(dim, config.out_channels * positions, "picture")
+
+
+@lru_cache(maxsize=32)
+def parameters(config: DitConfig) -> int:
+    """Parameters of the whole model."""
+    blocks = (total(block_tensors(config, layer)) for layer in range(config.layers))
+    return total(end_tensors(config)) + sum(blocks)
+
+
+def total(tensors: Iterable[Tensors]) -> int:
+    """Parameters of some tensors."""
+    return sum(some.weights * some.count for some in tensors)
+
+
+def matrix_weights(tensors: Iterable[Tensors], of: tuple[Of, ...]) -> int:
+    """Parameters of those matrices that tokens of some kind go through."""
+    return total(some for some in tensors if some.is_matrix and some.of in of)
+
+
+def token_count(config: DitConfig, latent: Grid) -> int:
+    """Tokens of a latent, given by its time, height and width."""
+    time, height, width = _token_grid(config, latent)
+    return time * height * width
+
+
+def layer_windows(config: DitConfig, latent: Grid, *, shifted: bool) -> list[Window]:
+    """Windows of the even or, shifted, of the odd layers."""
+    return windows(_token_grid(config, latent), config.window, shifted)
+
+
+def _token_grid(config: DitConfig, latent: Grid) -> Grid:
+    time, height, width = (n // part for n, part in zip(latent, config.patch, strict=True))
+    return time, height, width
+
+
+def _stream(config: DitConfig, of: Of, *, changed: bool) -> Iterator[Tensors]:
+    """Attention of one set of weights, and what follows where it changes anything."""
+    dim, inner, hidden = config.dim, config.inner_dim, config.mlp_hidden
+    yield Tensors(dim * 3 * inner, of, is_matrix=True)
+    yield from _linear(inner, dim, of)
+    yield Tensors(config.head_dim, of, is_matrix=False, count=2)
+    if not changed:
+        return
+    if config.mlp == "swiglu":
+        yield Tensors(dim * hidden, of, is_matrix=True, count=3)
+    else:
+        yield from _linear(dim, hidden, of)
+        yield from _linear(hidden, dim, of)
+    yield Tensors(dim, of, is_matrix=False, count=6)
+
+
+def _linear(inside: int, outside: int, of: Of) -> Iterator[Tensors]:
+    yield Tensors(inside * outside, of, is_matrix=True)
+    yield Tensors(outside, of, is_matrix=False)

@@ -1,20 +1,27 @@
-"""Weights and operations of the SeedVR2 transformer, from sizes alone. No torch."""
+"""Weights, operations and memory of the SeedVR2 transformer, from sizes alone. No torch.
+
+Memory on a processor is what torch's allocator is asked for. On a GPU workspaces of its libraries
+come on top; not yet compared with a GPU.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
-from engine.models.seedvr2.dit.config import DitConfig
-from engine.models.seedvr2.dit.memory import ITEM
-from engine.models.seedvr2.dit.parameter_count import (
+from engine.models.seedvr2.dit.config import (
+    GROUP_ROWS,
+    DitConfig,
     block_tensors,
+    chunk_rows,
     end_tensors,
     layer_windows,
-    matrix_numbers,
+    matrix_weights,
     token_count,
 )
-from engine.ops.attention.windows import Grid
+from engine.ops.attention.windows import Grid, Window
 from engine.ops.transfer.residency import resident_blocks
 
 
@@ -128,16 +135,172 @@ def forward_flops(config: DitConfig, latent: Grid, text: int = 58) -> DitFlops:
 def _numbers(config: DitConfig) -> tuple[int, int, int]:
     """Parameters of the matrices that a picture token, a text token and one vector go through."""
     ends = list(end_tensors(config))
-    picture = matrix_numbers(ends, ("picture",))
-    words = matrix_numbers(ends, ("text",))
+    picture = matrix_weights(ends, ("picture",))
+    words = matrix_weights(ends, ("text",))
     for layer in range(config.layers):
-        picture += matrix_numbers(block_tensors(config, layer), ("picture", "both"))
+        picture += matrix_weights(block_tensors(config, layer), ("picture", "both"))
         words += _text_numbers(config, layer)
-    return picture, words, matrix_numbers(ends, ("both",))
+    return picture, words, matrix_weights(ends, ("both",))
 
 
 def _text_numbers(config: DitConfig, layer: int) -> int:
     """Matrices that text tokens go through in a layer."""
     if config.text_ends(layer):
         return config.dim * 4 * config.inner_dim
-    return matrix_numbers(block_tensors(config, layer), ("text", "both"))
+    return matrix_weights(block_tensors(config, layer), ("text", "both"))
+
+
+ITEM = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}  # bytes
+_MIB = 2**20
+_EXACT = 4  # bytes of a value that sums are kept in
+
+
+@lru_cache(maxsize=256)
+def forward_bytes(
+    config: DitConfig,
+    latent: Grid,
+    text: int = 58,
+    dtype: str = "bfloat16",
+    device: str = "cuda",
+    *,
+    widened: bool = False,
+) -> int:
+    """Most bytes of one forward in addition to the weights, its result included.
+
+    Args:
+        config: Of the model.
+        latent: Time, height and width.
+        text: Text tokens.
+        dtype: That is computed in.
+        device: Kind of the torch device.
+        widened: Weights are in a narrow format; those of one layer at a time are widened.
+    """
+    wide = _widened(config) * ITEM[dtype] if widened else 0
+    return _Forward(config, latent, text, dtype, device).peak() + wide
+
+
+@lru_cache(maxsize=256)
+def kept_bytes(
+    config: DitConfig, latent: Grid, text: int = 58, dtype: str = "bfloat16", device: str = "cuda"
+) -> int:
+    """Bytes that stay between two forwards whose buffers were given back; see `forward_bytes`."""
+    forward = _Forward(config, latent, text, dtype, device)
+    return forward.texts_bytes() + forward.vectors_bytes() + forward.layout_bytes()
+
+
+def _widened(config: DitConfig) -> int:
+    """Parameters of the matrices that the picture goes through in a layer, and of one more."""
+    blocks = [list(block_tensors(config, layer)) for layer in range(config.layers)]
+    one = max(some.weights for block in blocks for some in block)
+    return one + max(matrix_weights(block, ("picture", "both")) for block in blocks)
+
+
+class _Forward:
+    """What is alive at the high points of a forward of `FastDit`; values until the end."""
+
+    def __init__(self, config: DitConfig, latent: Grid, text: int, dtype: str, device: str) -> None:
+        self.config, self.text = config, text
+        self.item, self.on_gpu = ITEM[dtype], device == "cuda"
+        self.tokens = token_count(config, latent)
+        self.orders = [layer_windows(config, latent, shifted=shifted) for shifted in (False, True)]
+        self.moves = set(self.orders[0]) != set(self.orders[1])
+        self.fresh = dtype == "float32" and not self.on_gpu  # products come in new tensors
+        self.groups = [group for order in self.orders for group in _groups(order)]
+        limit = chunk_rows(config, device, self.item)
+        self.chunk = max(min(n, max(1, limit // tokens)) * tokens for tokens, n in self.groups)
+        self.chunk = max(self.chunk, text)
+        self.normed = max(self.chunk, min(self.tokens, limit))
+
+    def peak(self) -> int:
+        """Bytes of buffers that are kept, of the peak, and of all small things."""
+        phases = (self.entering(), self.attending(), self.finishing(), self.leaving())
+        values = self.kept() + max(phases)
+        return values * self.item + self.small_bytes() + self.layout_bytes()
+
+    def kept(self) -> int:
+        """Buffers for a purpose; nothing of them is given back."""
+        config, chunk = self.config, self.chunk
+        tokens = (1 + self.moves + (self.fresh and self.moves)) * self.tokens * config.dim
+        windows = 3 * self.group_rows() * config.inner_dim
+        chunked = self.normed * config.dim
+        if not self.fresh:
+            wide = max(3 * config.inner_dim, config.mlp_hidden)
+            gate = config.mlp_hidden if config.mlp == "swiglu" else 0
+            chunked += chunk * (wide + gate + config.dim)
+        return tokens + windows + chunked
+
+    def entering(self) -> int:
+        """Patches of the latent, in their order and in the windows'."""
+        positions = self.config.patch[0] * self.config.patch[1] * self.config.patch[2]
+        return 2 * self.tokens * positions * self.config.in_channels
+
+    def leaving(self) -> int:
+        """Patches of the result, and the result."""
+        positions = self.config.patch[0] * self.config.patch[1] * self.config.patch[2]
+        return 2 * self.tokens * positions * self.config.out_channels
+
+    def attending(self) -> int:
+        """Answers of a window group next to those of the one before; a GPU turns them over."""
+        orders = [[self.rows(group) for group in _groups(order)] for order in self.orders]
+        pairs = [before + now for rows in orders for before, now in pairwise((0, *rows))]
+        rows = max(pairs) + self.chunk + self.on_gpu * self.group_rows()
+        return rows * self.config.inner_dim
+
+    def finishing(self) -> int:
+        """Answers, and what becomes of a chunk of them."""
+        config, inside = self.config, 0
+        if self.fresh:
+            inside = config.mlp_hidden * (2 if config.mlp == "swiglu" else 1) + config.dim
+        answers = self.group_rows() * config.inner_dim
+        return answers + self.chunk * (config.inner_dim + inside)
+
+    def group_rows(self) -> int:
+        """Rows of q, k and v of the largest window group."""
+        return max(self.rows(group) for group in self.groups)
+
+    def rows(self, group: tuple[int, int]) -> int:
+        """Rows of q, k and v of a window group."""
+        tokens, count = group
+        return count * (tokens + self.text)
+
+    def small_bytes(self) -> int:
+        """The text's values, vectors of all layers, scratch of operators."""
+        config, inner = self.config, self.config.inner_dim
+        text = self.text * 4 * inner * self.item + self.text * inner * 2 * _EXACT
+        widest = config.dim * max(3 * inner, config.mlp_hidden, 6 * config.dim)
+        doubled = 2 * (config.mlp_hidden if config.mlp == "swiglu" else inner)
+        exact = 0 if self.fresh else self.chunk * doubled * _EXACT  # of values in two bytes
+        some = min(2 * _MIB, exact) + (_MIB if self.fresh else _MIB // 4)
+        scratch = 192 * _MIB + widest * self.item if self.on_gpu else some
+        return self.texts_bytes() + self.vectors_bytes() + text + scratch
+
+    def texts_bytes(self) -> int:
+        """The text, and what the first layer makes of it."""
+        config = self.config
+        values = config.text_in_dim + 4 * config.dim + 4 * config.inner_dim
+        return self.text * values * self.item
+
+    def vectors_bytes(self) -> int:
+        """What layers are modulated by."""
+        config = self.config
+        vectors = config.layers * (12 * config.dim + 4 * config.head_dim) + 12 * config.dim
+        return vectors * _EXACT
+
+    def layout_bytes(self) -> int:
+        """Of indices and angles."""
+        angles = {window.shape: window.tokens for order in self.orders for window in order}
+        channels = self.config.head_dim // 2
+        texts = sum(len(order) for order in self.orders) * self.text
+        return 80 * self.tokens + 8 * texts + 2 * 8 * channels * sum(angles.values())
+
+
+def _groups(order: list[Window]) -> list[tuple[int, int]]:
+    """Tokens of a window and windows of each group that attends in one call."""
+    found = []
+    for shape, count in sorted(Counter(window.shape for window in order).items()):
+        tokens = shape[0] * shape[1] * shape[2]
+        most = max(1, GROUP_ROWS // tokens)
+        while count > 0:
+            found.append((tokens, min(count, most)))
+            count -= most
+    return found

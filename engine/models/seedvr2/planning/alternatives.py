@@ -1,4 +1,4 @@
-"""Plans next to a plan of SeedVR2: the next smaller one, and one step to more or to less."""
+"""Plans next to a plan of SeedVR2, one step smaller or larger, and what a user is shown of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from dataclasses import replace
 from functools import partial
 
 from engine.core.messages import Message, message
+from engine.core.units import memory_text
+from engine.hardware import devices
+from engine.hardware.budget import Budget
 from engine.models.contracts import Step
-from engine.models.planning import notices
+from engine.models.planning import notices as shared
+from engine.models.planning.notices import chosen, chosen_tiles
 from engine.models.planning.search import next_tile, next_tiles
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.plan import SeedVr2Plan
+from engine.models.seedvr2.planning import requirements
 from engine.models.seedvr2.planning.requirements import needs, streamed_bytes
 from engine.models.seedvr2.planning.search import (
     BLOCKS_STEP,
@@ -21,6 +26,9 @@ from engine.models.seedvr2.planning.search import (
     encoder_tiles,
     with_clip,
 )
+from engine.models.seedvr2.planning.vae_memory import ENCODE_OVERLAP_PX
+from engine.protocol.plan import Notice
+from engine.tiling.grid import tile_grid
 
 # --- the next smaller plan
 
@@ -103,7 +111,7 @@ def _fewer_blocks(plan: SeedVr2Plan) -> SeedVr2Plan | None:
 
 
 def steps(plan: SeedVr2Plan) -> Iterator[Step]:
-    """Other numbers of blocks, lengths of clips and tiles."""
+    """Other counts of blocks, lengths of clips, sizes of tiles."""
     config, vae = files.configs(plan)
     found: list[tuple[str, SeedVr2Plan, bool]] = []
     for more, word in ((True, "larger"), (False, "smaller")):
@@ -155,7 +163,7 @@ def _step(code: str, plan: SeedVr2Plan, *, is_more: bool) -> Step:
         work=plan,
         is_more=is_more,
         params={
-            **notices.tile_edges(plan.encode_tile, plan.decode_tile),
+            **shared.tile_edges(plan.encode_tile, plan.decode_tile),
             "clip_frames": str(plan.frames),
             "blocks_on_device": "-1" if stay is None else str(stay),
         },
@@ -170,4 +178,65 @@ def _step_message(code: str, plan: SeedVr2Plan) -> Message:
         whole = plan.blocks_on_device is None
         code = "step.whole-model" if whole else "step.blocks"
         return message(code, blocks=plan.blocks_on_device)
-    return notices.tiles_step(code, plan.encode_tile, plan.decode_tile)
+    return shared.tiles_step(code, plan.encode_tile, plan.decode_tile)
+
+
+def choices(plan: SeedVr2Plan, title: str) -> Iterator[Notice]:
+    """File, clips, tiles and blocks, a sentence each."""
+    case = "file" if plan.vae_dtype == plan.dtype else "file-and-vae"
+    about = {"title": title, "name": plan.dit.path.name, "dtype": plan.dtype}
+    yield chosen("model", case, **about, vae_dtype=plan.vae_dtype)
+    case = "one-frame" if plan.frames == 1 else "shared" if plan.shared_frames else "frames"
+    yield chosen("clips", case, frames=plan.frames, shared=plan.shared_frames)
+    count = 1
+    if plan.encode_tile is not None:
+        count = len(tile_grid(plan.padded, plan.encode_tile, ENCODE_OVERLAP_PX))
+    yield chosen_tiles("encode", count, plan.encode_tile)
+    tiles = "independent-tiles" if plan.decodes_whole_tiles else "tiles"
+    yield chosen_tiles("decode", requirements.tiles(plan), plan.decode_tile, tiles)
+    if plan.device == "cuda":
+        yield from _blocks(plan)
+    yield from shared.early_tiles(plan, plan.warm_up, plan.encode_tile or plan.decode_tile)
+
+
+def _blocks(plan: SeedVr2Plan) -> Iterator[Notice]:
+    layers, stay = files.configs(plan)[0].layers, plan.blocks_on_device
+    if stay is None:
+        yield chosen("blocks", "whole", blocks=layers, layers=layers)
+        return
+    case = "text-streamed" if stay >= layers else "some"
+    yield chosen("blocks", case, blocks=stay, layers=layers)
+    if plan.pin_bytes:
+        yield chosen("copies", size=memory_text(plan.pin_bytes))
+
+
+def changes(old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
+    """What differs between two plans, the main thing first."""
+    if old.vae_dtype != new.vae_dtype:
+        yield message("change.dtype", before=old.vae_dtype, after=new.vae_dtype)
+    if old.clip != new.clip:
+        yield message("change.clips", before=old.frames, after=new.frames)
+    yield from shared.tiles_change("decoding", old.decode_tile, new.decode_tile)
+    yield from shared.tiles_change("encoding", old.encode_tile, new.encode_tile)
+    if old.blocks_on_device != new.blocks_on_device:
+        code = "change.blocks-of-all" if old.blocks_on_device is None else "change.blocks"
+        yield message(code, before=old.blocks_on_device, after=new.blocks_on_device)
+    yield from shared.warm_up_change(old.warm_up, new.warm_up)
+    if old.pin_bytes != new.pin_bytes:
+        yield message("change.fewer-copies")
+
+
+def notices(plan: SeedVr2Plan, title: str, budget: Budget) -> Iterator[Notice]:
+    """What the user should know before the start."""
+    yield from shared.shot_notices(title, plan)
+    offered = devices.matmul_dtypes(budget.capability)
+    if plan.device == "cuda" and plan.products not in ("none", *offered):
+        nearest = offered[0] if offered else "none"
+        yield Notice(
+            code="feature-missing",
+            case="matmul",
+            severity="refusal",
+            params={"feature": plan.products, "nearest": nearest},
+        )
+    if plan.decodes_whole_tiles:
+        yield Notice(code="decoder-in-tiles", severity="info")

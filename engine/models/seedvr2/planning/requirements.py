@@ -6,18 +6,16 @@ from dataclasses import replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.memory import Moment, Needs, Streamed, most_of
+from engine.models.planning.search import Needs, PhaseMemory, Streamed, peak_use
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit import cost as dit_cost
-from engine.models.seedvr2.dit import memory as dit_memory
-from engine.models.seedvr2.dit.config import DitConfig
-from engine.models.seedvr2.dit.parameter_count import FORMAT_BYTES, parameters
+from engine.models.seedvr2.dit.config import FORMAT_BYTES, DitConfig, parameters
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan
 from engine.models.seedvr2.planning import vae_memory
 from engine.models.seedvr2.planning.vae_memory import Asked
-from engine.models.seedvr2.vae import cost, flops
+from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.video_vae.memory_ledger import ITEM
+from engine.models.video_vae.workload import ITEM, VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 
 _EXACT = 4  # bytes of a number of latents and of finished frames
@@ -34,14 +32,14 @@ def needs(plan: SeedVr2Plan) -> Needs:
     """What a job takes."""
     dit, vae = files.configs(plan)
     found = _stages(vae, plan, _transformer(dit, plan))
-    on_card = plan.device == "cuda"
-    most = {name: most_of(moments, is_card=on_card) for name, moments in found.items()}
+    on_gpu = plan.device == "cuda"
+    most = {name: peak_use(uses, on_gpu=on_gpu) for name, uses in found.items()}
     waiting = (plan.latents + _undecoded(plan)) * STEP
     return Needs(
         weights=_vae_weights(vae, plan) + _dit_weights(dit, plan),
         working={name: most[name].device for name in ("encode", "transformer", "decode")},
         finishing=most["finishing"].device,
-        hosts={name: moment.host + plan.pin_bytes for name, moment in most.items()},
+        hosts={name: use.host + plan.pin_bytes for name, use in most.items()},
         waiting=waiting,
         finished=_finished_frames(plan),
         sources=waiting * plan.size.pixels * _SOURCE_BYTES,
@@ -80,32 +78,34 @@ def streamed_bytes(plan: SeedVr2Plan) -> int:
 
 def _stages(
     vae: VaeConfig, plan: SeedVr2Plan, transformer: tuple[int, int]
-) -> dict[str, tuple[Moment, ...]]:
-    """Moments of each stage, weights apart: what it computes, and what the others leave."""
+) -> dict[str, tuple[PhaseMemory, ...]]:
+    """Memory of each stage without weights: its own, and what the others keep."""
     encode, decode = vae_memory.encoding(_encoding(vae, plan)), _decode(vae, plan)
     frame, picture = plan.padded.pixels * _COLOURS * _EXACT, plan.size.pixels * _COLOURS * _EXACT
     coming = 2 * vae_memory.SLICES if plan.encode_tile is not None else 0  # of two visits
     latents = (3 * plan.latents + coming) * _latent_bytes(vae, plan)
     forward, kept = transformer
-    held = Moment(_held_frames(plan) * frame + latents + kept + _SMALL_BYTES)
-    placing = Moment(STEP * (frame + picture) * (2 if plan.input_noise else 1) + encode.buffers)
+    held = PhaseMemory(_held_frames(plan) * frame + latents + kept + _SMALL_BYTES)
+    placing = PhaseMemory(
+        STEP * (frame + picture) * (2 if plan.input_noise else 1) + encode.buffers
+    )
     waiting = encode.waits + decode.waits
     sampling = plan.latents * _latent_bytes(vae, plan) * (8 if plan.latent_noise else 6)
-    decoded = held + Moment(_decoded_frames(plan) * frame) + encode.waits
-    finishing = decoded + decode.between + Moment(decode.buffers, decode.canvas)
-    colours = Moment(_finishing(plan, _PICTURES.get(plan.colour, 5)))
+    decoded = held + PhaseMemory(_decoded_frames(plan) * frame) + encode.waits
+    finishing = decoded + decode.between + PhaseMemory(decode.buffers, decode.canvas)
+    colours = PhaseMemory(_finishing(plan, _PICTURES.get(plan.colour, 5)))
     return {
         "encode": (
-            held + encode.begins + Moment(frame),
-            *(held + decode.waits + moment for moment in encode.goes_on),
+            held + encode.begins + PhaseMemory(frame),
+            *(held + decode.waits + use for use in encode.steady),
             held + encode.between + decode.waits + placing,
         ),
-        "transformer": (held + waiting + Moment(forward - kept + sampling),),
+        "transformer": (held + waiting + PhaseMemory(forward - kept + sampling),),
         "decode": (
-            *(decoded + moment for moment in (decode.begins, *decode.goes_on)),
+            *(decoded + use for use in (decode.begins, *decode.steady)),
             finishing + colours,
         ),
-        "finishing": (finishing + Moment(_finishing(plan, 1)),),
+        "finishing": (finishing + PhaseMemory(_finishing(plan, 1)),),
     }
 
 
@@ -198,7 +198,7 @@ def _transformer(dit: DitConfig, plan: SeedVr2Plan) -> tuple[int, int]:
     stored = _bytes_per_weight(dit, plan)
     asked = (dit, _grid(plan), files.TEXT_TOKENS, plan.dtype, plan.device)
     widened = plan.products == "none" and stored < ITEM[plan.dtype]
-    return dit_memory.forward_bytes(*asked, widened=widened), dit_memory.kept_bytes(*asked)
+    return dit_cost.forward_bytes(*asked, widened=widened), dit_cost.kept_bytes(*asked)
 
 
 def _bytes_per_weight(dit: DitConfig, plan: SeedVr2Plan) -> float:
@@ -229,8 +229,8 @@ def _vae_work(vae: VaeConfig, plan: SeedVr2Plan) -> tuple[float, float]:
 @lru_cache(maxsize=256)
 def _vae_flops(vae: VaeConfig, size: Size, switches: VaeSwitches) -> tuple[float, float]:
     """Of encoding and of decoding one frame of a long shot."""
-    clip = flops.Work(frames=17, size=size, switches=switches, slice_frames=4)
-    encode, decode = flops.encode_flops(vae, clip), flops.decode_flops(vae, clip)
+    clip = VaeWorkload(frames=17, size=size, switches=switches, slice_frames=4)
+    encode, decode = cost.encode_flops(vae, clip), cost.decode_flops(vae, clip)
     return encode.total / 17, decode.total / 17
 
 

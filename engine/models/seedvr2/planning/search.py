@@ -20,7 +20,7 @@ from engine.models.seedvr2.plan import STEP, SeedVr2Plan
 from engine.models.seedvr2.planning import requirements as bytes_of
 from engine.models.seedvr2.planning.vae_memory import BLEND_PX, ENCODE_OVERLAP_PX
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.split_grid import halo, pixels_per_feature, whole_shared
+from engine.models.seedvr2.vae.tiling import halo, pixels_per_feature, whole_shared
 
 WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
 PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
@@ -92,7 +92,7 @@ class _Search:
 
     def __init__(self, plan: SeedVr2Plan, room: Room) -> None:
         self.room, self.plan = room, plan
-        self.is_card = plan.device == "cuda"
+        self.on_gpu = plan.device == "cuda"
         self.config, self.vae = files.configs(plan)
         self._loads: dict[SeedVr2Plan, int] = {}
         self._weights: dict[int | None, int] = {}
@@ -117,7 +117,7 @@ class _Search:
     def clips(self) -> tuple[int, ...]:
         """Lengths in latents, the wanted one first."""
         wanted = self.plan.latents
-        usual = CLIPS["cuda" if self.is_card else "cpu"]
+        usual = CLIPS["cuda" if self.on_gpu else "cpu"]
         return wanted, *(clip for clip in usual if clip < wanted)
 
     @cached_property
@@ -145,7 +145,7 @@ class _Search:
         joined = [some for some in every if some[0] > _STILLS]
         stills = [some for some in every if some[0] <= _STILLS]
         # a processor reads blocks that do not stay from the file, for every clip
-        split = [self.blocks] if self.is_card else [self.blocks[:1], self.blocks[1:]]
+        split = [self.blocks] if self.on_gpu else [self.blocks[:1], self.blocks[1:]]
         for blocks in split:
             for clips in (joined, stills):
                 for is_whole in (False, True):
@@ -160,8 +160,8 @@ class _Search:
     def _fitting(self, kind: _Kind) -> Iterator[SeedVr2Plan]:
         """The best for each number of blocks: the longest clips, in the largest tiles."""
         self._host_is_short = False
-        for warm_up in (0, WARM_UP) if self.is_card else (self.plan.warm_up,):
-            if warm_up and self.is_card and not self._host_is_short:
+        for warm_up in (0, WARM_UP) if self.on_gpu else (self.plan.warm_up,):
+            if warm_up and self.on_gpu and not self._host_is_short:
                 return  # an early begin makes nothing faster
             for blocks in kind.blocks:
                 ways = (
@@ -170,7 +170,7 @@ class _Search:
                 )
                 found = (one for way in ways for one in self._filled(way))
                 # in the memory of a GPU tiles do not depend on the length of clips
-                best = next(found, None) if self.is_card else self._fastest(found)
+                best = next(found, None) if self.on_gpu else self._fastest(found)
                 if best is None:
                     continue
                 yield best
@@ -224,18 +224,18 @@ class _Search:
             )
             self._weights[way.blocks] = stay - usual
         budget = self.room.budget
-        return (budget.vram_bytes if self.is_card else budget.ram_bytes) - self._weights[way.blocks]
+        return (budget.vram_bytes if self.on_gpu else budget.ram_bytes) - self._weights[way.blocks]
 
     def _load(self, plan: SeedVr2Plan) -> int:
         """Bytes that are to stay within the limit."""
         found = self._loads.get(plan)
         if found is None:
-            found = self.room.device(plan) if self.is_card else self.room.ram(plan)
+            found = self.room.device(plan) if self.on_gpu else self.room.ram(plan)
             self._loads[plan] = found
         return found
 
     def _fits_host(self, plan: SeedVr2Plan) -> bool:
-        if not self.is_card or self.room.holds_ram(plan):
+        if not self.on_gpu or self.room.holds_ram(plan):
             return True
         self._host_is_short = True
         return False

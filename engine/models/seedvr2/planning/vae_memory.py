@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.memory import Moment, Streamed
+from engine.models.planning.search import PhaseMemory, Streamed
 from engine.models.seedvr2.plan import STEP
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.split_grid import split_tiles, whole_tiles
-from engine.models.video_vae.memory_peak import Peak
+from engine.models.seedvr2.vae.tiling import split_tiles, whole_tiles
+from engine.models.video_vae.workload import VaePeak, VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
 
@@ -55,19 +55,19 @@ class Asked:
     is_whole: bool = False
 
     @property
-    def is_card(self) -> bool:
+    def on_gpu(self) -> bool:
         """Whether the device has memory of its own."""
         return self.device == "cuda"
 
-    def work(self, size: Size) -> cost.Work:
+    def work(self, size: Size) -> VaeWorkload:
         """On frames of a size, slice by slice."""
-        return cost.Work(
+        return VaeWorkload(
             frames=_STEADY + STEP,
             size=size,
             switches=self.switches,
             slice_frames=STEP,
             dtype=self.dtype,
-            device="cuda" if self.is_card else "cpu",
+            device="cuda" if self.on_gpu else "cpu",
         )
 
 
@@ -84,11 +84,11 @@ def encoding(asked: Asked) -> Streamed:
     given = SLICES * (frame // 64) * asked.config.latent_channels * _EXACT
     others = 0 if asked.warm_up else _others(asked, found.carry, len(boxes))
     host = SLICES * parked + parked // STEP + early + others
-    working = Moment(max(found.first, found.later) + given, host)
-    waits = Moment(0, early + (0 if asked.warm_up else found.carry * len(boxes)))
+    working = PhaseMemory(max(found.first, found.later) + given, host)
+    waits = PhaseMemory(0, early + (0 if asked.warm_up else found.carry * len(boxes)))
     return Streamed(
         begins=working,
-        goes_on=(working,),
+        steady=(working,),
         between=waits,
         waits=waits,
         buffers=found.window,
@@ -112,7 +112,7 @@ def decoding(asked: Asked) -> Streamed:
     return _tiled(asked, low, tile, len(boxes), features)
 
 
-def _tiled(asked: Asked, low: Peak | None, tile: Peak, tiles: int, features: int) -> Streamed:
+def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, features: int) -> Streamed:
     """Where tiles visit the features of some latents, each of so many bytes.
 
     Args:
@@ -129,32 +129,32 @@ def _tiled(asked: Asked, low: Peak | None, tile: Peak, tiles: int, features: int
     known, handed_on = early + fresh, low.carry if low is not None else 0
     last = features + tile.result  # of whole frames, and of the tile before
     visiting = handed_on + last + max(tile.first, tile.later)
-    moments = [Moment(visiting, others + known + canvas)]
+    steady = [PhaseMemory(visiting, others + known + canvas)]
     if low is not None:
-        moments.append(Moment(low.later, carries + known))
+        steady.append(PhaseMemory(low.later, carries + known))
     return Streamed(
-        begins=Moment(low.first if low is not None else 0),
-        goes_on=tuple(moments),
-        between=Moment(handed_on + last, carries + early),
-        waits=Moment(0, handed_on + carries + early),
+        begins=PhaseMemory(low.first if low is not None else 0),
+        steady=tuple(steady),
+        between=PhaseMemory(handed_on + last, carries + early),
+        waits=PhaseMemory(0, handed_on + carries + early),
         buffers=max(tile.window, 0 if low is None else low.window),
         canvas=canvas,
     )
 
 
-def _whole(found: Peak) -> Streamed:
+def _whole(found: VaePeak) -> Streamed:
     return Streamed(
-        begins=Moment(found.first),
-        goes_on=(Moment(found.later),),
-        between=Moment(found.carry),
-        waits=Moment(0, found.carry),
+        begins=PhaseMemory(found.first),
+        steady=(PhaseMemory(found.later),),
+        between=PhaseMemory(found.carry),
+        waits=PhaseMemory(0, found.carry),
         buffers=found.window,
     )
 
 
 def _others(asked: Asked, carry: int, tiles: int) -> int:
     """Bytes of carries on the host while one tile works; what it has kept leaves its old place."""
-    return carry * (tiles if asked.is_card else tiles - 1)
+    return carry * (tiles if asked.on_gpu else tiles - 1)
 
 
 def encode_boxes(asked: Asked) -> list[Size]:
@@ -180,20 +180,20 @@ def decode_boxes(asked: Asked, tile: Size) -> list[Size]:
 
 
 @lru_cache(maxsize=512)
-def _encode_peak(config: VaeConfig, work: cost.Work) -> Peak:
+def _encode_peak(config: VaeConfig, work: VaeWorkload) -> VaePeak:
     return cost.encode_peak(config, work, passed=True)
 
 
 @lru_cache(maxsize=512)
-def _decode_peak(config: VaeConfig, work: cost.Work) -> Peak:
+def _decode_peak(config: VaeConfig, work: VaeWorkload) -> VaePeak:
     return cost.decode_peak(config, work, passed=True)
 
 
 @lru_cache(maxsize=512)
-def _low_peak(config: VaeConfig, work: cost.Work) -> Peak:
+def _low_peak(config: VaeConfig, work: VaeWorkload) -> VaePeak:
     return cost.decode_low_peak(config, work, park=True)
 
 
 @lru_cache(maxsize=512)
-def _high_peak(config: VaeConfig, work: cost.Work) -> Peak:
+def _high_peak(config: VaeConfig, work: VaeWorkload) -> VaePeak:
     return cost.decode_high_peak(config, work)

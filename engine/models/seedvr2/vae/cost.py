@@ -1,9 +1,9 @@
-"""How many bytes the fast variant of the VAE needs: for the planner, from sizes alone.
+"""Operations and bytes of the fast variant of the VAE: for the planner, from sizes alone.
 
 The input is not counted, the result is. On a processor the figures are what torch's allocator is
 asked for; oneDNN's own scratch comes on top. On a GPU cuDNN's workspace comes on top; not yet
 compared with a GPU. In float64, and for frames of a few pixels in float32, torch convolves in
-another way, which takes more.
+another pass, which takes more.
 """
 
 from __future__ import annotations
@@ -16,20 +16,26 @@ from engine.models.memory_cost import Cost
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.layer_specs import (
     Part,
+    SeedVr2MemoryTrace,
     Up,
     decoder_parts,
     encoder_parts,
 )
-from engine.models.seedvr2.vae.memory_walk import Walk
 from engine.models.video_vae.layer_specs import Attention, Conv
-from engine.models.video_vae.memory_ledger import ITEM, Work
-from engine.models.video_vae.memory_peak import Peak, Way, peak_of
-from engine.models.video_vae.workload import slices
+from engine.models.video_vae.workload import (
+    ITEM,
+    Flops,
+    VaePass,
+    VaePeak,
+    VaeWorkload,
+    peak_of,
+    slices,
+)
 from engine.settings.optimisations import VaeSwitches
 
 __all__ = [
-    "Peak",
-    "Work",
+    "VaePeak",
+    "VaeWorkload",
     "decode_cost",
     "decode_high_cost",
     "decode_high_peak",
@@ -42,17 +48,17 @@ __all__ = [
 ]
 
 
-def encode_cost(config: VaeConfig, work: Work) -> Cost:
-    """Of encoding `work.frames` frames of `work.size` px to moments."""
+def encode_cost(config: VaeConfig, work: VaeWorkload) -> Cost:
+    """Of encoding `work.frames` frames of `work.size` px to mean and log-variance."""
     return _cost(config, work, encode_peak(config, work))
 
 
-def decode_cost(config: VaeConfig, work: Work) -> Cost:
+def decode_cost(config: VaeConfig, work: VaeWorkload) -> Cost:
     """Of decoding to `work.frames` frames of `work.size` px."""
     return _cost(config, work, decode_peak(config, work))
 
 
-def decode_low_cost(config: VaeConfig, work: Work, *, park: bool = False) -> Cost:
+def decode_low_cost(config: VaeConfig, work: VaeWorkload, *, park: bool = False) -> Cost:
     """Of the part of a split decode that sees the whole frame, `work.size` px when decoded.
 
     The features of all slices are part of it, or of two where they are parked in host memory.
@@ -60,7 +66,7 @@ def decode_low_cost(config: VaeConfig, work: Work, *, park: bool = False) -> Cos
     return _cost(config, work, decode_low_peak(config, work, park=park))
 
 
-def decode_high_cost(config: VaeConfig, work: Work) -> Cost:
+def decode_high_cost(config: VaeConfig, work: VaeWorkload) -> Cost:
     """Of the part of a split decode that sees a tile, `work.size` px with its halo when decoded.
 
     The features are not part of it; of the result, two slices.
@@ -68,10 +74,10 @@ def decode_high_cost(config: VaeConfig, work: Work) -> Cost:
     return _cost(config, work, decode_high_peak(config, work))
 
 
-def encode_peak(config: VaeConfig, work: Work, *, passed: bool = False) -> Peak:
-    """The highest moment of encoding, weights apart; results are joined, or `passed` on."""
-    way = Way(
-        walk=Walk,
+def encode_peak(config: VaeConfig, work: VaeWorkload, *, passed: bool = False) -> VaePeak:
+    """Peak memory of encoding, without weights; results are joined, or `passed` on."""
+    vae_pass = VaePass(
+        trace=SeedVr2MemoryTrace,
         parts=encoder_parts(config),
         slices=list(slices(work.frames, work.slice_frames)),
         size=work.size,
@@ -80,33 +86,33 @@ def encode_peak(config: VaeConfig, work: Work, *, passed: bool = False) -> Peak:
         total=1 + (work.frames - 1) // config.temporal_factor,
         clamped=True,
     )
-    return peak_of(way, work)
+    return peak_of(vae_pass, work)
 
 
-def decode_peak(config: VaeConfig, work: Work, *, passed: bool = False) -> Peak:
-    """The highest moment of decoding, weights apart; results are joined, or `passed` on."""
+def decode_peak(config: VaeConfig, work: VaeWorkload, *, passed: bool = False) -> VaePeak:
+    """Peak memory of decoding, without weights; results are joined, or `passed` on."""
     low, high = decoder_parts(config)
-    way = _decoding([*low, *high], config, work)
-    return peak_of(replace(way, gather="passed") if passed else way, work)
+    vae_pass = _decoding([*low, *high], config, work)
+    return peak_of(replace(vae_pass, gather="passed") if passed else vae_pass, work)
 
 
-def decode_low_peak(config: VaeConfig, work: Work, *, park: bool = False) -> Peak:
-    """As `decode_low_cost`, weights apart."""
+def decode_low_peak(config: VaeConfig, work: VaeWorkload, *, park: bool = False) -> VaePeak:
+    """As `decode_low_cost`, without weights."""
     low, _ = decoder_parts(config)
-    way = _decoding(low, config, work)
-    return peak_of(replace(way, gather="passed" if park else "listed"), work)
+    vae_pass = _decoding(low, config, work)
+    return peak_of(replace(vae_pass, gather="passed" if park else "listed"), work)
 
 
-def decode_high_peak(config: VaeConfig, work: Work) -> Peak:
-    """As `decode_high_cost`, weights apart."""
+def decode_high_peak(config: VaeConfig, work: VaeWorkload) -> VaePeak:
+    """As `decode_high_cost`, without weights."""
     _, high = decoder_parts(config)
-    way = _decoding(high, config, work)
+    vae_pass = _decoding(high, config, work)
     times = 2 if config.decoder_time[0] else 1
-    slices = [(first, times * count - (times - 1) * first) for first, count in way.slices]
+    slices = [(first, times * count - (times - 1) * first) for first, count in vae_pass.slices]
     width, each = config.block_out_channels[-2], config.spatial_factor // 2
     size = Size(work.size.width // each, work.size.height // each)
-    way = replace(way, slices=slices, size=size, channels=width, gather="passed")
-    return peak_of(way, work)
+    vae_pass = replace(vae_pass, slices=slices, size=size, channels=width, gather="passed")
+    return peak_of(vae_pass, work)
 
 
 def weights_bytes(
@@ -136,17 +142,17 @@ def weights_bytes(
     return values * ITEM[dtype] + norms * max(4, ITEM[dtype])
 
 
-def _cost(config: VaeConfig, work: Work, peak: Peak) -> Cost:
+def _cost(config: VaeConfig, work: VaeWorkload, peak: VaePeak) -> Cost:
     image = work.frames == 1
     return peak.cost(weights_bytes(config, work.dtype, work.switches, image=image))
 
 
-def _decoding(parts: list[Part], config: VaeConfig, work: Work) -> Way:
+def _decoding(parts: list[Part], config: VaeConfig, work: VaeWorkload) -> VaePass:
     """From the latent on."""
     step, factor = config.temporal_factor, config.spatial_factor
     each = None if work.slice_frames is None else max(1, work.slice_frames // step)
-    return Way(
-        walk=Walk,
+    return VaePass(
+        trace=SeedVr2MemoryTrace,
         parts=parts,
         slices=list(slices(1 + (work.frames - 1) // step, each)),
         size=Size(work.size.width // factor, work.size.height // factor),
@@ -180,3 +186,152 @@ def _table_numbers(conv: Conv, switches: VaeSwitches, *, image: bool) -> int:
         if conv.time_stride == 1:
             taps += folds + 4 * switches.temporal_winograd
     return taps * conv.kernel + conv.outer
+
+
+__all__ = ["Flops", "VaeWorkload", "decode_flops", "encode_flops"]
+
+_TAPS = 3  # per axis
+
+
+def encode_flops(config: VaeConfig, work: VaeWorkload) -> Flops:
+    """Operations of encoding a clip."""
+    total = Flops(0, 0)
+    for first, frames in slices(work.frames, work.slice_frames):
+        count = _Count(work, first, frames, work.size)
+        _encode(config, count)
+        total += count.flops
+    return total
+
+
+def decode_flops(config: VaeConfig, work: VaeWorkload) -> Flops:
+    """Operations of decoding to `work.frames` frames of `work.size`."""
+    step = config.temporal_factor
+    grid = Size(work.size.width // config.spatial_factor, work.size.height // config.spatial_factor)
+    total = Flops(0, 0)
+    for first, frames in slices(work.frames, work.slice_frames):
+        count = _Count(work, first, (frames - first) // step + first, grid)
+        _decode(config, count)
+        total += count.flops
+    return total
+
+
+def _encode(config: VaeConfig, count: _Count) -> None:
+    widths = config.block_out_channels
+    count.conv(config.in_channels, widths[0])
+    inner = widths[0]
+    for level, width in enumerate(widths):
+        for _ in range(config.layers_per_block):
+            count.block(inner, width)
+            inner = width
+        if level < len(config.encoder_time):
+            count.down(width, config.encoder_time[level])
+    count.middle(inner)
+    count.conv(inner, 2 * config.latent_channels)
+    if config.quant_conv:
+        count.point(2 * config.latent_channels, 2 * config.latent_channels)
+
+
+def _decode(config: VaeConfig, count: _Count) -> None:
+    widths = config.block_out_channels[::-1]
+    if config.post_quant_conv:
+        count.point(config.latent_channels, config.latent_channels)
+    count.conv(config.latent_channels, widths[0])
+    inner = widths[0]
+    count.middle(inner)
+    for level, width in enumerate(widths):
+        for _ in range(config.layers_per_block + 1):
+            count.block(inner, width)
+            inner = width
+        if level < len(config.decoder_time):
+            count.up(width, config.decoder_time[level])
+    count.conv(inner, config.out_channels)
+
+
+class _Count:
+    """One slice on its way through the model: its frames and size, and what it took so far."""
+
+    def __init__(self, work: VaeWorkload, first: bool, frames: int, size: Size) -> None:
+        self.flops = Flops(0, 0)
+        self._switches = work.switches
+        self._first, self._frames, self._size = first, frames, size
+
+    def conv(self, inner: int, outer: int) -> None:
+        """A causal 3x3x3 convolution."""
+        self._add(inner * outer * _TAPS**2 * self._taps() * self._size.pixels)
+
+    def point(self, inner: int, outer: int) -> None:
+        """A 1x1x1 convolution."""
+        self._add(inner * outer * self._frames * self._size.pixels)
+
+    def block(self, inner: int, outer: int) -> None:
+        """A residual block."""
+        self.conv(inner, outer)
+        self.conv(outer, outer)
+        if inner != outer:
+            self.point(inner, outer)
+
+    def middle(self, width: int) -> None:
+        """The mid block: attention of every frame between two residual blocks."""
+        self.block(width, width)
+        tokens = self._size.pixels
+        projections, products = 4 * tokens * width**2, 2 * tokens**2 * width
+        self.flops += Flops(0, 2 * self._frames * (projections + products))
+        self.block(width, width)
+
+    def down(self, width: int, time: bool) -> None:
+        """A downsampler of space, and of time too."""
+        self._size = Size(self._size.width // 2, self._size.height // 2)
+        if time:
+            self._frames = (self._frames - self._first) // 2 + self._first
+        taps = self._down_taps() if time else self._frames
+        self._add(width**2 * _TAPS**2 * taps * self._size.pixels)
+
+    def up(self, width: int, time: bool) -> None:
+        """An upsampler of space, and of time too."""
+        subframes = 2 if time else 1
+        if self._switches.upsampler_fold:
+            padded = (self._size.width + 1) * (self._size.height + 1)
+            self._add(self._folded_up(subframes) * 4 * width**2 * 4 * padded)
+        else:
+            self.point(width, 4 * subframes * width)
+        self._frames = subframes * self._frames - (subframes - 1) * self._first
+        self._size = self._size.scaled(2)
+        if not self._switches.upsampler_fold:
+            self.conv(width, width)
+
+    def _add(self, multiplications: int) -> None:
+        self.flops += Flops(2 * multiplications, 0)
+
+    @property
+    def _folds(self) -> bool:
+        """Whether the copies before the clip are folded away."""
+        image = self._switches.image_mode and self._frames == 1
+        return self._first and (self._switches.first_frame_fold or image)
+
+    def _taps(self) -> int:
+        """Temporal taps of all frames together, for a convolution that keeps their number."""
+        if not self._folds:
+            return self._regular_taps(self._frames)
+        if self._frames == 1:
+            return 1
+        return 3 + self._regular_taps(self._frames - 2)  # one product is for both of the first two
+
+    def _regular_taps(self, frames: int) -> int:
+        """The same for frames with a true past."""
+        if self._switches.temporal_winograd:
+            return frames // 2 * 4 + frames % 2 * _TAPS
+        return _TAPS * frames
+
+    def _down_taps(self) -> int:
+        """The same for one that halves it, of which the first frame alone sees copies."""
+        if not self._folds:
+            return _TAPS * self._frames
+        return 1 if self._frames == 1 else _TAPS * self._frames - 2
+
+    def _folded_up(self, subframes: int) -> int:
+        """Folded kernels that run: see `engine.ops.conv.folds.UpsamplerFold`."""
+        sources = 1 + (_TAPS - 1) // subframes
+        if not self._first:
+            return subframes * sources * self._frames
+        second = 2 * subframes if self._frames > 1 else 0
+        return 1 + second + subframes * sources * max(0, self._frames - 2)

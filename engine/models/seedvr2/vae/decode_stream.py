@@ -13,8 +13,13 @@ from engine.core.geometry import Box, Size
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.split_decode import parked
-from engine.models.seedvr2.vae.split_grid import WHOLE_BLEND, SplitTiles, split_tiles, whole_tiles
-from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.seedvr2.vae.tiling import (
+    WHOLE_BLEND,
+    SplitTiles,
+    Tiling,
+    split_tiles,
+    whole_tiles,
+)
 from engine.models.upscalers import DecodedTile, Watch
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite, cut
 from engine.models.video_vae.slicing import slices

@@ -1,4 +1,4 @@
-"""Layers of the VAE as data: the list that the fast variant runs, without tensors."""
+"""Layers of the VAE as data, as the fast variant runs them, and the bytes they take. No torch."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from engine.models.video_vae.layer_specs import (
     middle,
     point,
 )
+from engine.models.video_vae.memory_trace import MemoryTrace
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ Part = Entry | Exit | Block | Attention | Up
 
 
 def encoder_parts(config: VaeConfig) -> list[Part]:
-    """From frames to moments."""
+    """Layers from frames to mean and log-variance."""
     widths = config.block_out_channels
     parts: list[Part] = [Entry(Conv(name="conv_in", inner=config.in_channels, outer=widths[0]))]
     for level, width in enumerate(widths):
@@ -50,10 +51,10 @@ def encoder_parts(config: VaeConfig) -> list[Part]:
         if level < len(config.encoder_time):
             parts.append(_down(f"{level}.down", width, time=config.encoder_time[level]))
     parts += middle(widths[-1])
-    moments = 2 * config.latent_channels
-    parts.append(Exit(Conv(name="conv_out", inner=widths[-1], outer=moments)))
+    outer = 2 * config.latent_channels
+    parts.append(Exit(Conv(name="conv_out", inner=widths[-1], outer=outer)))
     if config.quant_conv:
-        parts.append(Entry(point("quant_conv", moments, moments)))
+        parts.append(Entry(point("quant_conv", outer, outer)))
     return parts
 
 
@@ -87,3 +88,85 @@ def _up(name: str, width: int, *, time: bool) -> Up:
     times = 2 if time else 1
     conv = Conv(name=name, inner=width, outer=width)
     return Up(point(f"{name}.widen", width, 4 * times * width), conv, times)
+
+
+_PHASE_BYTES = 96 * 2**20  # as in fast_resample
+
+
+class SeedVr2MemoryTrace(MemoryTrace):
+    """One slice on its way through a VAE of SeedVR2."""
+
+    def part(self, part: object) -> None:
+        """Through one part."""
+        match part:
+            case Up():
+                self._folded_up(part) if self.switches.upsampler_fold else self._up(part)
+            case _:
+                super().part(part)
+
+    def _up(self, up: Up) -> None:
+        live = self.live
+        before, wide = self.stream_bytes, self.frames * self.frame_bytes(up.widen.outer)
+        self.apply(up.widen, 1, self.frames, "inner")
+        live.drop("stream", before)
+        self.frames, self.size = up.times * self.frames, self.size.scaled(2)
+        live.take("stream", self.stream_bytes, up.conv.name)
+        live.drop("inner", wide)
+        dropped = self.frame_bytes(up.conv.inner) if self.first and up.times > 1 else 0
+        if dropped:
+            self.frames -= 1
+        self.entry(up.conv)
+        live.drop("stream", dropped)
+
+    def _folded_up(self, up: Up) -> None:
+        live, frame, source = self.live, self.frame_bytes(self.channels), self.stream_bytes
+        kept = (up.conv.taps - 1) // up.times
+        frames = self.frames
+        total = up.times * frames - (up.times - 1) * self.first
+        live.take("stream", 4 * total * frame, up.conv.name)
+        if not self.first:
+            live.take("inner", (kept + frames) * frame, up.conv.name)
+        self.keep(up.conv.name, kept * frame)
+        if not self.first:
+            live.drop("stream", source)
+        self._phases(up, kept + 1)
+        if self.first:
+            live.drop("stream", source)
+        else:
+            live.drop("inner", (kept + frames) * frame)
+        self.frames, self.size = total, self.size.scaled(2)
+
+    def _phases(self, up: Up, reach: int) -> None:
+        """The small convolutions of a folded upsampler, some source frames at a time."""
+        one = up.times * 4 * self.frame_bytes(self.channels, 1)
+        kernel = up.times * 4 * 4 * up.conv.kernel // up.conv.side**2
+        rest = self.frames
+        if self.first:
+            rest = max(0, rest - 2)
+            self._phases_of_two(up, one, kernel)
+        if not rest:
+            return
+        chunk = max(1, _PHASE_BYTES // one) if self.switches.chunked_upsampling else rest
+        chunk = min(chunk, rest)
+        inner = self.frame_bytes(self.channels)
+        extra = self.extra_bytes(kernel, reach, chunk * inner, (chunk + reach - 1) * inner)
+        if self.work.adds_up and not self.work.adds_in_place:
+            extra += chunk * one
+        with (
+            self.live.held("sums", extra),
+            self.live.held("phases", chunk * one, up.conv.name),
+        ):
+            pass
+
+    def _phases_of_two(self, up: Up, one: int, kernel: int) -> None:
+        """The phases of a clip's first two source frames, one after the other."""
+        work = self.work
+        if self.frames == 1:
+            extra, phases = 2 * kernel * work.item // up.times, one // up.times
+        else:
+            extra, phases = 4 * kernel * work.item, one
+            if not work.is_3d:
+                extra += 2 * self.frame_bytes(self.channels)
+            extra += one if work.adds_up and not work.adds_in_place else 0
+        with self.live.held("sums", extra), self.live.held("phases", phases, up.conv.name):
+            pass

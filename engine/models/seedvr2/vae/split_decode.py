@@ -25,7 +25,7 @@ the frames:
 | `frame`, 13 | 0, bit for bit | rounding |
 
 Cost of the large part in multiples of a decode without tiles, `work` being computed pixels for
-each of the frame (split_grid.SplitTiles.work): `tile`: work, `frame`: (1 + passes) * work. On the
+each of the frame (tiling.SplitTiles.work): `tile`: work, `frame`: (1 + passes) * work. On the
 processor, in that frame (work 1.32), the whole decode took 1.3 to 1.8 and, with one first run, 2.4
 to 3.0 times as long as without tiles; by this rule 1.3 and 2.5.
 """
@@ -41,7 +41,7 @@ from torch import Tensor
 from engine.core.geometry import Box, Size
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.norm_statistics import Book, Statistics
-from engine.models.seedvr2.vae.split_grid import SplitTiles, split_tiles
+from engine.models.seedvr2.vae.tiling import SplitTiles, split_tiles
 from engine.models.video_vae.slicing import slices
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.transfer.pinned import pins
@@ -90,7 +90,7 @@ def split_decode(
     Args:
         vae: The fast variant.
         latent: [1, L, t, h, w], unscaled.
-        tile: Most pixels computed at a time, see `split_grid.split_tiles`.
+        tile: Most pixels computed at a time, see `tiling.split_tiles`.
         blend: Pixels that the ramp across a seam is wide; 0 cuts hard, as suits `frame`.
         tile_statistics: What the norms of a tile go by, see above.
         sink: Takes the finished parts: tile after tile, each from its first frame to its last.

@@ -1,11 +1,22 @@
-"""How frames are cut into tiles, and how a tile continues in time."""
+"""Tiles of the VAE: grids of the decoder, halos, warm-up; integers only.
+
+Split decode runs the low-resolution part on the whole frame (first convolution, middle with its
+attention, block 0, residual blocks of block 1) and cuts its result, the features, into tiles for
+the rest. A tile sees `halo` features more than it shows on each inner side, as much as its
+convolutions can see: only the statistics of its norms differ from the whole frame's.
+
+Where even the low-resolution part of a whole frame is too much, tiles go through all of the
+decoder. Attention and norms then see the tile alone, so neighbours differ; a wide ramp hides that,
+and colours are matched to the source's afterwards.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.core.geometry import Size
+from engine.core.geometry import Box, Size
 from engine.models.seedvr2.vae.config import VaeConfig
+from engine.tiling.grid import smallest_tile, tile_grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,14 +25,14 @@ class Tiling:
 
     Attributes:
         tile: Most pixels computed at a time; of the decoder's large part with its halo, see
-            `split_grid.split_tiles`.
+            `split_tiles`.
         blend: Width of the ramp between decoded tiles, in pixels.
         warm_up: 0: every tile continues with its carry, which waits in host memory, some 8 KiB for
             each pixel of the decoder and 4 of the encoder. Else it begins so many latents earlier,
             which costs their time and gives nearly the same picture: from `decoder_reach` latents
             on an exact one.
         is_whole: Tiles go through all of the decoder: less memory, and neighbours differ a
-            little. `blend` is that of `split_grid` then.
+            little. `blend` is WHOLE_BLEND then.
     """
 
     tile: Size
@@ -61,3 +72,109 @@ def encoder_reach(config: VaeConfig) -> int:
             reach = 2 * reach + _TAPS
         reach += 2 * config.layers_per_block * _TAPS
     return -(-(reach + _TAPS) // config.temporal_factor)
+
+
+WHOLE_BLEND = 64  # px, of the ramp between tiles that went through all of the decoder
+_WHOLE_MARGIN = 16  # px at the edge of such a tile that are never shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitTiles:
+    """How a frame is cut.
+
+    Attributes:
+        factor: Pixels of the result per feature, on each side.
+        features: Size of the whole frame in features.
+        boxes: Tiles in features, all of one size, halo included.
+    """
+
+    factor: int
+    features: Size
+    boxes: tuple[Box, ...]
+
+    @property
+    def canvas(self) -> Size:
+        """The frame in pixels of the result."""
+        return self.features.scaled(self.factor)
+
+    @property
+    def work(self) -> float:
+        """Pixels computed in the high-resolution part for each pixel of the frame, 1 or more."""
+        return sum(box.size.pixels for box in self.boxes) / self.features.pixels
+
+
+def pixels_per_feature(config: VaeConfig) -> int:
+    """Pixels of the result per feature on each side: 4 in the published model."""
+    return 1 << _levels_of_high_part(config)
+
+
+def halo(config: VaeConfig) -> int:
+    """Features on each side that a pixel of the result depends on.
+
+    Counted backwards from the picture, in pixels of each level: a 3x3 convolution sees one more,
+    two of them in each residual block, one in an upsampler; the upsampler's own step halves the
+    number. Published: 1 + 6 + 1 = 8 px of the result, then 4 + 6 + 1 = 11 px of half the size,
+    which is 22 px of the result, and so 5.5 features: 6, which is 24 px.
+    """
+    reach = 1
+    for _ in range(_levels_of_high_part(config)):
+        reach += 2 * (config.layers_per_block + 1) + 1
+        reach = (reach + 1) // 2
+    return reach
+
+
+def norms_of_high_part(config: VaeConfig) -> int:
+    """GroupNorms that tiles have to agree on: 13 in the published model."""
+    return 2 * _levels_of_high_part(config) * (config.layers_per_block + 1) + 1
+
+
+def _levels_of_high_part(config: VaeConfig) -> int:
+    """Levels above the first two, each after an upsampler."""
+    return max(0, len(config.block_out_channels) - 2)
+
+
+def split_tiles(config: VaeConfig, latent: Size, tile: Size, blend: int) -> SplitTiles:
+    """Cut the features of a frame into as few tiles as `tile` permits, no larger than needed.
+
+    Args:
+        config: Of the VAE.
+        latent: Size of the frame in latent positions.
+        tile: Most pixels of the result that are computed at a time, halo included; a multiple of
+            4 (the published model) on both sides. A frame's side or more: not cut on that side.
+        blend: Pixels of the result that neighbours share beyond the halo.
+
+    Raises:
+        ValueError: The tile is no such multiple, or is not larger than twice what it shares with
+            a neighbour: twice the halo, plus `blend`.
+    """
+    factor = pixels_per_feature(config)
+    if tile.width % factor or tile.height % factor:
+        raise ValueError(f"a tile of {tile} pixels is no multiple of {factor}")
+    features = latent.scaled(config.spatial_factor // factor)
+    shared = 2 * halo(config) + -(-blend // factor)
+    most = Size(tile.width // factor, tile.height // factor)
+    boxes = tile_grid(features, smallest_tile(features, most, shared), shared)
+    return SplitTiles(factor=factor, features=features, boxes=tuple(boxes))
+
+
+def whole_tiles(config: VaeConfig, latent: Size, tile: Size) -> SplitTiles:
+    """Cut a frame into tiles that go through all of the decoder; a feature is a latent position.
+
+    Args:
+        config: Of the VAE.
+        latent: Size of the frame in latent positions.
+        tile: Most pixels of the result that are computed at a time.
+
+    Raises:
+        ValueError: The tile is not larger than twice what it shares with a neighbour.
+    """
+    factor = config.spatial_factor
+    shared = whole_shared(config)
+    most = Size(max(1, tile.width // factor), max(1, tile.height // factor))
+    boxes = tile_grid(latent, smallest_tile(latent, most, shared), shared)
+    return SplitTiles(factor=factor, features=latent, boxes=tuple(boxes))
+
+
+def whole_shared(config: VaeConfig) -> int:
+    """Latent positions that such tiles have in common with a neighbour."""
+    return -(-(WHOLE_BLEND + 2 * _WHOLE_MARGIN) // config.spatial_factor)

@@ -20,8 +20,7 @@ from engine.models.latents import (
     LatentFormat,
     LatentHeader,
 )
-from engine.models.planning.memory import Needs
-from engine.models.planning.search import fits, next_tile, tile_of
+from engine.models.planning.search import Needs, fits, next_tile, tile_of
 from engine.models.wan import files
 from engine.models.wan.latents.file import SUFFIX, LatentFile, examined
 from engine.models.wan.latents.spaces import MODELS, TEMPORAL_FACTOR

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.memory import Moment, Needs, Streamed, most_of
-from engine.models.video_vae.workload import Work
+from engine.models.planning.search import Needs, PhaseMemory, Streamed, peak_use
+from engine.models.video_vae.workload import VaeWorkload
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning.vae_memory import (
@@ -19,7 +19,7 @@ from engine.models.wan.planning.vae_memory import (
     encode_way,
     features_of,
 )
-from engine.models.wan.vae import cost, flops, split
+from engine.models.wan.vae import cost, split
 from engine.models.wan.vae.config import WanConfig
 from engine.settings.optimisations import VaeSwitches
 
@@ -28,7 +28,11 @@ _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each
 _FRAME_BYTES = 12  # of a frame that is ready to be encoded, for each of its px
 _SMALL_BYTES = 64 * 2**10  # means, deviations, biases
 _NOTHING = Streamed(
-    begins=Moment(0), goes_on=(Moment(0),), between=Moment(0), waits=Moment(0), buffers=0
+    begins=PhaseMemory(0),
+    steady=(PhaseMemory(0),),
+    between=PhaseMemory(0),
+    waits=PhaseMemory(0),
+    buffers=0,
 )
 
 
@@ -56,41 +60,43 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> Needs:
     """Of both ways, which take turns and share their buffers."""
     buffers = max(encode.buffers, decode.buffers)
     frames = (asked.slice_frames + 1) * asked.frame.pixels * _FRAME_BYTES
-    held = Moment((frames if encode is not _NOTHING else 0) + _latents(asked) + _SMALL_BYTES)
+    held = PhaseMemory((frames if encode is not _NOTHING else 0) + _latents(asked) + _SMALL_BYTES)
     canvas = asked.frame.pixels * asked.config.upscale**2
-    ready = held + encode.waits + decode.between + Moment(buffers + decode.result, decode.canvas)
-    other = Moment(buffers - decode.buffers) + held + encode.waits
-    finishing = ready + Moment(_LEAVING_BYTES * canvas)
-    encoding = Moment(buffers - encode.buffers) + held
-    opening, reopening = (Moment(buffers - way.opens) for way in (encode, decode))
-    moments = {
+    ready = (
+        held + encode.waits + decode.between + PhaseMemory(buffers + decode.result, decode.canvas)
+    )
+    other = PhaseMemory(buffers - decode.buffers) + held + encode.waits
+    finishing = ready + PhaseMemory(_LEAVING_BYTES * canvas)
+    encoding = PhaseMemory(buffers - encode.buffers) + held
+    opening, reopening = (PhaseMemory(buffers - way.opens) for way in (encode, decode))
+    uses = {
         "encode": (
             opening + held + encode.begins,
-            *(encoding + decode.waits + moment for moment in encode.goes_on),
-            Moment(2 * frames + buffers) + held + encode.between + decode.waits,
+            *(encoding + decode.waits + use for use in encode.steady),
+            PhaseMemory(2 * frames + buffers) + held + encode.between + decode.waits,
         ),
         "decode": (
             reopening + held + encode.waits + decode.begins,
-            *(other + moment for moment in decode.goes_on),
+            *(other + use for use in decode.steady),
             finishing,
         ),
-        "finishing": (ready + Moment(2 * _FRAME_BYTES * canvas),),
+        "finishing": (ready + PhaseMemory(2 * _FRAME_BYTES * canvas),),
     }
     if encode is _NOTHING:
-        moments["encode"] = (Moment(0),)
+        uses["encode"] = (PhaseMemory(0),)
     if decode is _NOTHING:
-        moments["decode"] = moments["finishing"] = (Moment(0),)
-    most = {name: most_of(some, is_card=asked.is_card) for name, some in moments.items()}
+        uses["decode"] = uses["finishing"] = (PhaseMemory(0),)
+    most = {name: peak_use(some, on_gpu=asked.on_gpu) for name, some in uses.items()}
     return Needs(
         weights=_weights(asked),
         working={name: most[name].device for name in ("encode", "decode")},
         finishing=most["finishing"].device,
-        hosts={name: moment.host for name, moment in most.items()},
+        hosts={name: use.host for name, use in most.items()},
     )
 
 
 def _latents(asked: Pass) -> int:
-    """Bytes of latents on their way, and of the moments that they are a half of."""
+    """Bytes of latents on their way, and of the log-variances that come with them."""
     config, count = asked.config, asked.visit if len(encode_tiles(asked)) > 1 else 1
     positions = asked.frame.pixels // config.spatial_factor**2
     return 3 * count * positions * config.latent_channels * asked.item
@@ -163,8 +169,8 @@ def _repeated(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:
 def _flops(config: WanConfig, size: Size, switches: VaeSwitches) -> tuple[float, float]:
     """Of encoding and of decoding one frame of a long shot."""
     frames = 17
-    clip = Work(frames=frames, size=size, switches=switches, slice_frames=STEP)
-    encode, decode = flops.encode_flops(config, clip), flops.decode_flops(config, clip)
+    clip = VaeWorkload(frames=frames, size=size, switches=switches, slice_frames=STEP)
+    encode, decode = cost.encode_flops(config, clip), cost.decode_flops(config, clip)
     return encode.total / frames, decode.total / frames
 
 

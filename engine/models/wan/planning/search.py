@@ -22,12 +22,12 @@ def fitted(plan: WanPlan, room: Room) -> WanPlan:
         room: What there is.
     """
     search = _WanSearch(plan, room)
-    on_card = plan.device == "cuda"
-    for parks in (False, True) if on_card else (False,):  # what is parked has a way to go
+    on_gpu = plan.device == "cuda"
+    for parks in (False, True) if on_gpu else (False,):  # what is parked has a way to go
         found = search.best(parks=parks)
         if found is not None:
             return found
-    return search.smallest(parks=on_card)
+    return search.smallest(parks=on_gpu)
 
 
 def warm_up(config: WanConfig) -> int:

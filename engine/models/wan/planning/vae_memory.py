@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.memory import Moment, Streamed
-from engine.models.video_vae.memory_ledger import ITEM
-from engine.models.video_vae.memory_peak import Peak
+from engine.models.planning.search import PhaseMemory, Streamed
+from engine.models.video_vae.workload import ITEM, VaePeak, VaeWorkload
 from engine.models.wan.vae import cost, split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
@@ -63,7 +62,7 @@ class Pass:
         return ITEM[self.dtype]
 
     @property
-    def is_card(self) -> bool:
+    def on_gpu(self) -> bool:
         """Whether the device has memory of its own."""
         return self.device == "cuda"
 
@@ -89,11 +88,11 @@ def encode_way(asked: Pass) -> Streamed:
         share=_share(asked, boxes, cut),
     )
     visit, low, held = _tiled(asked, halves)
-    results = Moment(0, asked.visit * halves.given)
-    early_and_carries = held + Moment(*_handed_on(asked, halves.low))
+    results = PhaseMemory(0, asked.visit * halves.given)
+    early_and_carries = held + PhaseMemory(*_handed_on(asked, halves.low))
     return Streamed(
-        begins=Moment(0),
-        goes_on=(visit, low + results),
+        begins=PhaseMemory(0),
+        steady=(visit, low + results),
         between=early_and_carries,
         waits=early_and_carries,
         buffers=max(high.window, halves.low.window),
@@ -121,11 +120,14 @@ def decode_way(asked: Pass) -> Streamed:
         share=_share(asked, boxes, cut),
     )
     visit, low, held = _tiled(asked, halves)
-    fresh, handed_on = Moment(0, asked.visit * taken), Moment(*_handed_on(asked, halves.low))
-    waits = Moment(halves.low.carry) + fresh if asked.drips else handed_on
+    fresh, handed_on = (
+        PhaseMemory(0, asked.visit * taken),
+        PhaseMemory(*_handed_on(asked, halves.low)),
+    )
+    waits = PhaseMemory(halves.low.carry) + fresh if asked.drips else handed_on
     return Streamed(
-        begins=Moment(0),
-        goes_on=(visit + Moment(halves.low.result), low + fresh),
+        begins=PhaseMemory(0),
+        steady=(visit + PhaseMemory(halves.low.result), low + fresh),
         between=held + handed_on,
         waits=held + waits,
         buffers=max(high.window, halves.low.window),
@@ -134,13 +136,13 @@ def decode_way(asked: Pass) -> Streamed:
     )
 
 
-def _whole(found: Peak, *, is_alone: bool = False) -> Streamed:
+def _whole(found: VaePeak, *, is_alone: bool = False) -> Streamed:
     """Of whole frames; with slices that come alone the result of the one before has gone."""
     return Streamed(
-        begins=Moment(found.first),
-        goes_on=(Moment(found.later - (found.before if is_alone else 0)),),
-        between=Moment(found.carry),
-        waits=Moment(found.carry),
+        begins=PhaseMemory(found.first),
+        steady=(PhaseMemory(found.later - (found.before if is_alone else 0)),),
+        between=PhaseMemory(found.carry),
+        waits=PhaseMemory(found.carry),
         buffers=found.window,
         opens=found.opens,
         result=found.result,
@@ -161,8 +163,8 @@ class _SplitBytes:
         share: Of a frame that is one tile.
     """
 
-    low: Peak
-    high: Peak
+    low: VaePeak
+    high: VaePeak
     taken: int
     given: int
     early: int
@@ -170,11 +172,11 @@ class _SplitBytes:
     share: float
 
 
-def _tiled(asked: Pass, halves: _SplitBytes) -> tuple[Moment, Moment, Moment]:
+def _tiled(asked: Pass, halves: _SplitBytes) -> tuple[PhaseMemory, PhaseMemory, PhaseMemory]:
     """While tiles are visited, while the low half works, and what is kept between both."""
     low, high = halves.low, halves.high
     window = max(low.window, high.window)
-    others = halves.tiles if asked.is_card else halves.tiles - 1
+    others = halves.tiles if asked.on_gpu else halves.tiles - 1
     waiting = 0 if asked.warm_up else high.carry * others
     kept = 0 if asked.warm_up else high.carry * halves.tiles
     latents = max(1, asked.slice_frames // STEP)
@@ -182,12 +184,12 @@ def _tiled(asked: Pass, halves: _SplitBytes) -> tuple[Moment, Moment, Moment]:
     entries = round(beginning * latents * halves.taken * halves.share)
     passing = asked.visit * (halves.taken + halves.given)
     tile = max(high.first if asked.warm_up else 0, high.later) + window - high.window
-    visit = Moment(tile + entries, passing + halves.early + waiting)
-    whole = Moment(low.later + window - low.window, halves.early + kept)
-    return visit + Moment(*_handed_on(asked, low)), whole, Moment(0, halves.early + kept)
+    visit = PhaseMemory(tile + entries, passing + halves.early + waiting)
+    whole = PhaseMemory(low.later + window - low.window, halves.early + kept)
+    return visit + PhaseMemory(*_handed_on(asked, low)), whole, PhaseMemory(0, halves.early + kept)
 
 
-def _handed_on(asked: Pass, low: Peak) -> tuple[int, int]:
+def _handed_on(asked: Pass, low: VaePeak) -> tuple[int, int]:
     """Bytes of what the low half hands on while tiles are visited: on the device, on the host."""
     return (0, low.carry) if asked.parks else (low.carry, 0)
 
@@ -211,8 +213,8 @@ def decode_tiles(asked: Pass) -> list[split.TileBox]:
     return split.decode_tiles(asked.config, asked.frame, asked.tile)
 
 
-def _work(asked: Pass, size: Size) -> cost.Work:
-    return cost.Work(
+def _work(asked: Pass, size: Size) -> VaeWorkload:
+    return VaeWorkload(
         frames=_STEADY + asked.slice_frames,
         size=size,
         switches=asked.switches,

@@ -1,9 +1,9 @@
-"""How many bytes the fast variant of a Wan VAE needs: for the planner, from sizes alone.
+"""Operations and bytes of the fast variant of a Wan VAE: for the planner, from sizes alone.
 
 The input is not counted, the result is. On a processor the figures are what torch's allocator is
 asked for; oneDNN's own scratch comes on top. On a GPU cuDNN's workspace comes on top; not yet
 compared with a GPU. In float64, and for frames of a few pixels in float32, torch convolves in
-another way, which takes more.
+another pass, which takes more.
 
 `work.size` is always that of the frames that are encoded, or could be; the decoder that enlarges
 makes larger ones of it.
@@ -15,25 +15,40 @@ from dataclasses import replace
 
 from engine.core.geometry import Size
 from engine.models.memory_cost import Cost
-from engine.models.video_vae.layer_specs import Attention, Conv
-from engine.models.video_vae.memory_ledger import ITEM, Work
-from engine.models.video_vae.memory_peak import Peak, Way, peak_of
-from engine.models.video_vae.workload import slices
+from engine.models.video_vae.layer_specs import (
+    TAPS,
+    Attention,
+    Block,
+    Conv,
+    Entry,
+    Exit,
+)
+from engine.models.video_vae.workload import (
+    ITEM,
+    Flops,
+    VaePass,
+    VaePeak,
+    VaeWorkload,
+    peak_of,
+    slices,
+)
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.layer_specs import (
     Around,
+    Down,
     Part,
+    Patches,
     Up,
+    WanMemoryTrace,
     decoder,
     encoder,
 )
-from engine.models.wan.vae.memory_walk import Walk
 from engine.settings.optimisations import VaeSwitches
 
 __all__ = [
-    "Peak",
-    "Work",
+    "VaePeak",
+    "VaeWorkload",
     "decode_cost",
     "decode_high_cost",
     "decode_high_peak",
@@ -52,21 +67,21 @@ __all__ = [
 ]
 
 
-def encode_cost(config: WanConfig, work: Work) -> Cost:
-    """Of encoding `work.frames` frames to moments."""
+def encode_cost(config: WanConfig, work: VaeWorkload) -> Cost:
+    """Of encoding `work.frames` frames to mean and log-variance."""
     halves = encoder(config)
-    way = _encoding([*halves.high, *halves.low], config, work)
-    return _cost(config, work, peak_of(way, work))
+    vae_pass = _encoding([*halves.high, *halves.low], config, work)
+    return _cost(config, work, peak_of(vae_pass, work))
 
 
-def decode_cost(config: WanConfig, work: Work) -> Cost:
+def decode_cost(config: WanConfig, work: VaeWorkload) -> Cost:
     """Of decoding to `work.frames` frames."""
     halves = decoder(config)
-    way = _decoding([*halves.low, *halves.high], config, work)
-    return _cost(config, work, peak_of(way, work))
+    vae_pass = _decoding([*halves.low, *halves.high], config, work)
+    return _cost(config, work, peak_of(vae_pass, work))
 
 
-def encode_high_cost(config: WanConfig, work: Work) -> Cost:
+def encode_high_cost(config: WanConfig, work: VaeWorkload) -> Cost:
     """Of the half of the encoder that sees a tile, `work.size` with its halo.
 
     Of the features, which are its result, two slices are counted.
@@ -74,17 +89,17 @@ def encode_high_cost(config: WanConfig, work: Work) -> Cost:
     return _cost(config, work, encode_high_peak(config, work))
 
 
-def encode_low_cost(config: WanConfig, work: Work) -> Cost:
+def encode_low_cost(config: WanConfig, work: VaeWorkload) -> Cost:
     """Of the half of the encoder that sees whole frames, the features left out."""
     return _cost(config, work, encode_low_peak(config, work))
 
 
-def decode_low_cost(config: WanConfig, work: Work) -> Cost:
+def decode_low_cost(config: WanConfig, work: VaeWorkload) -> Cost:
     """Of the half of the decoder that sees whole frames; of the features, two slices."""
     return _cost(config, work, decode_low_peak(config, work))
 
 
-def decode_high_cost(config: WanConfig, work: Work) -> Cost:
+def decode_high_cost(config: WanConfig, work: VaeWorkload) -> Cost:
     """Of the half of the decoder that sees a tile, `work.size` with its halo.
 
     The features are not part of it; of the result, two slices.
@@ -92,48 +107,48 @@ def decode_high_cost(config: WanConfig, work: Work) -> Cost:
     return _cost(config, work, decode_high_peak(config, work))
 
 
-def encode_peak(config: WanConfig, work: Work) -> Peak:
-    """The highest moment of encoding slices whose results are passed on, weights apart."""
+def encode_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
+    """Peak memory of encoding slices whose results are passed on, without weights."""
     halves = encoder(config)
-    way = _encoding([*halves.high, *halves.low], config, work)
-    return peak_of(replace(way, gather="passed"), work)
+    vae_pass = _encoding([*halves.high, *halves.low], config, work)
+    return peak_of(replace(vae_pass, gather="passed"), work)
 
 
-def decode_peak(config: WanConfig, work: Work) -> Peak:
+def decode_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
     """The same of decoding."""
     halves = decoder(config)
-    way = _decoding([*halves.low, *halves.high], config, work)
-    return peak_of(replace(way, gather="passed"), work)
+    vae_pass = _decoding([*halves.low, *halves.high], config, work)
+    return peak_of(replace(vae_pass, gather="passed"), work)
 
 
-def encode_high_peak(config: WanConfig, work: Work) -> Peak:
-    """As `encode_high_cost`, weights apart."""
-    way = _encoding(encoder(config).high, config, work)
-    return peak_of(replace(way, gather="passed"), work)
+def encode_high_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
+    """As `encode_high_cost`, without weights."""
+    vae_pass = _encoding(encoder(config).high, config, work)
+    return peak_of(replace(vae_pass, gather="passed"), work)
 
 
-def encode_low_peak(config: WanConfig, work: Work) -> Peak:
-    """As `encode_low_cost`, weights apart."""
+def encode_low_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
+    """As `encode_low_cost`, without weights."""
     parts, cut = encoder(config).low, split.encode_cut(config)
-    way = _encoding(parts, config, work)
-    slices = [(first, (count - first) // cut.time + first) for first, count in way.slices]
-    way = replace(way, slices=slices)
-    return peak_of(_from_features(way, work, cut, _features(parts)), work)
+    vae_pass = _encoding(parts, config, work)
+    slices = [(first, (count - first) // cut.time + first) for first, count in vae_pass.slices]
+    vae_pass = replace(vae_pass, slices=slices)
+    return peak_of(_from_features(vae_pass, work, cut, _features(parts)), work)
 
 
-def decode_low_peak(config: WanConfig, work: Work) -> Peak:
-    """As `decode_low_cost`, weights apart."""
-    way = _decoding(decoder(config).low, config, work)
-    return peak_of(replace(way, gather="passed"), work)
+def decode_low_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
+    """As `decode_low_cost`, without weights."""
+    vae_pass = _decoding(decoder(config).low, config, work)
+    return peak_of(replace(vae_pass, gather="passed"), work)
 
 
-def decode_high_peak(config: WanConfig, work: Work) -> Peak:
-    """As `decode_high_cost`, weights apart."""
+def decode_high_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
+    """As `decode_high_cost`, without weights."""
     parts, cut = decoder(config).high, split.decode_cut(config)
-    way, times = _decoding(parts, config, work), config.temporal_factor // cut.time
-    slices = [(first, times * count - (times - 1) * first) for first, count in way.slices]
-    way = replace(way, slices=slices, gather="passed")
-    return peak_of(_from_features(way, work, cut, _features(parts)), work)
+    vae_pass, times = _decoding(parts, config, work), config.temporal_factor // cut.time
+    slices = [(first, times * count - (times - 1) * first) for first, count in vae_pass.slices]
+    vae_pass = replace(vae_pass, slices=slices, gather="passed")
+    return peak_of(_from_features(vae_pass, work, cut, _features(parts)), work)
 
 
 def encoded_features(config: WanConfig) -> int:
@@ -171,14 +186,14 @@ def weights_bytes(
     return values * ITEM[dtype] + norms * max(4, ITEM[dtype])
 
 
-def _cost(config: WanConfig, work: Work, peak: Peak) -> Cost:
+def _cost(config: WanConfig, work: VaeWorkload, peak: VaePeak) -> Cost:
     return peak.cost(weights_bytes(config, work.dtype, work.switches))
 
 
-def _encoding(parts: list[Part], config: WanConfig, work: Work) -> Way:
+def _encoding(parts: list[Part], config: WanConfig, work: VaeWorkload) -> VaePass:
     """From the frames on."""
-    return Way(
-        walk=Walk,
+    return VaePass(
+        trace=WanMemoryTrace,
         parts=parts,
         slices=list(slices(work.frames, work.slice_frames)),
         size=work.size,
@@ -187,12 +202,12 @@ def _encoding(parts: list[Part], config: WanConfig, work: Work) -> Way:
     )
 
 
-def _decoding(parts: list[Part], config: WanConfig, work: Work) -> Way:
+def _decoding(parts: list[Part], config: WanConfig, work: VaeWorkload) -> VaePass:
     """From the latent on."""
     step, factor = config.temporal_factor, config.spatial_factor
     each = None if work.slice_frames is None else work.slice_frames // step
-    return Way(
-        walk=Walk,
+    return VaePass(
+        trace=WanMemoryTrace,
         parts=parts,
         slices=list(slices(1 + (work.frames - 1) // step, each)),
         size=Size(work.size.width // factor, work.size.height // factor),
@@ -201,10 +216,10 @@ def _decoding(parts: list[Part], config: WanConfig, work: Work) -> Way:
     )
 
 
-def _from_features(way: Way, work: Work, cut: split.Cut, channels: int) -> Way:
+def _from_features(vae_pass: VaePass, work: VaeWorkload, cut: split.Cut, channels: int) -> VaePass:
     """The same from where encoder or decoder is cut."""
     size = Size(work.size.width // cut.factor, work.size.height // cut.factor)
-    return replace(way, size=size, channels=channels)
+    return replace(vae_pass, size=size, channels=channels)
 
 
 def _features(half: list[Part]) -> int:
@@ -229,3 +244,109 @@ def _table(conv: Conv, switches: VaeSwitches) -> int:
     """Of a convolution; zeros before a clip are folded into views of the same table."""
     winograd = switches.temporal_winograd and conv.taps > 1 and conv.time_stride == 1
     return (conv.taps + 4 * winograd) * conv.kernel + conv.outer
+
+
+def encode_flops(config: WanConfig, work: VaeWorkload) -> Flops:
+    """Operations of encoding a clip."""
+    halves, count = encoder(config), _WanCount(work, work.size)
+    for first, frames in slices(work.frames, work.slice_frames):
+        count.run([*halves.high, *halves.low], frames, first=first)
+    return count.flops
+
+
+def decode_flops(config: WanConfig, work: VaeWorkload) -> Flops:
+    """Operations of decoding to `work.frames` frames of `work.size`, or larger ones of it."""
+    step, factor = config.temporal_factor, config.spatial_factor
+    each = None if work.slice_frames is None else work.slice_frames // step
+    halves = decoder(config)
+    count = _WanCount(work, Size(work.size.width // factor, work.size.height // factor))
+    for first, latents in slices(1 + (work.frames - 1) // step, each):
+        count.run([*halves.low, *halves.high], latents, first=first)
+    return count.flops
+
+
+class _WanCount:
+    """A clip on its way through the model, slice by slice: what it took so far."""
+
+    def __init__(self, work: VaeWorkload, size: Size) -> None:
+        self.flops = Flops(0, 0)
+        self._switches = work.switches
+        self._start = self._size = size
+        self._frames, self._first = 0, True
+        self._alone: set[str] = set()  # convolutions over time that saw nothing yet
+
+    def run(self, parts: list[Part], frames: int, *, first: bool) -> None:
+        """One slice through all parts."""
+        self._frames, self._size, self._first = frames, self._start, first
+        for part in parts:
+            self._part(part)
+
+    def _part(self, part: Part) -> None:
+        match part:
+            case Entry() | Exit() | Block():
+                for conv in part.convolutions:
+                    self._conv(conv, self._frames, begins=self._first)
+            case Attention(width):
+                self._attention(width)
+            case Down():
+                self._down(part)
+            case Up():
+                self._up(part)
+            case Around(parts):
+                for step in parts:
+                    self._part(step)
+            case Patches(side, False):
+                self._size = Size(self._size.width // side, self._size.height // side)
+
+    def _attention(self, width: int) -> None:
+        tokens = self._size.pixels
+        projections, products = 4 * tokens * width**2, 2 * tokens**2 * width
+        self.flops += Flops(0, 2 * self._frames * (projections + products))
+
+    def _down(self, down: Down) -> None:
+        """Space, then time: a clip's first frame goes past the convolution over time."""
+        self._size = Size(self._size.width // 2, self._size.height // 2)
+        self._conv(down.space, self._frames, begins=False)
+        if down.time is not None:
+            steps = (self._frames - self._first) // 2
+            self._add(down.time.kernel * TAPS * steps * self._size.pixels)
+            self._frames = steps + self._first
+
+    def _up(self, up: Up) -> None:
+        """Time, then space: a clip's first frame goes past the convolution over time."""
+        if up.time is not None:
+            frames = self._frames - self._first
+            begins = self._first or up.time.name in self._alone
+            self._conv(up.time, frames, begins=begins)
+            if begins:
+                (self._alone.discard if frames else self._alone.add)(up.time.name)
+            self._frames += frames
+        if self._switches.upsampler_fold:
+            padded = (self._size.width + 1) * (self._size.height + 1)
+            self._add(self._frames * up.space.kernel // 9 * 16 * padded)
+            self._size = self._size.scaled(2)
+        else:
+            self._size = self._size.scaled(2)
+            self._conv(up.space, self._frames, begins=False)
+
+    def _conv(self, conv: Conv, frames: int, *, begins: bool) -> None:
+        """A convolution that keeps size and number of frames, or has its size already."""
+        taps = self._taps(frames, begins=begins) if conv.taps > 1 else frames
+        self._add(conv.kernel * taps * self._size.pixels)
+
+    def _add(self, multiplications: int) -> None:
+        self.flops += Flops(2 * multiplications, 0)
+
+    def _taps(self, frames: int, *, begins: bool) -> int:
+        """Taps over time of so many frames together, those that see nothing but zeros folded."""
+        image = self._switches.image_mode and frames == 1
+        if not begins or not (self._switches.first_frame_fold or image):
+            return self._regular_taps(frames)
+        known = min(frames, TAPS - 1)
+        return sum(range(1, known + 1)) + self._regular_taps(frames - known)
+
+    def _regular_taps(self, frames: int) -> int:
+        """The same for frames with a past."""
+        if self._switches.temporal_winograd:
+            return frames // 2 * 4 + frames % 2 * TAPS
+        return TAPS * frames

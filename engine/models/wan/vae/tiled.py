@@ -73,7 +73,7 @@ def encode_pass(vae: FastWanVae, slice_latents: int, warm_up: int) -> TiledPass:
 
 
 def decode_pass(vae: FastWanVae, slice_latents: int, warm_up: int) -> TiledPass:
-    """The decoder's local half: features to frames; as `encode_way`."""
+    """The decoder's local half: features to frames; as `encode_pass`."""
     cut = decode_cut(vae.config)
     each = vae.config.temporal_factor // cut.time
     return TiledPass(

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -35,13 +33,6 @@ def test_variants_are_timed_in_rounds_and_compared() -> None:
     assert bound["attention_calls"] <= bound["window_shapes"]
 
 
-def test_ratios_are_of_the_same_round() -> None:
-    def timed(seconds: list[float]) -> TimedVariant:
-        return TimedVariant("", lambda: None, seconds=seconds)
-
-    assert timed([2.0, 9.0, 4.0]).ratio_to(timed([4.0, 9.0, 16.0])) == 0.5
-
-
 def test_a_lack_of_memory_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Callable[[], None]:
         raise torch.OutOfMemoryError
@@ -49,3 +40,11 @@ def test_a_lack_of_memory_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random_dit, "work_of", refuse)
     (row,) = dit_rows(replace(OPTIONS, frames=(1,)), "3b")
     assert str(row["note"]) == "not enough memory"
+
+
+def test_ratios_are_of_the_same_round() -> None:
+    first, second = (
+        TimedVariant("", lambda: None, seconds=seconds)
+        for seconds in ([2.0, 9.0, 4.0], [4.0, 9.0, 16.0])
+    )
+    assert first.ratio_to(second) == 0.5

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from engine.bench.cases import kernels
@@ -36,11 +34,8 @@ def test_each_step_has_its_share_of_a_copy(works: list[object]) -> None:
     assert rows[5]["gb_a_second"] == 2 * 405 * 2560 * 4 / 0.5 / 1e9
     assert {row["form"] for row in rows} == {"torch"}
     assert len(works) == 10
-
-
-def test_each_step_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "_WINDOW", 4)
-    assert all(row["gb_a_second"] > 0 for row in kernel_rows(QUICK))
+    for work in works:
+        work()
 
 
 @pytest.mark.usefixtures("works")
@@ -54,14 +49,9 @@ def test_each_attention_backend_has_its_speed_and_its_error() -> None:
 
 
 @pytest.mark.gpu
-def test_a_gpu_has_several_attention_backends() -> None:
-    rows = list(attention_rows(BenchOptions(device="cuda", quick=True)))
-    assert {"sdpa", "efficient", "math"} <= {row["backend"] for row in rows}
-
-
-@pytest.mark.gpu
-def test_kernels_reach_most_of_the_bandwidth_of_a_copy() -> None:
+def test_kernels_reach_most_of_the_bandwidth_of_a_copy_on_a_gpu() -> None:
+    found = list(attention_rows(BenchOptions(device="cuda", quick=True)))
+    assert {"sdpa", "efficient", "math"} <= {row["backend"] for row in found}
     rows = [row for row in kernel_rows(BenchOptions(device="cuda")) if row["form"] == "kernels"]
     assert len(rows) == 3 * (2 * len(FRAMES) + len(TOKENS))
-    slow = [row for row in rows if row["of_copy"] < 0.7]
-    assert not slow
+    assert not [row for row in rows if row["of_copy"] < 0.7]

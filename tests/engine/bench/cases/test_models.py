@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -35,29 +33,19 @@ def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_model_has_a_row() -> None:
     rows = {row["model"]: row for row in models.model_rows(OPTIONS)}
+    vaes = ("SeedVR2 VAE", "Wan 2.1 VAE", "Wan 2.2 VAE")
     assert list(rows) == [
-        "Lite 2x",
-        "Lite 4x",
-        "SeedVR2 VAE, encode",
-        "SeedVR2 VAE, decode",
-        "Wan 2.1 VAE, encode",
-        "Wan 2.1 VAE, decode",
-        "Wan 2.2 VAE, encode",
-        "Wan 2.2 VAE, decode",
+        *("Lite 2x", "Lite 4x"),
+        *(f"{vae}, {side}" for vae in vaes for side in ("encode", "decode")),
         "Wan 2x, decode",
-        "SeedVR2 transformer, 3b kind",
-        "SeedVR2 transformer, 7b kind",
+        *(f"SeedVR2 transformer, {kind} kind" for kind in ("3b", "7b")),
     ]
     for row in rows.values():
         assert row["megapixels_per_second"] > 0
-        assert row["ceiling_percent"] == pytest.approx(
-            100 * row["tflop_per_s"] * 1e12 / models._ceiling("cpu", row["dtype"])
-        )
+        ceiling = models._ceiling("cpu", row["dtype"])
+        assert row["ceiling_percent"] == pytest.approx(100 * row["tflop_per_s"] * 1e12 / ceiling)
         assert row["peak_mib"] > 0
-
-
-def test_speeds_are_of_the_result() -> None:
-    works = dict(models._models(OPTIONS))
+    works = dict(models._models(OPTIONS))  # speeds are of the result
     assert works["Lite 4x"]().megapixels == pytest.approx(2 * 128 * 128 / 1e6)
     twice = works["Wan 2x, decode"]()
     assert twice.megapixels == pytest.approx(5 * 64 * 64 / 1e6)
@@ -70,7 +58,5 @@ def test_a_lack_of_memory_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(models, "_models", lambda options: iter([("a model", fail)]))
     (row,) = models.model_rows(OPTIONS)
-    assert {name: str(value) for name, value in row.items()} == {
-        "model": "a model",
-        "note": "not enough memory",
-    }
+    texts = {name: str(value) for name, value in row.items()}
+    assert texts == {"model": "a model", "note": "not enough memory"}

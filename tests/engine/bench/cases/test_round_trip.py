@@ -1,15 +1,15 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from engine.bench import clips
 from engine.bench.cases import round_trip
 from engine.bench.cases.round_trip import round_trip_rows, similarity, variants
 from engine.bench.cases.runs import vae_run
-from engine.bench.clips import make_clip
+from engine.bench.clips import centre_crop, first_frames, make_clip
 from engine.bench.options import BenchOptions
 from engine.bench.run import run
 from engine.bench.timing.process_memory import ProcessMemory
@@ -40,10 +40,15 @@ def options(clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Benc
     )
 
 
-def test_changed_switches_give_the_same_result(options: BenchOptions, tmp_path: Path) -> None:
-    path = tmp_path / "vae.safetensors"
-    write_wan(path)
-    named = replace(options, vae=path, without=("in_place",), only=("temporal_winograd",))
+@pytest.fixture
+def vae(tmp_path: Path) -> Path:
+    """A tiny Wan 2.1."""
+    write_wan(tmp_path / "vae.safetensors")
+    return tmp_path / "vae.safetensors"
+
+
+def test_changed_switches_give_the_same_result(options: BenchOptions, vae: Path) -> None:
+    named = replace(options, vae=vae, without=("in_place",), only=("temporal_winograd",))
     rows = list(round_trip_rows(named))
     titles = ["plain", "fast", "without in_place", "with temporal_winograd"]
     assert [row["form"] for row in rows] == titles
@@ -83,23 +88,10 @@ def test_one_variant_and_its_memory(
     (row,) = round_trip_rows(replace(options, model="wan-2x", vae=path, form="fast", memory=True))
     assert row["form"] == "fast"
     assert row["encode_peak_mib"] == row["decode_peak_mib"] == 3
-
-
-def test_the_vae_of_seedvr2_is_measured_too(options: BenchOptions, tmp_path: Path) -> None:
     files = write_seedvr2(tmp_path / "seedvr2")
-    chosen = replace(options, model="seedvr2-vae", vae=files.vae, quick=True)
-    found = run(["vae"], options=chosen)
+    found = run(["vae"], options=replace(options, model="seedvr2-vae", vae=files.vae, quick=True))
     assert [row["case"] for row in found] == ["machine", "round-trip", "round-trip"]
     assert [row["form"] for row in found[1:]] == ["plain", "fast"]
-
-
-def test_results_are_compared_at_the_size_of_the_source() -> None:
-    clip = torch.rand(1, 3, 2, 24, 32) * 2 - 1
-    larger = clip.repeat_interleave(2, 3).repeat_interleave(2, 4)
-    assert similarity(clip, larger) == {"psnr_db": float("inf"), "ssim": pytest.approx(1)}
-    found = similarity(clip, clip + 0.1)
-    assert 20 < found["psnr_db"] < 40
-    assert similarity(clip, clip + 0.2)["psnr_db"] < found["psnr_db"]
 
 
 def test_random_weights_are_taken_on_request_only(options: BenchOptions) -> None:
@@ -111,12 +103,39 @@ def test_random_weights_are_taken_on_request_only(options: BenchOptions) -> None
         assert "mean nothing" in str(row["note"])
 
 
-def test_wrong_files_and_a_missing_clip_are_refused(options: BenchOptions, tmp_path: Path) -> None:
-    path = tmp_path / "vae.safetensors"
-    write_wan(path)
+def test_results_are_compared_at_the_size_of_the_source() -> None:
+    clip = torch.rand(1, 3, 2, 24, 32) * 2 - 1
+    larger = clip.repeat_interleave(2, 3).repeat_interleave(2, 4)
+    assert similarity(clip, larger) == {"psnr_db": float("inf"), "ssim": pytest.approx(1)}
+    near, far = (similarity(clip, clip + change)["psnr_db"] for change in (0.1, 0.2))
+    assert 20 < far < near < 40
+
+
+def test_wrong_files_and_a_missing_clip_are_refused(options: BenchOptions, vae: Path) -> None:
     with pytest.raises(WrongModel, match="not a Wan 2"):
-        list(round_trip_rows(replace(options, model="wan22-vae", vae=path)))
+        list(round_trip_rows(replace(options, model="wan22-vae", vae=vae)))
     with pytest.raises(SettingsError, match="no clip"):
-        list(round_trip_rows(replace(options, vae=path, clip=None)))
+        list(round_trip_rows(replace(options, vae=vae, clip=None)))
     with pytest.raises(InputError):
-        list(round_trip_rows(replace(options, vae=path, clip=path)))
+        list(round_trip_rows(replace(options, vae=vae, clip=vae)))
+
+
+def test_the_clip_is_the_same_each_time_and_has_detail_and_movement() -> None:
+    first, again = (clips._FramePainter(Size(96, 54)) for _ in range(2))
+    pictures = [first.paint(number) for number in range(3)]
+    assert all(np.array_equal(picture, again.paint(n)) for n, picture in enumerate(pictures))
+    assert pictures[0].std() > 15
+    assert np.abs(pictures[2].astype(int) - pictures[0]).mean() > 3
+
+
+def test_a_clip_is_cut_to_lengths_and_sizes_of_the_model(tmp_path: Path) -> None:
+    path = tmp_path / "clip.mp4"
+    make_clip(path, Size(72, 40), 8)
+    frames = first_frames(path, 7, 4)
+    assert frames.shape == (5, 3, 40, 72)
+    assert -1 <= float(frames.min()) < -0.5 < 0.5 < float(frames.max()) <= 1
+    assert len(first_frames(path, 99, 4)) == 5, "the film has eight"
+    assert torch.equal(centre_crop(frames, None, 16), frames[:, :, 4:36, 4:68])
+    assert centre_crop(frames, Size(50, 20), 8).shape == (5, 3, 16, 48)
+    with pytest.raises(InputError, match="72x40 are too small"):
+        centre_crop(frames, None, 64)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -19,8 +17,7 @@ from engine.bench.options import BenchOptions, check
 from engine.core.errors import NoUsableGpu, SettingsError
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B
-from engine.models.seedvr2.dit.random_dit import KINDS, MIDDLE, Kind, build, inputs_of, work_of
-from engine.models.video_vae.measured import Side
+from engine.models.seedvr2.dit.random_dit import KINDS, MIDDLE, build, inputs_of, work_of
 from engine.settings.optimisations import DitSwitches, VaeSwitches
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
 from tests.helpers.wan import tiny_wan_config
@@ -31,51 +28,40 @@ OPTIONS = BenchOptions(
 DIT_OPTIONS = replace(OPTIONS, size=Size(96, 64))
 
 
-@pytest.mark.parametrize(
-    ("model", "side"),
-    [
-        ("seedvr2-vae", "decode"),
-        ("wan21-vae", "encode"),
-        ("wan22-vae", "decode"),
-        ("wan-2x", "decode"),
-    ],
-)
-def test_both_variants_of_a_vae_do_the_same_work(model: str, side: Side) -> None:
-    wan = {"wan21-vae": "2.1", "wan22-vae": "2.2", "wan-2x": "2x"}.get(model)
-    config = tiny_config() if wan is None else tiny_wan_config(wan)
-    base = replace(vae_run(replace(OPTIONS, model=model, config=config), side), frames=5)
-    weights = random_weights(base)
-    plain, fast = (
-        vae_work(run, build_vae(run, weights))() for run in (base, replace(base, form="fast"))
-    )
-    if side == "decode":
-        scale = 2 if model == "wan-2x" else 1
-        assert plain.shape == (1, 3, 5, 16 * scale, 32 * scale)
-    assert float((plain - fast).abs().max()) < 1e-5 * float(plain.abs().max())
+def test_both_variants_of_a_vae_do_the_same_work() -> None:
+    for model, side, config in (
+        ("seedvr2-vae", "decode", tiny_config()),
+        ("wan21-vae", "encode", tiny_wan_config("2.1")),
+        ("wan22-vae", "decode", tiny_wan_config("2.2")),
+        ("wan-2x", "decode", tiny_wan_config("2x")),
+    ):
+        base = replace(vae_run(replace(OPTIONS, model=model, config=config), side), frames=5)
+        weights, again = random_weights(base), random_weights(base)
+        assert all(torch.equal(weights[name], again[name]) for name in weights)
+        assert torch.equal(vae_input(base), vae_input(base))
+        plain, fast = (
+            vae_work(run, build_vae(run, weights))() for run in (base, replace(base, form="fast"))
+        )
+        if side == "decode":
+            scale = 2 if model == "wan-2x" else 1
+            assert plain.shape == (1, 3, 5, 16 * scale, 32 * scale)
+        assert float((plain - fast).abs().max()) < 1e-5 * float(plain.abs().max())
 
 
-@pytest.mark.parametrize("kind", ["3b", "7b"])
-def test_both_variants_of_a_transformer_have_the_same_weights_and_inputs(kind: Kind) -> None:
-    options = replace(DIT_OPTIONS, dit=tiny_dit_config(kind), dtype="float64")
-    base = dit_run(options, kind)
-    plain = build(base)
-    exact = work_of(base, plain)()
-    assert exact.shape == (2, 8, 12, 16)
-    assert 0.1 < float(exact.std()) < 10
-    for switches in (DitSwitches(), DitSwitches(folded_modulation=True)):
-        run = replace(base, form="fast", switches=switches)
-        assert float((work_of(run, build(run, plain))() - exact).abs().max()) < 1e-10
-    assert float((replace(base, form="fast").ready()() - exact).abs().max()) < 1e-10
-    assert torch.equal(work_of(base, plain)(), exact)  # the shared weights did not change
-    assert all(torch.equal(*pair) for pair in zip(inputs_of(base), inputs_of(base), strict=True))
-
-
-def test_random_weights_and_clips_are_the_same_each_time() -> None:
-    first, again = (random_weights(vae_run(OPTIONS, "decode")) for _ in range(2))
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    run = vae_run(OPTIONS, "encode")
-    assert torch.equal(vae_input(run), vae_input(run))
-    assert vae_input(run).abs().max() <= 1
+def test_both_variants_of_a_transformer_have_the_same_weights_and_inputs() -> None:
+    for kind in KINDS:
+        base = dit_run(replace(DIT_OPTIONS, dit=tiny_dit_config(kind), dtype="float64"), kind)
+        plain = build(base)
+        exact = work_of(base, plain)()
+        assert exact.shape == (2, 8, 12, 16)
+        assert 0.1 < float(exact.std()) < 10
+        for switches in (DitSwitches(), DitSwitches(folded_modulation=True)):
+            run = replace(base, form="fast", switches=switches)
+            assert float((work_of(run, build(run, plain))() - exact).abs().max()) < 1e-10
+        assert float((replace(base, form="fast").ready()() - exact).abs().max()) < 1e-10
+        assert torch.equal(work_of(base, plain)(), exact)  # the shared weights did not change
+        for first, again in zip(inputs_of(base), inputs_of(base), strict=True):
+            assert torch.equal(first, again)
 
 
 def test_sizes_and_dtypes_suit_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

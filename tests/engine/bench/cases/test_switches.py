@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -33,9 +31,8 @@ from engine.settings.optimisations import DitSwitches, RunSwitches, VaeSwitches
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
 from tests.helpers.wan import tiny_wan_config
 
-OPTIONS = BenchOptions(
-    config=tiny_config(), size=Size(16, 16), frames=(9,), quick=True, device="cpu", runs=2
-)
+SMALL = {"size": Size(16, 16), "frames": (9,), "quick": True, "device": "cpu", "runs": 2}
+OPTIONS = BenchOptions(config=tiny_config(), dit=tiny_dit_config(), **SMALL)
 WAN = replace(OPTIONS, model="wan21-vae", config=tiny_wan_config())
 
 
@@ -47,24 +44,27 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("options", [OPTIONS, WAN], ids=["seedvr2", "wan"])
-def test_every_switch_of_the_vae_has_a_line(options: BenchOptions) -> None:
-    rows = {row["switch"]: row for row in vae_switch_rows(options)}
-    keys = [entry.key for entry in VaeSwitches.optimisations()]
-    choices = ["vae.convolution=2d", "vae.convolution=3d"]
-    assert list(rows) == ["vae.usual", "vae.all", *keys, *choices]
-    for entry in VaeSwitches.optimisations():
-        row = rows[entry.key]
-        if "cpu" not in entry.devices:
-            assert row == {"switch": entry.key, "note": message("bench.no-effect.cpu")}
-            continue
-        assert row["time"] > 0
-        assert row["turns"] == 2
-        assert 0 < row["error"] < 1e-5
-        assert 0 < row["error_without"] < 1e-5
-        assert ("memory" in row) != (entry.key == "vae.image_mode")
-    winograd = rows["vae.temporal_winograd"]
-    assert winograd["error"] != winograd["error_without"]  # it really was on
+def test_every_switch_of_the_vae_has_a_line() -> None:
+    for options in (OPTIONS, WAN):
+        rows = {row["switch"]: row for row in vae_switch_rows(options)}
+        keys = [entry.key for entry in VaeSwitches.optimisations()]
+        choices = ["vae.convolution=2d", "vae.convolution=3d"]
+        assert list(rows) == ["vae.usual", "vae.all", *keys, *choices]
+        for entry in VaeSwitches.optimisations():
+            row = rows[entry.key]
+            if "cpu" not in entry.devices:
+                assert row == {"switch": entry.key, "note": message("bench.no-effect.cpu")}
+                continue
+            assert row["time"] > 0
+            assert row["turns"] == 2
+            assert 0 < row["error"] < 1e-5
+            assert 0 < row["error_without"] < 1e-5
+            assert ("memory" in row) != (entry.key == "vae.image_mode")
+        winograd = rows["vae.temporal_winograd"]
+        assert winograd["error"] != winograd["error_without"]  # it really was on
+    assert VAE.narrower(4).block_out_channels == (32, 64, 128, 128)
+    assert (WAN22.narrower(2).dim, WAN22.narrower(2).dec_dim) == (80, 128)
+    assert "half" in str(MeasuredVae(BenchOptions(device="cpu")).description)
 
 
 def test_every_switch_of_the_transformer_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,8 +72,10 @@ def test_every_switch_of_the_transformer_has_a_line(monkeypatch: pytest.MonkeyPa
         raise FeatureMissing("compile-on-gpu", feature="compile")
 
     monkeypatch.setattr("engine.bench.cases.switch_models.require_compiler", refuse)
-    options = replace(OPTIONS, dit=tiny_dit_config(), size=Size(96, 64), quick=False)
-    rows = {row["switch"]: row for row in dit_switch_rows(options)}
+    options = replace(OPTIONS, size=Size(96, 64))
+    quick = {row["switch"]: row for row in dit_switch_rows(options)}
+    assert quick["dit.compile"]["note"] == message("bench.compile-not-quick")
+    rows = {row["switch"]: row for row in dit_switch_rows(replace(options, quick=False))}
     keys = [entry.key for entry in DitSwitches.optimisations()]
     assert list(rows)[: 2 + len(keys)] == ["dit.usual", "dit.all", *keys]
     assert {"dit.attention=sdpa", "dit.attention=math"} <= set(rows)
@@ -85,15 +87,8 @@ def test_every_switch_of_the_transformer_has_a_line(monkeypatch: pytest.MonkeyPa
             assert 0 < row["error"] < 1e-5
 
 
-def test_compiling_takes_too_long_for_a_quick_table() -> None:
-    options = replace(OPTIONS, dit=tiny_dit_config(), size=Size(96, 64))
-    rows = {row["switch"]: row for row in dit_switch_rows(options)}
-    assert rows["dit.compile"]["note"] == message("bench.compile-not-quick")
-
-
 def test_what_documents_promise_besides_has_lines() -> None:
-    options = replace(OPTIONS, dit=tiny_dit_config())
-    rows = {row["switch"]: row for row in other_switch_rows(options)}
+    rows = {row["switch"]: row for row in other_switch_rows(OPTIONS)}
     assert rows["run.cudnn_benchmark"]["note"] == message("bench.needs-gpu")
     assert "UPREEL_RUN_PASSIVE_THREADS" in str(rows["run.passive_threads"]["note"])
     assert {entry.key for entry in RunSwitches.optimisations()} < set(rows)
@@ -165,19 +160,12 @@ def test_ratios_are_with_by_without(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows["vae.all"]["time"] == 0.25
 
 
-def test_narrower_models_are_of_the_same_kind() -> None:
-    assert VAE.narrower(4).block_out_channels == (32, 64, 128, 128)
-    assert (WAN22.narrower(2).dim, WAN22.narrower(2).dec_dim) == (80, 128)
-    assert "half" in str(MeasuredVae(BenchOptions(device="cpu")).description)
-
-
 @pytest.mark.gpu
-@pytest.mark.parametrize("rows", [vae_switch_rows, dit_switch_rows, other_switch_rows])
-def test_the_same_lines_on_a_gpu(rows: Any) -> None:
-    options = replace(OPTIONS, device="cuda", dit=tiny_dit_config(), size=Size(64, 64))
-    found = {row["switch"]: row for row in rows(options)}
-    assert not [row for row in found.values() if row.get("note") == message("bench.needs-gpu")]
-    for row in found.values():
-        if "time" in row:
-            assert row["time"] > 0
-            assert row.get("memory", 1.0) > 0
+def test_the_same_lines_on_a_gpu() -> None:
+    options = replace(OPTIONS, device="cuda", size=Size(64, 64))
+    for rows in (vae_switch_rows, dit_switch_rows, other_switch_rows):
+        for row in rows(options):
+            assert row.get("note") != message("bench.needs-gpu")
+            if "time" in row:
+                assert row["time"] > 0
+                assert row.get("memory", 1.0) > 0

@@ -1,17 +1,13 @@
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 
 from engine.bench.cases import vae
 from engine.bench.cases.runs import vae_run
-from engine.bench.cases.vae_models import VaeRun
 from engine.bench.options import BenchOptions
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VAE
@@ -20,25 +16,16 @@ from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 from tests.helpers.seedvr2 import tiny_config
 
 OPTIONS = BenchOptions(
-    config=tiny_config(),
-    size=Size(32, 16),
-    quick=True,
-    device="cpu",
-    memory=False,
-    calibrate=False,
+    config=tiny_config(), size=Size(32, 16), quick=True, device="cpu", memory=False, calibrate=False
 )
 
 
 @pytest.mark.parametrize("side", ["encode", "decode"])
-def test_forms_are_measured_and_compared(side: Side) -> None:
+def test_variants_are_measured_and_compared(side: Side) -> None:
     options = replace(OPTIONS, frames=(9, 1), without=("in_place",), only=("fused_norm",))
     rows = list(vae.vae_rows(options, side))
-    assert [row["form"] for row in rows[::2]] == [
-        "plain",
-        "fast",
-        "without in_place",
-        "only fused_norm",
-    ]
+    titles = ["plain", "fast", "without in_place", "only fused_norm"]
+    assert [row["form"] for row in rows[::2]] == titles
     assert [row["frames"] for row in rows] == [9, 1] * 4
     assert all(row["finite"] == "yes" and row["seconds"] > 0 for row in rows)
     assert all("of_plain" not in row for row in rows[:2])
@@ -46,43 +33,29 @@ def test_forms_are_measured_and_compared(side: Side) -> None:
     rate = rows[2]["tflop"] / rows[2]["seconds"]
     assert rows[2]["tflop_per_s"] == pytest.approx(rate)
     assert rows[2]["tflop"] < rows[0]["tflop"] == rows[6]["tflop"]
-    assert rows[0]["ms_a_megapixel"] == pytest.approx(
-        1000 * rows[0]["seconds"] / (9 * 32 * 16 / 1e6)
-    )
-
-
-def known(**changes: Any) -> VaeRun:
-    run = vae_run(BenchOptions(device="cpu"), "decode")
-    return replace(run, **{"frames": 5, **changes})
+    megapixels = 9 * 32 * 16 / 1e6
+    assert rows[0]["ms_a_megapixel"] == pytest.approx(1000 * rows[0]["seconds"] / megapixels)
 
 
 def test_the_reference_is_scaled_by_the_calibration() -> None:
-    assert vae.reference_seconds(known(), 0.69) == pytest.approx(95.3)
-    assert vae.reference_seconds(known(), 1.38) == pytest.approx(190.6)
-    assert vae.reference_seconds(known(frames=1, side="encode"), 0.69) == pytest.approx(9.6)
-    assert vae.reference_seconds(known(model="wan21-vae", config=WAN21), 1.38) == pytest.approx(
-        77.6
-    )
-    assert vae.reference_seconds(known(model="wan22-vae", config=WAN22), 0.69) == pytest.approx(
-        71.6
-    )
-
-
-@pytest.mark.parametrize(
-    "run",
-    [
-        known(frames=9),
-        known(size=Size(128, 256)),
-        known(dtype="float16"),
-        known(device="cuda"),
-        known(config=replace(VAE, layers_per_block=1)),
-        known(model="wan21-vae", config=WAN21, frames=1),
-        known(model="wan-2x", config=WAN2X),
-    ],
-)
-def test_other_work_has_no_reference(run: VaeRun) -> None:
-    assert vae.reference_seconds(run, 0.69) is None
-    assert vae.reference_seconds(known(), 0.0) is None
+    base = replace(vae_run(BenchOptions(device="cpu"), "decode"), frames=5)
+    for changes, calibration, expected in (
+        ({}, 0.69, 95.3),
+        ({}, 1.38, 190.6),
+        ({"frames": 1, "side": "encode"}, 0.69, 9.6),
+        ({"model": "wan21-vae", "config": WAN21}, 1.38, 77.6),
+        ({"model": "wan22-vae", "config": WAN22}, 0.69, 71.6),
+        ({}, 0.0, None),
+        ({"frames": 9}, 0.69, None),
+        ({"size": Size(128, 256)}, 0.69, None),
+        ({"dtype": "float16"}, 0.69, None),
+        ({"device": "cuda"}, 0.69, None),
+        ({"config": replace(VAE, layers_per_block=1)}, 0.69, None),
+        ({"model": "wan21-vae", "config": WAN21, "frames": 1}, 0.69, None),
+        ({"model": "wan-2x", "config": WAN2X}, 0.69, None),
+    ):
+        found = vae.reference_seconds(replace(base, **changes), calibration)
+        assert found == pytest.approx(expected), changes
 
 
 def test_shares_need_yardsticks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,8 +72,6 @@ def test_shares_need_yardsticks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row["ceiling_percent"] == pytest.approx(100 * row["tflop_per_s"] / 2)
     assert row["of_reference"] == pytest.approx(row["seconds"] / 20)
 
-
-def test_a_lack_of_memory_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object) -> None:
         raise torch.OutOfMemoryError("no")
 
@@ -115,35 +86,31 @@ import sys
 for name in ("av", "PySide6", "platformdirs"):
     sys.modules[name] = None  # an import of it fails
 import json
+from dataclasses import replace
 from engine import api
 from engine.bench.options import BenchOptions
 from engine.cli import bench, main, parser
-from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.dit.config import DitConfig
+from engine.models.wan.vae.config import WAN21
 dit = DitConfig(dim=16, heads=1, head_dim=16, rope_dim=16, layers=2, separate_layers=1,
                 mlp_hidden=16, text_in_dim=8)
 config = VaeConfig(block_out_channels=(8, 8, 8, 8), norm_groups=4, layers_per_block=1)
 options = BenchOptions(config=config, size=Size(16, 16), frames=(1,), quick=True, device="cpu",
                        memory=False, calibrate=False, threads=1, dit=dit)
 rows = api.bench(["vae", "dit", "optimisations"], options=options)
-from dataclasses import replace
-from engine.models.wan.vae.config import WAN21
 config = replace(WAN21, dim=4, dec_dim=8)
 rows += api.bench(["vae-decode"], options=replace(options, model="wan21-vae", config=config))[1:]
 print(json.dumps([row["case"] for row in rows]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    cases = json.loads(done.stdout)
-    assert cases[0] == "machine"
+    machine, *cases = json.loads(done.stdout)
+    assert machine == "machine"
     models = {"vae-encode", "vae-decode", "dit-3b", "dit-7b"}
-    assert set(cases[1:]) == models | {
-        "optimisations-vae",
-        "optimisations-dit",
-        "optimisations-around",
-    }
+    switches = {f"optimisations-{name}" for name in ("vae", "dit", "around")}
+    assert set(cases) == models | switches
     assert cases[-2:] == ["vae-decode"] * 2
 
 

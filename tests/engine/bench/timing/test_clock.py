@@ -1,11 +1,11 @@
-from __future__ import annotations
-
+import threading
 import time
 
 import pytest
 
 from engine.bench.timing import clock
 from engine.bench.timing.clock import Effort, Ratio, Timing, compare, cost_of, measure
+from engine.bench.timing.one_job import ThreadTimes
 
 
 def busy(seconds: float) -> None:
@@ -22,20 +22,16 @@ def test_cpu_seconds_count_work_and_not_waiting() -> None:
 
 
 def test_medians_of_runs_without_the_warm_ups(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    for runs, count in ((5, 6), (1, 1)):  # the first does not count, unless it is the only one
+        calls.clear()
+        cost_of(lambda: calls.append(1), 1, runs=runs)
+        assert len(calls) == count
     seconds = iter([5.0, 1.0, 2.0])
     monkeypatch.setattr(clock, "_on_cpu", lambda work: Timing(seconds=next(seconds), wall_s=1.0))
-    calls: list[int] = []
+    calls.clear()
     assert measure(lambda: calls.append(1), runs=3, warm_ups=2).seconds == 2.0
     assert len(calls) == 2
-
-
-def test_slow_work_runs_twice_and_fast_work_until_it_is_enough() -> None:
-    calls: list[int] = []
-    cost_of(lambda: calls.append(1), 1, runs=5)
-    assert len(calls) == 6  # the first does not count
-    calls.clear()
-    cost_of(lambda: calls.append(1), 1, runs=1)
-    assert len(calls) == 1
 
 
 def test_both_run_in_each_round_and_alternate_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,8 +58,17 @@ def test_scatter_and_time_limit_the_rounds(monkeypatch: pytest.MonkeyPatch) -> N
     assert rounds(precise, 1.0, 1.3, 0.8, 1.1, 1.0, 1.0) == 5
     assert rounds(precise, 1.0, 1.0, 1.0) == 2
     assert rounds(Effort(least=3, most=9, scatter=0.001, seconds=0.0), 1.0, 1.3, 0.8, 1.1) == 3
-
-
-def test_a_single_round_has_no_scatter() -> None:
-    assert Ratio.of([1.5]).scatter is None
+    assert Ratio.of([1.5]).scatter is None, "a single round has none"
     assert Ratio.of([2.0, 2.2, 1.8]).scatter == pytest.approx(1.25 * 0.2 / 3**0.5)
+
+
+def test_threads_are_distinguished_by_name() -> None:
+    def work() -> None:
+        busy(0.3)
+        time.sleep(0.5)  # still alive at the next sample, also on a busy machine
+
+    with ThreadTimes() as times:
+        thread = threading.Thread(target=work, name="read")
+        thread.start()
+        thread.join()
+    assert 0.1 < times.seconds["read"] < 0.5

@@ -1,9 +1,8 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.bench.timing import peak_rates
 from engine.bench.timing.clock import Timing
@@ -13,8 +12,7 @@ from engine.bench.timing.peak_rates import MatmulReplay
 def test_a_ceiling_is_operations_by_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     timing = Timing(seconds=0.5, wall_s=9.0)
     monkeypatch.setattr(peak_rates, "measure", lambda *args, **options: timing)
-    found = peak_rates.matrix_ceiling("cpu", torch.float32, quick=True)
-    assert found == 2 * 512**3 / 0.5
+    assert peak_rates.matrix_ceiling("cpu", torch.float32, quick=True) == 2 * 512**3 / 0.5
 
 
 def test_the_calibration_takes_two_threads_and_restores_them(
@@ -59,10 +57,8 @@ def test_a_replay_reads_the_weights_themselves() -> None:
     weight.fill_(float("nan"))
     results: list[torch.Tensor] = []
 
-    class Results(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
+    class Results(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
             results.append(func(*args, **(kwargs or {})))
             return results[-1]
 

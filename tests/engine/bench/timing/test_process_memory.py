@@ -1,9 +1,8 @@
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +12,8 @@ from engine.bench.cases.runs import dit_run, vae_run
 from engine.bench.options import BenchOptions
 from engine.bench.timing import process_memory
 from engine.bench.timing.process_memory import MemoryTraffic, main_memory_row
-from engine.core.errors import InternalError
+from engine.bench.timing.profiler import peak_bytes, traced
+from engine.core.errors import InternalError, OutputUnwritable
 from engine.core.geometry import Size
 from engine.core.serialization import to_plain
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
@@ -66,6 +66,8 @@ def test_traffic_counts_what_is_read_and_written() -> None:
 
 
 def test_another_process_measures() -> None:
+    for run in (RUN, dit_run(OPTIONS, "3b")):
+        assert type(run).read(json.loads(json.dumps(to_plain(run)))) == run
     found = process_memory.memory_of(RUN)
     assert found.is_alone
     assert found.loaded_bytes > 100 * MIB
@@ -76,12 +78,12 @@ def test_another_process_measures() -> None:
     assert here.traffic_bytes > found.traffic_bytes > 0
 
 
-def test_runs_are_plain_data() -> None:
-    for run in (RUN, dit_run(OPTIONS, "3b")):
-        assert type(run).read(json.loads(json.dumps(to_plain(run)))) == run
-
-
 def test_a_packaged_program_measures_in_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = SimpleNamespace(returncode=1, stdout="", stderr="Traceback\nMemoryError: full\n")
+    monkeypatch.setattr(subprocess, "run", lambda *args, **options: failed)
+    with pytest.raises(InternalError) as caught:
+        process_memory.memory_of(RUN)
+    assert caught.value.hint == "MemoryError: full", "a failed process states why"
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(subprocess, "run", lambda *args, **options: pytest.fail("a process"))
     row = main_memory_row(dit_run(OPTIONS, "3b"))
@@ -89,9 +91,36 @@ def test_a_packaged_program_measures_in_its_own_process(monkeypatch: pytest.Monk
     assert "other work" in str(row["note"])
 
 
-def test_a_failed_process_states_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = SimpleNamespace(returncode=1, stdout="", stderr="Traceback\nMemoryError: full\n")
-    monkeypatch.setattr(subprocess, "run", lambda *args, **options: failed)
-    with pytest.raises(InternalError) as caught:
-        process_memory.memory_of(RUN)
-    assert caught.value.hint == "MemoryError: full"
+_MIB = 2**20
+
+
+def test_the_peak_is_what_tensors_take_at_once() -> None:
+    def work() -> torch.Tensor:
+        first = torch.zeros(4 * _MIB, dtype=torch.uint8)
+        second = first + 1  # 8 MiB at once
+        del first
+        return second + 1  # still 8
+
+    for _ in range(2):
+        assert peak_bytes(work, "cpu") == pytest.approx(8 * _MIB, rel=1e-4)
+    kept = [torch.zeros(_MIB)]  # does not count
+    assert peak_bytes(lambda: kept.clear() or torch.zeros(1024), "cpu") < _MIB
+
+
+@pytest.mark.gpu
+def test_the_peak_of_a_gpu() -> None:
+    found = peak_bytes(lambda: torch.zeros(8 * _MIB, dtype=torch.uint8, device="cuda") + 1, "cuda")
+    assert found == 16 * _MIB
+
+
+def test_a_trace_has_the_operators_and_no_file_names(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    with traced(path):
+        torch.ones(8, 8) @ torch.ones(8, 8)
+    text = path.read_text(encoding="utf-8")
+    names = {event.get("name") for event in json.loads(text)["traceEvents"]}
+    assert "aten::mm" in names
+    assert str(tmp_path) not in text
+    assert str(Path.home()) + "/" not in text
+    with pytest.raises(OutputUnwritable), traced(tmp_path / "none" / "trace.json"):
+        pytest.fail("an unwritable file is reported before anything runs")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import struct
 from pathlib import Path
@@ -13,15 +11,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.errors import (
-    NotGguf,
-    WeightsDamaged,
-    WeightsError,
-    WeightsMissing,
-    WeightsTruncated,
-    WeightsUnreadable,
-    WrongNumbers,
-)
+from engine.core import errors
 from engine.model_files.formats.gguf_header import FORMATS, PREFIX, GgufFile
 
 HALF = np.arange(12, dtype=np.float16).reshape(3, 4)
@@ -96,7 +86,8 @@ def test_every_tensor_is_what_the_gguf_package_reads(path: Path) -> None:
 
 def test_values_have_their_format_and_blocks_their_rows(path: Path) -> None:
     with GgufFile(path) as file:
-        assert torch.equal(file.tensor("half"), torch.from_numpy(HALF))
+        half = file.raw("half")
+        assert torch.equal(file.tensor("half"), half)
         assert file.tensor("brain").tolist() == [[1.5, -3.0]]
         assert file.raw("brain").dtype == torch.bfloat16
         assert file.tensor("float", dtype=torch.float64).dtype == torch.float64
@@ -105,32 +96,23 @@ def test_values_have_their_format_and_blocks_their_rows(path: Path) -> None:
         assert file.metadata["general.architecture"] == "seedvr2"
         assert (file.metadata["number"], file.metadata["yes"]) == ("1.5", "True")
         assert file.metadata["notes"] == "('a', 'b')"
+        with pytest.raises(ValueError, match="blocks of Q8_0"):
+            file.tensor("Q8_0", dtype=torch.float32)
+    assert torch.equal(half, torch.from_numpy(HALF)), "a raw tensor outlives the file"
 
 
-def test_blocks_are_not_values_of_another_format(path: Path) -> None:
-    with GgufFile(path) as file, pytest.raises(ValueError, match="blocks of Q8_0"):
-        file.tensor("Q8_0", dtype=torch.float32)
-
-
-def test_the_prefix_of_a_transformer_is_left_out(tmp_path: Path) -> None:
-    with GgufFile(write(tmp_path / "a.gguf", PREFIX)) as file:
-        assert set(file.shapes) == {"half", "float", "Q4_K", "Q6_K", "Q8_0", "brain"}
-
-
-@pytest.mark.parametrize("named", [PREFIX, ""])
-def test_the_shape_of_the_model_comes_from_the_metadata(tmp_path: Path, named: str) -> None:
-    shapes = {
-        f"comfy.gguf.orig_shape.{named}Q4_K": [10, 4, 64],
-        f"comfy.gguf.orig_shape.{named}half": [6, 2],
-    }
-    with GgufFile(write(tmp_path / "a.gguf", PREFIX, **shapes)) as file:
-        assert file.shapes["Q4_K"] == (10, 4, 64)
-        assert file.raw("Q4_K").shape == (5, 2 * 144)
-        assert torch.equal(file.tensor("half"), torch.from_numpy(HALF).reshape(6, 2))
-
-
-def test_another_shape_must_have_as_many_values(tmp_path: Path) -> None:
-    with pytest.raises(WeightsDamaged):
+def test_the_shape_of_the_model_comes_from_the_metadata(tmp_path: Path) -> None:
+    for named in (PREFIX, ""):
+        shapes = {
+            f"comfy.gguf.orig_shape.{named}Q4_K": [10, 4, 64],
+            f"comfy.gguf.orig_shape.{named}half": [6, 2],
+        }
+        with GgufFile(write(tmp_path / "a.gguf", PREFIX, **shapes)) as file:
+            assert set(file.shapes) == {"half", "float", "Q4_K", "Q6_K", "Q8_0", "brain"}
+            assert file.shapes["Q4_K"] == (10, 4, 64)
+            assert file.raw("Q4_K").shape == (5, 2 * 144)
+            assert torch.equal(file.tensor("half"), torch.from_numpy(HALF).reshape(6, 2))
+    with pytest.raises(errors.WeightsDamaged):  # another number of values
         GgufFile(write(tmp_path / "a.gguf", **{"comfy.gguf.orig_shape.half": [6, 3]}))
 
 
@@ -140,18 +122,12 @@ def test_sizes_of_blocks_are_those_of_the_gguf_package() -> None:
         assert (kind.name, (kind.values, kind.bytes)) == (theirs.name, GGML_QUANT_SIZES[theirs])
 
 
-def test_raw_tensors_outlive_the_file(path: Path) -> None:
-    with GgufFile(path) as file:
-        found = file.raw("half")
-    assert torch.equal(found, torch.from_numpy(HALF))
-
-
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux tells what is open")
 def test_nothing_is_kept_open_after_a_refusal_or_closing(path: Path, tmp_path: Path) -> None:
     GgufFile(path).close()
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(WeightsTruncated):
+    with pytest.raises(errors.WeightsTruncated):
         GgufFile(cut)
     found = {link.resolve() for link in Path("/proc/self/fd").iterdir()}
     assert not found & {path, cut}
@@ -162,7 +138,7 @@ def test_a_file_cut_anywhere_is_refused(path: Path, tmp_path: Path) -> None:
     last = len(whole) - 32  # up to 31 bytes of filling may be behind the last tensor
     for size in [*range(0, 1500, 7), *range(1500, last, 997), last]:
         (tmp_path / "cut.gguf").write_bytes(whole[:size])
-        with pytest.raises((WeightsTruncated, NotGguf)):
+        with pytest.raises((errors.WeightsTruncated, errors.NotGguf)):
             GgufFile(tmp_path / "cut.gguf")
 
 
@@ -178,27 +154,27 @@ def test_a_changed_byte_is_refused_or_read_as_some_tensor(
         with opened(folder, bytes(content)) as file:
             for name in file.shapes:
                 file.tensor(name)
-    except WeightsError:
+    except errors.WeightsError:
         pass
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
+def test_other_kinds_are_named(tmp_path: Path) -> None:
+    for content, words in (
         (b"PK\x03\x04 and more", "is not a GGUF file"),
         (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "GGUF of version 1"),
         (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "other byte order"),
-    ],
-)
-def test_other_kinds_are_named(tmp_path: Path, content: bytes, words: str) -> None:
-    with pytest.raises(NotGguf, match=words) as caught:
-        opened(tmp_path, content)
-    assert caught.value.hint
+    ):
+        with pytest.raises(errors.NotGguf, match=words) as caught:
+            opened(tmp_path, content)
+        assert caught.value.hint
+    with pytest.raises(errors.WeightsMissing):
+        GgufFile(tmp_path / "none.gguf")
+    with pytest.raises(errors.WeightsUnreadable, match="is a folder"):
+        GgufFile(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
+def test_headers_that_contradict_themselves_are_damaged(tmp_path: Path) -> None:
+    for content in (
         head(tensor("a", (8,)), tensor("a", (8,), offset=32)) + b"\0" * 64,
         head(tensor("a", (8,)), tensor(PREFIX + "a", (8,), offset=32)) + b"\0" * 64,
         head(tensor("a", (8,)), tensor("b", (8,), offset=4)) + b"\0" * 64,
@@ -211,16 +187,13 @@ def test_other_kinds_are_named(tmp_path: Path, content: bytes, words: str) -> No
         head(pairs=(text("general.alignment") + struct.pack("<II", 4, 0),)),
         head(pairs=(text("general.alignment") + struct.pack("<I", 8) + text("32"),)),
         head(struct.pack("<Q", 1) + b"\xff" + struct.pack("<IQIQ", 1, 8, 0, 0)) + b"\0" * 32,
-    ],
-)
-def test_headers_that_contradict_themselves_are_damaged(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(WeightsDamaged):
-        opened(tmp_path, content)
+    ):
+        with pytest.raises(errors.WeightsDamaged):
+            opened(tmp_path, content)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
+def test_sizes_beyond_the_file_are_a_cut_file_and_take_no_memory(tmp_path: Path) -> None:
+    for content in (
         head(tensor("a", (2**60,))),
         head(tensor("a", (8,), offset=2**60)),
         head(count=2**60),
@@ -228,35 +201,19 @@ def test_headers_that_contradict_themselves_are_damaged(tmp_path: Path, content:
         head(pairs=(text("x") + struct.pack("<IIQ", 9, 0, 2**60),)),
         head(pairs=(text("x") + struct.pack("<IIQ", 9, 8, 2**60),)),
         head(tensor("a", (8,))) + b"\0" * 31,
-    ],
-)
-def test_sizes_beyond_the_file_are_a_cut_file_and_take_no_memory(
-    tmp_path: Path, content: bytes
-) -> None:
-    with pytest.raises(WeightsTruncated):
-        opened(tmp_path, content)
-
-
-def test_a_file_may_end_right_after_its_last_tensor(tmp_path: Path) -> None:
+    ):
+        with pytest.raises(errors.WeightsTruncated):
+            opened(tmp_path, content)
     content = head(tensor("a", (8,))) + struct.pack("<8f", *range(8))
-    with opened(tmp_path, content) as file:
+    with opened(tmp_path, content) as file:  # it may end right after its last tensor
         assert file.tensor("a").tolist() == list(range(8))
 
 
-@pytest.mark.parametrize(("kind", "name"), [(10, "Q2_K"), (23, "IQ4_XS"), (77, "number 77")])
-def test_formats_we_cannot_read_are_named_with_those_we_can(
-    tmp_path: Path, kind: int, name: str
-) -> None:
-    with pytest.raises(WrongNumbers, match=name) as caught:
-        opened(tmp_path, head(tensor("a", (256,), kind=kind)) + b"\0" * 512)
-    assert "Q4_K" in caught.value.hint
-
-
-def test_missing_files_and_folders(tmp_path: Path) -> None:
-    with pytest.raises(WeightsMissing):
-        GgufFile(tmp_path / "none.gguf")
-    with pytest.raises(WeightsUnreadable, match="is a folder"):
-        GgufFile(tmp_path)
+def test_formats_we_cannot_read_are_named_with_those_we_can(tmp_path: Path) -> None:
+    for kind, name in ((10, "Q2_K"), (23, "IQ4_XS"), (77, "number 77")):
+        with pytest.raises(errors.WrongNumbers, match=name) as caught:
+            opened(tmp_path, head(tensor("a", (256,), kind=kind)) + b"\0" * 512)
+        assert "Q4_K" in caught.value.hint
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux tells what is resident")

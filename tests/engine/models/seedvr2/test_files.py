@@ -38,64 +38,42 @@ def heads_of_empty_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.models.seedvr2.files._vae_config", lambda _: None)
 
 
-@pytest.mark.parametrize("model", ["seedvr2-7b", "seedvr2-7b-sharp"])
-@pytest.mark.parametrize(
-    ("card_gib", "wanted"),
-    [(0, "q4"), (4, "q4"), (16, "q4"), (22.9, "fp16"), (24, "fp16"), (32, "fp16")],
-)
-def test_with_nothing_here_7b_is_the_file_that_suits_the_card(
-    model: str, card_gib: float, wanted: str, tmp_path: Path
-) -> None:
-    assert dit_of(Here(tmp_path / "m"), model, card_gib) == f"{model}-{wanted}"
-
-
-@pytest.mark.parametrize(("card_gib", "wanted"), [(0, "q8"), (8, "q8"), (12, "fp16"), (24, "fp16")])
-def test_with_nothing_here_3b_is_the_file_that_suits_the_card(
-    card_gib: float, wanted: str, tmp_path: Path
-) -> None:
-    assert dit_of(Here(tmp_path / "m"), "seedvr2-3b", card_gib) == f"seedvr2-3b-{wanted}"
+def test_with_nothing_here_it_is_the_file_that_suits_the_gpu(tmp_path: Path) -> None:
+    store = Here(tmp_path / "m")
+    for model in ("seedvr2-7b", "seedvr2-7b-sharp"):
+        for gib, wanted in ((0, "q4"), (4, "q4"), (16, "q4"), (22.9, "fp16"), (32, "fp16")):
+            assert dit_of(store, model, gib) == f"{model}-{wanted}"
+    for gib, wanted in ((0, "q8"), (8, "q8"), (12, "fp16"), (24, "fp16")):
+        assert dit_of(store, "seedvr2-3b", gib) == f"seedvr2-3b-{wanted}"
+    found = files_of("seedvr2-7b", AUTO, store, gpu_bytes=16 * GIB)
+    assert not found.dit.is_here
+    assert 4e9 < found.dit.bytes < 6e9
+    assert found.missing == ("seedvr2-7b-q4", *REST)
 
 
 REST = ("seedvr2-vae-fp16", "seedvr2-text")
 
 
-@pytest.mark.parametrize(
-    ("here", "card_gib", "wanted"),
-    [
+def test_what_is_here_is_taken_first(tmp_path: Path) -> None:
+    cases = [
         (("fp16",), 16, "fp16"),  # nothing is loaded while something is here
         (("q4",), 24, "q4"),
         (("fp8",), 16, "fp8"),
         (("fp16", "q4"), 16, "q4"),  # both are here: the one that suits
         (("fp16", "q4"), 24, "fp16"),
         (("fp16", "fp8"), 16, "fp16"),  # neither suits best: the most exact one
-    ],
-)
-@pytest.mark.parametrize("rest", [REST, ()])
-def test_what_is_here_is_taken_first(
-    here: tuple[str, ...], card_gib: float, wanted: str, rest: tuple[str, ...], tmp_path: Path
-) -> None:
-    store = Here(tmp_path / "m", *(f"seedvr2-7b-{name}" for name in here), *rest)
-    assert dit_of(store, "seedvr2-7b", card_gib) == f"seedvr2-7b-{wanted}"
-
-
-def test_a_wish_is_a_wish(tmp_path: Path) -> None:
-    store = Here(tmp_path / "m", "seedvr2-7b-q4", *REST)
-    wish = JobSettings(precision="fp16")
-    assert dit_of(store, "seedvr2-7b", 8, wish) == "seedvr2-7b-fp16"
-
-
-def test_a_missing_file_has_the_size_that_is_told_of_it(tmp_path: Path) -> None:
-    found = files_of("seedvr2-7b", AUTO, Here(tmp_path / "m"), gpu_bytes=16 * GIB)
-    assert not found.dit.is_here
-    assert 4e9 < found.dit.bytes < 6e9
-    assert found.missing == ("seedvr2-7b-q4", *REST)
+    ]
+    for number, (here, gib, wanted) in enumerate(cases):
+        for rest in (REST, ()):
+            names = (f"seedvr2-7b-{name}" for name in here)
+            store = Here(tmp_path / f"{number}{len(rest)}", *names, *rest)
+            assert dit_of(store, "seedvr2-7b", gib) == f"seedvr2-7b-{wanted}", (here, gib)
+    store = Here(tmp_path / "requested", "seedvr2-7b-q4", *REST)
+    requested = JobSettings(precision="fp16")
+    assert dit_of(store, "seedvr2-7b", 8, requested) == "seedvr2-7b-fp16"
 
 
 def test_plain_fp8_is_never_what_suits() -> None:
-    sizes = [gib * GIB for gib in range(33)]
     models = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
-    assert {suited_precision(model, size) for model in models for size in sizes} == {
-        "fp16",
-        "q8",
-        "q4",
-    }
+    suited = {suited_precision(model, gib * GIB) for model in models for gib in range(33)}
+    assert suited == {"fp16", "q8", "q4"}

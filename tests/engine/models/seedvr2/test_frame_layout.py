@@ -1,9 +1,8 @@
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import (
+from engine.models.seedvr2.plan import (
     LEAST_BLACK,
     MULTIPLE,
     REFLECTED,
@@ -25,11 +24,8 @@ def test_every_frame_has_mirrored_and_black_pixels_and_no_more_than_needed(width
     assert layout.reflected == REFLECTED
 
 
-@pytest.mark.parametrize(("height", "padded"), [(720, 736), (1080, 1104), (2160, 2176)])
-def test_usual_pictures_grow_by_one_row_of_tokens(height, padded):
-    assert layout_of(Size(height, height)).padded.height == padded
-
-
-def test_the_reference_pads_only_what_needs_it():
+def test_usual_pictures_grow_by_one_row_of_tokens_the_references_only_where_needed():
+    for height, padded in ((720, 736), (1080, 1104), (2160, 2176)):
+        assert layout_of(Size(height, height)).padded.height == padded
     assert reference_layout(Size(1280, 720)).padded == Size(1280, 720)
     assert reference_layout(Size(1920, 1080)).padded == Size(1920, 1088)

@@ -2,40 +2,33 @@ import pytest
 import torch
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.frame_layout import layout_of, reference_layout
-from engine.models.seedvr2.preprocess import (
-    cut_out,
-    join,
-    overlap_weights,
-    place,
-)
+from engine.models.seedvr2.plan import layout_of, reference_layout
+from engine.models.seedvr2.preprocess import cut_out, join, overlap_weights, place
 
 
 def frames_of(width: int, height: int, count: int = 2) -> torch.Tensor:
     return torch.rand(count, 3, height, width)
 
 
-@pytest.mark.parametrize("size", [(33, 20), (16, 32), (9, 9)])
-def test_the_picture_then_its_mirror_image_then_black(size):
-    width, height = size
-    frames = frames_of(*size)
-    placed = place(frames, layout_of(Size(*size)))
-    torch.testing.assert_close(cut_out(placed, Size(*size)), frames * 2 - 1)
-    expected = torch.nn.functional.pad(frames * 2 - 1, (0, 8, 0, 8), mode="reflect")
-    torch.testing.assert_close(placed[..., : height + 8, : width + 8], expected)
-    assert (placed[..., height + 8 :, :] == -1).all()
-    assert (placed[..., width + 8 :] == -1).all()
+def test_the_picture_then_its_mirror_image_then_black():
+    for width, height in ((33, 20), (16, 32), (9, 9)):
+        frames, size = frames_of(width, height), Size(width, height)
+        placed = place(frames, layout_of(size))
+        torch.testing.assert_close(cut_out(placed, size), frames * 2 - 1)
+        expected = torch.nn.functional.pad(frames * 2 - 1, (0, 8, 0, 8), mode="reflect")
+        torch.testing.assert_close(placed[..., : height + 8, : width + 8], expected)
+        assert (placed[..., height + 8 :, :] == -1).all()
+        assert (placed[..., width + 8 :] == -1).all()
 
 
-@pytest.mark.parametrize("size", [(1, 1), (5, 2), (2, 40)])
-def test_a_picture_smaller_than_its_mirror_image_goes_on_with_its_first_line(size):
-    width, height = size
-    frames = frames_of(*size)
-    placed = place(frames, layout_of(Size(*size)))
-    assert placed.isfinite().all()
-    corner = placed[..., height + 7, width + 7]
-    at = (max(0, height - 9), max(0, width - 9))
-    torch.testing.assert_close(corner, frames[..., at[0], at[1]] * 2 - 1)
+def test_a_picture_smaller_than_its_mirror_image_goes_on_with_its_first_line():
+    for width, height in ((1, 1), (5, 2), (2, 40)):
+        frames = frames_of(width, height)
+        placed = place(frames, layout_of(Size(width, height)))
+        assert placed.isfinite().all()
+        corner = placed[..., height + 7, width + 7]
+        at = (max(0, height - 9), max(0, width - 9))
+        torch.testing.assert_close(corner, frames[..., at[0], at[1]] * 2 - 1)
 
 
 def test_the_reference_has_black_right_behind_the_picture():
@@ -56,14 +49,10 @@ def test_frames_of_another_size_are_refused():
         place(frames_of(33, 20), layout_of(Size(20, 33)))
 
 
-@pytest.mark.parametrize("frames", range(1, 9))
-def test_every_frame_of_an_overlap_is_mixed_evenly(frames):
-    weights = overlap_weights(frames)
-    steps = torch.tensor([1.0, *weights, 0.0]).diff()
-    torch.testing.assert_close(steps, torch.full((frames + 1,), -1 / (frames + 1)))
-
-
-def test_joining_goes_from_the_earlier_clip_to_the_later():
+def test_joining_goes_evenly_from_the_earlier_clip_to_the_later():
+    for frames in range(1, 9):
+        steps = torch.tensor([1.0, *overlap_weights(frames), 0.0]).diff()
+        torch.testing.assert_close(steps, torch.full((frames + 1,), -1 / (frames + 1)))
     earlier, later = torch.zeros(3, 2, 2), torch.ones(3, 2, 2)
     joined = join(earlier, later, overlap_weights(3))
     torch.testing.assert_close(joined[:, 0, 0], torch.tensor([0.25, 0.5, 0.75]))

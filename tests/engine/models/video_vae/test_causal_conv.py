@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,12 +14,7 @@ from torch import Tensor
 from engine.models.video_vae.causal_conv import CausalConv
 from engine.models.video_vae.context import SliceContext
 from engine.ops.conv.causal_conv import Carry
-from engine.ops.conv.frame_conv import (
-    ConvOptions,
-    ConvShape,
-    FrameConv,
-    Past,
-)
+from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv, Past
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames
@@ -30,13 +27,6 @@ SWITCHES = ("ring_buffers", "first_frame_fold", "image_mode", "planned_buffers")
 def conv_of(shape: ConvShape, *, pad: int = 0, late: bool = False) -> CausalConv:
     options = ConvOptions(dtype=torch.float64, form="2d")
     return CausalConv("conv", FrameConv(WEIGHT, BIAS, shape, options), pad=pad, late=late)
-
-
-def switches(**changes: bool) -> VaeSwitches:
-    found = VaeSwitches()
-    for name, on in changes.items():
-        found = found.changed(name, on)
-    return found
 
 
 def context(carry: Carry, chosen: VaeSwitches | None = None) -> SliceContext:
@@ -80,61 +70,51 @@ def assert_same(found: Tensor, wanted: Tensor) -> None:
     lengths=st.lists(st.integers(1, 3), min_size=1, max_size=4),
     past=st.sampled_from(["copies", "zeros"]),
     pad=st.integers(0, 1),
-    on=st.tuples(*[st.booleans() for _ in SWITCHES]),
+    changed=st.sets(st.sampled_from(SWITCHES)),
 )
 def test_slices_equal_the_whole_clip(
-    lengths: list[int], past: Past, pad: int, on: tuple[bool, ...]
+    lengths: list[int], past: Past, pad: int, changed: set[str]
 ) -> None:
     shape = ConvShape(past=past, padding=1 - pad, space_stride=1 + pad)
-    frames = clip(sum(lengths))
-    chosen = switches(**dict(zip(SWITCHES, on, strict=True)))
+    frames, chosen = clip(sum(lengths)), VaeSwitches()
+    chosen = replace(chosen, **{name: not getattr(chosen, name) for name in changed})
     found = in_slices(conv_of(shape, pad=pad), list(frames.split(lengths)), chosen)
     assert_same(found, whole(frames, shape, pad))
 
 
 @pytest.mark.parametrize("past", ["copies", "zeros", "none"])
-@pytest.mark.parametrize("lengths", [[1, 2, 2], [3, 4], [5], [1, 4], [1]])
-@pytest.mark.parametrize("ring", [True, False])
-def test_slices_of_a_convolution_that_halves_time(
-    past: Past, lengths: list[int], ring: bool
-) -> None:
+def test_slices_of_a_convolution_that_halves_time(past: Past) -> None:
     shape = ConvShape(past=past, time_stride=2)
-    frames = clip(sum(lengths))
-    found = in_slices(conv_of(shape), list(frames.split(lengths)), switches(ring_buffers=ring))
-    wanted = whole(frames, shape) if len(frames) > 1 or past != "none" else found[:0]
-    assert_same(found, wanted)
+    for lengths in ([1, 2, 2], [3, 4], [5], [1, 4], [1]):
+        for ring in (True, False):
+            frames, chosen = clip(sum(lengths)), VaeSwitches(ring_buffers=ring)
+            found = in_slices(conv_of(shape), list(frames.split(lengths)), chosen)
+            wanted = whole(frames, shape) if len(frames) > 1 or past != "none" else found[:0]
+            assert_same(found, wanted)
 
 
 @pytest.mark.parametrize("lengths", [[0, 1, 1, 3], [0, 2, 2], [1, 1, 2], [3, 1], [0, 1]])
-@pytest.mark.parametrize("ring", [True, False])
-@pytest.mark.parametrize("fold", [True, False])
-def test_a_late_clip_begins_where_its_frames_do(lengths: list[int], ring: bool, fold: bool) -> None:
-    shape = ConvShape(past="zeros")
-    frames = clip(sum(lengths))
-    chosen = switches(ring_buffers=ring, first_frame_fold=fold, image_mode=fold)
-    found = in_slices(conv_of(shape, late=True), list(frames.split(lengths)), chosen)
-    assert_same(found, whole(frames, shape))
+def test_a_late_clip_begins_where_its_frames_do(lengths: list[int]) -> None:
+    shape, frames = ConvShape(past="zeros"), clip(sum(lengths))
+    for ring in (True, False):
+        for fold in (True, False):
+            chosen = VaeSwitches(ring_buffers=ring, first_frame_fold=fold, image_mode=fold)
+            found = in_slices(conv_of(shape, late=True), list(frames.split(lengths)), chosen)
+            assert_same(found, whole(frames, shape))
 
 
-def test_a_clip_that_is_not_late_needs_what_it_kept() -> None:
-    carry = Carry().begin().done()
-    with pytest.raises(ValueError, match="another clip"):
-        conv_of(ConvShape(past="zeros")).of(clip(1), context(carry))
-
-
-def test_frames_without_a_past_are_convolved_where_they_are() -> None:
+def test_what_is_kept_of_a_slice() -> None:
     frames, going = clip(2), context(Carry())
     conv_of(ConvShape(past="zeros")).of(frames, going)
-    assert going.workspace.bytes_held == 0
+    assert going.workspace.bytes_held == 0, "frames without a past are convolved where they are"
     kept = going.kept("conv", (2, 4, 6, 5))
     assert torch.equal(kept, frames)
     assert kept.data_ptr() != frames.data_ptr()
-
-
-def test_the_last_slice_keeps_nothing() -> None:
-    going = context(Carry(last=True))
-    conv_of(ConvShape(past="zeros")).of(clip(3), going)
-    assert not going.keeps("conv")
+    last = context(Carry(last=True))
+    conv_of(ConvShape(past="zeros")).of(clip(3), last)
+    assert not last.keeps("conv")
+    with pytest.raises(ValueError, match="another clip"):  # a clip that is not late needs it
+        conv_of(ConvShape(past="zeros")).of(clip(1), context(Carry().begin().done()))
 
 
 class Doubled:
@@ -146,15 +126,15 @@ class Doubled:
         out.copy_((3 if silu else 2) * frames)
 
 
-@pytest.mark.parametrize("silu", [True, False])
-def test_the_carry_holds_what_the_convolution_sees_not_what_the_norm_does(silu: bool) -> None:
+def test_the_carry_holds_what_the_convolution_sees_not_what_the_norm_does() -> None:
     shape, frames = ConvShape(past="zeros"), clip(4)
-    conv, carry, found = conv_of(shape), Carry(), []
-    for part in frames.split([1, 3]):
-        going = context(carry.begin())
-        found.append(conv.over(conv.normed(Doubled(), part, going, silu=silu)))
-        carry = going.carry.done()
-    assert_same(torch.cat(found), whole((3 if silu else 2) * frames, shape))
+    for silu in (True, False):
+        conv, carry, found = conv_of(shape), Carry(), []
+        for part in frames.split([1, 3]):
+            going = context(carry.begin())
+            found.append(conv.over(conv.normed(Doubled(), part, going, silu=silu)))
+            carry = going.carry.done()
+        assert_same(torch.cat(found), whole((3 if silu else 2) * frames, shape))
 
 
 def test_a_window_adds_to_what_it_is_given() -> None:

@@ -8,13 +8,7 @@ from torch import Tensor
 
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Box
-from engine.models.video_vae.frame_slices import (
-    Ending,
-    as_clip,
-    as_frames,
-    check_finite,
-    cut,
-)
+from engine.models.video_vae.frame_slices import Ending, as_clip, as_frames, check_finite, cut
 from engine.models.video_vae.slicing import slices
 
 
@@ -33,28 +27,21 @@ def filled(count: int, size: int, first: int = 0) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("count", "behind"),
-    [
-        (1, []),
-        (2, [1, 1, 1]),
-        (3, [1, 0]),
-        (4, [2]),
-        (5, []),
-        (6, [4, 3, 2]),
-        (11, [9, 8]),
-        (12, [10]),
-    ],
-)
-@pytest.mark.parametrize("size", [4, 8])
-def test_the_end_of_a_shot_is_mirrored_up_to_a_whole_latent(
-    count: int, behind: list[int], size: int
-) -> None:
-    assert filled(count, size) == [*range(count), *behind]
-
-
-def test_a_shot_that_was_begun_later_ends_in_the_same_way() -> None:
-    assert filled(23, 4, first=8) == [*range(8, 23), 21, 20]
+def test_the_end_of_a_shot_is_mirrored_up_to_a_whole_latent() -> None:
+    cases: dict[int, list[int]] = {
+        1: [],
+        2: [1, 1, 1],
+        3: [1, 0],
+        4: [2],
+        5: [],
+        6: [4, 3, 2],
+        11: [9, 8],
+        12: [10],
+    }
+    for count, mirrored in cases.items():
+        for size in (4, 8):
+            assert filled(count, size) == [*range(count), *mirrored]
+    assert filled(23, 4, first=8) == [*range(8, 23), 21, 20], "a shot that was begun later"
 
 
 def test_clips_and_frames_are_views_of_each_other() -> None:
@@ -66,15 +53,14 @@ def test_clips_and_frames_are_views_of_each_other() -> None:
     assert torch.equal(cut(frames, Box(1, 2, 3, 2)), frames[..., 2:4, 1:4])
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-def test_what_is_no_number_is_refused_by_the_part_it_comes_from(value: float) -> None:
-    numbers = torch.zeros(3, 4, dtype=torch.float16)
-    check_finite(numbers)
-    numbers[1, 2] = value
-    with pytest.raises(
-        NumericOverflow, match="The values of the decoder grew too large for float16"
-    ):
-        check_finite(numbers)
-    with pytest.raises(NumericOverflow, match="values of the encoder") as caught:
-        check_finite(numbers, "encoder")
-    assert caught.value.params["dtype"] == "float16"
+def test_what_is_no_number_is_refused_by_the_part_it_comes_from() -> None:
+    values = torch.zeros(3, 4, dtype=torch.float16)
+    check_finite(values)
+    for value in (torch.nan, torch.inf, -torch.inf):
+        values[1, 2] = value
+        words = "The values of the decoder grew too large for float16"
+        with pytest.raises(NumericOverflow, match=words):
+            check_finite(values)
+        with pytest.raises(NumericOverflow, match="values of the encoder") as caught:
+            check_finite(values, "encoder")
+        assert caught.value.params["dtype"] == "float16"

@@ -24,52 +24,36 @@ def store_with(folder: Path, *names: str) -> Store:
     return store_of(folder / "models", None, *files)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
-def test_a_file_of_the_users_says_what_it_is(tmp_path: Path, layout: str, suffix: str) -> None:
-    path = tmp_path / f"mine{suffix}"
-    config = tiny_wan_config(layout)
-    write_wan(path, config)
-    found = files_of_wan(LAYOUTS[layout], str(path), store_with(tmp_path))
-    assert (found.vae.path, found.vae.published, found.missing) == (path, "", ())
-    assert found.config == config
-    assert wan_config(found.vae, LAYOUTS[layout]) == config
+def test_a_file_of_the_users_is_recognised(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    for layout, model in LAYOUTS.items():
+        for suffix in (".safetensors", ".pth"):
+            path, config = tmp_path / f"mine{suffix}", tiny_wan_config(layout)
+            write_wan(path, config)
+            found = files_of_wan(model, str(path), store)
+            assert (found.vae.path, found.vae.published, found.missing) == (path, "", ())
+            assert found.config == wan_config(found.vae, model) == config
 
 
-@pytest.mark.parametrize(
-    ("layout", "model", "said"),
-    [
-        ("2.1", "wan22-vae", "is a Wan 2.1 VAE, not a Wan 2.2 VAE"),
-        ("2.2", "wan21-vae", "is a Wan 2.2 VAE, not a Wan 2.1 VAE"),
-        ("2.1", "wan-2x", "is a Wan 2.1 VAE, not a Wan 2x VAE"),
-        ("2x", "wan21-vae", "is a Wan 2x VAE, not a Wan 2.1 VAE"),
-    ],
-)
-def test_another_vae_of_wan_is_refused(tmp_path: Path, layout: str, model: str, said: str) -> None:
+def test_another_vae_of_wan_and_missing_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
-    write_wan(path, tiny_wan_config(layout))
-    with pytest.raises(WrongModel, match=said):
-        files_of_wan(model, str(path))
-
-
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(WeightsMissing):
-        files_of_wan("wan-2x", str(tmp_path / "none"))
-    for vae in ("", str(tmp_path / "none")):
+        files_of_wan("wan-2x", str(path))
+    for vae in ("", str(path)):
         with pytest.raises(UnknownWeights, match="no Wan model 'seedvr2-3b'"):
             files_of_wan("seedvr2-3b", vae)
+    for layout, other in (("2.1", "2.2"), ("2.2", "2.1"), ("2.1", "2x"), ("2x", "2.1")):
+        write_wan(path, tiny_wan_config(layout))
+        with pytest.raises(WrongModel, match=f"is a Wan {layout} VAE, not a Wan {other} VAE"):
+            files_of_wan(LAYOUTS[other], str(path))
 
 
-@pytest.mark.parametrize(
-    ("model", "config"), [("wan21-vae", WAN21), ("wan22-vae", WAN22), ("wan-2x", WAN2X)]
-)
-def test_without_a_file_the_first_published_one_is_missing(
-    tmp_path: Path, model: str, config: object
-) -> None:
-    found = files_of_wan(model, store=Store(tmp_path))
-    assert found.missing == (f"{model}-fp32",)
-    assert (found.vae.published, found.vae.is_here) == (f"{model}-fp32", False)
-    assert found.config == config
+def test_without_a_file_the_first_published_one_is_missing(tmp_path: Path) -> None:
+    for model, config in (("wan21-vae", WAN21), ("wan22-vae", WAN22), ("wan-2x", WAN2X)):
+        found = files_of_wan(model, store=Store(tmp_path))
+        assert found.missing == (f"{model}-fp32",)
+        assert (found.vae.published, found.vae.is_here) == (f"{model}-fp32", False)
+        assert found.config == config
 
 
 def test_a_published_file_that_is_here_is_taken(tmp_path: Path) -> None:

@@ -88,81 +88,72 @@ def assert_same(found: Tensor, right: Tensor) -> None:
     assert float((found - right).abs().max()) <= EXACT
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 5, 6, 13, 16, 17])
-@pytest.mark.parametrize("slice_frames", [4, 12])
-def test_every_frame_comes_out_once_and_twice_as_large(count: int, slice_frames: int) -> None:
+def test_every_frame_comes_out_once_and_twice_as_large() -> None:
     size = Size(14, 10)
-    model, source = model_of(size, clip_frames=slice_frames), pictures(count, size)
-    found = through(model, source)
-    assert found[0].first == 0
-    result = model.finished(whole(found), source)
-    assert result.shape == (count, 3, 20, 28)
-    assert model.canvas == Size(28, 20)
-    assert float(result.std()) > 0.05
+    for slice_frames in (4, 12):
+        model = model_of(size, clip_frames=slice_frames)
+        assert model.canvas == Size(28, 20)
+        for count in (1, 2, 4, 5, 13, 16, 17):
+            source = pictures(count, size)
+            found = through(model, source)
+            assert found[0].first == 0
+            result = model.finished(whole(found), source)
+            assert result.shape == (count, 3, 20, 28)
+            assert float(result.std()) > 0.05
 
 
-@pytest.mark.parametrize("count", [5, 15])
-def test_a_shot_in_pieces_is_the_shot_at_once(count: int) -> None:
+def test_a_shot_in_pieces_is_the_shot_at_once() -> None:
     size = Size(16, 8)
-    source = pictures(count, size)
-    at_once = film(model_of(size, clip_frames=40), source)
-    assert_same(film(model_of(size, clip_frames=8), source), at_once)
+    for count in (5, 15):
+        source = pictures(count, size)
+        at_once = film(model_of(size, clip_frames=40), source)
+        assert_same(film(model_of(size, clip_frames=8), source), at_once)
     clip = (source[:13] * 2 - 1).movedim(0, 1)[None]
-    if count > 13:
-        direct = vae().decode(vae().encode(clip))[0].movedim(0, 1)
-        assert_same(at_once[:13], direct.add(1).mul(0.5).clamp(0, 1))
+    direct = vae().decode(vae().encode(clip))[0].movedim(0, 1)
+    assert_same(at_once[:13], direct.add(1).mul(0.5).clamp(0, 1))
 
 
 TILES = {"encode_tile": Size(52, 52), "decode_tile": Size(136, 136)}
 
 
-@pytest.mark.parametrize(
-    "tiles",
-    [
+def test_tiles_leave_no_trace() -> None:
+    size = Size(78, 75)
+    source = pictures(14, size)
+    right = film(model_of(size), source)
+    for tiles in (
         TILES,
         {"encode_tile": Size(60, 999)},
         {"decode_tile": Size(999, 136), "clip_frames": 8},
         {**TILES, "warm_up": 30},
-    ],
-)
-def test_tiles_leave_no_trace(tiles: dict[str, Any]) -> None:
-    size = Size(78, 75)
-    source = pictures(14, size)
-    assert_same(film(model_of(size, **tiles), source), film(model_of(size), source))
+    ):
+        assert_same(film(model_of(size, **tiles), source), right)
 
 
-@pytest.mark.parametrize("tiles", [{}, {**TILES, "clip_frames": 8}])
-def test_tiles_are_told_with_numbers_of_the_job(tiles: dict[str, Any]) -> None:
-    size, told = Size(78, 70), list[DecodedTile]()
-    model = model_of(size, **tiles)
-    found = through(model, pictures(13, size), shot=100, wanted=100, told=told)
-    assert found[0].first == 100
-    assert told[-1].frame == 112
-    assert {one.index for one in told} == set(range(told[0].tiles))
-    assert (told[0].tiles > 1) == bool(tiles)
-    covered = sum(one.box.size.pixels for one in told if one.frame == 112)
-    assert covered == 160 * 144
+def test_tiles_are_told_with_numbers_of_the_job() -> None:
+    size = Size(78, 70)
+    for tiles in ({}, {**TILES, "clip_frames": 8}):
+        model, told = model_of(size, **tiles), list[DecodedTile]()
+        found = through(model, pictures(13, size), shot=100, wanted=100, told=told)
+        assert found[0].first == 100
+        assert told[-1].frame == 112
+        assert {one.index for one in told} == set(range(told[0].tiles))
+        assert (told[0].tiles > 1) == bool(tiles)
+        covered = sum(one.box.size.pixels for one in told if one.frame == 112)
+        assert covered == 160 * 144
 
 
 LENGTH = 4 * (encoder_reach(vae().config) + decoder_reach(vae().config) + 9) - 1
 
 
-@cache
-def uninterrupted() -> tuple[Tensor, Tensor]:
-    """A long shot and what becomes of it."""
+def test_beginning_again_gives_the_same_film() -> None:
     source = pictures(LENGTH, Size(8, 8))
-    return source, whole(through(model_of(Size(8, 8)), source))
-
-
-@pytest.mark.parametrize(
-    ("wanted", "slice_frames"), [(1, 4), (4, 8), (90, 4), (LENGTH - 30, 16), (LENGTH - 1, 4)]
-)
-def test_beginning_again_gives_the_same_film(wanted: int, slice_frames: int) -> None:
-    source, right = uninterrupted()
-    model = model_of(Size(8, 8), clip_frames=slice_frames)
-    found = through(model, source, shot=7, wanted=7 + wanted)
-    assert 7 + wanted - 4 < found[0].first <= 7 + wanted
-    assert_same(whole(found), right[found[0].first - 7 :])
+    right = whole(through(model_of(Size(8, 8)), source))
+    cases = ((1, 4), (4, 8), (90, 4), (LENGTH - 30, 16), (LENGTH - 1, 4))
+    for wanted, slice_frames in cases:
+        model = model_of(Size(8, 8), clip_frames=slice_frames)
+        found = through(model, source, shot=7, wanted=7 + wanted)
+        assert 7 + wanted - 4 < found[0].first <= 7 + wanted
+        assert_same(whole(found), right[found[0].first - 7 :])
 
 
 def test_a_late_beginning_reads_no_more_than_needed() -> None:
@@ -174,16 +165,12 @@ def test_a_late_beginning_reads_no_more_than_needed() -> None:
     assert model_of(Size(8, 8)).first_needed(10, 10) == 10
 
 
-@pytest.mark.parametrize("size", [Size(1, 1), Size(3, 9), Size(17, 2)])
-def test_pictures_of_any_size(size: Size) -> None:
-    model = model_of(size)
-    placed = model.placed(pictures(1, size))
-    assert placed.shape[-2] % 8 == placed.shape[-1] % 8 == 0
-    source = pictures(3, size)
-    assert film(model, source).shape == (3, 3, 2 * size.height, 2 * size.width)
-
-
-def test_what_is_added_at_the_edges_is_mirrored() -> None:
+def test_pictures_of_any_size_are_mirrored_at_the_edges() -> None:
+    for size in (Size(1, 1), Size(3, 9), Size(17, 2)):
+        source = pictures(3, size)
+        placed = model_of(size).placed(source)
+        assert placed.shape[-2] % 8 == placed.shape[-1] % 8 == 0
+        assert film(model_of(size), source).shape == (3, 3, 2 * size.height, 2 * size.width)
     source = pictures(2, Size(13, 6))
     placed = model_of(Size(13, 6)).placed(source)
     assert_same(placed[..., :6, :13], source * 2 - 1)
@@ -209,15 +196,14 @@ def test_what_a_source_has_beyond_black_and_white_is_put_back() -> None:
 
 
 def test_work_can_be_stopped_between_slices() -> None:
+    def stop() -> None:
+        raise InterruptedError
+
     model = model_of(Size(8, 8))
     model.check_between(stop)
     with pytest.raises(InterruptedError):
         through(model, pictures(3, Size(8, 8)))
     model.close()
-
-
-def stop() -> None:
-    raise InterruptedError
 
 
 @pytest.mark.parametrize(("tiles", "lengths"), [({}, (21, 161)), (TILES, (101, 133))])
@@ -255,14 +241,10 @@ def test_loaded_from_a_file(tmp_path: Path) -> None:
     model.close()
 
 
-@pytest.mark.parametrize("layout", ["2.1", "2.2"])
-def test_vaes_that_do_not_enlarge_are_refused(tmp_path: Path, layout: Any) -> None:
+def test_files_that_do_not_enlarge_or_are_gone_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "vae.safetensors"
-    write_wan(path, tiny_wan_config(layout))
-    with pytest.raises(WrongModel, match=f"is a Wan {layout} VAE, not a Wan 2x VAE"):
-        load_wan_upscaler(plan_of(Size(16, 16), path))
-
-
-def test_a_file_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(WeightsMissing):
-        load_wan_upscaler(plan_of(Size(16, 16), tmp_path / "gone.safetensors"))
+        load_wan_upscaler(plan_of(Size(16, 16), path))
+    write_wan(path, tiny_wan_config("2.1"))
+    with pytest.raises(WrongModel, match=r"is a Wan 2\.1 VAE, not a Wan 2x VAE"):
+        load_wan_upscaler(plan_of(Size(16, 16), path))

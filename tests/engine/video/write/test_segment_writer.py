@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -75,6 +76,14 @@ def test_a_segment_is_complete_repeatable_and_tagged(tmp_path: Path, codec: str)
     assert write(tmp_path / "again", picture, 7).read_bytes() == path.read_bytes()
     with av.open(str(write(tmp_path / "short", picture, 1))) as file:
         assert bytes(file.streams.video[0].codec_context.extradata or b"") == header != b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="libsvtav1 changes scheduling on Linux")
+def test_an_encoder_leaves_no_thread_in_real_time_scheduling(tmp_path: Path) -> None:
+    assert opens("libsvtav1")
+    assert write(tmp_path / "s", picture_of("av1"), 7)
+    threads = [int(task.name) for task in Path("/proc/self/task").iterdir()]
+    assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_OTHER}
 
 
 def test_few_frames_of_hevc_are_a_segment(tmp_path: Path) -> None:

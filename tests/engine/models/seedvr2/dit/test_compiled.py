@@ -10,38 +10,24 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from engine.core.errors import FeatureMissing
 from engine.models.seedvr2.dit import compiled as dit_compiled
 from engine.models.seedvr2.dit.compiled import CompiledOps
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
-from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.ops import compiler
 from engine.settings.optimisations import DitSwitches
+from tests.helpers.fast_dit import fast_dit, gap
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
 
 COMPILED = DitSwitches(compile=True)
 CPU = torch.device("cpu")
 
 
-def compiled(plain: SeedVr2Dit) -> FastDit:
-    with torch.device("meta"):
-        fast = FastDit(plain.config, COMPILED)
-    fast.load_state_dict(plain.state_dict(), assign=True)
-    fast.requires_grad_(False)
-    fast.finish_loading()
-    return fast
-
-
-def gap(found: Tensor, wanted: Tensor) -> float:
-    return float((found - wanted).abs().max() / wanted.abs().max())
-
-
 def check_equality(kind: str) -> None:
     plain = random_dit(tiny_dit_config(kind))
-    fast = compiled(plain)
+    fast = fast_dit(plain, COMPILED)
     for shape, text in (((5, 24, 44), 3), ((2, 30, 92), 4)):
         inputs = random_inputs(plain.config, shape, text=text)
         for timestep in (1000.0, 300.0):

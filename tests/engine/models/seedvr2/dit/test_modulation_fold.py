@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from engine.models.seedvr2.dit import modulation_fold
 from engine.models.seedvr2.dit.blocks import ATTENTION, MLP
-from engine.models.seedvr2.dit.elementwise import Shifts
 from engine.models.seedvr2.dit.fast import FastDit
-from engine.models.seedvr2.dit.modulation_fold import outside
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.settings.optimisations import DitSwitches
+from tests.helpers.fast_dit import fast_dit, gap
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
 
 KINDS = pytest.mark.parametrize("kind", ["3b", "7b"])
@@ -18,17 +17,12 @@ FOLDED = DitSwitches(folded_modulation=True)
 T = 1000.0
 
 
-def folded(plain: SeedVr2Dit, switches: DitSwitches = FOLDED) -> FastDit:
-    """The fast form; it begins with the very weights of the plain one."""
+def unfinished(plain: SeedVr2Dit) -> FastDit:
+    """The fast form with the very weights of the plain one, not folded yet."""
     with torch.device("meta"):
-        fast = FastDit(plain.config, switches)
+        fast = FastDit(plain.config, FOLDED)
     fast.load_state_dict(plain.state_dict(), assign=True)
-    fast.finish_loading()
     return fast
-
-
-def gap(found: Tensor, wanted: Tensor) -> float:
-    return float((found - wanted).abs().max() / wanted.abs().max())
 
 
 @KINDS
@@ -36,7 +30,7 @@ def test_nothing_is_left_to_do_for_the_usual_time_step(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(modulation_fold, "_LEAST", 0.0)
-    fast = folded(random_dit(tiny_dit_config(kind)))
+    fast = fast_dit(random_dit(tiny_dit_config(kind)), FOLDED)
     fast(*random_inputs(fast.config), T)
     for layer, block in enumerate(fast.blocks):
         found = fast._modulations.of(block).shifts
@@ -56,8 +50,9 @@ def test_nothing_is_left_to_do_for_the_usual_time_step(
 def test_the_weights_of_others_stay_as_they_are(kind: str) -> None:
     plain = random_dit(tiny_dit_config(kind))
     before = {name: value.clone() for name, value in plain.state_dict().items()}
-    fast = folded(plain)
-    fast.finish_loading()  # once is enough
+    fast = unfinished(plain)
+    for _ in range(2):  # the second time changes nothing
+        fast.finish_loading()
     inputs = random_inputs(plain.config)
     assert gap(fast(*inputs, T), plain(*inputs, T)) < 1e-10
     assert all(torch.equal(value, before[name]) for name, value in plain.state_dict().items())
@@ -73,7 +68,7 @@ def test_factors_that_are_almost_zero_stay_outside(kind: str) -> None:
                 for kind_of, which in (("scale", 1), ("gate", 2)):
                     vector = getattr(ada, f"{name}_{kind_of}")
                     vector.data[:2] = torch.tensor([0.0, 1e-12]) - embedding[:2, step, which]
-    fast = folded(plain)
+    fast = fast_dit(plain, FOLDED)
     inputs = random_inputs(plain.config)
     for timestep in (T, 500.0):
         found = fast(*inputs, timestep)
@@ -81,57 +76,13 @@ def test_factors_that_are_almost_zero_stay_outside(kind: str) -> None:
         assert gap(found, plain(*inputs, timestep)) < 1e-10
 
 
-@KINDS
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision_loses_little(kind: str, dtype: torch.dtype) -> None:
-    config = tiny_dit_config(kind)
-    plain = random_dit(config).to(dtype)
-    exact = random_dit(config).to(dtype).double()
-    fast = folded(plain)
-    errors = {"plain": 0.0, "fast": 0.0}
-    for seed in range(2):
-        inputs = random_inputs(config, (2, 24, 44), text=6, seed=seed, dtype=dtype)
-        truth = exact(*(x.double() for x in inputs), T)
-        for name, form in (("plain", plain), ("fast", fast)):
-            errors[name] += float((form(*inputs, T).double() - truth).square().mean())
-    assert 0 < errors["fast"] ** 0.5 <= 1.5 * errors["plain"] ** 0.5
-
-
-class Twin(nn.Module):
-    """A layer that is no nn.Linear."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        self.inside = linear
-
-    def forward(self, x: Tensor) -> Tensor:
-        """A product."""
-        return torch.as_tensor(self.inside(x))
-
-
 def test_layers_that_are_no_plain_floats_keep_their_weights() -> None:
     plain = random_dit(tiny_dit_config("7b"))
-    with torch.device("meta"):
-        fast = FastDit(plain.config, FOLDED)
-    fast.load_state_dict(plain.state_dict(), assign=True)
+    fast = unfinished(plain)
     block = fast.blocks[0]
     for name in ("attn.proj_qkv.vid", "mlp.vid.proj_out"):
         owner, _, leaf = name.rpartition(".")
-        setattr(block.get_submodule(owner), leaf, Twin(block.get_submodule(name)))
+        setattr(block.get_submodule(owner), leaf, nn.Sequential(block.get_submodule(name)))
     fast.finish_loading()
     inputs = random_inputs(plain.config)
     assert gap(fast(*inputs, T), plain(*inputs, T)) < 1e-10
-
-
-def test_outside_is_what_the_weights_lack() -> None:
-    ones = torch.ones(3)
-    wanted = Shifts(scale=6 * ones, shift=5 * ones, gate=8 * ones)
-    left = outside(wanted, Shifts(scale=2 * ones, shift=ones, gate=4 * ones))
-    assert left.scale is not None
-    assert left.shift is not None
-    assert left.gate is not None
-    assert [float(x[0]) for x in (left.scale, left.shift, left.gate)] == [3, 2, 2]
-    nothing = outside(wanted, wanted)
-    assert (nothing.scale, nothing.shift, nothing.gate) == (None, None, None)
-    some = outside(wanted, Shifts(gate=8 * ones))
-    assert (some.scale, some.shift, some.gate) == (wanted.scale, wanted.shift, None)

@@ -1,25 +1,33 @@
-"""The fast transformer on a card: equal to the plain one there, kernels or not, within its memory.
+"""The transformer on a GPU: as exact as on the processor, streamed as resident, within its memory.
 
-Runs without av and Qt, on random weights. Not yet run on a card.
+Runs without av and Qt, on random weights.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
-from torch import Tensor
 
+from engine.models.seedvr2.dit.config import DitConfig
+from engine.models.seedvr2.dit.cost import forward_bytes, resident_bytes
 from engine.models.seedvr2.dit.fast import FastDit
-from engine.models.seedvr2.dit.memory import forward_bytes
-from engine.models.seedvr2.dit.plain import SeedVr2Dit
+from engine.models.seedvr2.dit.load import FORMS, LoadOptions, load_dit
 from engine.settings.optimisations import DitSwitches
-from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
+from tests.helpers.fast_dit import fast_dit, gap
+from tests.helpers.model_files import write_fp8, write_gguf
+from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit
 
 pytestmark = pytest.mark.gpu
 
 KINDS = pytest.mark.parametrize("kind", ["3b", "7b"])
+HALF = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 T = 1000.0
-SIZES = {"dim": 256, "heads": 2, "head_dim": 128, "rope_dim": 128, "mlp_hidden": 512}
+MIB = 2**20
+SMALL = {"dim": 256, "heads": 2, "head_dim": 128, "mlp_hidden": 512}
+LARGE = {"dim": 1024, "heads": 8, "head_dim": 128, "layers": 6, "text_in_dim": 512}
 SWITCHES = {
     "usual": DitSwitches(),
     "no kernels": DitSwitches(kernels=False),
@@ -28,64 +36,93 @@ SWITCHES = {
 }
 
 
-def plain_of(kind: str) -> SeedVr2Dit:
-    rope = {"rope_dim": 64} if kind == "7b" else {}
-    return random_dit(tiny_dit_config(kind, **{**SIZES, **rope}))
-
-
-def fast_of(plain: SeedVr2Dit, dtype: torch.dtype, switches: DitSwitches) -> FastDit:
-    with torch.device("meta"):
-        fast = FastDit(plain.config, switches)
-    state = {name: value.to("cuda", dtype) for name, value in plain.state_dict().items()}
-    fast.load_state_dict(state, assign=True)
-    fast.requires_grad_(False)
-    fast.finish_loading()
-    return fast
-
-
-def rms(error: Tensor) -> float:
-    return error.double().square().mean().sqrt().item()
+def large_config(kind: str) -> DitConfig:
+    own = {"separate_layers": 6, "mlp_hidden": 4096, "rope_dim": 64}
+    shared = {"separate_layers": 2, "mlp_hidden": 2816, "rope_dim": 128}
+    return tiny_dit_config(kind, **LARGE, **(own if kind == "7b" else shared))
 
 
 @KINDS
 @pytest.mark.parametrize("switches", SWITCHES.values(), ids=SWITCHES.keys())
-@pytest.mark.parametrize("shape", [(1, 4, 6), (5, 46, 92)], ids=str)
-def test_float32_equals_the_processor(
-    kind: str, switches: DitSwitches, shape: tuple[int, int, int]
-) -> None:
-    plain = plain_of(kind)
-    inputs = random_inputs(plain.config, shape, text=7)
-    wanted = plain(*inputs, T)
-    found = fast_of(plain, torch.float32, switches)(*(x.float().cuda() for x in inputs), T)
-    assert float((found.cpu().double() - wanted).abs().max()) < 1e-4 * float(wanted.abs().max())
+def test_float32_equals_the_processor(kind: str, switches: DitSwitches) -> None:
+    plain = random_dit(tiny_dit_config(kind, **SMALL))
+    fast = fast_dit(random_dit(plain.config, dtype=torch.float32), switches, device="cuda")
+    for shape in ((1, 4, 6), (5, 46, 92)):
+        inputs = random_inputs(plain.config, shape, text=7)
+        found = fast(*(x.float().cuda() for x in inputs), T)
+        assert gap(found.cpu().double(), plain(*inputs, T)) < 1e-4, shape
 
 
 @KINDS
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@HALF
 def test_half_precision_is_as_exact_as_the_plain_form(kind: str, dtype: torch.dtype) -> None:
-    rounded = plain_of(kind).to(dtype)
-    plain = plain_of(kind).to(dtype).cuda()
-    fast = fast_of(rounded, dtype, DitSwitches())
-    errors = {"plain": 0.0, "fast": 0.0}
+    rounded = random_dit(tiny_dit_config(kind, **SMALL)).to(dtype)
+    fast = fast_dit(rounded, device="cuda")
+    plain = random_dit(rounded.config).to(dtype).cuda()
+    truth, errors = rounded.double(), [0.0, 0.0]
     for seed in range(3):
         inputs = random_inputs(plain.config, (2, 46, 92), text=7, seed=seed, dtype=dtype)
-        truth = rounded.double()(*(x.double() for x in inputs), T)
-        for name, form in (("plain", plain), ("fast", fast)):
-            found = form(*(x.cuda() for x in inputs), T).cpu()
-            errors[name] += rms(found.double() - truth) ** 2
-    assert 0 < errors["fast"] ** 0.5 <= 1.2 * errors["plain"] ** 0.5
+        exact = truth(*(x.double() for x in inputs), T)
+        for index, form in enumerate((plain, fast)):
+            found = form(*(x.cuda() for x in inputs), T).cpu().double()
+            errors[index] += float((found - exact).square().mean())
+    assert 0 < errors[1] ** 0.5 <= 1.2 * errors[0] ** 0.5
 
 
 @KINDS
-def test_memory_is_what_the_planner_expects(kind: str) -> None:
-    plain = plain_of(kind)
-    fast = fast_of(plain, torch.bfloat16, DitSwitches())
-    latent, text = random_inputs(plain.config, (6, 92, 160), text=58, dtype=torch.bfloat16)
-    latent, text = latent.cuda(), text.cuda()
+@HALF
+def test_streamed_is_resident_bit_for_bit(kind: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    config, path = large_config(kind), tmp_path / "dit"
+    write_dit(path, config, dtype=torch.float16)
+    latent, text = (x.cuda() for x in random_inputs(config, (2, 30, 46), dtype=dtype))
+    for form in FORMS:
+        place: dict[str, Any] = {"form": form, "device": "cuda", "dtype": dtype}
+        wanted = load_dit(path, **place)(latent, text, T)
+        for pin_bytes in (0, 10 * MIB, None):
+            for resident in (0, 3, 6):
+                options = LoadOptions(blocks_on_device=resident, pin_bytes=pin_bytes)
+                dit = load_dit(path, **place, options=options)
+                for _ in range(3):
+                    assert torch.equal(dit(latent, text, T), wanted), options
+                if isinstance(dit, FastDit) and dit.stream is not None:
+                    dit.stream.close()
+
+
+@KINDS
+@pytest.mark.parametrize("narrow", ["fp8", "Q8_0"])
+def test_narrow_weights_stream_too(kind: str, narrow: str, tmp_path: Path) -> None:
+    config, path = large_config(kind), tmp_path / "dit"
+    tensors = dict(random_dit(config, dtype=torch.float32).state_dict())
+    if narrow == "fp8":
+        write_fp8(path, tensors)
+    else:
+        pytest.importorskip("gguf")
+        write_gguf(path, tensors, narrow)
+    latent, text = (x.cuda() for x in random_inputs(config, (2, 30, 46), dtype=torch.bfloat16))
+    found = []
+    for blocks in (None, 2):
+        options = LoadOptions(blocks_on_device=blocks)
+        dit = load_dit(path, device="cuda", dtype=torch.bfloat16, options=options)
+        found.append(dit(latent, text, T))
+    assert torch.equal(*found)
+
+
+@KINDS
+@pytest.mark.parametrize("blocks", [0, 3, 6, None])
+def test_memory_stays_within_what_is_predicted(
+    kind: str, blocks: int | None, tmp_path: Path
+) -> None:
+    config, shape = large_config(kind), (3, 90, 160)
+    write_dit(tmp_path / "dit", config, dtype=torch.float16)
+    latent, text = (x.cuda() for x in random_inputs(config, shape, text=58, dtype=torch.float16))
     torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    fast(latent, text, T)
-    torch.cuda.synchronize()
-    taken = torch.cuda.max_memory_allocated() - before
-    assert 0 < taken <= forward_bytes(plain.config, (6, 92, 160), 58, "bfloat16", "cuda")
+    before = torch.cuda.memory_allocated()
+    options = LoadOptions(blocks_on_device=blocks)
+    dit = load_dit(tmp_path / "dit", device="cuda", dtype=torch.float16, options=options)
+    weights = torch.cuda.memory_allocated() - before
+    predicted = resident_bytes(config, 2, blocks, dtype="float16")
+    assert weights <= 1.02 * predicted + MIB
+    dit(latent, text, T)
+    peak = torch.cuda.max_memory_allocated() - before
+    assert peak <= 1.02 * predicted + MIB + forward_bytes(config, shape, 58, "float16")

@@ -11,12 +11,7 @@ import torch
 from safetensors import safe_open
 
 from engine.core.errors import UnknownKeys
-from engine.models.seedvr2.vae.config import (
-    VAE,
-    Shapes,
-    VaeConfig,
-    infer_vae_config,
-)
+from engine.models.seedvr2.vae.config import VAE, Shapes, VaeConfig, infer_vae_config
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"
@@ -52,73 +47,53 @@ def test_golden_file_has_its_sizes_in_the_metadata() -> None:
     )
 
 
-@pytest.mark.parametrize("levels", [1, 2, 3, 4, 5])
-def test_other_sizes(levels: int) -> None:
-    steps = levels - 1
-    for halvings, layers in product(range(min(levels, 4)), (1, 3)):
-        time = tuple(step >= steps - halvings for step in range(steps))
-        config = VaeConfig(
-            block_out_channels=tuple(8 * (level + 1) for level in range(levels)),
-            layers_per_block=layers,
-            latent_channels=4 * levels,
-            norm_groups=2 if levels % 2 else 4,
-            encoder_time=time,
-            decoder_time=time[::-1],
-            quant_conv=layers == 1,
-            post_quant_conv=layers == 3,
-            slice_frames=8,
-        )
-        assert infer_vae_config(shapes_of(config), told(config)) == config
+def test_other_sizes() -> None:
+    for levels, layers in product((1, 2, 3, 4, 5), (1, 3)):
+        steps = levels - 1
+        for halvings in range(min(levels, 4)):
+            time = tuple(step >= steps - halvings for step in range(steps))
+            config = VaeConfig(
+                block_out_channels=tuple(8 * (level + 1) for level in range(levels)),
+                layers_per_block=layers,
+                latent_channels=4 * levels,
+                norm_groups=2 if levels % 2 else 4,
+                encoder_time=time,
+                decoder_time=time[::-1],
+                quant_conv=layers == 1,
+                post_quant_conv=layers == 3,
+                slice_frames=8,
+            )
+            assert infer_vae_config(shapes_of(config), told(config)) == config
 
 
-def test_sizes_directly_in_the_metadata() -> None:
-    config = {"config": json.dumps({"norm_num_groups": 16, "slicing_sample_min_size": 12})}
-    assert infer_vae_config(published_shapes(), config) == VaeConfig(
-        norm_groups=16, slice_frames=12
-    )
+def test_sizes_may_lie_directly_in_the_metadata_and_strange_ones_are_passed_over() -> None:
+    sizes = {"norm_num_groups": 16, "slicing_sample_min_size": 12}
+    found = infer_vae_config(published_shapes(), {"config": json.dumps(sizes)})
+    assert found == VaeConfig(norm_groups=16, slice_frames=12)
+    for text in ("{", "[]", '{"norm_num_groups": "many"}'):
+        assert infer_vae_config(published_shapes(), {"config": text}) == VAE, text
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '"x"', '{"norm_num_groups": "many"}', "null"])
-def test_strange_metadata_is_passed_over(text: str) -> None:
-    assert infer_vae_config(published_shapes(), {"config": text}) == VAE
-
-
-def test_no_missing_tensor_changes_the_picture() -> None:
-    shapes = published_shapes()
-    for name in shapes:
+def test_hardly_any_missing_or_misshapen_tensor_changes_the_picture() -> None:
+    shapes, changed = published_shapes(), set()
+    for name, shape in shapes.items():
         others = {key: shape for key, shape in shapes.items() if key != name}
         assert infer_vae_config(others, {}) == VAE, name
-
-
-def test_hardly_any_misshapen_tensor_changes_the_picture() -> None:
-    shapes = published_shapes()
-    changed = {
-        name
-        for name, shape in shapes.items()
-        if infer_vae_config({**shapes, name: (7,) * len(shape)}, {}) != VAE
-    }
+        if infer_vae_config({**shapes, name: (7,) * len(shape)}, {}) != VAE:
+            changed.add(name)
     assert changed == {"encoder.conv_in.weight", "decoder.conv_out.weight"}  # colours
 
 
-def test_other_models_are_refused() -> None:
+def test_other_models_and_impossible_sizes_are_refused() -> None:
     for names in ({}, {"blocks.0.attn.proj_qkv.vid.weight": (7680, 2560)}, {"encoder.x": (1,)}):
         with pytest.raises(UnknownKeys, match="SeedVR2 VAE"):
             infer_vae_config(names, {})
-
-
-def test_impossible_sizes_are_refused() -> None:
     with pytest.raises(UnknownKeys, match="do not fit together"):
         infer_vae_config(published_shapes(), {"config": '{"norm_num_groups": 48}'})
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [
+    for sizes in (
         {"encoder_time": (True, True)},
         {"encoder_time": (True, True, True)},
         {"block_out_channels": (128, 200, 512, 512)},
-    ],
-)
-def test_a_contradictory_configuration_is_a_mistake(sizes: dict[str, tuple[int, ...]]) -> None:
-    with pytest.raises(ValueError, match=r"level|time|groups"):
-        VaeConfig(**sizes)
+    ):
+        with pytest.raises(ValueError, match=r"level|time|groups"):
+            VaeConfig(**sizes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -11,19 +11,32 @@ from torch import Tensor
 
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.fast_build import GroupNorm, TileContext
-from engine.models.seedvr2.vae.fast_resample import last_frames
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames, tiny_vae
 
 
-@pytest.fixture
-def precision() -> Iterator[None]:
-    """Settings of the program around us, put back afterwards."""
-    before = torch.get_float32_matmul_precision()
-    yield
-    torch.set_float32_matmul_precision(before)
+def test_the_program_around_us_keeps_its_precision_and_we_ours(fast: FastVae) -> None:
+    outside = torch.get_float32_matmul_precision()
+    backends: Any = torch.backends
+
+    def precisions() -> tuple[str, str]:
+        return backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision
+
+    inside = []
+    fast.trace = lambda *given: inside.append(precisions())
+    try:
+        for around in ("highest", "high", "medium"):
+            torch.set_float32_matmul_precision(around)
+            before = precisions()
+            fast.decode(random_frames(1, 4, 1, 2, 2))
+            assert precisions() == before
+            assert torch.get_float32_matmul_precision() == around
+    finally:
+        fast.trace = None
+        torch.set_float32_matmul_precision(outside)
+    assert set(inside) == {("ieee", "ieee")}
 
 
 @pytest.fixture(scope="module")
@@ -32,30 +45,19 @@ def fast() -> FastVae:
     return FastVae(plain.config, plain.state_dict(), dtype=torch.float64)
 
 
-def context(switches: VaeSwitches) -> TileContext:
-    place = torch.device("cpu")
-    workspace = Workspace(place, torch.float32, planned=True, channels_last=True)
-    return TileContext(carry=Carry(), workspace=workspace, switches=switches)
-
-
-def test_frames_that_are_missing_are_copies_of_the_only_one() -> None:
-    frame = random_frames(1, 2, 3, 3)
-    assert torch.equal(last_frames(frame, 2), torch.cat([frame, frame]))
-    frames = random_frames(5, 2, 3, 3)
-    assert torch.equal(last_frames(frames, 2), frames[3:])
-
-
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
-def test_a_mean_far_from_zero_costs_no_digits(fused: bool, layout: torch.memory_format) -> None:
-    frames = (30 + random_frames(2, 8, 24, 32, dtype=torch.float32)).contiguous(
-        memory_format=layout
-    )
-    exact = F.group_norm(frames.double().contiguous(), 4, eps=1e-6)
-    found = torch.empty_like(frames)
+def test_a_mean_far_from_zero_costs_no_digits() -> None:
     norm = GroupNorm("norm", (torch.ones(8), torch.zeros(8)), 4, 1e-6)
-    norm.write(frames, found, context(VaeSwitches().changed("fused_norm", fused)), silu=False)
-    torch.testing.assert_close(found.double(), exact, rtol=0, atol=5e-5)
+    workspace = Workspace(torch.device("cpu"), torch.float32, planned=True, channels_last=True)
+    for layout in (torch.channels_last, torch.contiguous_format):
+        frames = 30 + random_frames(2, 8, 24, 32, dtype=torch.float32)
+        frames = frames.contiguous(memory_format=layout)
+        exact = F.group_norm(frames.double().contiguous(), 4, eps=1e-6)
+        for fused in (True, False):
+            switches = VaeSwitches().changed("fused_norm", fused)
+            context = TileContext(carry=Carry(), workspace=workspace, switches=switches)
+            found = torch.empty_like(frames)
+            norm.write(frames, found, context, silu=False)
+            torch.testing.assert_close(found.double(), exact, rtol=0, atol=5e-5)
 
 
 def test_an_error_within_a_slice_leaves_nothing_broken(fast: FastVae) -> None:
@@ -93,30 +95,3 @@ def test_results_belong_to_the_caller(fast: FastVae, around: bool) -> None:
         (mean * factor).sum().backward()
         torch.testing.assert_close(factor.grad, mean.sum())
     (frames * factor).sum().backward()
-
-
-@pytest.mark.parametrize("sizes", [(1, 2), (2, 1)])
-def test_a_carry_of_another_batch_is_refused(fast: FastVae, sizes: tuple[int, int]) -> None:
-    latent = random_frames(2, 4, 2, 2, 3)
-    carry = fast.decode_slice(latent[: sizes[0], :, :1], Carry())[1]
-    with pytest.raises(ValueError, match="the carry belongs to"):
-        fast.decode_slice(latent[: sizes[1], :, 1:], carry)
-
-
-@pytest.mark.usefixtures("precision")
-@pytest.mark.parametrize("around", ["highest", "high", "medium"])
-def test_the_program_around_us_keeps_its_precision_and_we_ours(fast: FastVae, around: str) -> None:
-    torch.set_float32_matmul_precision(around)
-    matmul = torch.backends.cuda.matmul
-    inside = []
-    before = matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
-    fast.trace = lambda *given: inside.append(
-        (matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision)
-    )
-    try:
-        fast.decode(random_frames(1, 4, 1, 2, 2))
-    finally:
-        fast.trace = None
-    assert set(inside) == {("ieee", "ieee")}
-    assert before == (matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision)
-    assert torch.get_float32_matmul_precision() == around

@@ -16,7 +16,7 @@ from engine.models.seedvr2.vae.config import VAE
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.norm_statistics import Book, Statistics
 from engine.models.seedvr2.vae.split_decode import split_decode
-from engine.models.seedvr2.vae.split_grid import halo, norms_of_high_part, split_tiles
+from engine.models.seedvr2.vae.tiling import halo, norms_of_high_part, split_tiles
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.norm.group_norm import group_statistics
 from engine.ops.transfer.tile_canvas import TileSink
@@ -71,20 +71,6 @@ def test_the_fast_form_in_tiles_is_the_plain_form_in_tiles(fast, plain):
     latent = latent_of(2)
     for options in ({"tile_statistics": "tile", "tile": Size(60, 8), "blend": 4}, {"passes": 1}):
         assert_equal(split(fast, latent, **options), split(PlainSplit(plain), latent, **options))
-
-
-def test_as_many_passes_as_norms_give_the_whole_frame(plain):
-    latent = latent_of(1)
-    result = split(PlainSplit(plain), latent, passes=norms_of_high_part(TINY))
-    assert_equal(result, whole(plain, latent))
-
-
-def test_one_pass_comes_closer(fast, plain):
-    latent = latent_of(1)
-    expected = whole(plain, latent)
-    alone = split(fast, latent, tile_statistics="tile") - expected
-    even = split(fast, latent, passes=1) - expected
-    assert even.square().mean() < alone.square().mean() / 4
 
 
 class Spy(Statistics):
@@ -164,10 +150,8 @@ def test_with_frozen_statistics_tiles_are_the_whole_frame(fast, width, height, s
     assert_equal(result, expected)
 
 
-@pytest.mark.parametrize("form", ["plain", "fast"])
-def test_tiles_in_both_directions_are_the_whole_frame(plain, fast, form):
-    vae = Frozen(PlainSplit(plain) if form == "plain" else fast)
-    size = Size(9 * 8, 7 * 8)
+def test_tiles_in_both_directions_are_the_whole_frame(fast):
+    vae, size = Frozen(fast), Size(9 * 8, 7 * 8)
     latent = latent_of(1, size=Size(9, 7))
     options = {"tile_statistics": "tile", "size": size}
     expected = split(vae, latent, tile=size, **options)
@@ -180,20 +164,17 @@ def test_tiles_in_both_directions_are_the_whole_frame(plain, fast, form):
 def test_a_halo_of_one_less_would_show(fast, monkeypatch):
     vae, latent = Frozen(fast), latent_of(1)
     expected = split(vae, latent, tile=WHOLE, tile_statistics="tile")
-    monkeypatch.setattr(
-        "engine.models.seedvr2.vae.split_grid.halo", lambda config: halo(config) - 1
-    )
+    monkeypatch.setattr("engine.models.seedvr2.vae.tiling.halo", lambda config: halo(config) - 1)
     result = split(vae, latent, tile_statistics="tile")
     assert (result - expected).abs().max() > 1e-9
 
 
-@pytest.mark.parametrize(
-    "switches", [VaeSwitches.all_off(), VaeSwitches(planned_buffers=False, convolution="3d")]
-)
-def test_switches_change_nothing(fast, plain, switches):
-    other = FastVae(TINY, plain.state_dict(), dtype=torch.float64, switches=switches)
+def test_switches_change_nothing(fast, plain):
     latent = latent_of(2)
-    assert_equal(split(other, latent), split(fast, latent))
+    expected = split(fast, latent)
+    for switches in (VaeSwitches.all_off(), VaeSwitches(planned_buffers=False, convolution="3d")):
+        other = FastVae(TINY, plain.state_dict(), dtype=torch.float64, switches=switches)
+        assert_equal(split(other, latent), expected)
 
 
 def test_features_on_the_host_change_nothing(plain):
@@ -204,8 +185,10 @@ def test_features_on_the_host_change_nothing(plain):
 
 def test_a_sink_of_16_bits_takes_what_the_float_sink_takes(plain):
     latent, options = latent_of(2), {"tile": Size(60, 8), "blend": 4, "tile_statistics": "tile"}
-    sink = TileSink(5, WHOLE)
-    quiet = FastVae(TINY, quieter(plain), dtype=torch.float64)
+    weights = dict(plain.state_dict())
+    for name in ("decoder.conv_out.weight", "decoder.conv_out.bias"):
+        weights[name] = weights[name] / 8  # frames stay within [-1, 1]
+    sink, quiet = TileSink(5, WHOLE), FastVae(TINY, weights, dtype=torch.float64)
     split_decode(quiet, latent, sink=sink, **options)
     exact = split(quiet, latent, **options) * 0.5 + 0.5
     assert 0.01 < exact.min() < exact.max() < 0.99  # nothing was clipped before it was blended
@@ -213,27 +196,13 @@ def test_a_sink_of_16_bits_takes_what_the_float_sink_takes(plain):
     assert error.abs().max() <= 2 * 0.52
 
 
-def test_numbers_too_large_for_half_precision_are_an_error_of_the_first_tile(plain):
+def test_values_too_large_for_half_precision_are_an_error_of_the_first_tile(plain):
     weights = dict(plain.state_dict())
     weights["decoder.conv_out.weight"] = weights["decoder.conv_out.weight"] * 3e5
-    sink, latent = TileSink(1, WHOLE), latent_of(1)
+    vae = FastVae(TINY, weights, dtype=torch.float16)
+    options = {"tile": TILE, "blend": 0, "tile_statistics": "tile", "sink": TileSink(1, WHOLE)}
     with pytest.raises(NumericOverflow, match="float16"):
-        split_decode(
-            FastVae(TINY, weights, dtype=torch.float16),
-            latent.half(),
-            tile=TILE,
-            blend=0,
-            tile_statistics="tile",
-            sink=sink,
-        )
-
-
-def quieter(vae) -> dict[str, Tensor]:
-    """Weights whose frames stay within [-1, 1]."""
-    weights = dict(vae.state_dict())
-    for name in ("decoder.conv_out.weight", "decoder.conv_out.bias"):
-        weights[name] = weights[name] / 8
-    return weights
+        split_decode(vae, latent_of(1).half(), **options)
 
 
 class Overlaps:
@@ -271,38 +240,9 @@ def test_neighbours_disagree_by_themselves_and_agree_with_statistics_of_the_fram
     assert found["frame"] < 1e-12
 
 
-def test_moments_of_cells_count_every_pixel_once():
-    torch.manual_seed(0)
-    features = Size(20, 14)
-    x = torch.randn(2, 8, 28, 40, dtype=torch.float64)
-    book = Book()
-    for cell in (Box(0, 0, 9, 14), Box(9, 0, 11, 5), Box(9, 5, 11, 9)):
-        tile = Statistics(None, book, cell, features)
-        tile.for_norm("a", x, 4)
-        tile.for_norm("a", x[..., ::2, ::2], 4)
-    for turn, seen in enumerate((x, x[..., ::2, ::2])):
-        merged, expected = book.lookup("a", turn), group_statistics(seen, 4)
-        assert merged is not None
-        assert merged.count == expected.count
-        torch.testing.assert_close(merged.mean, expected.mean, atol=1e-13, rtol=1e-12)
-        torch.testing.assert_close(merged.m2, expected.m2, atol=1e-10, rtol=1e-12)
-    assert book.lookup("a", 2) is None
-    assert book.lookup("b", 0) is None
-    assert book.norms == ("a",)
-
-
-def test_a_layer_that_is_no_multiple_of_the_features_is_a_mistake():
-    tile = Statistics(None, Book(), Box(0, 0, 2, 2), Size(4, 4))
-    with pytest.raises(ValueError, match="multiple"):
-        tile.for_norm("a", torch.zeros(1, 4, 8, 9), 4)
-
-
-def test_the_published_halo_is_24_pixels_and_13_norms_are_tiled():
+def test_tiles_of_the_published_model():
     assert halo(VAE) * 4 == 24
     assert norms_of_high_part(VAE) == 13
-
-
-def test_tiles_have_one_shape_and_say_how_much_is_computed_twice():
     tiles = split_tiles(VAE, Size(240, 136), Size(1024, 1024), 0)
     assert tiles.canvas == Size(1920, 1088)
     assert {box.size for box in tiles.boxes} == {Size(246, 142)}
@@ -312,32 +252,25 @@ def test_tiles_have_one_shape_and_say_how_much_is_computed_twice():
 @settings(max_examples=25, deadline=None)
 @given(
     frame=st.builds(Size, st.integers(1, 120), st.integers(1, 120)),
-    width=st.integers(29, 90),
-    height=st.integers(29, 90),
+    size=st.builds(Size, st.integers(29, 90), st.integers(29, 90)),
     blend=st.integers(0, 8),
 )
-def test_tiles_are_never_larger_nor_more_than_was_said(frame, width, height, blend):
-    tiles = split_tiles(VAE, frame, Size(width * 4, height * 4), blend)
-    usual = tile_grid(tiles.features, Size(width, height), 12 + -(-blend // 4))
-    assert len(tiles.boxes) <= len(usual)
-    assert tiles.boxes[0].width <= width
-    assert tiles.boxes[0].height <= height
-    for left, right in itertools.combinations(tiles.boxes, 2):
-        if left.y == right.y and right.x > left.x:
-            break
-    else:
-        return
-    assert left.right - right.x >= 12
+def test_tiles_are_never_larger_nor_more_than_was_said(frame, size, blend):
+    tiles = split_tiles(VAE, frame, size.scaled(4), blend)
+    assert len(tiles.boxes) <= len(tile_grid(tiles.features, size, 12 + -(-blend // 4)))
+    assert tiles.boxes[0].width <= size.width
+    assert tiles.boxes[0].height <= size.height
+    for left, right in itertools.pairwise(tiles.boxes):
+        assert left.y != right.y or left.right - right.x >= 12
 
 
-def test_tiles_that_cannot_be_are_refused():
+def test_what_cannot_be_split_is_refused(plain):
     with pytest.raises(ValueError, match="multiple of 4"):
         split_tiles(VAE, Size(100, 100), Size(250, 256), 0)
     with pytest.raises(ValueError, match="overlap"):
         split_tiles(VAE, Size(100, 100), Size(96, 96), 0)
-
-
-def test_two_clips_at_a_time_are_refused(plain):
-    latent = latent_of(1).expand(2, -1, -1, -1, -1)
     with pytest.raises(ValueError, match="2 clips"):
-        split(PlainSplit(plain), latent)
+        split(PlainSplit(plain), latent_of(1).expand(2, -1, -1, -1, -1))
+    tile = Statistics(None, Book(), Box(0, 0, 2, 2), Size(4, 4))
+    with pytest.raises(ValueError, match="multiple"):
+        tile.for_norm("a", torch.zeros(1, 4, 8, 9), 4)

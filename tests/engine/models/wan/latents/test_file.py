@@ -11,7 +11,6 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from engine.core.errors import (
-    InputError,
     SourceMissing,
     SourceUnreadable,
     TruncatedMedia,
@@ -32,33 +31,28 @@ def read(path: Path) -> torch.Tensor:
         return file.latents(0, file.header.length)
 
 
-@pytest.mark.parametrize(
-    ("channels", "model", "size", "rate"),
-    [(16, "wan21-vae", Size(40, 24), 16), (48, "wan22-vae", Size(80, 48), 24)],
-)
-def test_what_a_file_says(tmp_path: Path, channels: int, model: str, size: Size, rate: int) -> None:
-    latent = write_latent(tmp_path / "a.latent", a_latent(channels))
-    with LatentFile(tmp_path / "a.latent") as file:
-        assert (file.header.model, file.header.length) == (model, 3)
-        assert file.header.film == LatentFilm(size=size, frames=9, rate=Fraction(rate))
-        assert torch.equal(file.latents(1, 3), latent[0, :, 1:3])
-        assert torch.equal(torch.cat(list(file.pieces()), dim=1), latent[0])
+def test_what_a_file_holds(tmp_path: Path) -> None:
+    for channels, model, size, rate in (
+        (16, "wan21-vae", Size(40, 24), 16),
+        (48, "wan22-vae", Size(80, 48), 24),
+    ):
+        latent = write_latent(tmp_path / "a.latent", a_latent(channels))
+        with LatentFile(tmp_path / "a.latent") as file:
+            assert (file.header.model, file.header.length) == (model, 3)
+            assert file.header.film == LatentFilm(size=size, frames=9, rate=Fraction(rate))
+            assert torch.equal(file.latents(1, 3), latent[0, :, 1:3])
+            assert torch.equal(torch.cat(list(file.pieces()), dim=1), latent[0])
 
 
-@pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16])
-def test_other_number_formats_become_float32(tmp_path: Path, kind: torch.dtype) -> None:
-    latent = write_latent(tmp_path / "a.latent", a_latent().to(kind))
-    assert torch.equal(read(tmp_path / "a.latent"), latent[0].float())
-
-
-def test_without_the_mark_numbers_are_scaled(tmp_path: Path) -> None:
-    write_latent(tmp_path / "old.latent", a_latent() * 0.18215, marked=False)
-    torch.testing.assert_close(read(tmp_path / "old.latent"), a_latent()[0])
-
-
-def test_a_picture_without_a_time_axis(tmp_path: Path) -> None:
-    write_latent(tmp_path / "qwen.latent", a_latent()[:, :, 0])
-    assert torch.equal(read(tmp_path / "qwen.latent"), a_latent()[0, :, :1])
+def test_other_formats_of_values_and_shapes(tmp_path: Path) -> None:
+    path = tmp_path / "a.latent"
+    for dtype in (torch.float64, torch.float16, torch.bfloat16):
+        latent = write_latent(path, a_latent().to(dtype))
+        assert torch.equal(read(path), latent[0].float())
+    write_latent(path, a_latent() * 0.18215, marked=False)  # as the oldest version scaled them
+    torch.testing.assert_close(read(path), a_latent()[0])
+    write_latent(path, a_latent()[:, :, 0])  # a picture without a time axis
+    assert torch.equal(read(path), a_latent()[0, :, :1])
 
 
 def test_the_published_examples() -> None:
@@ -69,9 +63,9 @@ def test_the_published_examples() -> None:
     torch.testing.assert_close(legacy, read(WAN / "comfyui_wan21_00001_.latent"))
 
 
-@pytest.mark.parametrize(
-    ("shape", "says"),
-    [
+def test_latents_of_others_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.latent"
+    for shape, words in (
         ((1, 4, 8, 8), "4 channels, as those of Stable Diffusion or SDXL; Wan has 16"),
         ((1, 12, 2, 8, 8), "Mochi"),
         ((1, 128, 2, 8, 8), "LTX-Video"),
@@ -80,41 +74,29 @@ def test_the_published_examples() -> None:
         ((16, 8, 8), "has the shape 16x8x8"),
         ((7,), "has the shape 7,"),
         ((1, 16, 1, 1, 2049), "16392x8 pixels"),
-    ],
-)
-def test_latents_of_others_are_named(tmp_path: Path, shape: tuple[int, ...], says: str) -> None:
-    write_latent(tmp_path / "a.latent", torch.zeros(shape))
-    with pytest.raises(UnsupportedMedia) as caught:
-        LatentFile(tmp_path / "a.latent")
-    assert says in caught.value.message
-    assert caught.value.hint
+    ):
+        write_latent(path, torch.zeros(shape))
+        with pytest.raises(UnsupportedMedia) as caught:
+            LatentFile(path)
+        assert words in caught.value.message
+        assert caught.value.hint
+    for bad in (torch.nan, torch.inf):
+        latent = a_latent()
+        latent[0, 7, 2, 1, 1] = bad
+        write_latent(path, latent)
+        with pytest.raises(UnreadableMedia, match="NaN"):
+            examined(path)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_numbers_that_are_none_are_refused(tmp_path: Path, bad: float) -> None:
-    latent = a_latent()
-    latent[0, 7, 2, 1, 1] = bad
-    write_latent(tmp_path / "a.latent", latent)
-    with pytest.raises(UnreadableMedia, match="NaN"):
-        examined(tmp_path / "a.latent")
-
-
-@pytest.mark.parametrize(
-    ("content", "kind"),
-    [
-        (b"", UnreadableMedia),
-        (b"\x80\x02}q\x00.", UnreadableMedia),  # a pickle, which nobody opens
-        (b"GGUF" + bytes(40), UnreadableMedia),
-        (b"hello, this is no file of that kind", UnreadableMedia),
-    ],
-)
-def test_other_files_are_refused(tmp_path: Path, content: bytes, kind: type[InputError]) -> None:
+def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.latent"
-    path.write_bytes(content)
-    with pytest.raises(kind) as caught:
-        LatentFile(path)
-    assert "a.latent" in caught.value.message
-    assert "model" not in caught.value.hint
+    pickled = b"\x80\x02}q\x00."  # which nobody opens
+    for content in (b"", pickled, b"GGUF" + bytes(40), b"hello, this is no file of that kind"):
+        path.write_bytes(content)
+        with pytest.raises(UnreadableMedia) as caught:
+            LatentFile(path)
+        assert "a.latent" in caught.value.message
+        assert "model" not in caught.value.hint
 
 
 def test_damaged_files_say_how(tmp_path: Path) -> None:
@@ -125,19 +107,17 @@ def test_damaged_files_say_how(tmp_path: Path) -> None:
         path.write_bytes(whole[:length])
         with pytest.raises(TruncatedMedia):
             LatentFile(path)
-    save_file({"noise_mask": a_latent()}, path)
-    with pytest.raises(UnreadableMedia, match="no latent"):
-        LatentFile(path)
-    write_latent(path, a_latent().int())
-    with pytest.raises(UnsupportedMedia, match="I32"):
-        LatentFile(path)
-    write_latent(path, torch.empty(1, 16, 0, 4, 4))
-    with pytest.raises(UnreadableMedia, match="empty"):
-        LatentFile(path)
-    with pytest.raises(SourceMissing):
-        LatentFile(tmp_path / "none.latent")
-    with pytest.raises(SourceUnreadable):
-        LatentFile(tmp_path)
+    for tensors, error, words in (
+        ({"noise_mask": a_latent()}, UnreadableMedia, "no latent"),
+        ({"latent_tensor": a_latent().int()}, UnsupportedMedia, "I32"),
+        ({"latent_tensor": torch.empty(1, 16, 0, 4, 4)}, UnreadableMedia, "empty"),
+    ):
+        save_file(tensors, path)
+        with pytest.raises(error, match=words):
+            LatentFile(path)
+    for there, error in ((tmp_path / "none.latent", SourceMissing), (tmp_path, SourceUnreadable)):
+        with pytest.raises(error):
+            LatentFile(there)
 
 
 def test_a_file_is_looked_at_again_only_when_it_changed(tmp_path: Path) -> None:
@@ -158,25 +138,22 @@ def test_what_is_written_piece_by_piece_is_read_back(
 ) -> None:
     path = tmp_path_factory.mktemp("latents") / "a.latent"
     latent = a_latent(channels, sum(parts))[0]
-    note = LatentFilm(
-        size=Size(40 * channels // 16 - 3, 24 * channels // 16),
-        frames=4 * sum(parts) - 3,
-        rate=Fraction(24000, 1001),
-    )
+    size = Size(40 * channels // 16 - 3, 24 * channels // 16)
+    film = LatentFilm(size=size, frames=4 * sum(parts) - 3, rate=Fraction(24000, 1001))
     writer = LatentWriter(path, channels, Size(5, 3))
     for piece in latent.split(parts, dim=1):
         writer.add(piece)
-    assert writer.close(metadata_of(note)) == path.stat().st_size
+    assert writer.close(metadata_of(film)) == path.stat().st_size
+    with safe_open(path, framework="pt") as file:
+        assert file.metadata() == metadata_of(film)
     assert torch.equal(load_file(path)["latent_tensor"][0], latent), "as any reader finds it"
     assert load_file(path)["latent_format_version_0"].shape == (0,)
     assert torch.equal(read(path), latent)
     assert list(path.parent.iterdir()) == [path]
     with LatentFile(path) as file:
-        given_ = file.header.film
-    if channels == 16:
-        assert given_ == note
-    else:
-        assert given_.frames == note.frames, "a size that cannot be is not believed"
+        found = file.header.film
+    assert found.frames == film.frames
+    assert (found == film) == (channels == 16), "a size that cannot be is not believed"
 
 
 def test_metadata_of_others_are_not_believed(tmp_path: Path) -> None:
@@ -207,11 +184,3 @@ def test_an_unfinished_file_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="needs one"):
         LatentWriter(tmp_path / "b.latent", 16, Size(5, 3)).close()
     assert not list(tmp_path.iterdir())
-
-
-def test_metadata_lie_where_every_reader_finds_them(tmp_path: Path) -> None:
-    writer = LatentWriter(tmp_path / "a.latent", 16, Size(5, 3))
-    writer.add(a_latent()[0])
-    writer.close({"a": "b"})
-    with safe_open(tmp_path / "a.latent", framework="pt") as file:
-        assert file.metadata() == {"a": "b"}

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +15,6 @@ from engine.models.wan.latents.spaces import (
     WAN21,
     WAN22,
     LatentSpace,
-    frames_of,
     guess,
     normalised,
     raw,
@@ -47,25 +45,25 @@ def test_the_statistics_are_the_published_ones() -> None:
         assert list(space.std) == published[name]["std"]
 
 
-@pytest.mark.parametrize("name", ["wan21_tiny_io_t5_b2", "wan22_tiny_io_t1"])
-def test_normalised_is_the_references_bit_by_bit(name: str) -> None:
-    io = load_file(WAN / f"{name}.safetensors")
-    assert torch.equal(normalised(io["mu"]), io["mu_norm"])
+def test_normalised_is_the_references_bit_by_bit() -> None:
+    for name in ("wan21_tiny_io_t5_b2", "wan22_tiny_io_t1"):
+        io = load_file(WAN / f"{name}.safetensors")
+        assert torch.equal(normalised(io["mu"]), io["mu_norm"])
 
 
-@pytest.mark.parametrize("name", ["wan21", "wan22"])
-def test_normalised_is_what_comfyui_does_too(name: str) -> None:
+def test_normalised_is_what_comfyui_does_too() -> None:
     """It divides by the deviation, which is rounded otherwise."""
     expected = load_file(WAN / "comfyui_latent_expected.safetensors")
-    stored = load_file(WAN / f"comfyui_{name}_00001_.latent")["latent_tensor"]
-    torch.testing.assert_close(normalised(stored), expected[f"{name}.normalized"])
+    for name in ("wan21", "wan22"):
+        stored = load_file(WAN / f"comfyui_{name}_00001_.latent")["latent_tensor"]
+        torch.testing.assert_close(normalised(stored), expected[f"{name}.normalized"])
 
 
-@pytest.mark.parametrize("space", SPACES.values(), ids=lambda space: space.model)
-def test_there_and_back(space: LatentSpace) -> None:
-    latent = torch.randn(2, space.channels, 2, 3, 3, dtype=torch.float64)
-    assert (normalised(raw(latent)) - latent).abs().max() < 1e-12
-    assert MODELS[space.model] is space
+def test_there_and_back() -> None:
+    for space in SPACES.values():
+        latent = torch.randn(2, space.channels, 2, 3, 3, dtype=torch.float64)
+        assert (normalised(raw(latent)) - latent).abs().max() < 1e-12
+        assert MODELS[space.model] is space
 
 
 @settings(max_examples=20, deadline=None)
@@ -82,16 +80,8 @@ def test_clips_of_any_contrast_are_told_apart(
     assert guessed(raw(clip)) == ("raw", True)
 
 
-@pytest.mark.parametrize(("space", "share"), [(WAN21, 0.7), (WAN22, 0.2)])
-def test_numbers_between_both_kinds_are_not_called_sure(space: LatentSpace, share: float) -> None:
-    means = [mean * share for mean in space.mean]
-    deviations = [std**share for std in space.std]
-    assert not guess(means, deviations).is_sure
-
-
-def test_nothing_but_zeros_is_not_called_sure() -> None:
+def test_values_between_both_kinds_and_zeros_are_not_called_sure() -> None:
+    for space, share in ((WAN21, 0.7), (WAN22, 0.2)):
+        means = [mean * share for mean in space.mean]
+        assert not guess(means, [std**share for std in space.std]).is_sure
     assert not guess([0.0] * 48, [0.0] * 48).is_sure
-
-
-def test_frames_of_latents() -> None:
-    assert [frames_of(n) for n in (1, 2, 21)] == [1, 5, 81]

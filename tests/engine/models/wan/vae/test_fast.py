@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.plain import WanVae
+from engine.models.wan.vae.split import decode_cut, encode_cut
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames
@@ -22,18 +23,17 @@ from tests.helpers.wan import tiny_wan, tiny_wan_config
 EXACT = 1e-10  # of the range of the result, in float64
 LAYOUTS = ("2.1", "2.2", "2x")
 
-CHANGED = {
-    "usual": VaeSwitches(),
-    "all off": VaeSwitches.all_off(),
-    "3d": VaeSwitches(convolution="3d"),
-    "2d": VaeSwitches(convolution="2d"),
-    "3d without fold": VaeSwitches(convolution="3d", first_frame_fold=False),
-    "winograd in 3d": VaeSwitches(convolution="3d", temporal_winograd=True),
-    "no fold, no image mode": VaeSwitches(first_frame_fold=False, image_mode=False),
-} | {
-    f"{entry.name} turned over": VaeSwitches().changed(entry.name, not entry.default)
-    for entry in VaeSwitches.optimisations()
-}
+
+CHANGED = [
+    VaeSwitches(),
+    VaeSwitches.all_off(),
+    VaeSwitches(convolution="3d"),
+    VaeSwitches(convolution="2d"),
+    VaeSwitches(convolution="3d", first_frame_fold=False),
+    VaeSwitches(convolution="3d", temporal_winograd=True),
+    VaeSwitches(first_frame_fold=False, image_mode=False),
+    *(VaeSwitches().changed(e.name, not e.default) for e in VaeSwitches.optimisations()),
+]
 
 
 def double(plain: WanVae, switches: VaeSwitches | None = None) -> FastWanVae:
@@ -65,39 +65,19 @@ def fast(plain: WanVae) -> FastWanVae:
     return double(plain)
 
 
-@pytest.mark.parametrize("frames", [1, 5, 9, 17])
-def test_clips_at_once_and_in_slices(plain: WanVae, fast: FastWanVae, frames: int) -> None:
-    clip = random_clip(plain.config, frames, 3, 2)
-    latent = random_latent(plain.config, 1 + frames // 4, 2, 3)
-    moments, pictures = plain.posterior(clip), plain.decode(latent)
-    for size in (None, 4, 8):
-        fast.disable_slicing() if size is None else fast.enable_slicing(size)
-        assert_equal(fast.posterior(clip), moments)
-        assert_equal(fast.decode(latent), pictures)
-    fast.disable_slicing()
-
-
-@pytest.fixture(scope="module")
-def cases(plain: WanVae) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """An image and a clip with their moments; latents with their pictures."""
-    found = []
+def test_every_switch_equals_the_plain_form(plain: WanVae) -> None:
+    cases = []
     for frames in (1, 13):
         clip = random_clip(plain.config, frames, 1, 2)
         latent = random_latent(plain.config, 1 + frames // 4, 2, 1)
-        found.append((clip, plain.posterior(clip), latent, plain.decode(latent)))
-    return found
-
-
-@pytest.mark.parametrize("switches", CHANGED.values(), ids=CHANGED.keys())
-def test_every_switch_equals_the_plain_form(
-    plain: WanVae, cases: list[tuple[Tensor, Tensor, Tensor, Tensor]], switches: VaeSwitches
-) -> None:
-    fast = double(plain, switches)
-    for clip, moments, latent, pictures in cases:
-        for size in (None, 4):
-            fast.disable_slicing() if size is None else fast.enable_slicing(size)
-            assert_equal(fast.posterior(clip), moments)
-            assert_equal(fast.decode(latent), pictures)
+        cases.append((clip, plain.posterior(clip), latent, plain.decode(latent)))
+    for switches in CHANGED:
+        fast = double(plain, switches)
+        for clip, moments, latent, pictures in cases:
+            for size in (None, 4):
+                fast.disable_slicing() if size is None else fast.enable_slicing(size)
+                assert_equal(fast.posterior(clip), moments)
+                assert_equal(fast.decode(latent), pictures)
 
 
 @settings(max_examples=15, deadline=None)
@@ -124,34 +104,35 @@ def test_slices_of_any_length_in_other_configurations(
     plain = tiny_wan(config)
     fast = double(plain, switches)
     latent = random_latent(config, sum(steps), *size)
-    assert_equal(decoded_in(fast, latent, steps), plain.decode(latent))
+    assert_equal(in_slices(fast.decode_slice, latent, steps), plain.decode(latent))
     each = config.temporal_factor
     clip = random_clip(config, 1 + each * (sum(steps) - 1), *size)
     lengths = [1 + each * (steps[0] - 1)] + [each * count for count in steps[1:]]
-    assert_equal(encoded_in(fast, clip, lengths), plain.posterior(clip))
+    assert_equal(in_slices(fast.encode_slice, clip, lengths), plain.posterior(clip))
 
 
-def decoded_in(fast: FastWanVae, latent: Tensor, lengths: list[int]) -> Tensor:
+def in_slices(step: Any, whole: Tensor, lengths: list[int]) -> Tensor:
     carry, parts = Carry(), []
-    for part in latent.split(lengths, dim=2):
-        pictures, carry = fast.decode_slice(part, carry)
-        parts.append(pictures)
-    return torch.cat(parts, dim=2)
-
-
-def encoded_in(fast: FastWanVae, clip: Tensor, lengths: list[int]) -> Tensor:
-    carry, parts = Carry(), []
-    for part in clip.split(lengths, dim=2):
-        moments, carry = fast.encode_slice(part, carry)
-        parts.append(moments)
+    for part in whole.split(lengths, dim=2):
+        result, carry = step(part, carry)
+        parts.append(result)
     return torch.cat(parts, dim=2)
 
 
 def test_a_batch_is_its_clips(plain: WanVae, fast: FastWanVae) -> None:
     latent = random_latent(plain.config, 4, 2, 1, batch=2)
-    assert_equal(decoded_in(fast, latent, [1, 3]), plain.decode(latent))
+    assert_equal(in_slices(fast.decode_slice, latent, [1, 3]), plain.decode(latent))
     clip = random_clip(plain.config, 9, 1, 1, batch=2)
-    assert_equal(encoded_in(fast, clip, [1, 8]), plain.posterior(clip))
+    assert_equal(in_slices(fast.encode_slice, clip, [1, 8]), plain.posterior(clip))
+
+
+def test_a_carry_can_be_used_twice_and_keeps_nothing_for_a_last_slice(fast: FastWanVae) -> None:
+    latent = random_latent(fast.config, 3, 2, 1)
+    _, carry = fast.decode_slice(latent[:, :, :2], Carry())
+    once, again = (fast.decode_slice(latent[:, :, 2:], carry)[0] for _ in range(2))
+    assert torch.equal(once, again)
+    _, carry = fast.decode_slice(latent, Carry(last=True))
+    assert carry.bytes_held == 0
 
 
 def test_what_is_traced_is_what_the_plain_modules_give(plain: WanVae) -> None:
@@ -187,47 +168,33 @@ def outputs_of_modules(plain: WanVae, clip: Tensor, latent: Tensor) -> dict[str,
     return found
 
 
-def test_a_carry_can_be_used_twice(plain: WanVae, fast: FastWanVae) -> None:
-    latent = random_latent(plain.config, 3, 2, 1)
-    _, carry = fast.decode_slice(latent[:, :, :2], Carry())
-    once, _ = fast.decode_slice(latent[:, :, 2:], carry)
-    again, _ = fast.decode_slice(latent[:, :, 2:], carry)
-    torch.testing.assert_close(once, again, rtol=0, atol=0)
+def test_a_carry_that_does_not_fit_is_refused(fast: FastWanVae) -> None:
+    latent = random_latent(fast.config, 1, 2, 3, batch=2)
+    _, empty = fast.decode_slice(latent, Carry())
+    empty.handed_over()
+    _, carry = fast.decode_slice(latent, Carry())
+    for kept, some, words in (
+        (empty, latent, "handed over"),
+        (carry, latent[..., :2], "another clip"),
+        (carry, latent[:1], "larger batch"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            fast.decode_slice(some, kept)
 
 
-def test_a_carry_that_was_handed_over_is_empty(plain: WanVae, fast: FastWanVae) -> None:
-    latent = random_latent(plain.config, 2, 2, 1)
-    _, carry = fast.decode_slice(latent[:, :, :1], Carry())
-    carry.handed_over()
-    with pytest.raises(ValueError, match="handed over"):
-        fast.decode_slice(latent[:, :, 1:], carry)
-
-
-def test_a_carry_of_another_size_is_refused(plain: WanVae, fast: FastWanVae) -> None:
-    _, carry = fast.decode_slice(random_latent(plain.config, 1, 2, 3), Carry())
-    with pytest.raises(ValueError, match="another clip"):
-        fast.decode_slice(random_latent(plain.config, 1, 3, 3), carry)
-
-
-def test_a_carry_of_a_larger_batch_is_refused(plain: WanVae, fast: FastWanVae) -> None:
-    latent = random_latent(plain.config, 2, 1, 1, batch=2)
-    _, carry = fast.decode_slice(latent[:, :, :1], Carry())
-    with pytest.raises(ValueError, match="larger batch"):
-        fast.decode_slice(latent[:1, :, 1:], carry)
-
-
-def test_a_carry_keeps_nothing_for_a_last_slice(plain: WanVae, fast: FastWanVae) -> None:
-    _, carry = fast.decode_slice(random_latent(plain.config, 2, 1, 1), Carry(last=True))
-    assert carry.bytes_held == 0
-
-
-def test_what_is_given_stays_as_it_is(plain: WanVae, fast: FastWanVae) -> None:
-    clip, latent = random_clip(plain.config, 5, 1, 1), random_latent(plain.config, 2, 2, 1)
+def test_what_is_given_stays_as_it_is(fast: FastWanVae) -> None:
+    clip, latent = random_clip(fast.config, 5, 1, 1), random_latent(fast.config, 2, 2, 1)
     clip = clip.contiguous(memory_format=torch.channels_last_3d)
     before = clip.clone(), latent.clone()
     fast.posterior(clip)
     fast.decode(latent)
     torch.testing.assert_close((clip, latent), before, rtol=0, atol=0)
+    features, _ = fast.decode_low(latent, Carry())
+    encoded, _ = fast.encode_high(clip[0].movedim(1, 0), Carry())
+    before = features.clone(), encoded.clone()
+    fast.decode_high(features, Carry())
+    fast.encode_low(encoded, Carry())
+    torch.testing.assert_close((features, encoded), before, rtol=0, atol=0)
 
 
 def test_buffers_go_when_they_are_released(plain: WanVae, fast: FastWanVae) -> None:
@@ -237,3 +204,41 @@ def test_buffers_go_when_they_are_released(plain: WanVae, fast: FastWanVae) -> N
     assert fast.workspace.bytes_held == held > 0
     fast.release()
     assert fast.workspace.bytes_held == 0
+
+
+def decoded_in_halves(fast: FastWanVae, latent: Tensor, lengths: list[int]) -> Tensor:
+    low, high, found = Carry(), Carry(), []
+    for part in latent.split(lengths, dim=2):
+        features, low = fast.decode_low(part, low)
+        frames, high = fast.decode_high(features, high)
+        found.append(frames)
+    return torch.cat(found).movedim(0, 1).unsqueeze(0)
+
+
+def encoded_in_halves(fast: FastWanVae, clip: Tensor, lengths: list[int]) -> Tensor:
+    low, high, found = Carry(), Carry(), []
+    for part in clip.split(lengths, dim=2):
+        features, high = fast.encode_high(part[0].movedim(1, 0), high)
+        moments, low = fast.encode_low(features, low)
+        found.append(moments)
+    return torch.cat(found, dim=2)
+
+
+def test_halves_make_the_whole(plain: WanVae, fast: FastWanVae) -> None:
+    for lengths in ([1], [3], [1, 1, 1], [2, 3]):
+        latent = random_latent(plain.config, sum(lengths), 2, 3)
+        assert_equal(decoded_in_halves(fast, latent, lengths), plain.decode(latent))
+        frames = [4 * lengths[0] - 3, *(4 * count for count in lengths[1:])]
+        clip = random_clip(plain.config, sum(frames), 3, 2)
+        assert_equal(encoded_in_halves(fast, clip, frames), plain.posterior(clip))
+    with pytest.raises(ValueError, match="one clip"):
+        fast.decode_low(latent.expand(2, -1, -1, -1, -1), Carry())
+
+
+def test_features_between_halves_are_as_large_as_the_cuts_say(fast: FastWanVae) -> None:
+    decoding, _ = fast.decode_low(random_latent(fast.config, 3, 2, 3), Carry())
+    encoding, _ = fast.encode_high(random_clip(fast.config, 9, 2, 3)[0].movedim(1, 0), Carry())
+    for features, cut in ((decoding, decode_cut(fast.config)), (encoding, encode_cut(fast.config))):
+        side = fast.config.spatial_factor // cut.factor
+        assert features.shape[0] == 1 + 8 // cut.time
+        assert features.shape[2:] == (2 * side, 3 * side)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -49,12 +48,7 @@ def as_clip(frames: Tensor) -> Tensor:
     time=st.booleans(),
 )
 def test_averaged(
-    count: int,
-    first: bool,
-    size: tuple[int, int],
-    widths: tuple[int, int],
-    space: bool,
-    time: bool,
+    count: int, first: bool, size: tuple[int, int], widths: tuple[int, int], space: bool, time: bool
 ) -> None:
     inner, result = widths
     assume(inner * (1 + time) * (4 if space else 1) >= result)  # or there are no whole groups
@@ -90,17 +84,3 @@ def test_repeated(
     there = random_frames(*wanted[0].movedim(1, 0).shape, seed=1)
     found = through(Repeated("", where), x.clone(), there.clone(), carry)
     torch.testing.assert_close(as_clip(found - there), wanted, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_published_stage_with_time_keeps_the_two_frames_apart(first: bool) -> None:
-    """Even channels are of the earlier frame, which before a clip's frame 0 is none."""
-    where = stage(2, 4, space=True, time=True)
-    frames = random_frames(3 if first else 4, 2, 2, 2)
-    carry = Carry()
-    carry.first = first
-    found = through(Averaged("", where), frames.clone(), torch.zeros(2, 4, 1, 1).double(), carry)
-    means = frames.mean((2, 3))
-    earlier = torch.stack([means[0] * 0, means[1]]) if first else means[0::2]
-    torch.testing.assert_close(found[:, 0::2, 0, 0], earlier)
-    torch.testing.assert_close(found[:, 1::2, 0, 0], means[0::2] if first else means[1::2])

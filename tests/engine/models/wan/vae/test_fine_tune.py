@@ -1,8 +1,6 @@
-"""The plain form can be trained: gradients reach everything, and a clip is learnt by heart."""
+"""The plain form can be trained: gradients reach everything, and they are those of its values."""
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 import pytest
 import torch
@@ -21,8 +19,6 @@ from engine.models.wan.vae.resample import (
 from engine.ops.conv.causal_conv import Carry
 from tests.helpers.seedvr2 import random_frames, randomise
 from tests.helpers.wan import tiny_wan, tiny_wan_config
-
-STEPS, FALL = 20, 6  # the loss falls at least so many times
 
 
 def loss_of(vae: WanVae, clip: Tensor, wanted: Tensor) -> Tensor:
@@ -84,32 +80,3 @@ def test_the_gradient_of_a_piece_is_that_of_its_numbers(name: str) -> None:
 
     values = [value.requires_grad_() for value in parameters.values()]
     assert torch.autograd.gradcheck(run, (frames, *values))
-
-
-def test_a_clip_is_learnt_by_heart() -> None:
-    """An example: a decoder is tuned to one clip, the encoder stays as it is.
-
-    All that it takes: gradients for what is to be learnt, latents made once, an optimiser.
-    """
-    vae = tiny_wan(dtype=torch.float32)
-    clip = moving_edge(frames=5, side=16)
-    latent = vae.encode(clip)
-    vae.decoder.requires_grad_(True)
-    optimiser = torch.optim.Adam(vae.decoder.parameters(), lr=5e-3)
-    losses = []
-    for _ in range(STEPS):
-        loss = F.mse_loss(vae.decode(latent), clip)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0] / FALL, losses
-    assert sum(later < earlier for earlier, later in pairwise(losses)) > STEPS // 2
-    assert all(value.grad is None for value in vae.encoder.parameters())
-
-
-def moving_edge(frames: int, side: int) -> Tensor:
-    """Dark to the left of an edge that wanders to the right, bright behind it, in three colours."""
-    columns = torch.arange(side) - torch.arange(frames)[:, None] - side / 4
-    shade = torch.tanh(columns / 2)[:, None, :].expand(frames, side, side)
-    return torch.stack((shade, -shade, shade / 2))[None].contiguous()

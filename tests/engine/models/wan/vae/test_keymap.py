@@ -24,7 +24,4 @@ def test_every_layout_gives_our_names(model: str, prefix: str) -> None:
 def test_a_prefix_that_not_all_have_stays() -> None:
     names = ["vae.encoder.conv1.weight", "encoder.conv1.weight"]
     assert wan_keys(names).published(names) == {name: name for name in names}
-
-
-def test_no_names_are_no_names() -> None:
     assert wan_keys([]).published([]) == {}

@@ -1,4 +1,4 @@
-"""One slice through a fast variant, counting the bytes that are alive instead of computing.
+"""Memory of one slice through a fast variant, counted layer by layer without computing.
 
 What `engine.models.video_vae`, `taps` and `frame_conv` take and give back, in their order: whoever
 changes memory there changes it here. What only one family has is in its own walk. The tests
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from engine.core.geometry import Size
@@ -20,47 +19,40 @@ from engine.models.video_vae.layer_specs import (
     Entry,
     Exit,
 )
-from engine.models.video_vae.memory_ledger import Kind, Ledger, Work
+from engine.models.video_vae.workload import Kind, LiveBytes, Slice, VaeWorkload
 
 _SCORES_BYTES = 64 * 2**20  # as in single_head
 _NORM_BYTES = 2 * 2**20  # a block of a norm on a processor
 _KEYS = 512  # of a block of torch's attention on a processor
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Frames at the start of the parts, and whether the clip starts and ends with them."""
-
-    frames: int
-    first: bool
-    last: bool
-
-
-class Walk:
+class MemoryTrace:
     """One slice on its way.
 
     Args:
         work: What is asked.
-        ledger: Of the clip.
+        live: Of the clip.
         piece: The slice.
         size: Of a frame at the start.
         channels: At the start.
 
     Attributes:
         past: What stands before a clip, see `engine.ops.conv.frame_conv.ConvShape`.
-        frames: In the stream at the moment.
-        size: Of a frame at the moment.
-        channels: At the moment.
+        frames: In the stream now.
+        size: Of a frame now.
+        channels: Now.
     """
 
     past: ClassVar[Literal["copies", "zeros"]] = "copies"
 
-    def __init__(self, work: Work, ledger: Ledger, piece: Slice, size: Size, channels: int) -> None:
+    def __init__(
+        self, work: VaeWorkload, live: LiveBytes, piece: Slice, size: Size, channels: int
+    ) -> None:
         self.frames, self.size, self.channels = piece.frames, size, channels
         self.first, self.last = piece.first, piece.last
-        self.work, self.ledger = work, ledger
+        self.work, self.live = work, live
         self.switches = work.switches
-        ledger.take("stream", self.stream_bytes)
+        live.take("stream", self.stream_bytes)
 
     @property
     def stream_bytes(self) -> int:
@@ -87,7 +79,7 @@ class Walk:
                 raise ValueError(f"unknown memory of {part}")
 
     def frame_bytes(self, channels: int, pad: int = 0) -> int:
-        """Bytes of one frame of so many channels at the moment."""
+        """Bytes of one frame of so many channels and of the current size."""
         return channels * (self.size.width + pad) * (self.size.height + pad) * self.work.item
 
     def entry(self, conv: Conv) -> None:
@@ -95,12 +87,12 @@ class Walk:
         before = self.stream_bytes
         with self.window(conv, norm=False):
             self.over(conv, "stream")
-        self.ledger.drop("stream", before)
+        self.live.drop("stream", before)
         self.leave(conv)
 
     def _exit(self, conv: Conv) -> None:
         with self.window(conv):
-            self.ledger.drop("stream", self.stream_bytes)
+            self.live.drop("stream", self.stream_bytes)
             self.over(conv, "stream")
         self.leave(conv)
 
@@ -113,38 +105,38 @@ class Walk:
         self.channels = conv.outer
 
     def _block(self, block: Block) -> None:
-        ledger, before = self.ledger, self.stream_bytes
+        live, before = self.live, self.stream_bytes
         with self.window(block.first):
             self.over(block.first, "inner")
         inner = self.frames * self.frame_bytes(block.first.outer)
         self.channels = block.first.outer
         with self.window(block.second):
-            ledger.drop("inner", inner)
+            live.drop("inner", inner)
             if block.shortcut is not None:
                 self.apply(block.shortcut, 1, self.frames, "stream")
-                ledger.drop("stream", before)
+                live.drop("stream", before)
             if self.switches.in_place:
                 self.over(block.second, None)
                 return
             self.over(block.second, "inner")
-            ledger.take("stream", self.stream_bytes)
-        ledger.drop("stream", self.stream_bytes)
-        ledger.drop("inner", self.stream_bytes)
+            live.take("stream", self.stream_bytes)
+        live.drop("stream", self.stream_bytes)
+        live.drop("inner", self.stream_bytes)
 
     def _attention(self, width: int) -> None:
         whole = self.stream_bytes
         self._open_window(whole, "attention")
-        with self.ledger.held("sums", self.norm_bytes(width, silu=False)):
+        with self.live.held("sums", self.norm_bytes(width, silu=False)):
             pass
         copies = 3 if self.switches.channels_last else 4
-        with self.ledger.held("inner", copies * whole):
+        with self.live.held("inner", copies * whole):
             tokens = self.size.pixels
-            with self.ledger.held("sums", self._scores_bytes(tokens) + 4 * self.frames * tokens):
-                self.ledger.take("inner", whole, "attention")
+            with self.live.held("sums", self._scores_bytes(tokens) + 4 * self.frames * tokens):
+                self.live.take("inner", whole, "attention")
             results = 1 if self.switches.in_place else 2
-            with self.ledger.held("inner", results * whole, "attention"):
+            with self.live.held("inner", results * whole, "attention"):
                 pass
-        self.ledger.drop("inner", whole)
+        self.live.drop("inner", whole)
         self._close_window(whole)
 
     def _scores_bytes(self, tokens: int) -> int:
@@ -167,55 +159,53 @@ class Walk:
         filling = self.norm_bytes(conv.inner) if norm else 0
         if self.switches.ring_buffers:
             self._open_window(size, conv.name)
-            with self.ledger.held("sums", filling, conv.name):
+            with self.live.held("sums", filling, conv.name):
                 pass
         else:
             self._joined(conv, filling)
         self._keep_tail(conv, before)
         yield
         if not self.switches.ring_buffers:
-            self.ledger.drop("window", size)
+            self.live.drop("window", size)
         else:
             self._close_window(size)
 
     def _joined(self, conv: Conv, filling: int) -> None:
         """A window without a ring: filled, padded, joined, each in fresh memory."""
-        ledger, padded = self.ledger, self.frames * self.frame_bytes(conv.inner, conv.pad)
+        live, padded = self.live, self.frames * self.frame_bytes(conv.inner, conv.pad)
         fresh = self.frames * self.frame_bytes(conv.inner)
-        ledger.take("window", fresh, conv.name)
-        with ledger.held("sums", filling, conv.name):
+        live.take("window", fresh, conv.name)
+        with live.held("sums", filling, conv.name):
             pass
         if conv.pad:
-            ledger.take("window", padded, conv.name)
-            ledger.drop("window", fresh)
+            live.take("window", padded, conv.name)
+            live.drop("window", fresh)
         before = self._before(conv)
         if before:
-            ledger.take(
-                "window", padded + before * self.frame_bytes(conv.inner, conv.pad), conv.name
-            )
-            ledger.drop("window", padded)
+            live.take("window", padded + before * self.frame_bytes(conv.inner, conv.pad), conv.name)
+            live.drop("window", padded)
 
     def _open_window(self, size: int, name: str) -> None:
         if self.switches.planned_buffers:
-            self.ledger.plan(size, name)
+            self.live.plan(size, name)
         else:
-            self.ledger.take("window", size, name)
+            self.live.take("window", size, name)
 
     def _close_window(self, size: int) -> None:
         if not self.switches.planned_buffers:
-            self.ledger.drop("window", size)
+            self.live.drop("window", size)
 
     def _keep_tail(self, conv: Conv, before: int) -> None:
         """Keep the end of a window; what is shorter than that is filled up first."""
         kept = conv.history * self.frame_bytes(conv.inner, conv.pad)
         is_short = before + self.frames < conv.history and self.past == "zeros" and not self.last
-        with self.ledger.held("sums", kept * is_short, conv.name):
+        with self.live.held("sums", kept * is_short, conv.name):
             self.keep(conv.name, kept)
 
     def keep(self, name: str, size: int) -> None:
         """Keep bytes for the next slice, if there is one."""
         if size and not self.last:
-            self.ledger.keep(name, size)
+            self.live.keep(name, size)
 
     def _before(self, conv: Conv) -> int:
         if not self.first:
@@ -251,25 +241,25 @@ class Walk:
 
     def _over_first(self, conv: Conv, steps: int, out: Kind | None) -> None:
         """As `FrameConv.run_first` on several frames."""
-        ledger, head, result = self.ledger, 2 if conv.time_stride == 1 else 1, self._result(conv)
+        live, head, result = self.live, 2 if conv.time_stride == 1 else 1, self._result(conv)
         if self.work.adds_up and head == 2:
             self.apply(conv, 1, steps, out)
             if self.past == "zeros":
                 self.apply(conv, 1, 1, None)
-            with ledger.held("sums", result if self.past == "copies" else 0, conv.name):
+            with live.held("sums", result if self.past == "copies" else 0, conv.name):
                 pass
             if steps > head:
                 self.apply(conv, conv.taps - 1, steps - head, None)
             return
-        with ledger.held("sums", head * result, conv.name):
-            with ledger.held("sums", self._folding_bytes(conv), conv.name):
+        with live.held("sums", head * result, conv.name):
+            with live.held("sums", self._folding_bytes(conv), conv.name):
                 pass
             if steps > head:
                 self.regular(conv, steps - head, "sums")
-            ledger.take(out or "sums", steps * result, conv.name)
-            ledger.drop("sums", (steps - head) * result)
+            live.take(out or "sums", steps * result, conv.name)
+            live.drop("sums", (steps - head) * result)
         if out is None:
-            ledger.drop("sums", steps * result)
+            live.drop("sums", steps * result)
 
     def _folding_bytes(self, conv: Conv) -> int:
         """Tables of the first frames, made again in each clip."""
@@ -287,14 +277,14 @@ class Walk:
         even, result = steps - steps % 2, self._result(conv)
         inputs = even // 2 * self.frame_bytes(conv.inner)
         products = 4 * (even // 2) * result
-        with self.ledger.held("sums", (4 * inputs if even > 2 else 0) + products, conv.name):
-            with self.ledger.held("sums", inputs + 2 * conv.kernel * self.work.item, conv.name):
+        with self.live.held("sums", (4 * inputs if even > 2 else 0) + products, conv.name):
+            with self.live.held("sums", inputs + 2 * conv.kernel * self.work.item, conv.name):
                 pass
-            self.ledger.take(out or "sums", steps * result, conv.name)
-            with self.ledger.held("sums", (steps - even) * result, conv.name):
+            self.live.take(out or "sums", steps * result, conv.name)
+            with self.live.held("sums", (steps - even) * result, conv.name):
                 pass
         if out is None:
-            self.ledger.drop("sums", steps * result)
+            self.live.drop("sums", steps * result)
 
     def apply(self, conv: Conv, taps: int, steps: int, out: Kind | None) -> None:
         """As `Taps.apply`."""
@@ -312,9 +302,9 @@ class Walk:
             extra += result
         if work.is_half and conv.side == 1 and not self.switches.channels_last:
             extra += self.frame_bytes(conv.inner)  # oneDNN's own
-        with self.ledger.held("sums", extra, conv.name):
+        with self.live.held("sums", extra, conv.name):
             if out is not None:
-                self.ledger.take(out, result, conv.name)
+                self.live.take(out, result, conv.name)
 
     def extra_bytes(self, kernel: int, taps: int, part: int, window: int) -> int:
         """Copies of weights and of frames while a convolution runs.
