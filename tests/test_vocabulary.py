@@ -102,39 +102,11 @@ PENDING_NAMES: set[str] = {
     "TileFlow",
     "VaeForm",
     "Walk",
-    "WanForm",
     "Way",
     "memory_ledger",
     "memory_walk",
 }
-PENDING_CLASSES: set[str] = {
-    "Attention",
-    "Block",
-    "Builder",
-    "Context",
-    "Conv",
-    "DecodeStream",
-    "Decoder",
-    "Downsampler",
-    "EncodeStream",
-    "Encoder",
-    "Entry",
-    "Exit",
-    "Halves",
-    "Patches",
-    "Peak",
-    "Progress",
-    "ResidualBlock",
-    "Restore",
-    "RmsNorm",
-    "RunningShot",
-    "Up",
-    "Upsampler",
-    "Walk",
-    "Way",
-    "Window",
-    "Work",
-}
+PENDING_CLASSES: set[str] = {"Up", "Walk", "Work"}
 
 
 def files(place: str) -> list[Path]:

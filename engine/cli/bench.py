@@ -13,7 +13,7 @@ from engine.bench.options import BenchOptions, check
 from engine.bench.report import markdown
 from engine.bench.report.machine import write_file
 from engine.bench.report.svg_chart import check_chart, write_chart
-from engine.cli.context import DONE, Context
+from engine.cli.context import DONE, CommandContext
 from engine.cli.options import parse_size
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
@@ -21,7 +21,7 @@ from engine.core.geometry import Size
 _WIDTH = 100  # characters
 
 
-def run(args: argparse.Namespace, context: Context) -> int:
+def run(args: argparse.Namespace, context: CommandContext) -> int:
     """Measure and show a table; write the figures, a page, a chart or a trace on request."""
     options = options_of(args)
     _check(args)

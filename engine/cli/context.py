@@ -17,7 +17,7 @@ CANCELLED = 130
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class CommandContext:
     """What every command gets; tests put a fake in the place of the services."""
 
     console: Console

@@ -6,14 +6,14 @@ import argparse
 from pathlib import Path
 
 from engine.cli import formatting, options
-from engine.cli.context import DONE, FAILED, Context
+from engine.cli.context import DONE, FAILED, CommandContext
 from engine.hardware.gpu_table import pretended
 from engine.protocol.plan import Plan
 
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
 
 
-def probe(args: argparse.Namespace, context: Context) -> int:
+def probe(args: argparse.Namespace, context: CommandContext) -> int:
     """Show the picture, its times and colours, and all other streams."""
     media = context.services.probe(Path(args.input))
     if context.console.json:
@@ -23,7 +23,7 @@ def probe(args: argparse.Namespace, context: Context) -> int:
     return DONE
 
 
-def plan(args: argparse.Namespace, context: Context) -> int:
+def plan(args: argparse.Namespace, context: CommandContext) -> int:
     """Show the plan; the exit status is 1 when it could not be started.
 
     For a pretended GPU it is 0 when it would fit there: that it is not here is no news, and
@@ -49,7 +49,7 @@ def _would_do(plan: Plan) -> bool:
     return all(notice.severity != "refusal" or notice.code in expected for notice in plan.notices)
 
 
-def verify(args: argparse.Namespace, context: Context) -> int:
+def verify(args: argparse.Namespace, context: CommandContext) -> int:
     """Show every check; the exit status is 1 when one of them failed."""
     report = context.services.verify(Path(args.source), Path(args.output))
     if context.console.json:
@@ -59,7 +59,7 @@ def verify(args: argparse.Namespace, context: Context) -> int:
     return DONE if report.passed else FAILED
 
 
-def doctor(args: argparse.Namespace, context: Context) -> int:
+def doctor(args: argparse.Namespace, context: CommandContext) -> int:
     """Show what the self-test found; the exit status is 1 when something is broken."""
     lines = context.services.doctor()
     broken = [line for line in lines if line.state == "problem"]

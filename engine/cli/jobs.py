@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli import formatting, options
-from engine.cli.context import CANCELLED, DONE, FAILED, Context
-from engine.cli.progress import Progress, progress_on
+from engine.cli.context import CANCELLED, DONE, FAILED, CommandContext
+from engine.cli.progress import ProgressDisplay, progress_on
 from engine.cli.session import Interrupted, Session, session
 from engine.core.errors import UnknownJob
 from engine.protocol import commands as c
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine.api import UnfinishedJob
 
 
-def upscale(args: argparse.Namespace, context: Context) -> int:
+def upscale(args: argparse.Namespace, context: CommandContext) -> int:
     """Upscale every input; the exit status is 1 as soon as one of them failed."""
     settings = options.job_settings(args)
     environment.choose(settings.switches)
@@ -49,7 +49,7 @@ def new_job_id() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
-def resume(args: argparse.Namespace, context: Context) -> int:
+def resume(args: argparse.Namespace, context: CommandContext) -> int:
     """List unfinished jobs, or continue one of them or all."""
     if args.all and args.job is not None:
         args.usage_error("give a JOB or --all, not both")
@@ -83,7 +83,7 @@ def _named(waiting: Sequence[UnfinishedJob], name: str) -> str:
     return found[0]
 
 
-def _list(waiting: Sequence[UnfinishedJob], context: Context) -> None:
+def _list(waiting: Sequence[UnfinishedJob], context: CommandContext) -> None:
     if context.console.json:
         context.console.data({"unfinished": list(waiting)})
         return
@@ -95,7 +95,7 @@ def _list(waiting: Sequence[UnfinishedJob], context: Context) -> None:
 
 
 def _run_jobs(
-    context: Context, settings: EngineSettings, jobs: Sequence[c.AddJob | c.AdoptJob]
+    context: CommandContext, settings: EngineSettings, jobs: Sequence[c.AddJob | c.AdoptJob]
 ) -> int:
     """Run the jobs one after the other and show the events of the engine.
 
@@ -117,8 +117,8 @@ def _run_jobs(
 class _Listener:
     """Shows events until every job has ended."""
 
-    def __init__(self, context: Context, engine: Session, job_ids: list[str]) -> None:
-        self.progress: Progress = progress_on(context.console.err)
+    def __init__(self, context: CommandContext, engine: Session, job_ids: list[str]) -> None:
+        self.progress: ProgressDisplay = progress_on(context.console.err)
         self._console = context.console
         self._engine = engine
         self._open = dict.fromkeys(job_ids)

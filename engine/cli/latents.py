@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli import jobs, options
-from engine.cli.context import DONE, Context
+from engine.cli.context import DONE, CommandContext
 from engine.cli.progress import progress_on
 from engine.core.errors import SettingsError
 from engine.core.units import bytes_text, duration_text
@@ -72,7 +72,7 @@ def _shared(command: Any) -> None:
     command.add_argument("--json", action="store_true", help="print JSON")
 
 
-def decode(args: argparse.Namespace, context: Context) -> int:
+def decode(args: argparse.Namespace, context: CommandContext) -> int:
     """An ordinary job, whose source holds latents."""
     _check_model(Path(args.inputs[0]), args.model)
     wanted = _own(args, ["latents=" + ("normalised" if args.normalised else "raw")])
@@ -82,7 +82,7 @@ def decode(args: argparse.Namespace, context: Context) -> int:
     return jobs.upscale(wanted, context)
 
 
-def encode(args: argparse.Namespace, context: Context) -> int:
+def encode(args: argparse.Namespace, context: CommandContext) -> int:
     """Write the file in this thread, with its progress."""
     wanted = _own(args, ["latents=" + ("normalised" if args.normalised else "raw")])
     wanted.model = "none"

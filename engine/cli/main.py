@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.cli import context, parser
 from engine.cli.console import Console, standard, utf8_console
-from engine.cli.context import Context
+from engine.cli.context import CommandContext
 from engine.core import log, paths
 from engine.core.errors import EngineError, InternalError
 
@@ -56,7 +56,7 @@ def _command(
     args: argparse.Namespace, console: Console, services: Callable[[], ApiServices]
 ) -> int:
     try:
-        return int(args.run(args, Context(console=console, services=services())))
+        return int(args.run(args, CommandContext(console=console, services=services())))
     except KeyboardInterrupt:
         console.note("Cancelled.")
         return context.CANCELLED

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.cli.context import CANCELLED, DONE, Context
+from engine.cli.context import CANCELLED, DONE, CommandContext
 from engine.cli.options import add_verb
 from engine.cli.tasks import TaskSession, task_session
 from engine.core.units import bytes_text
@@ -53,13 +53,13 @@ def register(add: Callable[..., Any]) -> None:
     verb.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def run(args: argparse.Namespace, context: Context) -> int:
+def run(args: argparse.Namespace, context: CommandContext) -> int:
     """Do one verb."""
     with task_session(context, TaskKind.MODEL_FILE) as tasks:
         return int(args.verb(args, context, tasks))
 
 
-def _list(args: argparse.Namespace, context: Context, tasks: TaskSession) -> int:
+def _list(args: argparse.Namespace, context: CommandContext, tasks: TaskSession) -> int:
     listed = tasks.ask(c.ListModelFiles(), e.ModelFilesListed)
     if context.console.json:
         context.console.data({"files": list(listed.files), "free_mb": listed.free_mb})
@@ -71,12 +71,12 @@ def _list(args: argparse.Namespace, context: Context, tasks: TaskSession) -> int
     return DONE
 
 
-def _download(args: argparse.Namespace, context: Context, tasks: TaskSession) -> int:
+def _download(args: argparse.Namespace, context: CommandContext, tasks: TaskSession) -> int:
     files = _wanted(args.ids, _files(tasks), with_needs=not args.only)
     return tasks.run(*(c.DownloadModelFile(file=file.id) for file in files))
 
 
-def _verify(args: argparse.Namespace, context: Context, tasks: TaskSession) -> int:
+def _verify(args: argparse.Namespace, context: CommandContext, tasks: TaskSession) -> int:
     files = [args.id]
     if args.id is None:
         files = [file.id for file in _files(tasks) if file.is_here]
@@ -85,13 +85,13 @@ def _verify(args: argparse.Namespace, context: Context, tasks: TaskSession) -> i
     return tasks.run(*(c.VerifyModelFile(file=file) for file in files))
 
 
-def _import(args: argparse.Namespace, context: Context, tasks: TaskSession) -> int:
+def _import(args: argparse.Namespace, context: CommandContext, tasks: TaskSession) -> int:
     mode: ImportMode = "link" if args.link else "copy"
     paths = dict.fromkeys(args.paths)
     return tasks.run(*(c.ImportModelFile(path=path, mode=mode) for path in paths))
 
 
-def _remove(args: argparse.Namespace, context: Context, tasks: TaskSession) -> int:
+def _remove(args: argparse.Namespace, context: CommandContext, tasks: TaskSession) -> int:
     file = _known(args.id, [f for f in _files(tasks) if f.id == args.id])
     if not args.yes and not _agreed(args, file, context):
         return CANCELLED
@@ -102,7 +102,7 @@ def _files(tasks: TaskSession) -> tuple[PublishedState, ...]:
     return tasks.ask(c.ListModelFiles(), e.ModelFilesListed).files
 
 
-def _agreed(args: argparse.Namespace, file: PublishedState, context: Context) -> bool:
+def _agreed(args: argparse.Namespace, file: PublishedState, context: CommandContext) -> bool:
     if not sys.stdin.isatty():
         args.usage_error("say --yes where no user can be asked")
     context.console.note(f"Delete {file.id} ({file.path}, {bytes_text(file.done_bytes)})? [y/N]")

@@ -12,11 +12,11 @@ from engine import __version__
 from engine.bench.cases.vae_models import models as vae_models
 from engine.bench.options import DEVICES, DTYPES
 from engine.cli import bench, inspection, jobs, latents, models, presets, runtime, update
-from engine.cli.context import Context
+from engine.cli.context import CommandContext
 from engine.cli.options import settings_help
 from engine.settings.optimisations import model_switch_names
 
-Run = Callable[[argparse.Namespace, Context], int]
+Run = Callable[[argparse.Namespace, CommandContext], int]
 
 _EXAMPLES = """examples:
   python -m engine upscale holiday.mp4                     twice the size, next to the source

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from engine.cli.context import DONE, Context
+from engine.cli.context import DONE, CommandContext
 from engine.cli.options import add_verb
 from engine.core.errors import OutputExists
 from engine.hardware.gpu_table import from_environment
@@ -50,13 +50,13 @@ def register(add: Callable[..., Any]) -> None:
     verb.add_argument("name", metavar="NAME")
 
 
-def run(args: argparse.Namespace, context: Context) -> int:
+def run(args: argparse.Namespace, context: CommandContext) -> int:
     """Do one verb."""
     args.verb(args, context)
     return DONE
 
 
-def _list(args: argparse.Namespace, context: Context) -> None:
+def _list(args: argparse.Namespace, context: CommandContext) -> None:
     found = preset_choice.offered(from_environment())
     if context.console.json:
         context.console.data({"card": found.gpu, "presets": list(found.presets)})
@@ -72,7 +72,7 @@ def _line(preset: Preset) -> str:
     return preset.title if preset.is_own else f"{preset.title}. {preset.description}"
 
 
-def _save(args: argparse.Namespace, context: Context) -> None:
+def _save(args: argparse.Namespace, context: CommandContext) -> None:
     settings = JobSettings()
     if args.preset is not None:
         settings = preset_choice.chosen(args.preset, settings, from_environment())
@@ -80,7 +80,7 @@ def _save(args: argparse.Namespace, context: Context) -> None:
     _tell(context, made, f"kept as {made.name}")
 
 
-def _export(args: argparse.Namespace, context: Context) -> None:
+def _export(args: argparse.Namespace, context: CommandContext) -> None:
     preset = preset_choice.named(args.name, from_environment())
     if args.path.exists() and not args.overwrite:
         raise OutputExists("file", path=args.path)
@@ -88,18 +88,18 @@ def _export(args: argparse.Namespace, context: Context) -> None:
     _tell(context, preset, f"written to {args.path}")
 
 
-def _import(args: argparse.Namespace, context: Context) -> None:
+def _import(args: argparse.Namespace, context: CommandContext) -> None:
     made = preset_store.take(args.path)
     _tell(context, made, f"kept as {made.name}")
 
 
-def _remove(args: argparse.Namespace, context: Context) -> None:
+def _remove(args: argparse.Namespace, context: CommandContext) -> None:
     preset = preset_choice.named(args.name, from_environment())
     preset_store.remove(preset.name)
     _tell(context, preset, "removed")
 
 
-def _tell(context: Context, preset: Preset, what: str) -> None:
+def _tell(context: CommandContext, preset: Preset, what: str) -> None:
     if context.console.json:
         context.console.data(preset)
     else:

@@ -21,7 +21,7 @@ _OF_FRAMES = ("decode", "encode", "upscale")
 _LINE_EVERY_S = 10.0
 
 
-class Progress(Protocol):
+class ProgressDisplay(Protocol):
     """Takes the progress of one job after the other."""
 
     def show(self, event: StageProgress) -> None:
@@ -33,7 +33,7 @@ class Progress(Protocol):
         ...
 
 
-def progress_on(stream: IO[str]) -> Progress:
+def progress_on(stream: IO[str]) -> ProgressDisplay:
     """A bar where `stream` is a terminal that can move its cursor, else lines."""
     is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     return _Bar(stream) if is_terminal else _Lines(stream)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from engine.cli.context import DONE, Context
+from engine.cli.context import DONE, CommandContext
 from engine.cli.options import add_verb
 from engine.cli.tasks import TaskSession, task_session
 from engine.core.errors import RuntimeBroken
@@ -54,12 +54,12 @@ def register(add: Callable[..., Any]) -> None:
     verb.add_argument("--out", type=Path, metavar="FILE", help="write what was seen as JSON")
 
 
-def run(args: argparse.Namespace, context: Context) -> int:
+def run(args: argparse.Namespace, context: CommandContext) -> int:
     """Do one verb."""
     return int(args.verb(args, context))
 
 
-def _list(args: argparse.Namespace, context: Context) -> int:
+def _list(args: argparse.Namespace, context: CommandContext) -> int:
     with _tasks(context) as tasks:
         listed = _listed(tasks)
     console = context.console
@@ -74,7 +74,7 @@ def _list(args: argparse.Namespace, context: Context) -> int:
     return DONE
 
 
-def _tasks(context: Context) -> AbstractContextManager[TaskSession]:
+def _tasks(context: CommandContext) -> AbstractContextManager[TaskSession]:
     return task_session(context, TaskKind.RUNTIME)
 
 
@@ -82,7 +82,7 @@ def _listed(tasks: TaskSession) -> e.RuntimesListed:
     return tasks.ask(c.ListRuntimes(), e.RuntimesListed)
 
 
-def _install(args: argparse.Namespace, context: Context) -> int:
+def _install(args: argparse.Namespace, context: CommandContext) -> int:
     with _tasks(context) as tasks:
         name = args.id
         if name is None:
@@ -93,22 +93,22 @@ def _install(args: argparse.Namespace, context: Context) -> int:
         return tasks.run(c.InstallRuntime(runtime=name))
 
 
-def _import(args: argparse.Namespace, context: Context) -> int:
+def _import(args: argparse.Namespace, context: CommandContext) -> int:
     with _tasks(context) as tasks:
         return tasks.run(c.ImportRuntime(paths=tuple(args.paths)))
 
 
-def _use(args: argparse.Namespace, context: Context) -> int:
+def _use(args: argparse.Namespace, context: CommandContext) -> int:
     with _tasks(context) as tasks:
         return tasks.run(c.UseRuntime(runtime="" if args.id == BUNDLED else args.id))
 
 
-def _remove(args: argparse.Namespace, context: Context) -> int:
+def _remove(args: argparse.Namespace, context: CommandContext) -> int:
     with _tasks(context) as tasks:
         return tasks.run(c.RemoveRuntime(runtime=args.id))
 
 
-def _try(args: argparse.Namespace, context: Context) -> int:
+def _try(args: argparse.Namespace, context: CommandContext) -> int:
     """Runs in this process: a caller that must survive a crash starts one for it."""
     found = _seen()
     if args.out is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from engine.cli.context import CANCELLED, Context
+from engine.cli.context import CANCELLED, CommandContext
 from engine.core.errors import InternalError
 from engine.protocol import events as e
 from engine.protocol.commands import Command
@@ -93,7 +93,7 @@ class Session:
 
 
 @contextlib.contextmanager
-def session(context: Context, settings: EngineSettings | None = None) -> Iterator[Session]:
+def session(context: CommandContext, settings: EngineSettings | None = None) -> Iterator[Session]:
     """A started engine, closed at the end; without settings those of this machine count."""
     inbox = Inbox()
     engine = context.services.open(inbox, settings or load_engine_settings())

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import IO, TypeVar
 
-from engine.cli.context import CANCELLED, DONE, FAILED, Context
+from engine.cli.context import CANCELLED, DONE, FAILED, CommandContext
 from engine.cli.session import Interrupted, Session, session
 from engine.core.errors import EngineError
 from engine.core.units import bytes_text, duration_text
@@ -50,7 +50,7 @@ class TaskSession:
     """
 
     def __init__(
-        self, context: Context, engine: Session, kind: TaskKind, *, prints_events: bool
+        self, context: CommandContext, engine: Session, kind: TaskKind, *, prints_events: bool
     ) -> None:
         self._console, self._engine, self._kind = context.console, engine, kind
         self._line = TaskLine(context.console.err)
@@ -135,7 +135,7 @@ class TaskSession:
 
 @contextlib.contextmanager
 def task_session(
-    context: Context, kind: TaskKind, *, prints_events: bool = True
+    context: CommandContext, kind: TaskKind, *, prints_events: bool = True
 ) -> Iterator[TaskSession]:
     """An engine for tasks of one kind, closed at the end."""
     with session(context) as engine:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from engine.cli.context import DONE, Context
+from engine.cli.context import DONE, CommandContext
 from engine.cli.options import add_verb
 from engine.cli.tasks import TaskSession, task_session
 from engine.core.units import bytes_text
@@ -38,7 +38,7 @@ def register(add: Callable[..., Any]) -> None:
     )
 
 
-def run(args: argparse.Namespace, context: Context) -> int:
+def run(args: argparse.Namespace, context: CommandContext) -> int:
     """Do one verb."""
     with task_session(context, TaskKind.UPDATE, prints_events=False) as tasks:
         status, state = args.verb(tasks)
@@ -77,7 +77,7 @@ def _run(tasks: TaskSession, command: c.UpdateCommand) -> _Ended:
     return status, tasks.ask(c.ShowUpdate(), e.UpdateKnown).state
 
 
-def _show(state: UpdateState, context: Context) -> None:
+def _show(state: UpdateState, context: CommandContext) -> None:
     console = context.console
     if console.json:
         console.data(state)

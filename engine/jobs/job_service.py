@@ -330,12 +330,12 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink) -> Re
     done = sum(record.frames for record in checkpoint.records)
     events.emit(e.JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
     prepared()
-    from engine.pipeline.context import Context
+    from engine.pipeline.context import JobContext
     from engine.pipeline.gpu_guard import cared_for, switched
     from engine.pipeline.latents import film_of
     from engine.pipeline.run import run_job
 
-    context = Context(
+    context = JobContext(
         job_id=job.id,
         media=job.media,
         plan=job.plan,

@@ -51,7 +51,7 @@ def record_of(path: Path, sha256: str) -> HashRecord:
     """A record of a file whose SHA-256 was computed just now.
 
     Raises:
-        OSError: The file is gone.
+        OSError: The file no longer exists.
     """
     about = path.stat()
     return HashRecord(

@@ -1,4 +1,4 @@
-"""What every family of models promises: all that the rest of the engine may know of one.
+"""Interface of a family of models: all that the rest of the engine may know of one.
 
 `ModelFamily` is what planner, pipeline, benchmark, command line and window see; the models that it
 loads are in `upscalers`. Loads no torch.
@@ -43,7 +43,7 @@ class ShotPlan(WorkPlan):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkRequest:
-    """What a family plans: a source, a result, what the user wants and what the machine has."""
+    """What a family plans for: source, result, the user's settings and the machine."""
 
     model: str
     video: VideoInfo
@@ -117,7 +117,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
-    """How the benchmark measures a model; None where the family knows what suits the device."""
+    """How the benchmark measures a model; None: the family chooses what suits the device."""
 
     device: str
     dtype: str | None = None
@@ -150,9 +150,9 @@ W = TypeVar("W", bound=WorkPlan)
 class ModelFamily(ABC, Generic[W]):
     """A family of models: everything that the rest of the engine may know of it.
 
-    It lies in `engine/models/<name>/family.py` as FAMILY; see docs/adding-a-model.md. Whatever
-    predicts (`needs`, `stage_work`, `choices`, `steps`) does so from the plan and the headers of
-    its files alone, without torch.
+    Each `engine/models/<name>/family.py` defines one as FAMILY; see docs/adding-a-model.md. All
+    predictions (`needs`, `stage_work`, `choices`, `steps`) are made from the plan and the headers
+    of its files alone, without torch.
     """
 
     name: ClassVar[str]  # of its folder, and the tag of its plans
@@ -224,7 +224,7 @@ class ModelFamily(ABC, Generic[W]):
 
     @abstractmethod
     def changes(self, old: W, new: W) -> Iterator[Message]:
-        """What differs between two plans, the main thing first: "clips of 9 instead of 21"."""
+        """Differences of two plans, the main one first: "clips of 9 instead of 21"."""
 
     def notices(self, work: W, budget: Budget) -> Iterator[Notice]:
         """What the user should know before the start."""

@@ -40,7 +40,7 @@ F = TypeVar("F", bound=FramePlan)
 
 
 class FrameFamily(ModelFamily[F]):
-    """What holds for all such families: fewer frames at a time, then smaller tiles."""
+    """Base of such families: plans with fewer frames at a time, then smaller tiles."""
 
     def fitted(self, work: F, room: Room) -> F:
         """The first plan that fits, from the largest on: larger ones are never slower."""

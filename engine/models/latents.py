@@ -1,4 +1,4 @@
-"""Files of latents as sources and results: what a family promises whose VAEs read and write them.
+"""Files of latents as sources and results: interface of families whose VAEs read and write them.
 
 Such a file is decoded once, into a film that the job then reads; a film is encoded in one pass.
 Loads no torch.
@@ -46,17 +46,17 @@ class LatentFilm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentHeader:
-    """What the header of a file of latents tells.
+    """Header of a file of latents.
 
     Attributes:
         model: Id of the VAE that the latents belong to.
-        title: What they belong to, in words.
+        title: Name of that model, for users.
         channels: Of each position.
         factor: Pixels of a picture for each position, across and down.
         rate: Frames/s of the films that models with this VAE make.
         length: Latents, one after the other in time.
         grid: Positions across and down.
-        film: What comes of it: as noted in the file, or all that the latents give.
+        film: The decoded film: as recorded in the file, or all that the latents give.
     """
 
     model: str
@@ -152,7 +152,7 @@ class LatentEncoder(Protocol):
         ...
 
     def close(self, film: LatentFilm) -> int:
-        """Complete the file, which then tells what film it came from; its size in bytes."""
+        """Complete the file, with a record of its film; returns its size in bytes."""
         ...
 
     def discard(self) -> None:

@@ -10,13 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from engine.core.errors import (
-    ExtraKeys,
-    MissingKeys,
-    UnknownKeys,
-    WrongNumbers,
-    WrongShapes,
-)
+from engine.core.errors import ExtraKeys, MissingKeys, UnknownKeys, WrongNumbers, WrongShapes
 from engine.core.messages import Message, message
 from engine.model_files.formats.open_weights import WeightsFile
 from engine.model_files.keymap import KeyMap
@@ -31,7 +25,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 class FileWeights(Mapping[str, Tensor]):
     """The tensors of an open file under our names, each read when it is asked for.
 
-    Memory: nothing is kept; a tensor belongs to who asked for it.
+    Memory: nothing is kept; a tensor belongs to the caller.
     """
 
     def __init__(
@@ -63,7 +57,7 @@ class FileWeights(Mapping[str, Tensor]):
 
 
 class FiniteWeights(FileWeights):
-    """The same, refusing what is no number: for models small enough to look at every one."""
+    """The same, refusing NaN and infinite values: for models small enough to check them all."""
 
     def __getitem__(self, name: str) -> Tensor:
         found = super().__getitem__(name)
@@ -88,8 +82,8 @@ def load_module(
 
     Raises:
         MissingKeys, ExtraKeys, WrongShapes: Not exactly the tensors of the module.
-        WrongNumbers: Tensors of whole numbers.
-        ValueError: Something of the module is in no file; a mistake in the module.
+        WrongNumbers: Tensors of integers.
+        ValueError: A tensor of the module is in no file; an error in the module.
 
     Memory: the module and one tensor of the file.
     """
@@ -148,11 +142,11 @@ def check_keys(wanted: Shapes, found: Shapes, path: Path) -> None:
 
 
 def check_numbers(file: WeightsFile, also: Collection[str] = ()) -> None:
-    """Refuse a file whose tensors are no floating-point numbers.
+    """Refuse a file with tensors of another dtype than floating point.
 
     Args:
         file: Open.
-        also: Other formats that are right, as the file calls them.
+        also: Other dtypes that are accepted, by their name in the file.
 
     Raises:
         WrongNumbers: It names the first of them.
@@ -170,13 +164,13 @@ def check_numbers(file: WeightsFile, also: Collection[str] = ()) -> None:
 
 
 def assign(module: nn.Module, name: str, value: Tensor) -> None:
-    """Let a module have a parameter or buffer; parameters need no gradient."""
+    """Assign a parameter or buffer of a module; parameters need no gradient."""
     path, _, leaf = name.rpartition(".")
     put_tensor(module.get_submodule(path), leaf, value)
 
 
 def check_filled(module: nn.Module) -> None:
-    """Raises ValueError when something is still on the meta device: a mistake in the module."""
+    """Raises ValueError when a tensor is still on the meta device: an error in the module."""
     every = chain(module.named_parameters(), module.named_buffers())
     left = [name for name, value in every if value.is_meta]
     if left:

@@ -11,7 +11,7 @@ class Cost:
 
     Attributes:
         weights: Of the model.
-        activations: Frames on their way, the result included.
+        activations: Frames in computation, the result included.
         workspace: Buffers, and what operators take for as long as they run.
         carry: What a slice keeps for the next one.
     """

@@ -1,4 +1,4 @@
-"""Reading sizes off the names and shapes in a file: what several configurations need. No torch."""
+"""Sizes from tensor names and shapes of a weights file, for several configurations. No torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def count(shapes: Iterable[str], prefix: str) -> int:
-    """How many of "prefix with 0", "prefix with 1", ... there are names for."""
+    """Number of blocks: how many of "prefix with 0", "prefix with 1", ... occur in a row."""
     number = 0
     while any(name.startswith(prefix.format(number)) for name in shapes):
         number += 1
@@ -25,12 +25,12 @@ def size(shapes: Shapes, name: str, axis: int, otherwise: int) -> int:
 
 
 def agreed(sizes: Iterable[int], otherwise: int) -> int:
-    """What most tensors say: a single wrong one does not change the picture."""
+    """The most frequent size: a single wrong tensor does not change it."""
     known = [found for found in sizes if found > 0]
     return mode(known) if known else otherwise
 
 
-def told_by(metadata: Mapping[str, str]) -> dict[str, Any]:
+def stated_in(metadata: Mapping[str, str]) -> dict[str, Any]:
     """Sizes written next to the tensors: the entry "config", or "constructor" in it, as JSON.
 
     Empty when there are none.
@@ -45,6 +45,6 @@ def told_by(metadata: Mapping[str, str]) -> dict[str, Any]:
 
 
 def number(stated: Mapping[str, Any], name: str, otherwise: int) -> int:
-    """A positive whole number that is stated; `otherwise` for anything else."""
+    """A positive integer of the metadata; `otherwise` for anything else."""
     value = stated.get(name)
     return value if isinstance(value, int) and value > 0 else otherwise

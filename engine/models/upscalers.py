@@ -42,13 +42,13 @@ class FrameUpscaler(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedTile:
-    """Some frames of one tile, just decoded: for people who watch.
+    """The last of some decoded frames of one tile, for the preview.
 
     Attributes:
         frame: Number of its last frame.
         index: Of the tile.
         tiles: How many a frame has.
-        box: Where it lies on the padded frame.
+        box: Its part of the padded frame.
         picture: Its last frame [3, h, w], in [-1, 1].
     """
 
@@ -67,10 +67,10 @@ class Restored:
     """Some frames of a shot.
 
     Attributes:
-        first: Number of the first one; counted from the start of what the speaker counts.
+        first: Number of the first one, from the start of the shot or of the job.
         frames: [n, 3, H, W] float32, nominally [-1, 1], padded.
-        ends_block: The next ones belong to another stretch of latents; where stretches lie
-            depends on the shot alone, not on where a job was interrupted.
+        ends_block: The next ones belong to another block of latents; blocks depend on the shot
+            alone, not on where a job was interrupted.
     """
 
     first: int
@@ -122,16 +122,16 @@ class ShotModel(Protocol):
         ...
 
     def first_needed(self, shot: int, wanted: int) -> int:
-        """The frame to begin reading at, so that `wanted` and all after it come out right.
+        """The frame to begin reading at, so that `wanted` and all after it are exact.
 
         Args:
             shot: First frame of the shot, counted from the first frame of the job.
-            wanted: A frame of it, counted in the same way.
+            wanted: A frame of it, counted likewise.
         """
         ...
 
     def shot(self, shot: int, wanted: int, watch: Watch) -> RunningShot:
-        """Begin a shot, or go on with it at `wanted`; frames are fed from `first_needed` on."""
+        """Begin a shot, or continue it at `wanted`; frames are fed from `first_needed` on."""
         ...
 
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a file of the user's is, by its head alone: for files that the catalogue does not know."""
+"""Identifies a file of the user's by its header: for files that the catalogue does not list."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _first(uses: Iterable[FileUse | None]) -> FileUse | None:
 
 
 def _precision(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> str:
-    """That of most of the numbers."""
+    """Precision of most of the weights."""
     counts: Counter[str] = Counter()
     for name, shape in shapes.items():
         counts[dtypes[name]] += math.prod(shape)

@@ -1,4 +1,4 @@
-"""Whether torch's own compiler works on a device; nothing of it is loaded before it is asked for.
+"""Whether torch's own compiler works on a device; it is only imported when that is asked.
 
 Not yet run on a GPU.
 """

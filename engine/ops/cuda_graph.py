@@ -1,4 +1,4 @@
-"""Work of one shape, recorded once on a GPU and replayed without the processor.
+"""CUDA graphs: work of one shape, recorded once and replayed without the processor.
 
 Not yet run on a GPU.
 """
@@ -26,8 +26,8 @@ class Recording:
     Attributes:
         given: What the work reads; filled before each replay.
         result: What it wrote.
-        replay: Does it again.
-        held: Memory of others that the recording uses, kept alive.
+        replay: Runs it again.
+        held: Other memory that the recording uses, kept alive.
     """
 
     given: Tensor
@@ -59,7 +59,7 @@ class GraphedCalls:
         most: int = 2,
     ) -> None:
         self._work, self._held = work, held
-        self._record = record or record_on_card
+        self._record = record or record_on_gpu
         self._most = most
         self._recordings: dict[tuple[int, ...], Recording] = {}
         self._works = True
@@ -78,7 +78,7 @@ class GraphedCalls:
         return recording.result.clone(memory_format=torch.preserve_format)
 
     def forget(self) -> None:
-        """Give the memory of all recordings back."""
+        """Free the memory of all recordings."""
         self._recordings.clear()
 
     def _recorded(self, given: Tensor) -> Recording | None:
@@ -93,12 +93,12 @@ class GraphedCalls:
             raise
         except RuntimeError as err:
             self._works = False
-            logger.warning("no recording of work on the card: %s", err)
+            logger.warning("cannot record a CUDA graph: %s", err)
             return None
         return Recording(mine, result, replay, self._held())
 
 
-def record_on_card(work: Callable[[], Tensor]) -> tuple[Tensor, Replay]:
+def record_on_gpu(work: Callable[[], Tensor]) -> tuple[Tensor, Replay]:
     """Record with CUDA's own graphs, in a pool of memory of their own."""
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()

@@ -1,4 +1,4 @@
-"""What torch may round and record while a model runs, set for its time and then put back."""
+"""Precision and autograd settings of torch while a model runs, restored afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.settings.optimisations import RunSwitches
 
 @contextmanager
 def no_gradients() -> Iterator[None]:
-    """No gradients are recorded, and what comes out is not marked as torch's inference mode does.
+    """No gradients, and results are no inference tensors of torch.
 
     Callers may change such results in place, and train something else on them.
     """
@@ -24,11 +24,10 @@ def no_gradients() -> Iterator[None]:
 
 @contextmanager
 def exact_arithmetic(fp16_accumulation: bool = False) -> Iterator[None]:
-    """float32 means float32 everywhere, and tiles of one shape are measured once.
+    """Compute float32 in full precision, and measure convolutions once per shape.
 
-    Convolutions may otherwise round to TF32, matrix products too if the program around us allowed
-    it. That, and sums of matrix products in half precision, are only allowed where the user chose
-    them.
+    Convolutions may otherwise round to TF32, matrix products too if another part of the process
+    allowed it. That, and sums of matrix products in half precision, need the user's choice.
     """
     run = current()
     matmul = torch.backends.cuda.matmul
@@ -51,6 +50,6 @@ def exact_arithmetic(fp16_accumulation: bool = False) -> Iterator[None]:
 
 @contextmanager
 def arithmetic_of(switches: RunSwitches) -> Iterator[None]:
-    """A job with these switches: what libraries may do is set for all of it, then put back."""
+    """Set what libraries may do for a whole job with these switches, then restore it."""
     with using(switches), exact_arithmetic():
         yield

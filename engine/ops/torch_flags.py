@@ -1,4 +1,4 @@
-"""Switches of the machine around the models, which hold for the whole process while a job runs."""
+"""Machine switches outside of the models, in force for the whole process while a job runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def current() -> RunSwitches:
 
 @contextmanager
 def using(switches: RunSwitches) -> Iterator[None]:
-    """Let these hold, in all threads, and put those before back afterwards."""
+    """Set these in all threads, and restore the previous ones afterwards."""
     before, _now.switches = _now.switches, switches
     try:
         yield

@@ -35,7 +35,7 @@ class Throttle:
 
 
 @dataclass(slots=True, kw_only=True)
-class Context:
+class JobContext:
     """One running job."""
 
     job_id: str

@@ -13,7 +13,7 @@ from engine.hardware.out_of_memory import forget_frames, free_memory, pinned_by_
 from engine.hardware.spill_guard import SpillGuard
 from engine.hardware.torch_memory import within
 from engine.ops.precision import arithmetic_of
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.protocol.events import Warned
 from engine.protocol.plan import Notice, Plan
 from engine.runtimes import environment
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def cared_for(context: Context, *, preserve_vram: bool) -> Iterator[None]:
+def cared_for(context: JobContext, *, preserve_vram: bool) -> Iterator[None]:
     """Around all of a job; afterwards nothing of it is held, however it ended.
 
     Args:
@@ -51,13 +51,13 @@ def is_on_card(plan: Plan) -> bool:
 
 
 def expected_seconds(plan: Plan) -> dict[str, float]:
-    """Predicted time of pieces of work by their kind, as `Context.check` names them."""
+    """Predicted time of pieces of work by their kind, as `JobContext.check` names them."""
     seconds = {stage.stage: stage.seconds for stage in plan.stages}
     clips = max(1, plan.frames / plan.work.clip_frames)
     return {"tile": seconds["upscale"] / (clips * plan.work.tiles)} if "upscale" in seconds else {}
 
 
-def _guard(context: Context) -> SpillGuard | None:
+def _guard(context: JobContext) -> SpillGuard | None:
     """None off Windows, which alone moves a GPU's memory to main memory without a word."""
     if shared_memory.own_bytes() is None:
         return None
@@ -77,7 +77,7 @@ def _guard(context: Context) -> SpillGuard | None:
 
 
 @contextmanager
-def switched(context: Context) -> Iterator[None]:
+def switched(context: JobContext) -> Iterator[None]:
     """Libraries may do what the plan's switches allow; a switch that is too late is reported."""
     run = context.plan.work.switches.run
     for name in environment.too_late(run):

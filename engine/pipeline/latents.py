@@ -19,7 +19,7 @@ from engine.core.units import bytes_text
 from engine.models import registry
 from engine.models.latents import LatentDecoder
 from engine.models.upscalers import DecodedTile
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.prepare import decoded, film_at, film_path
 from engine.pipeline.recovery import Failure, attempt, change_plan, with_one_retry
@@ -38,7 +38,7 @@ _WAITING = 2  # slices of frames between decoding and writing
 _SPARE_BYTES = 200 * 10**6
 
 
-def film_of(context: Context, folder: Path) -> MediaInfo:
+def film_of(context: JobContext, folder: Path) -> MediaInfo:
     """The film that a job reads: its source, or what is decoded of it, now or in an earlier run.
 
     Args:
@@ -82,7 +82,7 @@ def _check_disk(media: MediaInfo, folder: Path) -> None:
         raise DiskFull("decoded-film", size=size, folder=folder, free=space, path=folder)
 
 
-def _decode(context: Context, film: Path) -> None:
+def _decode(context: JobContext, film: Path) -> None:
     """Decode all; again with a smaller plan for lack of memory, a wider dtype after overflow."""
     was_smallest = False
     while True:
@@ -101,7 +101,7 @@ def _decode(context: Context, film: Path) -> None:
             was_smallest = True  # other programs take memory and give it back: once more
 
 
-def _other(context: Context, plan: LatentPlan, failure: Failure) -> LatentPlan | None:
+def _other(context: JobContext, plan: LatentPlan, failure: Failure) -> LatentPlan | None:
     """A plan with a wider dtype or less memory; None where there is none.
 
     Raises:
@@ -119,7 +119,7 @@ def _other(context: Context, plan: LatentPlan, failure: Failure) -> LatentPlan |
 class _Decoding:
     """One attempt, from the first latent to the last."""
 
-    def __init__(self, context: Context, plan: LatentPlan, film: Path) -> None:
+    def __init__(self, context: JobContext, plan: LatentPlan, film: Path) -> None:
         self._context, self._plan, self._film = context, plan, film
         video = context.media.video
         self._size = video.size

@@ -6,14 +6,14 @@ from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, WeightsMissing
 from engine.model_files.store import Store, is_changed
 from engine.models import registry
-from engine.pipeline.context import Context, Throttle
+from engine.pipeline.context import JobContext, Throttle
 from engine.protocol.events import StageProgress, StageStarted
 from engine.protocol.plan import Plan, WeightsPlan
 
 _MB = 10**6
 
 
-def check_weights(context: Context) -> None:
+def check_weights(context: JobContext) -> None:
     """Read files that were not read yet and compare their SHA-256; progress of stage "weights".
 
     A file that was read before and has not been touched since is not read again. Files that the

@@ -20,7 +20,7 @@ from engine.hardware.out_of_memory import (
     is_out_of_memory,
 )
 from engine.hardware.spill_guard import Spilled
-from engine.pipeline.context import Context, MemoryReleased
+from engine.pipeline.context import JobContext, MemoryReleased
 from engine.planner.downgrade import (
     Why,
     next_plan,
@@ -87,7 +87,7 @@ class Recovery:
     programs take memory and give it back.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: JobContext) -> None:
         self._context = context
         self._failed_at = -1  # frames that were finished when the smallest plan failed last
 
@@ -126,7 +126,7 @@ class Recovery:
         _warn(self._context, Notice(code="memory-retry", severity="warning"))
 
 
-def change_plan(context: Context, after: Plan, failure: Failure) -> None:
+def change_plan(context: JobContext, after: Plan, failure: Failure) -> None:
     """Go on with another plan, and emit what is different."""
     before, why = context.plan, failure.why or "out-of-memory"
     notice = notice_of(
@@ -163,7 +163,7 @@ def with_one_retry(activity: Message, work: Callable[[], T]) -> T:
     raise OutOfMemory("twice", activity=activity)
 
 
-def smallest_plan_error(plan: Plan, context: Context) -> OutOfMemory:
+def smallest_plan_error(plan: Plan, context: JobContext) -> OutOfMemory:
     """The error at the end: what the smallest plan takes and what is free now."""
     if plan.work.device == "cuda":
         gpus = devices.gpus()
@@ -171,5 +171,5 @@ def smallest_plan_error(plan: Plan, context: Context) -> OutOfMemory:
     return no_smaller(plan, devices.ram()[1])
 
 
-def _warn(context: Context, notice: Notice) -> None:
+def _warn(context: JobContext, notice: Notice) -> None:
     context.events.emit(Warned(job_id=context.job_id, notice=notice))

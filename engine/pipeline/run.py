@@ -18,7 +18,7 @@ from engine.core.messages import message
 from engine.hardware.telemetry import peak_ram_bytes
 from engine.models import registry
 from engine.models.upscalers import FrameUpscaler, ShotModel
-from engine.pipeline.context import Context, Throttle
+from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.output import part_path, publish
 from engine.pipeline.recovery import Recovery, attempt, reason_of, with_one_retry
@@ -42,7 +42,7 @@ from engine.video.write.segment_file import SegmentFile
 READER_THREADS = 2
 
 
-def run_job(context: Context, segments: SegmentLog, *, overwrite: bool) -> Report:
+def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Report:
     """Do what is left of a job and publish its result.
 
     Args:
@@ -90,7 +90,7 @@ def frames_of(segments: SegmentLog) -> int:
     return sum(record.frames for record in segments.records)
 
 
-def _make_segments(context: Context, segments: SegmentLog) -> None:
+def _make_segments(context: JobContext, segments: SegmentLog) -> None:
     """All segments that are missing; with a smaller plan where memory or a format was too small.
 
     Raises:
@@ -108,14 +108,14 @@ def _make_segments(context: Context, segments: SegmentLog) -> None:
 class _Pass:
     """One run through what is left of a source: its reader and the stream of finished clips."""
 
-    context: Context
+    context: JobContext
     finished: list[SegmentRecord]
     reader: FrameReader
     workers: Workers
     ready: Stream[DoneClip]
 
 
-def _make_with(context: Context, segments: SegmentLog) -> None:
+def _make_with(context: JobContext, segments: SegmentLog) -> None:
     """One try, with the plan as it is now."""
     plan = context.plan
     torch.set_num_threads(plan.work.threads)
@@ -178,7 +178,7 @@ def _through_shots(model: ShotModel, run: _Pass) -> None:
         Shots(model, context, beginning).run(slices, run.ready)
 
 
-def _mux(context: Context, segments: SegmentLog, part: Path) -> None:
+def _mux(context: JobContext, segments: SegmentLog, part: Path) -> None:
     context.events.emit(StageStarted(job_id=context.job_id, stage="mux"))
     files = [
         SegmentFile(path=segments.path(record.number), pts=record.pts, durations=record.durations)
@@ -194,7 +194,7 @@ def _mux(context: Context, segments: SegmentLog, part: Path) -> None:
     )
 
 
-def _verify(context: Context, part: Path) -> Report:
+def _verify(context: JobContext, part: Path) -> Report:
     context.events.emit(StageStarted(job_id=context.job_id, stage="verify"))
     return verify(
         context.media,
@@ -205,7 +205,7 @@ def _verify(context: Context, part: Path) -> Report:
     )
 
 
-def _progress(context: Context, stage: str) -> Callable[[int, int], None]:
+def _progress(context: JobContext, stage: str) -> Callable[[int, int], None]:
     """Passes the progress of a step on, at most ten times a second."""
     due = Throttle(0.1)
 
@@ -218,7 +218,7 @@ def _progress(context: Context, stage: str) -> Callable[[int, int], None]:
     return progress
 
 
-def _learn(context: Context, segments: SegmentLog, seconds: float) -> None:
+def _learn(context: JobContext, segments: SegmentLog, seconds: float) -> None:
     if context.is_learned_from:
         times.learn(replace(context.plan, span=FrameSpan(0, frames_of(segments))), seconds)
 

@@ -53,7 +53,7 @@ def with_work(plan: Plan, work: WorkPlan) -> Plan:
     )
 
 
-def _remeasured(stage: StagePlan, peak: peaks.Peak | None) -> StagePlan:
+def _remeasured(stage: StagePlan, peak: peaks.StagePeak | None) -> StagePlan:
     if peak is None:
         return stage
     return replace(stage, peak_bytes=PROGRAM_BYTES + peak.ram, device_bytes=peak.device)

@@ -20,7 +20,7 @@ _ENCODER_BYTES_OTHER = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peak:
+class StagePeak:
     """Bytes of one stage while it works.
 
     Attributes:
@@ -35,7 +35,7 @@ class Peak:
 def ram_bytes(plan: Plan) -> int:
     """Most main memory of the whole program at once."""
     found = stage_peaks(plan)
-    first = found.pop("latents", Peak(ram=0)).ram  # it has ended before the others begin
+    first = found.pop("latents", StagePeak(ram=0)).ram  # it has ended before the others begin
     return PROGRAM_BYTES + max(first, _together(found))
 
 
@@ -44,7 +44,7 @@ def device_bytes(plan: Plan) -> int:
     return max(peak.device for peak in stage_peaks(plan).values())
 
 
-def stage_peaks(plan: Plan) -> dict[str, Peak]:
+def stage_peaks(plan: Plan) -> dict[str, StagePeak]:
     """By stage: "latents" where a film is made of them first, then from "read" to "write"."""
     work, picture = plan.work, plan.picture
     planes_in = plan.source_size.pixels * _PLANES_IN
@@ -55,19 +55,19 @@ def stage_peaks(plan: Plan) -> dict[str, Peak]:
     written = needs.finished * (QUEUE_CLIPS + 2)
     return {
         **_latents(plan),
-        "read": Peak(ram=planes_in * read),
+        "read": StagePeak(ram=planes_in * read),
         **_of_model(plan, needs),
-        "write": Peak(ram=encoder + (planes_out + planes_in) * written),
+        "write": StagePeak(ram=encoder + (planes_out + planes_in) * written),
     }
 
 
-def _together(found: dict[str, Peak]) -> int:
+def _together(found: dict[str, StagePeak]) -> int:
     """Stages of the device's thread take turns, reading and writing go on at the same time."""
     turns = max(peak.ram for name, peak in found.items() if name not in _THREADS)
     return turns + sum(found[name].ram for name in _THREADS)
 
 
-def _of_model(plan: Plan, needs: Needs) -> dict[str, Peak]:
+def _of_model(plan: Plan, needs: Needs) -> dict[str, StagePeak]:
     """Stages of the model, each with the frames of the source that it takes, and "restore"."""
     work, on_gpu = plan.work, plan.work.device == "cuda"
     source = _rgb(plan, plan.source_size, work.clip_frames)
@@ -80,7 +80,9 @@ def _of_model(plan: Plan, needs: Needs) -> dict[str, Peak]:
     sizes["restore"] = needs.weights + needs.finishing + held + restoring
     hosts = {**needs.hosts, "restore": needs.hosts.get("finishing", 0)}
     return {
-        stage: Peak(ram=hosts.get(stage, 0) + (0 if on_gpu else size), device=size if on_gpu else 0)
+        stage: StagePeak(
+            ram=hosts.get(stage, 0) + (0 if on_gpu else size), device=size if on_gpu else 0
+        )
         for stage, size in sizes.items()
     }
 
@@ -100,7 +102,7 @@ def _restoring(plan: Plan, large: Size, frames: int) -> int:
     return resized + (2 * whole if plan.picture.chroma in ("444", "rgb") else 3 * whole // 2)
 
 
-def _latents(plan: Plan) -> dict[str, Peak]:
+def _latents(plan: Plan) -> dict[str, StagePeak]:
     """Of a source of latents, which becomes a film first."""
     latent = plan.latent
     if latent is None:
@@ -108,4 +110,4 @@ def _latents(plan: Plan) -> dict[str, Peak]:
     found = registry.latent_format_of(latent.model).needs(latent, plan.source_size)
     is_cpu = latent.device == "cpu"
     ram = found.host + (found.device if is_cpu else 0)
-    return {"latents": Peak(ram=ram, device=0 if is_cpu else found.device)}
+    return {"latents": StagePeak(ram=ram, device=0 if is_cpu else found.device)}

@@ -200,7 +200,7 @@ def _priced(plan: Plan, budget: Budget, rates: Rates, work: WorkPlan) -> Price:
 def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
     """Memory and time of each stage, in the order of the work."""
     memory = peaks.stage_peaks(plan)
-    nothing = peaks.Peak(ram=0)
+    nothing = peaks.StagePeak(ram=0)
     return tuple(
         StagePlan(
             stage=stage,

@@ -131,7 +131,7 @@ def mirrored_indices(count: int, extra: int) -> list[int]:
     """Indices 0 to `count` - 1 and `extra` more, mirrored at the end: of frames, rows or columns.
 
     The last index is not repeated at once. Where `extra` is not smaller than `count`, the mirror
-    goes back to index 1 and then, as in the reference, stays on the last index.
+    ends at index 1 and then, as in the reference, the last index is repeated.
     """
     mirrored = [count - 1 - i for i in range(1, count)]
     if extra >= count:

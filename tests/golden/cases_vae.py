@@ -32,10 +32,10 @@ Options = dict[str, Any]  # of one case in a file's metadata
 Make = Callable[[Vae, Tensor, Options], Tensor]
 
 RECIPES: dict[tuple[str, str], tuple[str, str, Make]] = {
-    ("enc", "moments_slicing_off"): ("input", "off", lambda vae, x, _: vae.moments(x)),
-    ("enc", "moments_slicing_on"): ("input", "on", lambda vae, x, _: vae.moments(x)),
+    ("enc", "moments_slicing_off"): ("input", "off", lambda vae, x, _: vae.posterior(x)),
+    ("enc", "moments_slicing_on"): ("input", "on", lambda vae, x, _: vae.posterior(x)),
     ("enc", "mean"): ("input", "on", lambda vae, x, _: vae.encode(x)),
-    ("enc", "logvar"): ("input", "on", lambda vae, x, _: vae.moments(x).chunk(2, dim=1)[1]),
+    ("enc", "logvar"): ("input", "on", lambda vae, x, _: vae.posterior(x).chunk(2, dim=1)[1]),
     ("dec", "sample_slicing_off"): ("latent", "off", lambda vae, z, _: vae.decode(z)),
     ("dec", "sample_slicing_on"): ("latent", "on", lambda vae, z, _: vae.decode(z)),
     ("tile", "mean_tiled"): (
@@ -131,7 +131,7 @@ def _check_blocks(vae: Vae, tensors: Mapping[str, Tensor]) -> Iterator[Outcome]:
     found: dict[str, Tensor] = {}
     with traced_blocks(vae, found):
         if "encode.input" in tensors:
-            found["encode.moments"] = vae.moments(tensors["encode.input"])
+            found["encode.moments"] = vae.posterior(tensors["encode.input"])
         if "decode.latent" in tensors:
             found["decode.sample"] = vae.decode(tensors["decode.latent"])
     for name, wanted in tensors.items():

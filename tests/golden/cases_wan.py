@@ -35,7 +35,7 @@ PUBLISHED = {"wan21": WAN21, "wan22": WAN22, "wan21_upscale2x": WAN2X}
 Make = Callable[[Wan, Mapping[str, Tensor]], Tensor]
 
 RECIPES: dict[str, Make] = {
-    "moments": lambda vae, given: vae.moments(given["x"]),
+    "moments": lambda vae, given: vae.posterior(given["x"]),
     "mu": lambda vae, given: vae.encode(given["x"]),
     "mu_norm": lambda vae, given: normalised(vae.encode(given["x"])),
     "dec_raw": lambda vae, given: vae.decode(given["z"]),

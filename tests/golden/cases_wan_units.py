@@ -12,14 +12,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from engine.models.wan.vae.blocks import RmsNorm
+from engine.models.wan.vae.blocks import WanRmsNorm
 from engine.models.wan.vae.config import WAN2X, WAN22, Stage
 from engine.models.wan.vae.plain import patches, pictures
 from engine.models.wan.vae.resample import (
     AveragedShortcut,
-    Downsampler,
     RepeatedShortcut,
-    Upsampler,
+    WanDownsampler,
+    WanUpsampler,
 )
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.norm.rms_norm import rms_norm_silu
@@ -55,7 +55,7 @@ def _runs(group: str, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Run]
     kind = group.partition(".")[0]
     if kind == "rms":
         gamma = tensors["rms.gamma"]
-        yield " [plain]", _with(RmsNorm(len(gamma)), {"gamma": gamma})
+        yield " [plain]", _with(WanRmsNorm(len(gamma)), {"gamma": gamma})
         yield " [fused]", lambda x: _fused_norm(x, gamma)
     elif kind == "patchify":
         yield "", lambda x: patches(x, WAN22.patch)
@@ -99,7 +99,7 @@ def _resampler(group: str, tensors: Mapping[str, Tensor]) -> nn.Module:
     weights = {n.removeprefix(beginning): v for n, v in tensors.items() if n.startswith(beginning)}
     outer, inner = weights["resample.1.weight"].shape[:2]
     stage = _stage(inner, outer, time=True, space=True)
-    return _with((Upsampler if group.startswith("up") else Downsampler)(stage), weights)
+    return _with((WanUpsampler if group.startswith("up") else WanDownsampler)(stage), weights)
 
 
 def _stage(inner: int, result: int, *, time: bool, space: bool) -> Stage:

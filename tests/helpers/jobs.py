@@ -15,7 +15,7 @@ import numpy as np
 from engine.api import Engine
 from engine.core.control import Control
 from engine.jobs.checkpoint import Checkpoint
-from engine.pipeline.context import Context, Throttle
+from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.run import run_job
 from engine.protocol.events import (
@@ -134,10 +134,12 @@ def run(
 
 def _context(
     plan: Plan, stop_after: int = 0, control: Control | None = None, **changes: Throttle
-) -> Context:
+) -> JobContext:
     control, media = control or Control(), probe(plan.source)
     events = Events(control, stop_after)
-    return Context(job_id="job", media=media, plan=plan, control=control, events=events, **changes)
+    return JobContext(
+        job_id="job", media=media, plan=plan, control=control, events=events, **changes
+    )
 
 
 def planes_of(path: Path) -> list[np.ndarray]:
@@ -176,7 +178,7 @@ class SmallJob:
     def run(
         self,
         inside: AbstractContextManager[object] | None = None,
-        change: Callable[[Context], None] = lambda _: None,
+        change: Callable[[JobContext], None] = lambda _: None,
     ) -> Outcome:
         """Run it from the start, in this thread, inside a context."""
         self.runs += 1

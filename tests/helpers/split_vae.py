@@ -28,7 +28,7 @@ class AskingNorm(FrameNorm):
         if self.statistics is None:
             return super().forward(frames)
         x = frames[0].transpose(0, 1)
-        moments = self.statistics.moments(self.name, x, self.num_groups)
+        moments = self.statistics.for_norm(self.name, x, self.num_groups)
         scale, shift = scale_and_shift(moments, self.weight, self.bias, self.eps)
         result = x * scale[:, :, None, None] + shift[:, :, None, None]
         return result.transpose(0, 1)[None]

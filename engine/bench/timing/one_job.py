@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from engine.core.control import Control
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
 from engine.pipeline.segments import SegmentRecord
 from engine.protocol.events import Event, StageStarted
@@ -66,7 +66,7 @@ def run_once(
         Cancelled: By `control`.
     """
     steps, log = _StepClock(), _SegmentList(folder)
-    context = Context(
+    context = JobContext(
         job_id="bench",
         media=media,
         plan=plan,

@@ -1,8 +1,7 @@
 """Header of a GGUF file: names, formats, shapes and offsets of its tensors. No torch.
 
-It is read here because users need to know what is wrong with a file; sizes are trusted only as far
-as the file goes. The format is described in ggml's `docs/gguf.md`; tests compare with the package
-`gguf`.
+Read without the package `gguf`, because users need to know what is wrong with a file; sizes are
+checked against the file's length. The format is described in ggml's `docs/gguf.md`.
 """
 
 from __future__ import annotations

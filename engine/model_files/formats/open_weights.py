@@ -58,7 +58,7 @@ def open_weights(path: Path) -> SafetensorsFile | GgufFile | PickleFile:
 
 
 def _beginning(path: Path) -> bytes:
-    """The first four bytes; none of what is no file: the reader then says why."""
+    """The first four bytes; empty if it is no file, which the reader then reports."""
     if not path.is_file():
         return b""
     try:

@@ -12,12 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from engine.core.errors import (
-    NotSafetensors,
-    UnsafeWeights,
-    WeightsDamaged,
-    WeightsTruncated,
-)
+from engine.core.errors import NotSafetensors, UnsafeWeights, WeightsDamaged, WeightsTruncated
 from engine.model_files.formats.file_map import FileMap
 from engine.model_files.formats.safetensors_file import TORCH_NAMES
 

@@ -3,7 +3,7 @@
 The package `safetensors` reads them too, but `safe_open` maps the whole file copy-on-write: the
 system counts every byte of it as memory that could be needed (Windows then refuses large models
 with error 1455), what was read stays resident, and a file that shrinks meanwhile ends the process.
-It does not tell where tensors are, nor why a file is refused in words for users.
+It returns neither the offsets of tensors nor a reason of refusal that users understand.
 """
 
 from __future__ import annotations

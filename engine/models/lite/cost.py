@@ -1,4 +1,4 @@
-"""What Lite needs for a tile: bytes and multiplications, from shapes alone."""
+"""Cost of Lite for a tile: bytes and multiplications, from shapes alone."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def lite_cost(config: LiteConfig, tile: Size, frames: int = 1, dtype_bytes: int 
         dtype_bytes: Of the residual: 4 for float32, 2 for bfloat16 and float16.
 
     Returns:
-        Bytes beyond the source, the result included. The peak is the larger of two moments:
-        inside the body (two feature maps; the extended source and the base wait) and at the end
-        (base and residual joined, then shuffled into the result).
+        Bytes beyond the source, the result included. The peak is the larger of two phases:
+        inside the body (two feature maps, the extended source and the base) and at the end (base
+        and residual joined, then shuffled into the result).
     """
     padded, inner = _padded_pixels(config, tile) * frames, tile.pixels * frames
     phases = COLOURS * config.scale**2

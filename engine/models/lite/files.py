@@ -96,7 +96,7 @@ def weights_name(scale: int, treatment: str) -> str:
 
 
 def weights_path(name: str) -> Path:
-    """Where a weights file lies.
+    """Path of a weights file.
 
     Raises:
         WeightsMissing: The program's own files are incomplete.

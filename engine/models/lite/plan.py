@@ -110,7 +110,7 @@ def treatment_of(video: VideoInfo) -> str:
 
     Judged by the mean quantiser of H.264 (figures in the model card, resources/weights), else
     roughly by the bits a pixel got, which depend on motion and detail as much. Unknown bit rates
-    of lossy codecs count as clean: keeping too much is the smaller mistake.
+    of lossy codecs count as clean: keeping too much is the smaller error.
     """
     if video.quantiser:
         return "restore" if video.quantiser > RESTORE_QUANTISER else "faithful"

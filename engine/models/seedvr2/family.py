@@ -49,7 +49,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
     # what is planned
 
     def model_of(self, settings: JobSettings) -> str:
-        """With "auto" a transformer of the user's own tells which model it is."""
+        """With "auto" the user's own transformer file decides which model it is."""
         if settings.model == "auto" and settings.dit:
             return files.model_of(Path(settings.dit))
         return settings.model if settings.model in self.models else ""
@@ -62,8 +62,8 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         """
         settings, device = request.settings, request.device
         on_gpu = device == "cuda"
-        card_bytes = request.budget.gpu_memory_bytes if on_gpu else 0
-        found = files.files_of(request.model, settings, card_bytes=card_bytes)
+        gpu_bytes = request.budget.gpu_memory_bytes if on_gpu else 0
+        found = files.files_of(request.model, settings, gpu_bytes=gpu_bytes)
         turned = (request.video.rotation - request.picture.rotation) % 360 in (90, 270)
         size = request.picture.size.transposed() if turned else request.picture.size
         layout = reference_layout(size) if settings.padding == "black" else layout_of(size)

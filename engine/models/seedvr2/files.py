@@ -1,4 +1,4 @@
-"""Which files a SeedVR2 job takes, and what the heads of those files say. Loads no torch."""
+"""Files of a SeedVR2 job and the configurations in their headers. Loads no torch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ from pathlib import Path
 from engine.model_files import catalogue
 from engine.model_files.formats.open_weights import open_weights
 from engine.model_files.store import Store, named, planned
-from engine.models.seedvr2.dit.config import (
-    DIT_3B,
-    DIT_7B,
-    DitConfig,
-    infer_dit_config,
-)
+from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig, infer_dit_config
 from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.vae.config import VAE, VaeConfig, infer_vae_config
 from engine.protocol.model_file_state import PublishedState
@@ -48,7 +43,7 @@ class ModelFiles:
 
 
 def files_of(
-    model: str, settings: JobSettings, store: Store | None = None, *, card_bytes: int = 0
+    model: str, settings: JobSettings, store: Store | None = None, *, gpu_bytes: int = 0
 ) -> ModelFiles:
     """The files for a model: the user's own where they are named, else the catalogue's.
 
@@ -56,7 +51,7 @@ def files_of(
         model: "seedvr2-3b" and so on.
         settings: Names of files, and the precision.
         store: Where model files are kept; None for the user's.
-        card_bytes: Size of the GPU's memory; 0 without a GPU.
+        gpu_bytes: Size of the GPU's memory; 0 without a GPU.
 
     Raises:
         WeightsMissing: A file that the user named is not there.
@@ -67,7 +62,7 @@ def files_of(
         dit, vae, text = (named(Path(path)) for path in own)
     else:
         store = store or Store()
-        listed = _published(model, settings.precision, card_bytes, store)
+        listed = _published(model, settings.precision, gpu_bytes, store)
         dit, vae, text = (
             named(Path(path)) if path else planned(state, store)
             for path, state in zip(own, listed, strict=True)
@@ -97,7 +92,7 @@ def configs(plan: SeedVr2Plan) -> tuple[DitConfig, VaeConfig]:
     """Configurations of a planned job's transformer and VAE.
 
     Raises:
-        WeightsError: A file has gone, or is another one by now.
+        WeightsError: A file was removed or replaced.
     """
     return (
         _dit_config(plan.dit) if plan.dit.is_here else _published_config(plan.model),
@@ -105,23 +100,23 @@ def configs(plan: SeedVr2Plan) -> tuple[DitConfig, VaeConfig]:
     )
 
 
-def suited_precision(model: str, card_bytes: int) -> str:
+def suited_precision(model: str, gpu_bytes: int) -> str:
     """The precision to download for a GPU of this size; 0 bytes for the processor.
 
     One that the catalogue has: of those it does not have, the most exact other one.
     """
-    suited = next(name for least, name in _SUITED[model] if card_bytes >= least * 7 // 8)
+    suited = next(name for least, name in _SUITED[model] if gpu_bytes >= least * 7 // 8)
     known = catalogue.precisions_of(model)
     return suited if suited in known or not known else known[0]
 
 
 def _published(
-    model: str, precision: str, card_bytes: int, store: Store
+    model: str, precision: str, gpu_bytes: int, store: Store
 ) -> tuple[PublishedState, ...]:
     """The files of the catalogue; unless requested those that suit the GPU or are here."""
     if precision != "auto":
         return _listed(model, precision, store)
-    suited = _listed(model, suited_precision(model, card_bytes), store)
+    suited = _listed(model, suited_precision(model, gpu_bytes), store)
     if all(state.is_here for state in suited):
         return suited
     whole = store.best_present(model)

@@ -16,7 +16,7 @@ Join = Literal["latents", "frames", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedVr2Plan(ShotPlan):
-    """One way of running VAE and transformer."""
+    """How VAE and transformer are run."""
 
     family: str = "seedvr2"
     clip_frames: int = STEP

@@ -15,9 +15,9 @@ _BLACK = -1.0  # in the range of the model
 
 
 def place(frames: Tensor, layout: FrameLayout) -> Tensor:
-    """Pictures as the VAE takes them.
+    """Place pictures in the frames of the VAE.
 
-    A picture that is smaller than its mirror image goes on with its first row or column.
+    A picture smaller than its mirrored part is continued with its first row or column.
 
     Args:
         frames: [T, 3, H, W] of layout.picture, 0 to 1; what is outside of that is clipped.

@@ -23,7 +23,7 @@ SPATIAL, TEMPORAL = 8, 4  # pixels of a position, frames of a latent step
 
 
 def condition(latent: Tensor) -> Tensor:
-    """What the transformer sees of the source: its scaled latent [T, H, W, 16] and a mask of 1.
+    """Condition of the transformer: the source's scaled latent [T, H, W, 16] and a mask of 1.
 
     Returns:
         [T, H, W, 17].

@@ -2,8 +2,8 @@
 
 The encoder runs once over the shot and hands its latents on. The transformer takes clips of them
 that share some latents with their neighbours; what both made of the shared ones is mixed by a
-raised cosine. The decoder runs once over the result. So there is no seam in time that a frame
-could show, and memory does not grow with the length of the shot.
+raised cosine. The decoder runs once over the result. So there is no visible seam in time,
+and memory does not grow with the length of the shot.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from engine.core.geometry import Size
 from engine.models.seedvr2.preprocess import join, overlap_weights
-from engine.models.seedvr2.vae.decode_stream import DecodeStream
-from engine.models.seedvr2.vae.encode_stream import EncodeStream
+from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
+from engine.models.seedvr2.vae.encode_stream import SeedVr2EncodeStream
 from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.upscalers import Restored, Watch
@@ -35,11 +35,11 @@ from engine.tiling.latent_clips import (
 )
 
 
-class Restore(Protocol):
-    """What the transformer does with a clip: sampler, noise and text are its own affair."""
+class RestoreClip(Protocol):
+    """Restores a clip by the transformer, with its own sampler, noise and text."""
 
     def __call__(self, latents: Tensor, first: int) -> Tensor:
-        """Restored latents [t, h, w, L] float32 of [t, h, w, L]; `first` is the first one's number.
+        """Restored latents [t, h, w, L] float32 of [t, h, w, L]; `first` is the index of the first.
 
         Counted from the start of the shot, so that noise can be drawn once for all of it.
         """
@@ -96,19 +96,19 @@ class Shot:
     """Restores one shot; frames go in with `push` and come out in order, a little later.
 
     Args:
-        vae: Both ways.
+        vae: Encoder and decoder.
         restore: The transformer.
         options: Sizes and clips.
         watch: Called with every decoded tile; frames are counted from the start of the shot.
         restart: Where in the shot to begin, when its beginning was done before.
 
-    Memory: latents of one clip and of what is shared, and what the streams of the VAE say.
+    Memory: latents of one clip and of what is shared, and those of the VAE's streams.
     """
 
     def __init__(
         self,
         vae: Vae,
-        restore: Restore,
+        restore: RestoreClip,
         options: ShotOptions,
         watch: Watch,
         restart: Restart = FROM_START,
@@ -116,9 +116,9 @@ class Shot:
         self._restore = restore
         self._grid = options.grid
         self._step = vae.config.temporal_factor
-        self._encode = EncodeStream(vae, options.frame, options.encode)
+        self._encode = SeedVr2EncodeStream(vae, options.frame, options.encode)
         first = self._step * restart.decode_from
-        self._decode = DecodeStream(vae, options.frame, options.decode, watch, first=first)
+        self._decode = SeedVr2DecodeStream(vae, options.frame, options.decode, watch, first=first)
         self._join = LatentJoin(options.grid.shared)
         self._restart = restart
         self._latents: list[Tensor] = []  # [h, w, L] each, from number _kept on
@@ -161,7 +161,7 @@ class Shot:
         return self._restore(torch.stack(self._latents[: clip.stop - clip.start]), clip.start)
 
     def _shown(self, start: int, final: Tensor, *, ended: bool) -> Iterator[Restored]:
-        """Decode latents from number `start` on, stretch by stretch."""
+        """Decode latents from index `start` on, block by block."""
         end, grid = start + len(final), self._grid.step
         while self._decoded < end:
             begin = self._decoded
@@ -187,12 +187,12 @@ class Shot:
 class ClippedShot:
     """Restores one shot in clips that are encoded and decoded each by itself.
 
-    Clips share frames with their neighbours, over which one fades into the other, every frame a
-    little more; or none, and then each begins with a jump. Worse than `Shot`, which has no such
-    seams; it is how other programs do it.
+    Clips share frames with their neighbours, over which one fades into the other; or none, and
+    then each begins with a jump. Worse than `Shot`, which has no such seams; other programs do
+    it this way.
 
     Args:
-        vae: Both ways.
+        vae: Encoder and decoder.
         restore: The transformer; given the clip's first frame in place of a latent.
         options: Sizes; the grid counts frames here.
         watch: Called with every decoded tile; frames are counted from the start of the shot.
@@ -202,7 +202,7 @@ class ClippedShot:
     """
 
     def __init__(
-        self, vae: Vae, restore: Restore, options: ShotOptions, watch: Watch, frame: int = 0
+        self, vae: Vae, restore: RestoreClip, options: ShotOptions, watch: Watch, frame: int = 0
     ) -> None:
         self._vae, self._restore, self._options, self._watch = vae, restore, options, watch
         self._grid = options.grid
@@ -228,8 +228,8 @@ class ClippedShot:
         missing = padded_length(count, step) - count
         if missing:
             clip = clip[mirrored_indices(count, missing)]
-        encode = EncodeStream(self._vae, options.frame, options.encode)
-        decode = DecodeStream(
+        encode = SeedVr2EncodeStream(self._vae, options.frame, options.encode)
+        decode = SeedVr2DecodeStream(
             self._vae, options.frame, options.decode, self._watch, first=self._start
         )
         size = self._vae.config.slice_latents * step

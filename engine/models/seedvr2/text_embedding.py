@@ -22,16 +22,16 @@ def load_text_embedding(path: Path, config: DitConfig | None = None) -> Tensor:
     """Read an embedding.
 
     Args:
-        path: What torch.save made of one tensor, or a safetensors file with one.
+        path: File of torch.save or safetensors with one tensor.
         config: Of the transformer that will read it; None: any width is right.
 
     Returns:
-        [L, D] in the file's numbers, on the CPU.
+        [L, D] in the file's dtype, on the CPU.
 
     Raises:
         WeightsMissing, WeightsUnreadable, NotSafetensors, WeightsTruncated, WeightsDamaged: No
             file of these formats, or not whole.
-        WrongModel: It holds something else, or code; nothing of that was run.
+        WrongModel: It holds something else, or code, which was not run.
     """
     tensor = _saved(path) if _is_pickle(path) else _only_tensor(path)
     if tensor.ndim == 3 and len(tensor) == 1:

@@ -1,4 +1,4 @@
-"""SeedVR2 as the pipeline sees it: shots of a film in, restored pictures out."""
+"""SeedVR2 for the pipeline: shots of a film in, restored pictures out."""
 
 from __future__ import annotations
 
@@ -80,21 +80,21 @@ class SeedVr2(ShotModel):
         self._vae.release()
 
     def first_needed(self, shot: int, wanted: int) -> int:
-        """The frame to begin reading at, so that `wanted` and all after it come out right.
+        """The frame to begin reading at, so that `wanted` and all after it are exact.
 
         Args:
             shot: First frame of the shot, counted from the first frame of the job.
-            wanted: A frame of it, counted in the same way.
+            wanted: A frame of it, counted likewise.
         """
         return shot + self._shot(shot, wanted, lambda _: None).first
 
-    def shot(self, shot: int, wanted: int, watch: Watch) -> RunningShot:
-        """Begin a shot, or go on with it at `wanted`; frames are fed from `first_needed` on."""
+    def shot(self, shot: int, wanted: int, watch: Watch) -> SeedVr2RunningShot:
+        """Begin a shot, or continue it at `wanted`; frames are fed from `first_needed` on."""
 
         def report(tile: DecodedTile) -> None:
             watch(replace(tile, frame=tile.frame + shot))
 
-        return RunningShot(self._shot(shot, wanted, report), self, shot)
+        return SeedVr2RunningShot(self._shot(shot, wanted, report), self, shot)
 
     def placed(self, source: Tensor, shot: int, first: int) -> Tensor:
         """Frames of the source [T, 3, h, w] in [0, 1] as the VAE takes them, in [-1, 1]."""
@@ -109,8 +109,8 @@ class SeedVr2(ShotModel):
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:
         """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures, nominally [0, 1].
 
-        The model knows nothing beyond black and white. What a source has there (whiter than
-        white, colours outside of RGB) is put back on top of the result.
+        The model's range ends at black and white. Values of the source outside of it (whiter than
+        white, colours outside of RGB) are added to the result.
 
         Args:
             frames: Of the decoder.
@@ -128,7 +128,7 @@ class SeedVr2(ShotModel):
         return result.add_(resize(beyond, self._plan.size)) if bool(beyond.any()) else result
 
     def restored(self, latents: Tensor, shot: int, first: int) -> Tensor:
-        """What the transformer makes of a clip [t, h, w, L]; noise depends on shot and place."""
+        """The transformer's result for a clip [t, h, w, L]; noise depends on shot and position."""
         self.rest()
         noise, more = (part.to(latents) for part in self._noises(_four(latents.shape), shot, first))
         latents = noisy_latent(latents, self._plan.latent_noise / 100, noise, more)
@@ -137,10 +137,7 @@ class SeedVr2(ShotModel):
         return result
 
     def rest(self) -> None:
-        """Give back the VAE's buffers: another part of the model needs the room in turn.
-
-        A recorded graph is bound to them.
-        """
+        """Free the VAE's buffers for the transformer, unless recorded graphs are bound to them."""
         self._vae.rest()
 
     def _resized(self, source: Tensor) -> Tensor:
@@ -148,7 +145,7 @@ class SeedVr2(ShotModel):
         return resize(source.to(self._device), self._plan.size)
 
     def _noises(self, shape: _Four, shot: int, first: int) -> tuple[Tensor, Tensor]:
-        """What sampling starts from, and what is added to the condition where that is wanted."""
+        """Noise that sampling starts from, and noise for the condition where that is wanted."""
         seed = self._plan.seed
         if self._plan.noise_order == "reference":
             generator = torch.Generator().manual_seed(seed)
@@ -184,7 +181,7 @@ class SeedVr2(ShotModel):
         return Shot(self._vae, restore, options, watch, restart)
 
 
-class RunningShot:
+class SeedVr2RunningShot:
     """A shot that is being fed; numbers of frames are those of the job."""
 
     def __init__(self, shot: Shot | ClippedShot, model: SeedVr2, start: int) -> None:

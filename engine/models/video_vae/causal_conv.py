@@ -1,4 +1,4 @@
-"""A causal convolution of the fast variant and the window that it runs over."""
+"""A causal convolution of the fast variant and its input window."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.context import AnyFlow, Flow, Norm
+from engine.models.video_vae.context import AnyContext, Norm, SliceContext
 from engine.ops.conv.frame_conv import FrameConv
 
 
-class Window(NamedTuple):
-    """What a convolution runs over; valid until the next window.
+class ConvInput(NamedTuple):
+    """Input of a convolution; valid until the next one is made.
 
     Attributes:
         frames: The new frames, with their past in front where they have one.
-        folded: They are the first of a clip, whose past is folded into the weights.
+        folded: They are the first of a clip; their past is folded into the weights.
     """
 
     frames: Tensor
     folded: bool
 
 
-class Conv:
-    """A causal convolution and its window.
+class CausalConv:
+    """A causal convolution and its input window.
 
     Args:
         name: Module path: what its carry is filed under.
         conv: The convolution.
         pad: Lines of zeros to the right and below (downsamplers).
-        late: Its clip begins with the first frames that it is given, whichever slice that is: it
-            leaves out a clip's frame 0, which may be all of the first slice.
+        late: It starts with the first frames it is given, in whichever slice: a clip's frame 0,
+            which may be all of the first slice, does not pass through it.
     """
 
     def __init__(self, name: str, conv: FrameConv, *, pad: int = 0, late: bool = False) -> None:
@@ -41,87 +41,89 @@ class Conv:
         self._conv = conv
         self._pad, self._late = pad, late
 
-    def of(self, frames: Tensor, flow: Flow) -> Tensor:
+    def of(self, frames: Tensor, context: SliceContext) -> Tensor:
         """Convolve frames as they are."""
-        before, folded = self._lies(frames.shape[0], flow)
+        before, folded = self._lies(frames.shape[0], context)
         if before or self._pad:
-            return self.over(self.window(frames, flow, lambda out: out.copy_(frames)))
-        self._keep(frames, flow)
-        return self.over(Window(frames, folded))
+            return self.over(self.window(frames, context, lambda out: out.copy_(frames)))
+        self._keep(frames, context)
+        return self.over(ConvInput(frames, folded))
 
     def normed(
-        self, norm: Norm[AnyFlow], frames: Tensor, flow: AnyFlow, *, silu: bool = True
-    ) -> Window:
-        """The window over what `norm` makes of the frames."""
-        return self.window(frames, flow, lambda out: norm.write(frames, out, flow, silu=silu))
+        self, norm: Norm[AnyContext], frames: Tensor, context: AnyContext, *, silu: bool = True
+    ) -> ConvInput:
+        """The input window of the normalised frames."""
+        return self.window(frames, context, lambda out: norm.write(frames, out, context, silu=silu))
 
-    def window(self, frames: Tensor, flow: Flow, write: Callable[[Tensor], object]) -> Window:
-        """What the convolution runs over.
+    def window(
+        self, frames: Tensor, context: SliceContext, write: Callable[[Tensor], object]
+    ) -> ConvInput:
+        """Make the input of the convolution.
 
         Args:
             frames: [T, C, H, W], for their shape.
-            flow: Holds the past, gets the new one.
+            context: Has the past frames, gets the new ones.
             write: Fills its argument, [T, C, H, W].
         """
-        before, folded = self._lies(frames.shape[0], flow)
-        if flow.switches.ring_buffers:
-            window = self._in_ring(frames, before, flow, write)
+        before, folded = self._lies(frames.shape[0], context)
+        if context.switches.ring_buffers:
+            window = self._in_ring(frames, before, context, write)
         else:
-            window = self._joined(frames, before, flow, write)
-        self._keep(window, flow)
-        return Window(window, folded)
+            window = self._joined(frames, before, context, write)
+        self._keep(window, context)
+        return ConvInput(window, folded)
 
-    def over(self, window: Window, into: Tensor | None = None) -> Tensor:
+    def over(self, window: ConvInput, into: Tensor | None = None) -> Tensor:
         """Convolve a window; add to `into` in place if it is given."""
         run = self._conv.run_first if window.folded else self._conv.run
         return run(window.frames, into)
 
-    def _lies(self, count: int, flow: Flow) -> tuple[int, bool]:
+    def _lies(self, count: int, context: SliceContext) -> tuple[int, bool]:
         """How many frames of the past lie in front of `count` new ones, and whether they fold."""
-        if not self._begins(flow):
+        if not self._begins(context):
             return self._conv.history, False
-        switches = flow.switches
+        switches = context.switches
         wanted = switches.first_frame_fold or (switches.image_mode and count == 1)
         folded = self._conv.folds and (wanted or not self._conv.lead)
         return 0 if folded else self._conv.lead, folded
 
-    def _begins(self, flow: Flow) -> bool:
+    def _begins(self, context: SliceContext) -> bool:
         """Whether the frames are the first of the clip that the convolution sees."""
-        return flow.carry.first or (self._late and not flow.keeps(self.name))
+        return context.carry.first or (self._late and not context.keeps(self.name))
 
-    def _keep(self, window: Tensor, flow: Flow) -> None:
-        if self._conv.history and not flow.carry.last:
-            flow.keep(self.name, self._conv.tail(window))
+    def _keep(self, window: Tensor, context: SliceContext) -> None:
+        if self._conv.history and not context.carry.last:
+            context.keep(self.name, self._conv.tail(window))
 
     def _in_ring(
-        self, frames: Tensor, before: int, flow: Flow, write: Callable[[Tensor], object]
+        self, frames: Tensor, before: int, context: SliceContext, write: Callable[[Tensor], object]
     ) -> Tensor:
         count, channels, height, width = frames.shape
         shape = (before + count, channels, height + self._pad, width + self._pad)
-        window = flow.workspace.frames("window", shape)
+        window = context.workspace.frames("window", shape)
         write(window[before:, :, :height, :width])
         if self._pad:
             window[:, :, height:] = 0
             window[:, :, :, width:] = 0
         if before:
-            window[:before] = self._past(window[before:], before, flow)
+            window[:before] = self._past(window[before:], before, context)
         return window
 
     def _joined(
-        self, frames: Tensor, before: int, flow: Flow, write: Callable[[Tensor], object]
+        self, frames: Tensor, before: int, context: SliceContext, write: Callable[[Tensor], object]
     ) -> Tensor:
-        """The way without a ring: fresh memory, padding and joining are copies."""
+        """Without a ring: fresh memory, padding and joining are copies."""
         _, channels, height, width = frames.shape
-        fresh = flow.workspace.fresh((frames.shape[0], channels, height, width))
+        fresh = context.workspace.fresh((frames.shape[0], channels, height, width))
         write(fresh)
         if self._pad:
             fresh = F.pad(fresh, (0, self._pad, 0, self._pad))
         if not before:
             return fresh
-        past = self._past(fresh, before, flow)
+        past = self._past(fresh, before, context)
         return torch.cat([past.expand(before, -1, -1, -1), fresh])
 
-    def _past(self, frames: Tensor, before: int, flow: Flow) -> Tensor:
-        if self._begins(flow):
+    def _past(self, frames: Tensor, before: int, context: SliceContext) -> Tensor:
+        if self._begins(context):
             return self._conv.past(frames)
-        return flow.kept(self.name, (before, *frames.shape[1:]))
+        return context.kept(self.name, (before, *frames.shape[1:]))

@@ -1,4 +1,4 @@
-"""What goes through the parts of a fast variant, and what a part is."""
+"""State that the parts of a fast variant share for one slice, and the protocol of a part."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Trace = Callable[[str, Tensor], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Flow:
-    """What goes through all parts while one slice is worked on.
+class SliceContext:
+    """State of one slice on its way through all parts.
 
-    The residual stream is taken out by a part and put back by it, so that no other part holds it:
-    its memory goes as soon as the part is done with it.
+    A part takes the residual stream out and puts its result back: no other part holds the stream,
+    so its memory is freed as soon as the part has finished with it.
     """
 
     carry: Carry
@@ -32,41 +32,41 @@ class Flow:
     batch: int = 0  # which clip of a batch this is; each has a carry of its own
 
     def take(self) -> Tensor:
-        """The stream; it is the caller's now."""
+        """The stream, which the caller owns from now on."""
         stream, self.stream = self.stream, None
         if stream is None:
             raise ValueError("the stream was taken and not put back")
         return stream
 
     def put(self, stream: Tensor, name: str = "") -> None:
-        """Give the stream back; under `name` an observer sees it."""
+        """Put the stream back; the observer gets it under `name`, if there is one."""
         self.stream = stream
         if name:
             self.seen(name, stream)
 
     def seen(self, name: str, frames: Tensor) -> None:
-        """Tell the observer, if there is one, what a part gave."""
+        """Pass the result of a part to the observer, if there is one."""
         if self.trace is not None:
             self.trace(name, frames)
 
     def keep(self, name: str, tail: Tensor) -> None:
         """Keep a copy of the last frames that a part saw, unless no slice follows.
 
-        What it kept before has been copied to where it is read, so its memory goes first.
+        Frames kept before have already been copied to where they are read: they are freed first.
         """
         if not self.carry.last:
             self.carry.forget((self.batch, name))
             self.carry.keep((self.batch, name), _dense_copy(tail))
 
     def keeps(self, name: str) -> bool:
-        """Whether a part kept anything under this name in a slice before."""
+        """Whether a part kept frames under this name in an earlier slice."""
         return self.carry.tail((self.batch, name)) is not None
 
     def kept(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """What a part kept in the slice before.
+        """Frames that a part kept in the slice before.
 
         Raises:
-            ValueError: The carry is of another clip; a mistake in the caller.
+            ValueError: The carry is of another clip; an error in the caller.
         """
         tail = self.carry.tail((self.batch, name))
         if tail is None or tail.shape != shape:
@@ -74,25 +74,25 @@ class Flow:
         return tail
 
 
-AnyFlow = TypeVar("AnyFlow", bound=Flow)
-Going = TypeVar("Going", bound=Flow, contravariant=True)
+AnyContext = TypeVar("AnyContext", bound=SliceContext)
+ContextIn = TypeVar("ContextIn", bound=SliceContext, contravariant=True)
 
 
-class Part(Protocol[Going]):
+class Part(Protocol[ContextIn]):
     """A step of encoder or decoder."""
 
     name: str
 
-    def run(self, flow: Going) -> None:
-        """Work on the stream."""
+    def run(self, context: ContextIn) -> None:
+        """Apply the part to the stream."""
         ...
 
 
-class Norm(Protocol[Going]):
-    """A norm before a convolution; a family may want a flow that tells it more."""
+class Norm(Protocol[ContextIn]):
+    """A norm before a convolution; a family may need a context with more in it."""
 
-    def write(self, frames: Tensor, out: Tensor, flow: Going, *, silu: bool = True) -> None:
-        """Write the normalised frames, through SiLU or not, into `out`, a view of some buffer."""
+    def write(self, frames: Tensor, out: Tensor, context: ContextIn, *, silu: bool = True) -> None:
+        """Write the normalised frames, through SiLU or not, into `out`, a view of a buffer."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Frames on their way through the streams of a shot: the same for every family."""
+"""Frames of a shot between source and VAE: the same for every family."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def _as_stored(values: Tensor) -> Tensor:
 
 
 class Ending:
-    """Counts the frames of a shot, and makes its end one of whole latents.
+    """Counts the frames of a shot and fills its last latent with mirrored frames.
 
     Args:
         step: Frames of a latent.
-        first: Number of the first frame that comes, the last one of its latent.
+        first: Number of the first frame that is fed, the last one of its latent.
 
     Attributes:
         count: Frames so far, those before the first one included.
@@ -70,7 +70,7 @@ class Ending:
         self.count = first
 
     def filled(self, frames: Tensor, *, last: bool) -> Tensor:
-        """The next frames [T, C, H, W]; after the last ones of the shot mirrored ones."""
+        """The next frames [T, C, H, W], at the end of the shot with mirrored ones after them."""
         self.count += len(frames)
         known = [*self._history, *frames.unbind()]
         missing = padded_length(self.count, self._step) - self.count

@@ -1,4 +1,4 @@
-"""Parts that the fast variants of all families have: blocks, attention, convolutions of their own.
+"""Parts that the fast variants of all families have: blocks, attention, single convolutions.
 
 Everything works on the frames [T, C, H, W] of one clip, channels last, without gradients.
 """
@@ -10,109 +10,111 @@ from typing import Generic
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.causal_conv import Conv
-from engine.models.video_vae.context import AnyFlow, Flow, Norm
+from engine.models.video_vae.causal_conv import CausalConv
+from engine.models.video_vae.context import AnyContext, Norm, SliceContext
 from engine.ops.attention.single_head import attend_single_head
 
 
-class Entry:
-    """A convolution at the start, or one of its own."""
+class ConvLayer:
+    """A convolution that belongs to no block."""
 
-    def __init__(self, conv: Conv) -> None:
+    def __init__(self, conv: CausalConv) -> None:
         self.name = conv.name
         self._conv = conv
 
-    def run(self, flow: Flow) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        flow.put(self._conv.of(flow.take(), flow), self.name)
+        context.put(self._conv.of(context.take(), context), self.name)
 
 
-class Exit(Generic[AnyFlow]):
+class OutputLayer(Generic[AnyContext]):
     """Norm, SiLU and the last convolution."""
 
-    def __init__(self, norm: Norm[AnyFlow], conv: Conv) -> None:
+    def __init__(self, norm: Norm[AnyContext], conv: CausalConv) -> None:
         self.name = conv.name
         self._norm, self._conv = norm, conv
 
-    def run(self, flow: AnyFlow) -> None:
+    def run(self, context: AnyContext) -> None:
         """Work on the stream."""
-        window = self._conv.normed(self._norm, flow.take(), flow)
-        flow.put(self._conv.over(window), self.name)
+        window = self._conv.normed(self._norm, context.take(), context)
+        context.put(self._conv.over(window), self.name)
 
 
 class Mark:
-    """The end of several parts that an observer knows under one name."""
+    """Passes the stream to the observer under the name of several parts together."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def run(self, flow: Flow) -> None:
+    def run(self, context: SliceContext) -> None:
         """Show the stream as it is."""
-        flow.put(flow.take(), self.name)
+        context.put(context.take(), self.name)
 
 
-class ResidualBlock(Generic[AnyFlow]):
+class ResidualLayer(Generic[AnyContext]):
     """Norm, SiLU and convolution twice, added to the stream.
 
-    Memory: the window, and the frames between the convolutions or the stream of new width.
+    Memory: the input window, and the frames between the convolutions or the widened stream.
     """
 
     def __init__(
         self,
         name: str,
-        norms: tuple[Norm[AnyFlow], Norm[AnyFlow]],
-        convs: tuple[Conv, Conv],
-        shortcut: Conv | None,
+        norms: tuple[Norm[AnyContext], Norm[AnyContext]],
+        convs: tuple[CausalConv, CausalConv],
+        shortcut: CausalConv | None,
     ) -> None:
         self.name = name
         self._norms, self._convs = norms, convs
         self._shortcut = shortcut
 
-    def run(self, flow: AnyFlow) -> None:
+    def run(self, context: AnyContext) -> None:
         """Work on the stream."""
-        stream = flow.take()
+        stream = context.take()
         first, second = self._convs
-        inner = first.over(first.normed(self._norms[0], stream, flow))
-        window = second.normed(self._norms[1], inner, flow)
+        inner = first.over(first.normed(self._norms[0], stream, context))
+        window = second.normed(self._norms[1], inner, context)
         del inner
         if self._shortcut is not None:
-            stream = self._shortcut.of(stream, flow)
-        if flow.switches.in_place:
-            flow.put(second.over(window, stream), self.name)
+            stream = self._shortcut.of(stream, context)
+        if context.switches.in_place:
+            context.put(second.over(window, stream), self.name)
         else:
-            flow.put(stream + second.over(window), self.name)
+            context.put(stream + second.over(window), self.name)
 
 
-class Attention(Generic[AnyFlow]):
+class AttentionLayer(Generic[AnyContext]):
     """Self-attention over the positions of each frame, one head, added to the stream.
 
     Args:
         name: Module path.
         norm: Before the projections.
         qkv: Weight [3*C, C] and bias [3*C] of the three projections.
-        out: Weight and bias of the last one.
+        out: Weight and bias of the output projection.
     """
 
     def __init__(
         self,
         name: str,
-        norm: Norm[AnyFlow],
+        norm: Norm[AnyContext],
         qkv: tuple[Tensor, Tensor],
         out: tuple[Tensor, Tensor],
     ) -> None:
         self.name = name
         self._norm, self._qkv, self._out = norm, qkv, out
 
-    def run(self, flow: AnyFlow) -> None:
+    def run(self, context: AnyContext) -> None:
         """Work on the stream."""
-        stream = flow.take()
+        stream = context.take()
         count, channels, height, width = stream.shape
-        normed = flow.workspace.frames("window", (count, channels, height, width))
-        self._norm.write(stream, normed, flow, silu=False)
+        normed = context.workspace.frames("window", (count, channels, height, width))
+        self._norm.write(stream, normed, context, silu=False)
         q, k, v = F.linear(_tokens(normed), *self._qkv).chunk(3, dim=-1)
-        found = attend_single_head(q, k, v, chunked=flow.switches.chunked_attention)
+        found = attend_single_head(q, k, v, chunked=context.switches.chunked_attention)
         change = F.linear(found, *self._out).transpose(1, 2).reshape(stream.shape)
-        flow.put(stream.add_(change) if flow.switches.in_place else stream + change, self.name)
+        context.put(
+            stream.add_(change) if context.switches.in_place else stream + change, self.name
+        )
 
 
 def _tokens(frames: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ from typing import Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from engine.models.video_vae.context import AnyFlow, Part, Trace
-from engine.models.video_vae.slicing import ClipSizes, SlicedVae, clamped_moments
+from engine.models.video_vae.context import AnyContext, Part, Trace
+from engine.models.video_vae.slicing import ClipSizes, SlicedVae, clamp_logvar
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.frame_conv import ConvOptions
 from engine.ops.conv.temporal_conv import Form
@@ -20,14 +20,14 @@ from engine.ops.cuda_graph import GraphedCalls
 from engine.ops.precision import exact_arithmetic, no_gradients
 from engine.settings.optimisations import VaeSwitches
 
-Way = Literal["encode", "decode"]
-Parts = dict[Way, list[Part[AnyFlow]]]
+Direction = Literal["encode", "decode"]
+Parts = dict[Direction, list[Part[AnyContext]]]
 AnyConfig = TypeVar("AnyConfig", bound=ClipSizes)
 _GRAPH_PIXELS = 2**19  # of all frames; above that computing takes longer than launching
 
 
-class FastForm(SlicedVae, Generic[AnyFlow, AnyConfig]):
-    """What runs the parts of a fast variant; a family says which parts there are.
+class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
+    """Runs the parts of a fast variant; a family defines the parts.
 
     Inference only. Not for several threads at once: all parts share one workspace.
 
@@ -40,13 +40,13 @@ class FastForm(SlicedVae, Generic[AnyFlow, AnyConfig]):
 
     Attributes:
         config: Sizes of the model.
-        flow_type: What goes through the parts, set by the family.
-        parts: Of both ways.
+        context_type: Class of the context, set by the family.
+        parts: Of encoder and decoder.
         trace: Called with the module path and a copy of the result of each part,
             [1, C, T, H, W], of the first clip of a batch.
     """
 
-    flow_type: type[AnyFlow]
+    context_type: type[AnyContext]
     config: AnyConfig
 
     def __init__(
@@ -68,20 +68,20 @@ class FastForm(SlicedVae, Generic[AnyFlow, AnyConfig]):
             planned=switches.planned_buffers,
             channels_last=switches.channels_last,
         )
-        self._graphs: dict[Way, GraphedCalls] = {}
+        self._graphs: dict[Direction, GraphedCalls] = {}
         if switches.cuda_graph and self.device.type == "cuda":
             self._graphs = {"encode": self._graphed("encode"), "decode": self._graphed("decode")}
         with no_gradients(), exact_arithmetic():
             self.parts = self.build_parts(weights)
 
     @abstractmethod
-    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[AnyFlow]:
-        """The parts of both ways; everything else is set when this is called."""
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[AnyContext]:
+        """The parts of encoder and decoder; everything else is set when this is called."""
 
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Encode one slice; see `SlicedVae`."""
         found, carry = self.run_clips("encode", frames, carry)
-        return clamped_moments(found), carry
+        return clamp_logvar(found), carry
 
     def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Decode one slice; see `SlicedVae`."""
@@ -107,41 +107,43 @@ class FastForm(SlicedVae, Generic[AnyFlow, AnyConfig]):
         if not self.switches.cuda_graph:
             self.release()
 
-    def run_clips(self, way: Way, clips: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """One slice [B, C, T, H, W] of all clips of a batch, through a whole way."""
+    def run_clips(self, direction: Direction, clips: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """Encode or decode one slice [B, C, T, H, W] of all clips of a batch."""
         working = carry.begin()
-        if any(working.tail((len(clips), part.name)) is not None for part in self.parts[way]):
+        if any(working.tail((len(clips), part.name)) is not None for part in self.parts[direction]):
             raise ValueError("the carry belongs to a larger batch")
         with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
             results = [
-                self._clip(way, clip, working, batch).movedim(0, 1)
+                self._clip(direction, clip, working, batch).movedim(0, 1)
                 for batch, clip in enumerate(clips)
             ]
             found = results[0].unsqueeze(0) if len(results) == 1 else torch.stack(results)
         return found, working.done()
 
     def run_frames(
-        self, parts: Sequence[Part[AnyFlow]], frames: Tensor, carry: Carry
+        self, parts: Sequence[Part[AnyContext]], frames: Tensor, carry: Carry
     ) -> tuple[Tensor, Carry]:
         """One slice of frames [T, C, H, W] through some parts; the frames are not changed."""
-        flow = self.flow_of(frames, carry.begin())
-        if flow.stream is not None and flow.stream.data_ptr() == frames.data_ptr():
-            flow.stream = flow.stream.clone()
-        return self.run_flow(parts, flow)
+        context = self.context_of(frames, carry.begin())
+        if context.stream is not None and context.stream.data_ptr() == frames.data_ptr():
+            context.stream = context.stream.clone()
+        return self.run_parts(parts, context)
 
-    def run_flow(self, parts: Sequence[Part[AnyFlow]], flow: AnyFlow) -> tuple[Tensor, Carry]:
-        """A flow through some parts; the frames that come out, and the next carry."""
+    def run_parts(
+        self, parts: Sequence[Part[AnyContext]], context: AnyContext
+    ) -> tuple[Tensor, Carry]:
+        """Run some parts on a context; the frames that come out, and the next carry."""
         with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
-            result = _through(parts, flow)
-        return result, flow.carry.done()
+            result = _through(parts, context)
+        return result, context.carry.done()
 
-    def flow_of(self, frames: Tensor, carry: Carry, batch: int = 0) -> AnyFlow:
-        """A flow of frames [T, C, H, W], laid out as the parts want them, with a working carry."""
+    def context_of(self, frames: Tensor, carry: Carry, batch: int = 0) -> AnyContext:
+        """Context of frames [T, C, H, W], in the layout of the parts, with a working carry."""
         last = self.switches.channels_last
         layout = torch.channels_last if last else torch.contiguous_format
         with no_gradients():
             stream = frames.to(self.device, self.dtype).contiguous(memory_format=layout)
-        return self.flow_type(
+        return self.context_type(
             carry=carry,
             workspace=self.workspace,
             switches=self.switches,
@@ -151,40 +153,40 @@ class FastForm(SlicedVae, Generic[AnyFlow, AnyConfig]):
         )
 
     def show(self, name: str, frames: Tensor) -> None:
-        """Give the observer a copy of what a part gave."""
+        """Pass a copy of the result of a part to the observer."""
         if self.trace is not None:
             frames = frames.clone(memory_format=torch.contiguous_format)
             self.trace(name, frames.movedim(0, 1).unsqueeze(0))
 
-    def _clip(self, way: Way, clip: Tensor, carry: Carry, batch: int) -> Tensor:
-        """One clip or slice of it; a short and small clip may be a recording."""
-        graph = self._graphs.get(way)
+    def _clip(self, direction: Direction, clip: Tensor, carry: Carry, batch: int) -> Tensor:
+        """One clip or slice; a short and small clip may replay a CUDA graph."""
+        graph = self._graphs.get(direction)
         whole = carry.first and carry.last and self.trace is None
-        if graph is None or not whole or self._pixels(way, clip) > _GRAPH_PIXELS:
-            flow = self.flow_of(clip.movedim(0, 1), carry, batch)
-            return _through(self.parts[way], flow)
+        if graph is None or not whole or self._pixels(direction, clip) > _GRAPH_PIXELS:
+            context = self.context_of(clip.movedim(0, 1), carry, batch)
+            return _through(self.parts[direction], context)
         return graph(clip.to(self.device, self.dtype))
 
-    def _graphed(self, way: Way) -> GraphedCalls:
+    def _graphed(self, direction: Direction) -> GraphedCalls:
         def work(clip: Tensor) -> Tensor:
-            flow = self.flow_of(clip.movedim(0, 1), Carry(last=True))
-            return _through(self.parts[way], flow)
+            context = self.context_of(clip.movedim(0, 1), Carry(last=True))
+            return _through(self.parts[direction], context)
 
         return GraphedCalls(work, self.workspace.stretches)
 
-    def _pixels(self, way: Way, clip: Tensor) -> int:
+    def _pixels(self, direction: Direction, clip: Tensor) -> int:
         """Pixels of all frames, on the side of the frames."""
         count, height, width = clip.shape[1:]
-        if way == "encode":
+        if direction == "encode":
             return count * height * width
         count = 1 + (count - 1) * self.config.temporal_factor
         return count * height * width * self.config.spatial_factor**2
 
 
-def _through(parts: Sequence[Part[AnyFlow]], flow: AnyFlow) -> Tensor:
+def _through(parts: Sequence[Part[AnyContext]], context: AnyContext) -> Tensor:
     for part in parts:
-        part.run(flow)
-    return flow.take()
+        part.run(context)
+    return context.take()
 
 
 def _form(switches: VaeSwitches, device: torch.device, dtype: torch.dtype) -> Form:

@@ -1,4 +1,4 @@
-"""Clips through a video VAE at once or slice by slice: the same for every form and family."""
+"""Clips through a video VAE at once or slice by slice: the same for every variant and family."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOGVAR_LIMITS = (-30.0, 20.0)
 
 
 class ClipSizes(Protocol):
-    """What a configuration says of the clips that a VAE takes."""
+    """Sizes of the clips that a VAE takes."""
 
     @property
     def spatial_factor(self) -> int:
@@ -38,8 +38,8 @@ class ClipSizes(Protocol):
 class SlicedVae(ABC):
     """A VAE that turns clips into latents and back, at once or slice by slice.
 
-    Latents are unscaled: what the encoder gives is what the decoder takes. All it has to know is
-    how to work on one slice, so that it can work on a clip of any length.
+    Latents are unscaled: what the encoder gives is what the decoder takes. A variant implements
+    one slice; clips of any length follow from that.
 
     Slices give the same as the whole clip at once: every causal convolution finds its last inputs
     in the carry. A clip is cut only when it is longer than its first slice would be.
@@ -64,7 +64,7 @@ class SlicedVae(ABC):
                 it was handed over.
 
         Returns:
-            Moments [B, 2*L, t, h, w], log-variance clamped; the next carry.
+            Mean and log-variance [B, 2*L, t, h, w], the latter clamped; the next carry.
         """
 
     @abstractmethod
@@ -98,10 +98,10 @@ class SlicedVae(ABC):
 
     def release(self) -> None:
         """Give back buffers that are kept between calls; the next slice takes them again."""
-        return  # this form keeps none
+        return  # this variant keeps none
 
     def rest(self) -> None:
-        """The same unless something is bound to them: another model needs the room in turn."""
+        """Release for another model, unless recorded graphs are bound to the buffers."""
         self.release()
 
     @property
@@ -109,7 +109,7 @@ class SlicedVae(ABC):
         """Frames of a slice that the model was published with."""
         return self.config.slice_latents * self.config.temporal_factor
 
-    def moments(self, frames: Tensor) -> Tensor:
+    def posterior(self, frames: Tensor) -> Tensor:
         """Encode [B, 3, T, H, W] in [-1, 1] to mean and log-variance, [B, 2*L, t, h, w].
 
         Raises:
@@ -122,12 +122,12 @@ class SlicedVae(ABC):
 
         Args:
             frames: The clip.
-            generator: None takes the mean, which is what the model was tuned for lately. Otherwise
-                one sample of the distribution, with noise drawn on the generator's device.
+            generator: None returns the mean, which the model was last tuned for. Otherwise a
+                sample of the distribution, with noise drawn on the generator's device.
         """
         if generator is None:
             return self._encoded(self._mean_of_slice, frames)
-        mean, logvar = self.moments(frames).chunk(2, dim=1)
+        mean, logvar = self.posterior(frames).chunk(2, dim=1)
         noise = torch.randn(
             mean.shape, generator=generator, device=generator.device, dtype=mean.dtype
         )
@@ -140,9 +140,9 @@ class SlicedVae(ABC):
         return _through(step, frames, self._slice_frames, 1 + later)
 
     def _mean_of_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """A copy, which does not hold the log-variance of a long clip in addition to it."""
-        moments, carry = self.encode_slice(frames, carry)
-        return moments.chunk(2, dim=1)[0].clone(), carry
+        """A copy of the mean, so that the log-variance of a long clip does not stay in memory."""
+        posterior, carry = self.encode_slice(frames, carry)
+        return posterior.chunk(2, dim=1)[0].clone(), carry
 
     def decode(self, latent: Tensor) -> Tensor:
         """Decode an unscaled latent [B, L, t, h, w] to frames [B, 3, T, H, W], not clipped."""
@@ -151,9 +151,9 @@ class SlicedVae(ABC):
         return _through(self.decode_slice, latent, size, 1 + each * (latent.shape[2] - 1))
 
 
-def clamped_moments(moments: Tensor) -> Tensor:
+def clamp_logvar(posterior: Tensor) -> Tensor:
     """Mean and log-variance [B, 2*L, ...] with the log-variance within its limits."""
-    mean, logvar = moments.chunk(2, dim=1)
+    mean, logvar = posterior.chunk(2, dim=1)
     return torch.cat((mean, logvar.clamp(*LOGVAR_LIMITS)), dim=1)
 
 

@@ -9,13 +9,7 @@ from typing import ClassVar
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
 from engine.hardware.budget import Budget
-from engine.models.contracts import (
-    FileUse,
-    ModelFamily,
-    StageWork,
-    Step,
-    WorkRequest,
-)
+from engine.models.contracts import FileUse, ModelFamily, StageWork, Step, WorkRequest
 from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE
 from engine.models.planning import notices
 from engine.models.planning.search import EDGES, Needs, Room, next_tile, next_tiles, tile_of

@@ -1,6 +1,6 @@
-"""Which file a Wan VAE is loaded from, and what its head says. Loads no torch.
+"""File of a Wan VAE and the configuration in its header. Loads no torch.
 
-Safetensors files tell their head without it; an original .pth needs torch to be read at all.
+That holds for headers of safetensors files; an original .pth can only be read with torch.
 """
 
 from __future__ import annotations
@@ -14,12 +14,7 @@ from engine.core.errors import UnknownWeights, WrongModel
 from engine.model_files.formats.open_weights import open_weights
 from engine.model_files.store import Store, named, planned
 from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE, content_message
-from engine.models.wan.vae.config import (
-    WAN2X,
-    WAN21,
-    WAN22,
-    WanConfig,
-)
+from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
 from engine.models.wan.vae.keymap import wan_config_of
 from engine.protocol.plan import WeightsPlan
 
@@ -46,7 +41,7 @@ class WanFiles:
 def files_of_wan(model: str, vae: str = "", store: Store | None = None) -> WanFiles:
     """The file for a model: the user's own where it is named, else one of the catalogue's.
 
-    Of several published files with the same numbers one that is here is taken.
+    Of several published files with the same weights, one that is installed is taken.
 
     Args:
         model: "wan-2x", "wan21-vae" or "wan22-vae".
@@ -69,12 +64,12 @@ def files_of_wan(model: str, vae: str = "", store: Store | None = None) -> WanFi
 
 
 def wan_config(weights: WeightsPlan, model: str) -> WanConfig:
-    """What the head of a planned file says; of one that is not here, what the published one would.
+    """Configuration of a planned file; of one that is not here, that of the published one.
 
     Raises:
         UnknownWeights: There is no such model.
-        WrongModel: It is another one of the Wan VAEs, or no Wan VAE at all.
-        WeightsError: The file has gone, or cannot be read.
+        WrongModel: It is another one of the Wan VAEs, or no Wan VAE.
+        WeightsError: The file was removed, or cannot be read.
     """
     wanted = _known(model)
     if not weights.is_here:

@@ -20,14 +20,14 @@ from engine.models.wan.plan import WanPlan
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.load import Wan, load_wan
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
-from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
+from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
 from engine.ops.resize import resize
 from engine.tiling.latent_clips import first_frame, latent_of, mirrored_indices
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Where to begin inside a shot, so that everything from a latent on comes out the same.
+    """Where to begin inside a shot, so that everything from a latent on is the same.
 
     Attributes:
         encode_from: Latent whose last frame the encoder takes for the first one of a clip.
@@ -41,7 +41,7 @@ class Resumption:
 
 
 def resumption(config: WanConfig, frame: int) -> Resumption:
-    """How to go on with a shot at one of its frames.
+    """How to continue a shot at one of its frames.
 
     Args:
         config: Of the VAE.
@@ -60,7 +60,7 @@ class WanUpscaler(ShotModel):
         plan: How it works.
         vae: With the decoder that enlarges, on the device and in the precision of the plan.
 
-    Memory: what the streams say, and the source's frames of a slice.
+    Memory: that of the streams, and the source's frames of a slice.
     """
 
     def __init__(self, plan: WanPlan, vae: Wan) -> None:
@@ -94,7 +94,7 @@ class WanUpscaler(ShotModel):
         return shot + config.temporal_factor * resumption(config, wanted - shot).encode_from
 
     def shot(self, shot: int, wanted: int, watch: Watch) -> RunningShot:
-        """Begin a shot, or go on with it at `wanted`; frames are fed from `first_needed` on."""
+        """Begin a shot, or continue it at `wanted`; frames are fed from `first_needed` on."""
         plan, config = self._plan, self._vae.config
         at = resumption(config, wanted - shot)
         size = plan.clip_frames // config.temporal_factor
@@ -104,16 +104,16 @@ class WanUpscaler(ShotModel):
         encode = replace(decode, tile=plan.encode_tile)
         first = shot + config.temporal_factor * at.decode_from
         ways = (
-            EncodeStream(self._vae, plan.padded, encode, self._between),
-            DecodeStream(self._vae, plan.padded, decode, watch, first=first),
+            WanEncodeStream(self._vae, plan.padded, encode, self._between),
+            WanDecodeStream(self._vae, plan.padded, decode, watch, first=first),
         )
         return _Running(self, ways, shot, at, config.temporal_factor)
 
     def placed(self, source: Tensor) -> Tensor:
         """Frames of the source [T, 3, h, w] in [0, 1] as the encoder takes them, in [-1, 1].
 
-        Columns and rows that a multiple of the latent's size needs are mirrored; a picture too
-        small for that goes on with its last ones.
+        Missing columns and rows of a whole latent position are mirrored; in a picture too small for
+        that the last ones are repeated.
         """
         frames = source.to(self._device).clamp(0, 1).mul_(2).sub_(1)
         height, width = frames.shape[-2:]
@@ -126,8 +126,8 @@ class WanUpscaler(ShotModel):
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:
         """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures, nominally [0, 1].
 
-        The model knows nothing beyond black and white. What a source has there (whiter than
-        white, colours outside of RGB) is put back on top of the result.
+        The model's range ends at black and white. Values of the source outside of it (whiter than
+        white, colours outside of RGB) are added to the result.
 
         Args:
             frames: Of the decoder.
@@ -150,7 +150,7 @@ class _Running(RunningShot):
     def __init__(
         self,
         model: WanUpscaler,
-        ways: tuple[EncodeStream, DecodeStream],
+        ways: tuple[WanEncodeStream, WanDecodeStream],
         shot: int,
         at: Resumption,
         step: int,
@@ -173,7 +173,7 @@ class _Running(RunningShot):
             yield from self._shown(part)
 
     def _shown(self, part: Tensor) -> Iterator[Restored]:
-        """What of some decoded frames is wanted, and no repetition of the shot's end."""
+        """The wanted ones of some decoded frames, without padding after the shot's end."""
         start = max(0, self._wanted - self._frame)
         frames = part[start : max(0, self._ending.count - self._frame)]
         first = self._frame + start

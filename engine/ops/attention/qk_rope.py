@@ -33,12 +33,12 @@ class HeadNorm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """Where tokens go, and by how much q and k are turned there.
+    """Output rows of tokens, and the rotation of their q and k.
 
     Attributes:
         target: [N] or [W, N] int64: the row of the outputs that token n goes to; with W
             rows of targets each token is copied to W places, as text tokens are after each window.
-        cos: [A, P], for channels 2 p and 2 p + 1 of a head; None turns nothing.
+        cos: [A, P], for channels 2 p and 2 p + 1 of a head; None: no rotation.
         sin: [A, P].
         angle: [N] int64: the row of `cos` and `sin` of token n; None: row n.
     """
@@ -59,7 +59,7 @@ class Placement:
 def gather_qk(
     qkv: Tensor, placement: Placement, norm: HeadNorm, out: Triple, *, kernels: bool = True
 ) -> None:
-    """Normalise q and k of each token, turn them, and write q, k and v to their rows.
+    """Normalise and rotate q and k of each token, and write q, k and v to their rows.
 
     Tokens come in their own order and each row of the outputs is written at once, so a projection
     may be done for some tokens at a time: pass its result with `placement.part`. With outputs
@@ -76,7 +76,7 @@ def gather_qk(
     Memory: scratch of 1 MiB for each of the three, nothing that grows with N.
     """
     _check(qkv, placement, out)
-    if kernels and _done_on_card(qkv, placement, norm, out):
+    if kernels and _done_by_kernel(qkv, placement, norm, out):
         return
     exact = work_dtype(qkv.dtype)
     turns = _turns(placement, exact)
@@ -93,7 +93,7 @@ def gather_qk(
         _write(some[:, 2], part.target, out[2])
 
 
-def _done_on_card(qkv: Tensor, placement: Placement, norm: HeadNorm, out: Triple) -> bool:
+def _done_by_kernel(qkv: Tensor, placement: Placement, norm: HeadNorm, out: Triple) -> bool:
     """Whether the kernel did it; false: nothing was done."""
     target, cos, sin = placement.target, placement.cos, placement.sin
     work = heads.HeadWork(

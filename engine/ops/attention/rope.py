@@ -72,7 +72,7 @@ def window_angles(positions: Sequence[Tensor], frequencies: Tensor) -> Tensor:
 
 
 def rotate(x: Tensor, angles: Tensor) -> Tensor:
-    """Turn each pair of neighbouring channels by its angle; channels after the last stay.
+    """Rotate each pair of neighbouring channels by its angle; channels after the last stay.
 
     `(x0, x1)` becomes `(x0 cos - x1 sin, x1 cos + x0 sin)`, in float32 (float64 for float64).
 

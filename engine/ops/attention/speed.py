@@ -51,7 +51,7 @@ class Problem:
         return f"{_here(self.device)}, {dtype}, heads of {self.head_dim}, {self.length} tokens"
 
     def sample(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Random q, k and v that fill the device, laid out as windows hand them over."""
+        """Random q, k and v that fill the device, in the layout of windows."""
         tokens, heads = (8192, 16) if self.device.type == "cuda" else (512, 2)
         windows = max(1, tokens // self.length)
         shape = 3, windows, self.length, heads, self.head_dim
@@ -60,7 +60,7 @@ class Problem:
 
 
 def rounded(length: int, device: torch.device) -> int:
-    """The length that stands for a length: a power of two within what is quick to measure."""
+    """The measured length for a length: a power of two that is quick to measure."""
     most = 4096 if device.type == "cuda" else 1024
     return min(most, max(64, 1 << round(math.log2(length))))
 
@@ -92,10 +92,9 @@ def choose(problem: Problem, candidates: Sequence[Backend], kind: str) -> str:
 
 
 def measure(problem: Problem, candidates: Sequence[Backend]) -> dict[str, float]:
-    """Seconds of one call of each, the shortest of some after a first one.
+    """Seconds of one call of each: the shortest of some after a warm-up, infinite if it fails.
 
-    They take turns, so that a busy moment of the machine hits all. Infinite is what fails, for
-    example for lack of memory.
+    Calls of the candidates alternate, so that other load of the machine affects all alike.
     """
     found = {backend.name: float("inf") for backend in candidates}
     with torch.inference_mode(), contextlib.suppress(RuntimeError):

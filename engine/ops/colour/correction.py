@@ -1,7 +1,7 @@
 """Colour correction of a result against its source: our method, and the published ones by name.
 
 The model drifts: it makes pictures more colourful and lighter or darker, differently from frame
-to frame. What it is wanted for is detail, so the colours of larger areas are the source's.
+to frame. Only its detail is wanted, so the colours of larger areas are the source's.
 """
 
 from __future__ import annotations
@@ -12,18 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 import torch
 from torch import Tensor
 
-from engine.ops.colour.spaces import (
-    LUMA,
-    hsv_to_rgb,
-    lab_to_rgb,
-    rgb_to_hsv,
-    rgb_to_lab,
-    weighted,
-)
+from engine.ops.colour.spaces import LUMA, hsv_to_rgb, lab_to_rgb, rgb_to_hsv, rgb_to_lab, weighted
 
 
 def low_pass(pictures: Tensor, distances: Iterable[int]) -> Tensor:
-    """What is left after some stages.
+    """The low frequencies that some stages leave.
 
     Distances 1, 2, 4, ... are one Gaussian: after three stages its sigma is 3.2 px, after five
     13 px, twice as much after one more.
@@ -41,7 +34,7 @@ def low_pass(pictures: Tensor, distances: Iterable[int]) -> Tensor:
 
 
 def smooth_(pictures: Tensor, scratch: Tensor, distance: int) -> None:
-    """One stage in place: 1/4, 1/2, 1/4 along both axes; edges go on with their last pixel.
+    """One stage in place: 1/4, 1/2, 1/4 along both axes; edge pixels are repeated.
 
     Args:
         pictures: [..., H, W] float; overwritten.
@@ -120,7 +113,7 @@ def hsv(result: Tensor, source: Tensor) -> Tensor:
 def wavelet_adaptive(result: Tensor, source: Tensor) -> Tensor:
     """`wavelet`, and `hsv` in its place where it would be clearly more colourful than the source.
 
-    How far it goes over to `hsv` is decided by how colourful the result was.
+    The share of `hsv` depends on the saturation of the result.
     """
     plain = wavelet(result, source)
     wanted = _saturation(source)
@@ -130,7 +123,7 @@ def wavelet_adaptive(result: Tensor, source: Tensor) -> Tensor:
 
 
 def match_histogram(values: Tensor, wanted: Tensor) -> Tensor:
-    """Give the n-th smallest value what is as far up among the wanted ones.
+    """Replace the n-th smallest value by the wanted one of the same quantile.
 
     Args:
         values: Any shape.
@@ -208,7 +201,7 @@ def two_scale(result: Tensor, source: Tensor, scale: float = 2.0) -> Tensor:
     """Low frequencies of the source under the details of the result: luma low, chroma less low.
 
     Y'CbCr is linear in RGB, so only the difference of both pictures is smoothed: three channels
-    as far as chroma goes, then its luma alone up to where luma goes. A result that equals its
+    up to the scale of chroma, then luma alone up to its larger one. A result that equals its
     source stays as it is, bit for bit. Each frame by itself, each pixel from its surroundings.
 
     Args:
@@ -240,8 +233,8 @@ def two_scale(result: Tensor, source: Tensor, scale: float = 2.0) -> Tensor:
 def stages_of(scale: float) -> tuple[int, int]:
     """Stages of luma and of chroma: one more each time that the factor doubles.
 
-    At a factor of 2 luma is cut at a sigma of 13 px and chroma at 3.2 px, the best of what was
-    tried in public on ten clips. Chroma of 4:2:0 has one sample for 4 x 4 px there.
+    At a factor of 2 luma is cut at a sigma of 13 px and chroma at 3.2 px, the best of the
+    settings tried in public on ten clips. Chroma of 4:2:0 has one sample for 4 x 4 px there.
     """
     more = round(math.log2(max(1.0, scale))) - 1
     return _LUMA_STAGES + more, _CHROMA_STAGES + more

@@ -1,4 +1,4 @@
-"""Convolutions that look into the past only, and what one slice of a clip hands to the next."""
+"""Causal convolutions over time, and the carry from one slice of a clip to the next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Carry:
     """What a slice hands to the next one: the last inputs of every causal convolution.
 
     `Carry()` starts a clip. A slice works on `begin()`, a copy, so that the carry it was given
-    stays what it was and can be used again; `handed_over()` saves the memory of that copy when
+    is unchanged and can be used again; `handed_over()` saves the memory of that copy when
     the old one is not needed any more.
 
     Attributes:
@@ -65,7 +65,7 @@ class Carry:
         Raises:
             ValueError: As for `begin`.
 
-        Memory: a convolution's old frames go as soon as its new ones are there.
+        Memory: a convolution's old frames are freed as soon as it has new ones.
         """
         self._need_whole()
         tails, self._tails = self._tails, {}
@@ -97,8 +97,8 @@ class Carry:
 class CausalConv3d(nn.Conv3d):
     """A 3-D convolution whose result at a frame depends on that frame and earlier ones only.
 
-    Space is padded with zeros as given. Before the first frame of a clip stand copies of it,
-    `kernel - 1` of them; before a later slice stand the last inputs of the one before.
+    Space is padded with zeros as given. Before the first frame of a clip are `kernel - 1` copies
+    of it, before a later slice the last inputs of the one before.
 
     Memory: the input once more where the kernel spans several frames.
     """

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.ops.conv import folds
-from engine.ops.conv.temporal_conv import Form, Taps, laid_out
+from engine.ops.conv.temporal_conv import Form, TemporalConv, laid_out
 
 Past = Literal["copies", "zeros", "none"]
 
@@ -18,8 +18,8 @@ Past = Literal["copies", "zeros", "none"]
 class ConvShape:
     """Position of a convolution on its frames.
 
-    Before a clip stand copies of its frame 0, or frames of zeros, or nothing: then the first
-    output is that of the first frames that are enough for one.
+    Before a clip are copies of its frame 0, or frames of zeros, or none: then the first output
+    needs a whole kernel of frames.
     """
 
     padding: int = 1  # zeros on each side of height and width
@@ -30,10 +30,10 @@ class ConvShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvOptions:
-    """How a convolution is computed; every combination gives the same result but for rounding."""
+    """How a convolution is computed; all combinations are equal but for rounding."""
 
     dtype: torch.dtype  # of the tables that are kept; folds are rounded once to it
-    form: Form  # see `Taps`
+    form: Form  # see `TemporalConv`
     fold: bool = True  # make the tables of `FrameConv.run_first`
     winograd: bool = False  # two output frames from four products instead of six (more rounding)
 
@@ -62,9 +62,9 @@ class FrameConv:
         self._bias = bias.to(options.dtype)
         self._all = self._taps(weight, self._bias)
         self._fold = options.fold
-        self._image: Taps | None = None
-        self._older: Taps | None = None  # what frame 0 counts in output 1: W0 + W1, or W1
-        self._winograd: list[Taps] | None = None
+        self._image: TemporalConv | None = None
+        self._older: TemporalConv | None = None  # what frame 0 counts in output 1: W0 + W1, or W1
+        self._winograd: list[TemporalConv] | None = None
         if self._all.reach == 1:
             return
         kept = self._all.weight
@@ -141,8 +141,8 @@ class FrameConv:
         """Outputs of a clip that see its past."""
         return 2 if self._shape.time_stride == 1 else 1
 
-    def _added_first(self, frames: Tensor, older: Taps, into: Tensor | None) -> Tensor:
-        """The first frames by sums; copies of frame 0 count the same for both first outputs."""
+    def _added_first(self, frames: Tensor, older: TemporalConv, into: Tensor | None) -> Tensor:
+        """The first frames by sums; copies of frame 0 add the same to both first outputs."""
         into = self._newest.apply(frames, into)
         if self._shape.past == "zeros":
             older.apply(frames[:-1], into[1:])
@@ -154,7 +154,9 @@ class FrameConv:
             self._past.apply(frames[:-1], into[2:])
         return into
 
-    def _run_winograd(self, frames: Tensor, tables: list[Taps], into: Tensor | None) -> Tensor:
+    def _run_winograd(
+        self, frames: Tensor, tables: list[TemporalConv], into: Tensor | None
+    ) -> Tensor:
         """F(2, 3) over time: outputs in pairs; a last odd one by its three taps."""
         steps = self._all.steps(frames.shape[0])
         even = steps - steps % 2
@@ -169,7 +171,7 @@ class FrameConv:
             result[even:] = self._all.apply(frames[even:])
         return result if into is None else into.add_(result)
 
-    def _image_taps(self) -> Taps:
+    def _image_taps(self) -> TemporalConv:
         """Of output 0: W0 + W1 + W2, rounded once, or W2 alone.
 
         The sum is kept for images; a film needs it once a clip.
@@ -179,23 +181,25 @@ class FrameConv:
         exact = torch.promote_types(self._options.dtype, torch.float32)
         return self._taps(self._all.weight.to(exact).sum(2, keepdim=True), self._bias)
 
-    def _older_taps(self, weight: Tensor) -> Taps:
+    def _older_taps(self, weight: Tensor) -> TemporalConv:
         if self._shape.past == "zeros":
             return self._view(self._all.weight[:, :, 1:2], None)
         return self._taps(folds.first_frame(weight)[1].unsqueeze(2), None)
 
-    def _second_taps(self, older: Taps) -> Taps:
-        """Of output 1: what frame 0 counts and W2, side by side so that the sum is rounded once."""
+    def _second_taps(self, older: TemporalConv) -> TemporalConv:
+        """Of output 1: weights of frame 0 and W2, concatenated so that the sum is rounded once."""
         weight = torch.cat([older.weight, self._newest.weight], dim=2)
         return self._taps(weight, self._bias)
 
-    def _taps(self, weight: Tensor, bias: Tensor | None) -> Taps:
+    def _taps(self, weight: Tensor, bias: Tensor | None) -> TemporalConv:
         return self._view(laid_out(weight.to(self._options.dtype), self._options.form), bias)
 
-    def _view(self, weight: Tensor, bias: Tensor | None) -> Taps:
+    def _view(self, weight: Tensor, bias: Tensor | None) -> TemporalConv:
         shape = self._shape
         stride = (shape.time_stride, shape.space_stride)
-        return Taps(weight, bias, padding=shape.padding, stride=stride, form=self._options.form)
+        return TemporalConv(
+            weight, bias, padding=shape.padding, stride=stride, form=self._options.form
+        )
 
 
 def _contiguous(frames: Tensor) -> Tensor:

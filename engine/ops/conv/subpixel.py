@@ -8,19 +8,18 @@ import torch
 from torch import Tensor
 
 from engine.ops.conv import folds
-from engine.ops.conv.temporal_conv import Taps
+from engine.ops.conv.temporal_conv import TemporalConv
 
 PHASES = 4  # sub-pixels of a source pixel, in the order sy * 2 + sx
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PhaseBias:
-    """What is added to the phases of a folded upsampler.
+    """Bias of the phases of a folded upsampler.
 
-    Inside, the bias is one number per phase and channel. On the outermost lines the 3x3 kernel
-    hangs over the edge of the frame, where zeros stand: the share of the inner bias that those
-    taps would have added is subtracted again. A corner is on two such lines and gets back what
-    both took.
+    Inside, the bias is one value per phase and channel. On the outermost lines taps of
+    the 3x3 kernel are outside of the frame, on zeros: their share of the inner bias is subtracted
+    again. A corner is on two such lines, so what was subtracted twice is added back.
 
     Attributes:
         interior: [4 * C], order (sy * 2 + sx) * C + c; goes into the convolution's own bias.
@@ -106,7 +105,7 @@ class NearestFold:
         self.channels = weight.shape[0]
         table = folds.nearest(weight).to(dtype).unsqueeze(2)
         table = table.contiguous(memory_format=torch.channels_last_3d)
-        self._taps = Taps(table, bias.to(dtype).repeat(PHASES), padding=1)
+        self._taps = TemporalConv(table, bias.to(dtype).repeat(PHASES), padding=1)
 
     def write(self, frames: Tensor, out: Tensor, *, chunked: bool = True) -> None:
         """Enlarge frames.

@@ -14,7 +14,7 @@ Form = Literal["2d", "3d"]
 _HALF = (torch.float16, torch.bfloat16)
 
 
-class Taps:
+class TemporalConv:
     """Weights over K frames, applied to frames [N, I, H, W]; no padding in time.
 
     Output step j is the sum over k of `conv2d(frames[stride * j + k], weight[:, :, k])`, plus the

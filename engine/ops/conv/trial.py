@@ -1,7 +1,7 @@
 """Method of convolutions over time on a device: chosen by a trial on a small one, and cached.
 
 cuDNN 9.8 to 9.14 computes 3-D convolutions in half precision through a copy of the input that is
-27 times as large, or not at all. Versions are no proof, so memory and result are looked at.
+27 times as large, or not at all. Versions are no proof, so memory and result are checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from engine.core import atomic_file
 from engine.core.paths import cache_folder
-from engine.ops.conv.temporal_conv import Form, Taps
+from engine.ops.conv.temporal_conv import Form, TemporalConv
 from engine.ops.torch_flags import current
 
 logger = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ def _choose(device: torch.device, dtype: torch.dtype, benchmark: bool) -> Convol
 
 
 def probe_convolution(device: torch.device | str, dtype: torch.dtype) -> ConvolutionChoice:
-    """As `choose_convolution`, but measured now, whatever is remembered; some milliseconds."""
+    """As `choose_convolution`, but measured now, without the cache; some milliseconds."""
     device = torch.device(device)
     try:
         with torch.inference_mode(), _as_models_do():
@@ -191,7 +191,7 @@ def _exact(frames: Tensor, weight: Tensor, spots: Tensor) -> Tensor:
 
 
 def _try(problem: _Problem, form: Form) -> Trial:
-    taps = Taps(problem.weight, None, padding=1, form=form)
+    taps = TemporalConv(problem.weight, None, padding=1, form=form)
     on_card = problem.frames.device.type == "cuda"
     try:
         result = taps.apply(problem.frames)

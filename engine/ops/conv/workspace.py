@@ -11,16 +11,16 @@ Shape = tuple[int, int, int, int]
 
 
 class Workspace:
-    """One stretch of memory for a purpose, as large as the largest request so far.
+    """One buffer per purpose, as large as the largest request so far.
 
-    What a request returns is overwritten by the next request for the same purpose: it lives as
-    long as one convolution runs. After the first slice nothing grows any more, so a device's
-    allocator has nothing to do.
+    What a request returns is overwritten by the next request for the same purpose: it is
+    valid while one convolution runs. After the first slice nothing grows any more, so nothing is
+    allocated on the device.
 
     Args:
         device: Where the memory is.
         dtype: Of the frames.
-        planned: False gives fresh memory each time, as it would be without planning.
+        planned: False allocates fresh memory for each request.
         channels_last: Layout of the frames.
     """
 
@@ -38,20 +38,20 @@ class Workspace:
         self._stretches: dict[str, Tensor] = {}
 
     def holds(self, device: torch.device, dtype: torch.dtype) -> bool:
-        """Whether its memory is of this kind."""
+        """Whether its memory is on this device and of this dtype."""
         return (self._device, self._dtype) == (device, dtype)
 
     def frames(self, purpose: str, shape: Shape) -> Tensor:
         """Uninitialised frames [T, C, H, W], valid until the next request for `purpose`."""
-        return self._shaped(self.numbers(purpose, prod(shape)), shape)
+        return self._shaped(self.flat(purpose, prod(shape)), shape)
 
-    def numbers(self, purpose: str, size: int) -> Tensor:
+    def flat(self, purpose: str, size: int) -> Tensor:
         """Uninitialised values [size], valid until the next request for `purpose`."""
         if not self._planned:
             return self._empty(size)
         stretch = self._stretches.get(purpose)
         if stretch is None or stretch.numel() < size:
-            self._stretches.pop(purpose, None)  # first the old one goes, then the new one comes
+            self._stretches.pop(purpose, None)  # free the old one before the new one is made
             del stretch
             stretch = self._stretches[purpose] = self._empty(size)
         return stretch[:size]
@@ -61,16 +61,16 @@ class Workspace:
         return self._shaped(self._empty(prod(shape)), shape)
 
     def stretches(self) -> list[Tensor]:
-        """All memory in use, for those who must keep it alive."""
+        """All buffers, for callers that must keep them alive."""
         return list(self._stretches.values())
 
     def release(self) -> None:
-        """Give all memory back."""
+        """Free all memory."""
         self._stretches.clear()
 
     @property
     def bytes_held(self) -> int:
-        """Bytes of all stretches."""
+        """Bytes of all buffers."""
         return sum(stretch.nbytes for stretch in self._stretches.values())
 
     def _empty(self, size: int) -> Tensor:

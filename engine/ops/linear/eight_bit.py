@@ -1,10 +1,10 @@
 """Weights and matrix products in 8 bits: fp8 and int8. Not yet run on a GPU.
 
 Published fp8 files are plain casts without scales, so `Fp8Linear` only widens. `Fp8Product` rounds
-what comes in to e4m3 too, one scale for all of it, and multiplies in that format; the scale is
-found on the device, which never waits for the processor. `Int8Product` has a scale for each row of
-the weight and for each token: sums are exact in 32 bits, what is lost is the rounding of both sides
-to 255 steps. It runs on processors too, and there in less time than float32.
+its input to e4m3 too, with one scale, and multiplies in that format; the scale is computed on the
+device, which never waits for the processor. `Int8Product` has a scale for each row of
+the weight and for each token: sums are exact in 32 bits, the error is the rounding of both factors
+to 255 steps. It runs on processors too, faster than float32.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _LARGEST = torch.finfo(_E4M3).max  # 448; what is larger would become nan
 _HALVES = (torch.float16, torch.bfloat16)
 _LARGEST_INT8 = 127
 _TINY = 1e-30  # stands for the largest value where all are zero
-_FEWEST_ROWS = 32  # an int8 product on a GPU multiplies at least 17
+_FEWEST_ROWS = 32  # an int8 matmul on a GPU needs at least 17
 
 
 class Fp8Linear(QuantizedLinear):
-    """A linear layer whose weight takes a byte a value and is widened exactly.
+    """A linear layer with an fp8 weight that is converted exactly to the compute dtype.
 
     Args:
-        in_features: Last side of what comes in.
-        out_features: Last side of what goes out.
+        in_features: Last side of the input.
+        out_features: Last side of the output.
         kind: A name out of FORMATS.
         bias: Whether there is one.
 
@@ -50,8 +50,8 @@ class Fp8Product(ProductLinear):
     """A linear layer that multiplies e4m3 values.
 
     Args:
-        in_features: Last side of what comes in; a multiple of 16.
-        out_features: Last side of what goes out; a multiple of 16.
+        in_features: Last side of the input; a multiple of 16.
+        out_features: Last side of the output; a multiple of 16.
         bias: Whether there is one.
 
     Attributes:
@@ -85,7 +85,7 @@ class Fp8Product(ProductLinear):
         return _scale(x)
 
     def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
-        """Write the product of some rows."""
+        """Write the matrix product of some rows."""
         scale = _scale(x) if scale is None else scale
         fused = self.bias is not None and self.bias.dtype == out.dtype and out.dtype in _HALVES
         product = torch._scaled_mm(
@@ -101,7 +101,7 @@ class Fp8Product(ProductLinear):
 
 
 def _scale(x: Tensor) -> Tensor:
-    """What makes the largest magnitude that of the format: [] float32."""
+    """Scale that maps the largest magnitude to that of the format: [] float32."""
     low, high = torch.aminmax(x)
     return torch.maximum(-low, high).float().clamp_min_(_TINY).div_(_LARGEST)
 
@@ -114,8 +114,8 @@ class Int8Product(ProductLinear):
     """A linear layer that multiplies in int8.
 
     Args:
-        in_features: Last side of what comes in; a multiple of 8.
-        out_features: Last side of what goes out; a multiple of 8.
+        in_features: Last side of the input; a multiple of 8.
+        out_features: Last side of the output; a multiple of 8.
         bias: Whether there is one.
 
     Attributes:
@@ -142,7 +142,7 @@ class Int8Product(ProductLinear):
         return (self.weight * self.weight_scale[:, None]).to(dtype)
 
     def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
-        """Write the product of some rows; every token is rounded by itself."""
+        """Write the matrix product of some rows; every token is rounded by itself."""
         rounded, scale = _rounded_int8(x)
         missing = max(0, _FEWEST_ROWS - len(x))
         sums = torch._int_mm(F.pad(rounded, (0, 0, 0, missing)), self.weight.t())

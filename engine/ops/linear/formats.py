@@ -1,4 +1,4 @@
-"""Narrow matrix products that a device can compute, by trial on small ones."""
+"""Quantised matrix products that a device can compute, by trial on small ones."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _LIMIT = 5e-3  # relative RMS compared with the same rounded values; float16 exp
 
 
 def working(device: torch.device | str) -> tuple[str, ...]:
-    """Names out of PRODUCTS that a device computes rightly; tried once in a process."""
+    """Names out of PRODUCTS that a device computes correctly; tried once per process."""
     return tuple(kind for kind in PRODUCTS if _works(kind, torch.device(device)))
 
 
 def require(kind: str, device: torch.device | str) -> None:
-    """Refuse a product that a device cannot compute.
+    """Refuse a matrix product that a device cannot compute.
 
     Raises:
         FeatureMissing: It cannot; the hint names the nearest one that it can.
@@ -48,7 +48,7 @@ def require(kind: str, device: torch.device | str) -> None:
 
 
 def rounded(kind: str, x: Tensor) -> Tensor:
-    """What a product makes of x [N, K] before it multiplies, in float64; N as K suits it."""
+    """Values [N, K] rounded as for a matrix product, in float64; sides as the format requires."""
     layer = PRODUCTS[kind](x.shape[1], x.shape[0], bias=False).to(x.device)
     layer.take(x)
     return layer.dense_weight(torch.float32).double()

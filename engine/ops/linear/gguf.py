@@ -2,7 +2,7 @@
 
 A block has some values of 4 to 8 bits, their scale and offset; the layouts
 are those of ggml (`docs/gguf.md` and `ggml-common.h` there, MIT). Values are computed in float32
-and rounded once to what is computed in.
+and rounded once to the compute dtype.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class GgufLinear(QuantizedLinear):
     """A linear layer whose weight is in blocks; they are never all unpacked for longer than a call.
 
     Args:
-        in_features: Last side of what comes in.
-        out_features: Last side of what goes out.
+        in_features: Last side of the input.
+        out_features: Last side of the output.
         kind: A name out of BLOCKS.
         bias: Whether there is one.
 

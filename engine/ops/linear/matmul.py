@@ -1,4 +1,4 @@
-"""The product of tokens with the weights of a linear layer, by the faster of two libraries."""
+"""Matrix product of tokens and the weights of a linear layer, by the faster of two libraries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Activation = Literal["none", "gelu", "swish"]
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-    """The product x weight' + bias, written where it is wanted.
+    """The matrix product x weight' + bias, written into `out`.
 
     Args:
         x: [N, in].
@@ -49,7 +49,7 @@ def onednn_product(
 
 
 def onednn_serves(x: Tensor) -> bool:
-    """Whether `onednn_product` is there for tensors like this, and worth taking."""
+    """Whether `onednn_product` is available for such tensors, and faster."""
     return x.device.type == "cpu" and x.dtype == torch.float32 and _works()
 
 
@@ -64,5 +64,5 @@ def _works() -> bool:
         found = [onednn_product(x, weight, None)]
         found += [onednn_product(x, weight, bias, kind) for kind in ("none", "gelu", "swish")]
     except (AttributeError, NotImplementedError, RuntimeError, TypeError):
-        return False  # it is gone, not built in, without this activation, or takes other arguments
+        return False  # removed, not built in, without this activation, or with other arguments
     return all(torch.allclose(*pair, atol=1e-5) for pair in zip(found, wanted, strict=True))

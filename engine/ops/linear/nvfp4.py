@@ -1,7 +1,7 @@
 """Matrix products in NVIDIA's 4-bit format: e2m1, an e4m3 scale for 16 values, one for all.
 
-`pack` and `unpack` define the format. The product is cuBLAS's, on GPUs of the Blackwell generation
-only; the scales are laid out as it needs them, in tiles of 128 rows and 4 columns. What comes in is
+`pack` and `unpack` define the format. The matmul is cuBLAS's, on GPUs of the Blackwell generation
+only; the scales are laid out as it needs them, in tiles of 128 rows and 4 columns. Inputs are
 rounded by torch's own operators, in many passes. Not yet run on a GPU.
 """
 
@@ -29,10 +29,10 @@ _SWIZZLE = [SwizzleType.SWIZZLE_32_4_4, SwizzleType.NO_SWIZZLE]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
-    """A matrix [N, K] in this format; a number is its code's times both scales.
+    """A matrix [N, K] in this format; a value is that of its code times both scales.
 
     Attributes:
-        codes: [N, K / 2] uint8; the first number of two is in the low four bits, a sign above
+        codes: [N, K / 2] uint8; the first of two values is in the low four bits, a sign above
             three bits of magnitude.
         scales: e4m3 [tiles of all, flat], in tiles.
         scale: [] float32.
@@ -47,8 +47,8 @@ class NvFp4Product(ProductLinear):
     """A linear layer that multiplies 4-bit values.
 
     Args:
-        in_features: Last side of what comes in; a multiple of 32.
-        out_features: Last side of what goes out; a multiple of 32.
+        in_features: Last side of the input; a multiple of 32.
+        out_features: Last side of the output; a multiple of 32.
         bias: Whether there is one.
 
     Attributes:
@@ -84,7 +84,7 @@ class NvFp4Product(ProductLinear):
         return _scale(x)
 
     def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
-        """Write the product of some rows."""
+        """Write the matrix product of some rows."""
         packed = pack(x, scale)
         product = F.scaled_mm(
             packed.codes.view(torch.float4_e2m1fn_x2),
@@ -139,7 +139,7 @@ def into_tiles(scales: Tensor) -> Tensor:
 
 
 def out_of_tiles(flat: Tensor, rows: int, columns: int) -> Tensor:
-    """What `into_tiles` got, [rows, columns]."""
+    """Inverse of `into_tiles`: [rows, columns]."""
     down = -(-rows // _TILE_ROWS)
     tiles = flat.view(torch.uint8).view(down, -1, 32, 4, _TILE_COLUMNS)
     whole = tiles.permute(0, 3, 2, 1, 4).reshape(down * _TILE_ROWS, -1)

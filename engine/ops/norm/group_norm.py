@@ -21,12 +21,7 @@ from torch import Tensor
 
 from engine.ops.kernels import group_norm
 from engine.ops.kernels.group_norm import GroupNormGrid, GroupNormKernels
-from engine.ops.norm.cache_blocks import (
-    blocks,
-    rows_of,
-    scratch_of,
-    work_dtype,
-)
+from engine.ops.norm.cache_blocks import blocks, rows_of, scratch_of, work_dtype
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,6 @@
 """RMS norm of each position over its channels, and SiLU, in one pass over the frames.
 
-A position is divided by the length of its channels, so nothing of other positions or frames counts
+A position is divided by the length of its channels, so other positions or frames have no influence
 and tiles are exact. This is the PyTorch reference, for every device, of the kernel in
 `engine.ops.kernels.channel_norm`, which replaces it on a GPU where `kernels` is true and it
 can.
@@ -17,12 +17,7 @@ from torch import Tensor
 
 from engine.ops.kernels import channel_norm
 from engine.ops.kernels.channel_norm import SHORTEST
-from engine.ops.norm.cache_blocks import (
-    blocks,
-    rows_of,
-    scratch_of,
-    work_dtype,
-)
+from engine.ops.norm.cache_blocks import blocks, rows_of, scratch_of, work_dtype
 
 
 def rms_norm_silu(
@@ -33,9 +28,9 @@ def rms_norm_silu(
     silu: bool = True,
     kernels: bool = False,
 ) -> Tensor:
-    """Divide each position by its length, multiply by sqrt(C) * gamma, go through SiLU if wanted.
+    """Divide each position by its length, multiply by sqrt(C) * gamma, apply SiLU if wanted.
 
-    In letters: x / max(|x|, 1e-12) * sqrt(C) * gamma, |x| over the channels.
+    Formula: x / max(|x|, 1e-12) * sqrt(C) * gamma, |x| over the channels.
 
     Args:
         frames: [T, C, H, W].

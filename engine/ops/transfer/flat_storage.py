@@ -1,4 +1,4 @@
-"""Tensors of a module as views of one stretch of bytes, so that they move in one copy."""
+"""Tensors of a module as views of one buffer, so that they move in one copy."""
 
 from __future__ import annotations
 
@@ -76,15 +76,15 @@ class FlatTensors:
         return [place.view(flat) for place in self._places]
 
     def use(self, tensors: Sequence[Tensor]) -> None:
-        """Let the module have these, in the order of `views`."""
+        """Assign these to the module, in the order of `views`."""
         for place, tensor in zip(self._places, tensors, strict=True):
             put_tensor(place.owner, place.leaf, tensor)
 
     def use_own(self) -> None:
-        """Let the module have its own tensors again."""
+        """Assign the module its own tensors again."""
         self.use(self._own)
 
     def settle(self, flat: Tensor) -> None:
-        """Make a packed copy the module's own tensors; the old ones are let go."""
+        """Make a packed copy the module's own tensors; the old ones are freed."""
         self._own = self.views(flat)
         self.use_own()

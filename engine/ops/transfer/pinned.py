@@ -25,21 +25,21 @@ def registered_bytes() -> int:
 
 
 def pins(device: torch.device) -> bool:
-    """Whether what a device reads and writes is to be in memory that it reaches by itself."""
+    """Whether transfers of a device use pinned memory."""
     return device.type == "cuda" and current().pinned_transfers
 
 
 class HostBytes:
-    """A stretch of main memory, pinned where the device is a GPU and the system allows it.
+    """A buffer of main memory, pinned where the device is a GPU and the system allows it.
 
     torch's own pinned memory comes in powers of two, which would waste up to half of it; ordinary
     memory that is registered afterwards has exactly the size that was asked for. It is released
     with this object at the latest.
 
     Args:
-        nbytes: How many.
-        device: Who reads it.
-        pin: Whether to pin it at all.
+        nbytes: Its size.
+        device: Device that reads it.
+        pin: False leaves it pageable.
 
     Attributes:
         flat: uint8 [nbytes], uninitialised at first.

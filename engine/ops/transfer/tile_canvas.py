@@ -1,8 +1,8 @@
 """Transfer of finished tiles to the host: rounded on the device, copied meanwhile, added there.
 
-The weights of a tile are whole numbers and make 65535 at every pixel (tiling.blend.tile_weights). A
-value v within [0, 1] times a weight W is at most W, also after rounding, because W is a whole
-number; so the sum of all rounded tiles is at most 65535 and 16 bits never run over.
+The weights of tiles are integers that add up to 65535 at every pixel (tiling.blend.tile_weights). A
+value v within [0, 1] times a weight W is at most W, also after rounding, because W is an
+integer; so the sum of all rounded tiles is at most 65535 and 16 bits never overflow.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Sink(Protocol):
 
 
 class TileSink:
-    """A clip on the host in 16 bits, put together of tiles.
+    """A clip on the host in 16 bits, assembled from tiles.
 
     Each value differs from the blend of the same tiles in exact arithmetic by at most 0.52 codes
     for each tile that counts there (half a code of rounding, the rest float32), of 65535 codes.
@@ -96,7 +96,7 @@ class TileSink:
         return self._canvas.view(torch.uint16)
 
     def _look_at(self, part: Tensor) -> None:
-        """Note on the device whether all is finite: one reading pass, nothing is waited for."""
+        """Record on the device whether all values are finite, without waiting for it."""
         least, most = torch.aminmax(part.detach())
         is_finite = torch.isfinite(least) & torch.isfinite(most)
         self._is_finite = is_finite if self._is_finite is None else self._is_finite & is_finite
@@ -113,7 +113,7 @@ class TileSink:
 
 
 def quantised(part: Tensor, weight: Tensor | int) -> Tensor:
-    """Values times a weight as whole numbers, channels last, on the part's own device.
+    """Values times a weight as integers, channels last, on the part's own device.
 
     Args:
         part: [T, 3, H, W] in [-1, 1], any float dtype; clipped.
@@ -134,7 +134,7 @@ def quantised(part: Tensor, weight: Tensor | int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _PartPlace:
-    """Destination of a part on the canvas, and whether it is added to what is there."""
+    """Destination of a part on the canvas, and whether it is added to values that are there."""
 
     start: int
     window: Box

@@ -1,4 +1,4 @@
-"""Buffers on a device that blocks of weights share in turn, and the copies into them.
+"""Buffers on a device that blocks of weights use alternately, and the copies into them.
 
 Not yet run on a GPU.
 """
@@ -132,7 +132,7 @@ class GpuBuffers(DirectBuffers):
         super().pin(blocks, most_bytes)
 
     def copy(self, block: StreamedBlock, slot: Slot) -> None:
-        """Have a buffer filled as soon as the work with it is done."""
+        """Fill a buffer as soon as the work with it is done."""
         source = block.host or slot.staging
         if source is None:
             raise ValueError("a block that is not on the host needs memory to be assembled in")

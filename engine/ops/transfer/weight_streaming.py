@@ -1,6 +1,6 @@
 """Weights that stay in main memory or in a mapped file and visit the device when they are used.
 
-Two or three buffers on the device take turns. While the device computes with one block, the next
+Two or three buffers on the device alternate. While the device computes with one block, the next
 one is copied by a stream of its own; nothing is ever copied back. On a processor the same schedule
 runs one step after the other: the file's values are converted block by block.
 
@@ -23,12 +23,7 @@ from torch.utils.hooks import RemovableHandle
 from engine.ops.torch_flags import current
 from engine.ops.transfer.flat_storage import FlatTensors, put_tensor
 from engine.ops.transfer.residency import resident_blocks
-from engine.ops.transfer.weight_buffers import (
-    DirectBuffers,
-    GpuBuffers,
-    Slot,
-    StreamedBlock,
-)
+from engine.ops.transfer.weight_buffers import DirectBuffers, GpuBuffers, Slot, StreamedBlock
 
 _USUAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -37,7 +32,7 @@ Happening = Literal["copy", "begin", "end"]
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """Something the host did: for pictures of the schedule, and tests.
+    """A step of the host: for charts of the schedule, and tests.
 
     Attributes:
         what: A copy was issued, work with a block began, or all of it was issued.
@@ -53,7 +48,7 @@ class StreamEvent:
 
 
 class WeightStream:
-    """Gives each of some modules its weights on the device for as long as it works.
+    """Keeps the weights of each of some modules on the device while it computes.
 
     Used by one thread at a time.
 
@@ -64,8 +59,7 @@ class WeightStream:
         buffers: Blocks on the device in addition to those.
         dtype: Parameters of usual floating-point types are converted to it; buffers and
             narrower formats stay as they are. None: all stay as they are.
-        pin_bytes: Most host memory for copies that are ready to go (for a GPU: pinned ones); the
-            caller knows how much there is.
+        pin_bytes: Most host memory for prepared copies (for a GPU: pinned ones).
         keep_on_host: Names of tensors that are streamed in resident blocks too.
         trace: Receives an event for each step of the host; may be set later.
 
@@ -140,7 +134,7 @@ class WeightStream:
         self._copy_ahead(index + 1)
 
     def attach(self, modules: Sequence[nn.Module]) -> Self:
-        """Let the blocks come and go by themselves whenever they are called."""
+        """Stream each block automatically whenever it is called."""
         for index, module in enumerate(modules):
 
             def come(*_: object, index: int = index) -> None:
@@ -220,7 +214,7 @@ class WeightStream:
             self.trace(StreamEvent(what, slot.block, slot.index, time.perf_counter()))
 
     def _take_in(self, module: nn.Module, goes: Callable[[str], bool]) -> StreamedBlock | None:
-        """Move what stays to the device; what comes and goes is a block, if it is anything."""
+        """Move tensors that stay to the device; the others, if any, become a streamed block."""
         coming: dict[str, torch.dtype] = {}
         for name, tensor in list(chain(module.named_parameters(), module.named_buffers())):
             if goes(name):

@@ -8,7 +8,7 @@ from collections import deque
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
-from engine.pipeline.context import Context, Throttle
+from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.display import (
     picture_of,
     seen,
@@ -39,7 +39,7 @@ class Progress:
     """
 
     def __init__(
-        self, context: Context, done: int, *, stage: str = "upscale", total: int | None = None
+        self, context: JobContext, done: int, *, stage: str = "upscale", total: int | None = None
     ) -> None:
         self._context = context
         self._done = done
@@ -73,7 +73,7 @@ class Progress:
 
 
 def show_preview(
-    context: Context, frame: PlanarFrame, number: int, source: Tensor, result: Tensor
+    context: JobContext, frame: PlanarFrame, number: int, source: Tensor, result: Tensor
 ) -> None:
     """Emit source and result of a frame where pictures are shown and the next preview is due.
 
@@ -111,7 +111,7 @@ def show_preview(
 
 
 def show_tile(
-    context: Context, tile: Tensor, box: Box, canvas: Size, *, frame: int, index: int, tiles: int
+    context: JobContext, tile: Tensor, box: Box, canvas: Size, *, frame: int, index: int, tiles: int
 ) -> None:
     """Emit that a tile is done, with a small picture of it where pictures are shown.
 

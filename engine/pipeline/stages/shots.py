@@ -10,7 +10,7 @@ import torch
 
 from engine.core.geometry import Box
 from engine.models.upscalers import DecodedTile, Restored, RunningShot, ShotModel
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.stages.progress import Progress, show_preview, show_tile
 from engine.pipeline.stages.read import Beginning, ShotSlice
 from engine.pipeline.stages.restore import Restore, SourceColours
@@ -26,7 +26,7 @@ class Shots:
     decoder has given: a clip and a slice.
     """
 
-    def __init__(self, model: ShotModel, context: Context, beginning: Beginning) -> None:
+    def __init__(self, model: ShotModel, context: JobContext, beginning: Beginning) -> None:
         self._model = model
         self._context = context
         self._beginning = beginning

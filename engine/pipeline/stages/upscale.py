@@ -11,7 +11,7 @@ from engine.core.geometry import Size
 from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.models.frame_family import FramePlan
 from engine.models.upscalers import FrameUpscaler
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.recovery import change_plan, reason_of
 from engine.pipeline.stages.progress import Progress, show_preview, show_tile
 from engine.pipeline.stages.read import Clip
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 class Upscale:
     """Runs the model of a plan over whole frames; `model` None passes them on."""
 
-    def __init__(self, model: FrameUpscaler | None, context: Context) -> None:
+    def __init__(self, model: FrameUpscaler | None, context: JobContext) -> None:
         self._model = model
         self._context = context
 
@@ -112,7 +112,7 @@ class Upscale:
 class Device:
     """The device's work on clips, one after the other."""
 
-    def __init__(self, model: FrameUpscaler | None, context: Context) -> None:
+    def __init__(self, model: FrameUpscaler | None, context: JobContext) -> None:
         self._context = context
         self._upscale = Upscale(model, context)
         self._restore = Restore(context.media.video, context.plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.core.control import Control
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.segments import SegmentLog, SegmentRecord
 from engine.pipeline.stages.restore import Planes
 from engine.pipeline.stream import Stream
@@ -38,7 +38,7 @@ class _Open:
 class Write:
     """Encodes frames and closes a segment every `plan.segment_frames` frames."""
 
-    def __init__(self, context: Context, log: SegmentLog) -> None:
+    def __init__(self, context: JobContext, log: SegmentLog) -> None:
         self._context = context
         self._log = log
         self._done = sum(record.frames for record in log.records)

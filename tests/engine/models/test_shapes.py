@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from engine.models.shapes import agreed, count, number, size, told_by
+from engine.models.shapes import agreed, count, number, size, stated_in
 
 SHAPES = {"a.0.weight": (2, 3), "a.1.weight": (4,), "a.3.weight": (5,)}
 
@@ -14,7 +14,7 @@ def test_sizes_are_read_off_shapes() -> None:
 
 def test_sizes_are_read_off_metadata() -> None:
     for text in ('{"constructor": {"x": 1}}', '{"x": 1}'):
-        assert told_by({"config": text}) == {"x": 1}
+        assert stated_in({"config": text}) == {"x": 1}
     for text in ("", "{", "[]", "null", '"x"'):
-        assert told_by({"config": text}) == {}
+        assert stated_in({"config": text}) == {}
     assert [number({"x": value}, "x", 5) for value in (3, 0, -1, "3", None)] == [3, 5, 5, 5, 5]

@@ -48,13 +48,13 @@ class Maker:
 
     def seedvr2_encode(self, tile: Size | None = None) -> Push:
         vae, frame = self._seedvr2(), Size(96, 64)
-        stream = encode_stream.EncodeStream(vae, frame, tile and Tiling(tile=tile))
+        stream = encode_stream.SeedVr2EncodeStream(vae, frame, tile and Tiling(tile=tile))
         return lambda k: stream.push(self._numbers(4 + (k == 0), 3, 64, 96), last=False)
 
     def seedvr2_decode(self, tile: Size | None = None) -> Push:
         vae, frame = self._seedvr2(), Size(160, 96)
         tiling = tile and Tiling(tile=tile, blend=8)
-        stream = decode_stream.DecodeStream(vae, frame, tiling, lambda _: None)
+        stream = decode_stream.SeedVr2DecodeStream(vae, frame, tiling, lambda _: None)
         channels = vae.config.latent_channels
         return lambda k: list(
             stream.push(self._numbers(1 + (k == 0), 12, 20, channels), last=False)
@@ -62,12 +62,12 @@ class Maker:
 
     def wan_encode(self, tile: Size | None = None) -> Push:
         streaming = streams.Streaming(tile=tile)
-        stream = streams.EncodeStream(self._wan(), Size(192, 96), streaming)
+        stream = streams.WanEncodeStream(self._wan(), Size(192, 96), streaming)
         return lambda k: stream.push(self._numbers(4 + (k == 0), 3, 96, 192), last=False)
 
     def wan_decode(self, tile: Size | None = None) -> Push:
         vae, streaming = self._wan(), streams.Streaming(tile=tile)
-        stream = streams.DecodeStream(vae, Size(192, 96), streaming, lambda _: None)
+        stream = streams.WanDecodeStream(vae, Size(192, 96), streaming, lambda _: None)
         channels = vae.config.latent_channels
         return lambda k: list(
             stream.push(self._numbers(1, channels, 1 + (k == 0), 12, 24), last=False)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.ops.cuda_graph import GraphedCalls, record_on_card
+from engine.ops.cuda_graph import GraphedCalls, record_on_gpu
 
 
 class Recorder:
@@ -61,7 +61,7 @@ def test_what_cannot_be_recorded_is_computed_each_time(caplog: pytest.LogCapture
 @pytest.mark.gpu
 def test_a_gpu_replays() -> None:
     weight = torch.randn(64, 64, device="cuda")
-    calls = GraphedCalls(lambda x: torch.relu(x @ weight), lambda: None, record_on_card)
+    calls = GraphedCalls(lambda x: torch.relu(x @ weight), lambda: None, record_on_gpu)
     for _ in range(3):
         x = torch.randn(8, 64, device="cuda")
         torch.testing.assert_close(calls(x), torch.relu(x @ weight))

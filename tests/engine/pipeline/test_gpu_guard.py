@@ -15,7 +15,7 @@ from engine.hardware import gpu_reading, shared_memory
 from engine.hardware.spill_guard import SURE_BYTES, Spilled
 from engine.models.lite.plan import LitePlan
 from engine.pipeline import gpu_guard
-from engine.pipeline.context import Context, MemoryReleased
+from engine.pipeline.context import JobContext, MemoryReleased
 from engine.pipeline.gpu_guard import cared_for, expected_seconds
 from engine.protocol.events import Event
 from engine.protocol.plan import StagePlan
@@ -29,13 +29,13 @@ class Ears:
         """Nobody listens."""
 
 
-def a_context(**changes: Any) -> Context:
-    return Context(
+def a_context(**changes: Any) -> JobContext:
+    return JobContext(
         job_id="a", media=a_media(), plan=a_plan(**changes), control=Control(), events=Ears()
     )
 
 
-def on_card(**changes: Any) -> Context:
+def on_card(**changes: Any) -> JobContext:
     frame = Size(640, 360)
     work = LitePlan(device="cuda", frame=frame, tile=Size(400, 200), clip_frames=2)
     return a_context(work=work, device_budget_bytes=4 * GIB, **changes)

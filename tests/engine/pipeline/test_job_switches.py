@@ -9,7 +9,7 @@ from engine.core.control import Control
 from engine.core.serialization import from_plain, to_plain
 from engine.models import registry
 from engine.ops.torch_flags import current
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.gpu_guard import switched
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
@@ -57,7 +57,9 @@ def test_what_holds_for_the_process_is_set_for_the_job_and_what_comes_too_late_i
     for switches in ("run.tf32=on,run.cudnn_benchmark=on", "run.allocator=async"):
         plan = plan_of(JobSettings(model="lite", switches=switches))
         events = Events(control := Control())
-        context = Context(job_id="job", media=a_media(), plan=plan, control=control, events=events)
+        context = JobContext(
+            job_id="job", media=a_media(), plan=plan, control=control, events=events
+        )
         with switched(context):
             assert current() == plan.work.switches.run
             assert current().tf32 == ("tf32" in switches)

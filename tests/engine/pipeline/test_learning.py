@@ -6,7 +6,7 @@ from engine.bench.clips import make_clip
 from engine.core.control import Control
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.recovery import change_plan, reason_of
 from engine.planner import times
 from engine.planner.rates import Rates, load_rates
@@ -37,7 +37,9 @@ def test_a_finished_job_makes_the_next_plan_one_that_was_measured(tmp_path, monk
 def test_a_job_whose_plan_changed_on_the_way_teaches_nothing(tmp_path):
     plan = planned(tmp_path, 4)
     control = Control()
-    context = Context(job_id="job", media=None, plan=plan, control=control, events=Events(control))
+    context = JobContext(
+        job_id="job", media=None, plan=plan, control=control, events=Events(control)
+    )
     smaller = replace(plan, work=replace(plan.work, clip_frames=1))
     change_plan(context, smaller, reason_of(MemoryError()))
     assert (context.plan, context.is_learned_from) == (smaller, False)

@@ -11,7 +11,7 @@ import pytest
 from engine.core.control import Control
 from engine.core.errors import OutOfMemory
 from engine.jobs.checkpoint import Checkpoint
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.latents import film_of
 from engine.pipeline.prepare import Machine, make_plan, probe_source
 from engine.pipeline.run import run_job
@@ -40,7 +40,7 @@ def decode(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RunsOut], list
         machine = Machine(settings=EngineSettings(threads=1), jobs_folder=folder)
         plan = make_plan(media, settings, place / "out.mkv", machine)
         control = Control()
-        context = Context(
+        context = JobContext(
             job_id="j", media=media, plan=plan, control=control, events=Events(control)
         )
         with mode:

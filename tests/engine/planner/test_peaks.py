@@ -66,9 +66,8 @@ def loaded(plan: WorkPlan, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
     """A model whose stages can be told apart, and bytes that it keeps from an earlier clip."""
     kept = 0
     model: Any = registry.family_of(plan).load_shots(plan)
-    for where in (encode_stream, streams):
-        push = marked("encode", where.EncodeStream.push)
-        monkeypatch.setattr(where.EncodeStream, "push", push)
+    for stream in (encode_stream.SeedVr2EncodeStream, streams.WanEncodeStream):
+        monkeypatch.setattr(stream, "push", marked("encode", stream.push))
     model.placed = marked("encode", model.placed)
     if isinstance(model, SeedVr2):
         assert isinstance(model._dit, FastDit)

@@ -20,8 +20,8 @@ from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.vae import fast_resample, split_decode
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
-from engine.models.video_vae.context import Flow
-from engine.models.video_vae.runner import FastForm, Parts
+from engine.models.video_vae.context import SliceContext
+from engine.models.video_vae.runner import FastSlicedVae, Parts
 from engine.ops.attention import single_head
 from engine.ops.kernels import group_norm, heads, token_rows
 from engine.ops.linear.matmul import onednn_serves
@@ -93,7 +93,7 @@ def _vae_calls(case: Case, changes: dict[str, Any]) -> object:
     fast.enable_slicing(4)
     with _traced() as calls:
         for frames in (1, 9):
-            mean = fast.moments(random_frames(1, 3, frames, 16, 16)).chunk(2, dim=1)[0]
+            mean = fast.posterior(random_frames(1, 3, frames, 16, 16)).chunk(2, dim=1)[0]
             fast.decode(mean)
     return calls
 
@@ -153,7 +153,7 @@ def _fp16_sums(case: Case, changed: tuple[str, bool]) -> object:
         chosen = VaeSwitches(fp16_accumulation=on)
         fast = FastVae(case.vae.config, case.vae.state_dict(), switches=chosen)
         fast.trace = note
-        fast.moments(random_frames(1, 3, 1, 16, 16, dtype=torch.float32))
+        fast.posterior(random_frames(1, 3, 1, 16, 16, dtype=torch.float32))
     else:
         with torch.device("meta"):
             dit = FastDit(case.dit.config, DitSwitches(fp16_accumulation=on))
@@ -164,12 +164,12 @@ def _fp16_sums(case: Case, changed: tuple[str, bool]) -> object:
     return set(seen)
 
 
-class _Empty(FastForm[Flow, Any]):
+class _Empty(FastSlicedVae[SliceContext, Any]):
     """A form without parts."""
 
-    flow_type = Flow
+    flow_type = SliceContext
 
-    def build_parts(self, weights: object) -> Parts[Flow]:
+    def build_parts(self, weights: object) -> Parts[SliceContext]:
         return {"encode": [], "decode": []}
 
 

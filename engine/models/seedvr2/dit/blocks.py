@@ -1,4 +1,4 @@
-"""The parts of the SeedVR2 transformer, each as the published description says it.
+"""Modules of the SeedVR2 transformer, each as published.
 
 Picture tokens keep their places: [T, H, W, dim]; text tokens are a list: [L, dim]. There is no
 batch, because windows mix nothing but one clip and its text.
@@ -30,12 +30,12 @@ ATTENTION, MLP = 0, 1  # the two steps of a block, in the order of the modulatio
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the tokens of a layer meet.
+    """Windows of a layer and the rotary angles of its tokens.
 
     Attributes:
         windows: Of this layer; together they hold every picture token once.
-        angles: For each shape of a window [tokens, P] float32, what its picture tokens turn by.
-        text_angles: [L, P] float32, the same for the text; None: the text does not turn.
+        angles: Of the picture tokens for each shape of a window, [tokens, P] float32.
+        text_angles: [L, P] float32, the same for the text; None: it is not rotated.
     """
 
     windows: list[Window]
@@ -43,7 +43,7 @@ class Layout:
     text_angles: Tensor | None
 
 
-class RmsNorm(nn.Module):
+class DitRmsNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) over the channels, times a weight; half precision in float32."""
 
     def __init__(self, config: DitConfig, channels: int) -> None:
@@ -75,7 +75,7 @@ class Streams(nn.ModuleDict):
 
 
 class TimeEmbedding(nn.Module):
-    """A time step from 0 to 1000 -> what every modulation depends on."""
+    """A time step from 0 to 1000 -> the embedding of all modulations."""
 
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ def sinusoids(timestep: float, features: int) -> Tensor:
 
 
 class Modulation(nn.Module):
-    """What a block learned of shift, scale and gate; the time step's share is added to it."""
+    """Learned shift, scale and gate of a block; those of the time step are added."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class GeluMlp(nn.Module):
 class WindowAttention(nn.Module):
     """Every window attends over its own picture tokens and all text tokens.
 
-    The text gets one answer from each window; their mean goes on.
+    The text gets one answer from each window; their mean is passed on.
     """
 
     def __init__(self, config: DitConfig, names: tuple[str, ...]) -> None:
@@ -165,8 +165,8 @@ class WindowAttention(nn.Module):
         dim, inner = config.dim, config.inner_dim
         self.proj_qkv = Streams(lambda: nn.Linear(dim, 3 * inner, bias=False), names)
         self.proj_out = Streams(lambda: nn.Linear(inner, dim), names)
-        self.norm_q = Streams(lambda: RmsNorm(config, config.head_dim), names)
-        self.norm_k = Streams(lambda: RmsNorm(config, config.head_dim), names)
+        self.norm_q = Streams(lambda: DitRmsNorm(config, config.head_dim), names)
+        self.norm_k = Streams(lambda: DitRmsNorm(config, config.head_dim), names)
 
     def forward(self, vid: Tensor, txt: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """[T, H, W, dim] and [L, dim] -> the same shapes, before the gate."""
@@ -198,7 +198,7 @@ class WindowAttention(nn.Module):
 
 
 def turned(qkv: tuple[Tensor, ...], angles: Tensor | None) -> tuple[Tensor, ...]:
-    """Queries and keys turned by the angles of their positions, values as they are."""
+    """Queries and keys rotated by the angles of their positions, values as they are."""
     q, k, v = qkv
     return qkv if angles is None else (rotate(q, angles), rotate(k, angles), v)
 
@@ -209,7 +209,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return rearrange(F.scaled_dot_product_attention(q, k, v), "1 heads n d -> n heads d")
 
 
-class Block(nn.Module):
+class DitBlock(nn.Module):
     """Norm, modulation, attention, gate; norm, modulation, MLP, gate; each added to its input."""
 
     def __init__(self, config: DitConfig, layer: int) -> None:
@@ -229,7 +229,7 @@ class Block(nn.Module):
         """Picture [T, H, W, dim] and text [L, dim] -> the same shapes.
 
         A block in which the text ends shows it to the attention normed, but neither scaled nor
-        shifted, and gives it back as it came.
+        shifted, and returns it unchanged.
         """
         seen = rms_norm(txt, None, self.eps)
         if not self.text_ends:

@@ -1,7 +1,7 @@
-"""The passes between the products of the fast transformer, compiled by torch's own compiler.
+"""Operations between the matrix products of the fast transformer, compiled by torch.compile.
 
-Only reached with the switch `dit.compile`, which is off: torch's compiler needs Triton for a GPU
-and a C++ compiler for a processor, and some seconds for each pass the first time it is used.
+Only used with the switch `dit.compile`, which is off: torch's compiler needs Triton for a GPU
+and a C++ compiler for a processor, and takes some seconds per operation at first use.
 
 Not yet run on a GPU.
 """
@@ -16,15 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.seedvr2.dit.elementwise import Shifts, Steps, Triple
+from engine.models.seedvr2.dit.elementwise import ElementwiseOps, Shifts, Triple
 from engine.ops.attention.qk_rope import HeadNorm, Placement
 from engine.ops.norm.cache_blocks import work_dtype
 
 _Pass = Callable[..., Any]
 
 
-class CompiledSteps(Steps):
-    """The same on compiled passes: computed in float32 (float64), rounded once at the end."""
+class CompiledOps(ElementwiseOps):
+    """Compiled operations: computed in float32 (float64), rounded once at the end."""
 
     def modulated(self, rows: Tensor, by: Shifts, out: Tensor) -> Tensor:
         """Rows [N, dim] normed, scaled and shifted, in `out`."""
@@ -76,7 +76,7 @@ def _heads(
     turn: tuple[Tensor | None, Tensor | None],
     eps: float,
 ) -> list[Tensor]:
-    """Normed and turned queries and keys, each [N, heads, d]."""
+    """Normed and rotated queries and keys, each [N, heads, d]."""
     found = []
     for which, weight in enumerate(weights):
         x = qkv[:, which].to(work_dtype(qkv.dtype))
@@ -86,7 +86,7 @@ def _heads(
 
 
 def _turned(x: Tensor, cos: Tensor | None, sin: Tensor | None) -> Tensor:
-    """Each pair of neighbouring channels turned, those of them that have an angle."""
+    """Each pair of neighbouring channels that has an angle, rotated."""
     if cos is None or sin is None:
         return x
     cos, sin = cos.to(x.dtype)[:, None], sin.to(x.dtype)[:, None]

@@ -1,4 +1,4 @@
-"""What a SeedVR2 transformer looks like, and how to read that off the shapes of its tensors.
+"""Configuration of a SeedVR2 transformer, also inferred from the shapes of its tensors.
 
 One model serves both published sizes; where they differ there is a field here.
 """
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from engine.core.errors import UnknownKeys
 from engine.model_files.keymap import KeyMap
-from engine.models.shapes import Shapes, agreed, size, told_by
+from engine.models.shapes import Shapes, agreed, size, stated_in
 from engine.ops.attention.windows import Grid, Window, windows
 
 Mlp = Literal["swiglu", "gelu"]
@@ -46,8 +46,8 @@ class DitConfig:
             after them share one set.
         mlp: "swiglu", without biases, or "gelu", with biases.
         mlp_hidden: Width inside the MLP.
-        rope: "mm" counts tokens and turns picture and text; "axial" spreads a window over -1 to
-            1 and turns the picture only.
+        rope: "mm" counts tokens and rotates picture and text; "axial" spreads a window over -1 to
+            1 and rotates the picture only.
         rope_dim: Channels of a head that share the angles of the three axes.
         out_norm: A norm and a modulation come after the last block.
         text_ends_early: The last block only looks at the text: no modulation, no MLP for it.
@@ -125,7 +125,7 @@ def infer_dit_config(shapes: Shapes, metadata: Mapping[str, str]) -> DitConfig:
     Args:
         shapes: Published name and logical shape of every tensor.
         metadata: Of the file. Its entry "config" (JSON; the sizes themselves or under
-            "constructor") tells what shapes cannot: parts of the window and eps of the norms.
+            "constructor") has what shapes do not show: parts of the window and eps of the norms.
 
     Raises:
         UnknownKeys: The names are not those of a SeedVR2 transformer, or its sizes are
@@ -135,7 +135,7 @@ def infer_dit_config(shapes: Shapes, metadata: Mapping[str, str]) -> DitConfig:
     if not any(_MARK in name for name in shapes):
         raise UnknownKeys("not-dit", tensors=", ".join(sorted(shapes)[:8]))
     try:
-        return _config(shapes, told_by(metadata))
+        return _config(shapes, stated_in(metadata))
     except ValueError as err:
         raise UnknownKeys("dit-sizes", reason=str(err)) from err
 
@@ -194,10 +194,10 @@ def _eps(metadata: Mapping[str, Any], otherwise: float) -> float:
 
 
 GROUP_ROWS = 16384  # that attend in one call: enough for a large GPU, a bound for small ones
-# Of what an MLP makes of a chunk: on a processor they stay cached.
+# Of an MLP's activations for one chunk: on a processor they stay in the cache.
 _CHUNK_BYTES = {"cpu": 6 * 2**20}
 _CHUNK_BYTES_ELSEWHERE = 256 * 2**20
-_LEAST_ROWS = 1024  # libraries rearrange the weights for each product: fewer rows are slower
+_LEAST_ROWS = 1024  # libraries rearrange the weights for each matmul: fewer rows are slower
 
 
 def chunk_rows(config: DitConfig, device_type: str, itemsize: int) -> int:
@@ -206,7 +206,7 @@ def chunk_rows(config: DitConfig, device_type: str, itemsize: int) -> int:
     Args:
         config: Of the model.
         device_type: Kind of the torch device.
-        itemsize: Bytes of a number that it computes in.
+        itemsize: Bytes of a value of the dtype it computes in.
     """
     row_bytes = (2 * config.mlp_hidden + 2 * config.dim) * itemsize
     return max(_LEAST_ROWS, _CHUNK_BYTES.get(device_type, _CHUNK_BYTES_ELSEWHERE) // row_bytes)

@@ -1,4 +1,4 @@
-"""What lies between the products of the fast transformer: in one pass each, or one by one."""
+"""Operations between the matrix products of the fast transformer, fused or one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Shifts:
     Attributes:
         scale: Factor of the normed tokens.
         shift: Added to them.
-        gate: Factor of what the step gives.
+        gate: Factor of the step's result.
     """
 
     scale: Tensor | None = None
@@ -35,7 +35,7 @@ class Shifts:
     gate: Tensor | None = None
 
 
-class Steps:
+class ElementwiseOps:
     """Norms, rotation, activation and sums on rows of tokens.
 
     Args:
@@ -78,7 +78,7 @@ class Steps:
         return swiglu(gate, value, out=gate, kernels=self._kernels)
 
     def activated(self, hidden: Tensor, activation: Activation) -> Tensor:
-        """What a product gave after its activation; may overwrite it."""
+        """The activation of a matrix product's result; may overwrite it."""
         if activation == "none":
             return hidden
         if activation == "swish":
@@ -101,17 +101,17 @@ class Steps:
             rows.add_((change * gate).to(rows.dtype))
 
 
-def steps_of(switches: DitSwitches, eps: float) -> Steps:
-    """Those that some switches ask for; torch's compiler is only loaded with "compile"."""
+def steps_of(switches: DitSwitches, eps: float) -> ElementwiseOps:
+    """Operations for some switches; torch's compiler is only imported with "compile"."""
     if not switches.compile:
-        return Steps(switches, eps)
-    from engine.models.seedvr2.dit.compiled import CompiledSteps
+        return ElementwiseOps(switches, eps)
+    from engine.models.seedvr2.dit.compiled import CompiledOps
 
-    return CompiledSteps(switches, eps)
+    return CompiledOps(switches, eps)
 
 
 def _turned(x: Tensor, placement: Placement) -> Tensor:
-    """[N, heads, d], each pair of neighbouring channels turned."""
+    """[N, heads, d], each pair of neighbouring channels rotated."""
     if placement.cos is None or placement.sin is None:
         return x
     rows = slice(None) if placement.angle is None else placement.angle

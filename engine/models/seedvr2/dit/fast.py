@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from engine.models.seedvr2.dit.blocks import Block
+from engine.models.seedvr2.dit.blocks import DitBlock
 from engine.models.seedvr2.dit.config import DIT_3B, DitConfig
-from engine.models.seedvr2.dit.fast_blocks import FastBlock, Tools, Way
+from engine.models.seedvr2.dit.fast_blocks import FastBlock, TokenRows, Tools
 from engine.models.seedvr2.dit.modulation import Modulations
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.models.seedvr2.dit.token_layout import (
-    DitLayout,
-    LayoutKey,
-    Layouts,
-    Order,
-)
+from engine.models.seedvr2.dit.token_layout import DitLayout, LayoutKey, Layouts, Order
 from engine.ops.attention.windows import Grid
 from engine.ops.linear.quantized_linear import widened
 from engine.ops.norm.cache_blocks import work_dtype
@@ -32,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class KeptText:
-    """The text's tokens, and what the first layer makes of them before it sees the picture.
+    """Cache of the text's tokens and of their queries, keys and values in the first layer.
 
     Args:
-        kept: False makes them anew each time.
+        kept: False computes them again each time.
 
-    Memory: a copy of the text and 4 * dim numbers for each of its tokens.
+    Memory: a copy of the text and 4 * dim values for each of its tokens.
     """
 
     def __init__(self, *, kept: bool) -> None:
@@ -51,7 +46,7 @@ class KeptText:
         self._timestep: float | None = None
 
     def tokens(self, text: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
-        """What `make` gives for this text."""
+        """Result of `make` for this text."""
         if not self._knows(text):
             self.forget()
             self._tokens = make(text)
@@ -59,7 +54,7 @@ class KeptText:
         return self._tokens
 
     def heads(self, timestep: float, make: Callable[[], Tensor]) -> Tensor:
-        """What `make` gives for the tokens of before and this time step."""
+        """Result of `make` for the last tokens and this time step."""
         if not self._kept or timestep != self._timestep:
             self._heads, self._timestep = make(), timestep
         return self._heads
@@ -76,10 +71,10 @@ USUAL_TIMESTEP = 1000.0  # the only one of a restoration in one step
 
 
 class FastDit(SeedVr2Dit):
-    """The same weights under the same names, another way to compute with them.
+    """Fast variant: the same weights under the same names, computed differently.
 
     Tokens of the picture lie window by window, so that all windows of one shape attend in one
-    call and everything else works on stretches of rows, in place and some at a time. What only
+    call and everything else works on ranges of rows, in place and some at a time. What only
     depends on the time step, the text or the size is computed once.
 
     Inference only. Not for several threads at once: all layers share one workspace.
@@ -89,7 +84,7 @@ class FastDit(SeedVr2Dit):
         switches: Which optimisations to use.
 
     Attributes:
-        stream: Brings the blocks' weights to the device when they are used; None: they are there.
+        stream: Copies the blocks' weights to the device when they are used; None: they are there.
         between: Called before each layer; may wait, or raise to stop in between.
         trace: Called with "blocks.N.vid" and, where it changes, "blocks.N.txt" after each layer:
             [tokens, dim] in the order time, height, width.
@@ -107,20 +102,20 @@ class FastDit(SeedVr2Dit):
         self._tools = Tools(config, switches, torch.device("cpu"), torch.float32)
 
     def finish_loading(self) -> None:
-        """Call it when the weights are there, or are others; what came from others is forgotten.
+        """Call this after weights were loaded or replaced: clears what was computed from them.
 
-        With "folded_modulation" this changes weights that stay on the device, once and for all.
+        With "folded_modulation" this changes weights that stay on the device, permanently.
         """
         self._modulations.forget()
         self._text.forget()
         if self.switches.folded_modulation and self.stream is None:
             with no_gradients(), exact_arithmetic():
                 self._modulations.begin(self, USUAL_TIMESTEP, self.vid_in.proj.bias)
-                for block in cast(Iterable[Block], self.blocks):
+                for block in cast(Iterable[DitBlock], self.blocks):
                     self._modulations.fold(block)
 
     def stream_weights(self, stream: WeightStream) -> None:
-        """Have the blocks' weights brought to the device when they are used."""
+        """Copy the blocks' weights to the device when they are used."""
         self.stream = stream
 
     def check_between(self, check: Callable[[], None]) -> None:
@@ -140,8 +135,8 @@ class FastDit(SeedVr2Dit):
         """Predict the velocity: noise minus picture; see `SeedVr2Dit.forward`.
 
         Memory: all tokens twice; q, k, v and answers of at most 16384 tokens, or one window if it
-            has more; in the MLP a chunk of tokens. Of weights in narrow formats, those of a layer
-            that the picture goes through, in the type of the latent.
+            has more; in the MLP a chunk of tokens. Of quantised weights those of the picture
+            in one layer, in the dtype of the latent.
         """
         with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
             if not self._tools.work_on(latent.device, latent.dtype):
@@ -155,25 +150,25 @@ class FastDit(SeedVr2Dit):
     def _through(self, picture: Tensor, text: Tensor, layout: DitLayout, timestep: float) -> Tensor:
         """All layers: rows in the order of the first become rows in the order of the last."""
         words = self._text.tokens(text, self.txt_in)
-        for layer, block in enumerate(cast(Iterable[Block], self.blocks)):
+        for layer, block in enumerate(cast(Iterable[DitBlock], self.blocks)):
             if self.between is not None:
                 self.between()
             work = FastBlock(block, self._tools, text_is_read=self._text_is_read(layer))
-            way = self._way(layer, layout, picture)
+            target = self._token_rows(layer, layout, picture)
             with self._weights(layer), widened(block, without="txt"):
                 vectors = self._modulations.of(block)
                 make = partial(work.text_heads, words, vectors)
                 heads = make() if layer else self._text.heads(timestep, make)
-                picture, words = work.run(picture, words, heads, way, vectors)
-            self._show(layer, picture, words if work.changes_text else None, way.order)
+                picture, words = work.run(picture, words, heads, target, vectors)
+            self._show(layer, picture, words if work.changes_text else None, target.order)
         return picture
 
-    def _way(self, layer: int, layout: DitLayout, picture: Tensor) -> Way:
-        """Two buffers take turns where the order changes."""
+    def _token_rows(self, layer: int, layout: DitLayout, picture: Tensor) -> TokenRows:
+        """Where the tokens of a layer go: two buffers alternate where the order changes."""
         order, move = layout.orders[layer % 2], layout.moves[layer % 2]
         if not layer or move is None:
-            return Way(order, None, picture)
-        return Way(order, move, self._tools.rows(f"tokens {layer % 2}", *picture.shape))
+            return TokenRows(order, None, picture)
+        return TokenRows(order, move, self._tools.rows(f"tokens {layer % 2}", *picture.shape))
 
     def _weights(self, layer: int) -> AbstractContextManager[None]:
         """Inside, the weights of a layer are on the device."""
@@ -201,9 +196,9 @@ class FastDit(SeedVr2Dit):
         return self._tools.project(self.vid_in.proj, patches, "tokens 0")
 
     def _left(self, picture: Tensor, layout: DitLayout, shape: Sequence[int]) -> Tensor:
-        """The latent that tokens in the order of the last layer stand for; the caller's own."""
+        """A new latent from tokens in the order of the last layer."""
         tools, places = self._tools, layout.orders[(self.config.layers - 1) % 2].places
-        by = self._modulations.behind(self) if self.config.out_norm else None
+        by = self._modulations.final(self) if self.config.out_norm else None
         patches = picture.new_empty(len(picture), self.vid_out.proj.out_features)
         size = tools.chunk_rows(len(picture))
         for rows, to in zip(torch.split(picture, size), torch.split(places, size), strict=True):

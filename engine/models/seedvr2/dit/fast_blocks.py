@@ -10,39 +10,27 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from engine.models.seedvr2.dit.blocks import (
-    ATTENTION,
-    MLP,
-    Block,
-    GeluMlp,
-    Stream,
-    SwigluMlp,
-)
+from engine.models.seedvr2.dit.blocks import ATTENTION, MLP, DitBlock, GeluMlp, Stream, SwigluMlp
 from engine.models.seedvr2.dit.config import DitConfig, chunk_rows
 from engine.models.seedvr2.dit.elementwise import Shifts, Triple, steps_of
 from engine.models.seedvr2.dit.modulation import LayerVectors
 from engine.models.seedvr2.dit.token_layout import Order, WindowGroup
 from engine.ops.attention.attention import attend
 from engine.ops.conv.workspace import Workspace
-from engine.ops.linear.matmul import (
-    Activation,
-    onednn_product,
-    onednn_serves,
-    product,
-)
+from engine.ops.linear.matmul import Activation, onednn_product, onednn_serves, product
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.norm.cache_blocks import work_dtype
 from engine.settings.optimisations import DitSwitches
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """Where the tokens of a layer are.
+class TokenRows:
+    """Where the tokens of a layer are and go.
 
     Attributes:
         order: Of its windows.
-        move: [N], the row of each in the layer before; None: the same.
-        into: [N, dim]: where they go then.
+        move: [N], the row of each token in the layer before; None: they stay.
+        into: [N, dim], where they go if they move.
     """
 
     order: Order
@@ -51,7 +39,7 @@ class Way:
 
 
 class Tools:
-    """What all layers of a model work with.
+    """Elementwise operations and buffers that all layers of a model share.
 
     Args:
         config: Of the model.
@@ -69,12 +57,12 @@ class Tools:
         self._chunk = chunk_rows(config, device.type, dtype.itemsize)
 
     def work_on(self, device: torch.device, dtype: torch.dtype) -> bool:
-        """Whether they are those for a device and a type."""
+        """Whether they are made for this device and dtype."""
         return self.workspace.holds(device, dtype)
 
     def rows(self, purpose: str, *shape: int) -> Tensor:
         """Uninitialised values of this shape, valid until the next request for `purpose`."""
-        return self.workspace.numbers(purpose, prod(shape)).view(shape)
+        return self.workspace.flat(purpose, prod(shape)).view(shape)
 
     def chunk_rows(self, count: int) -> int:
         """Tokens that are projected at a time, of so many."""
@@ -83,7 +71,7 @@ class Tools:
     def project(
         self, linear: nn.Module, x: Tensor, purpose: str, activation: Activation = "none"
     ) -> Tensor:
-        """The product of a linear layer, in a buffer where the layer can write into one."""
+        """Apply a linear layer, into a buffer where the layer can write into one."""
         if isinstance(linear, QuantizedLinear) and not isinstance(linear, ProductLinear):
             weight = linear.wide_weight(x.dtype)
         elif type(linear) is nn.Linear:
@@ -96,11 +84,11 @@ class Tools:
         return self.steps.activated(product(x, weight, linear.bias, out), activation)
 
     def sums_in_products(self, x: Tensor) -> bool:
-        """Whether a product may add to what is there."""
+        """Whether a matrix product may add to its output in place."""
         return self.switches.in_place_residual and not self.by_onednn(x)
 
     def by_onednn(self, x: Tensor) -> bool:
-        """Whether plain products go through oneDNN, activation included."""
+        """Whether float32 matrix products use oneDNN, activation included."""
         return self.switches.onednn_matmul and onednn_serves(x)
 
 
@@ -110,22 +98,22 @@ class FastBlock:
     Args:
         block: Whose weights.
         tools: Of the model.
-        text_is_read: Whether anybody looks at the text after this layer.
+        text_is_read: Whether a later layer uses the text.
 
     Attributes:
         changes_text: Whether it computes what becomes of the text.
     """
 
-    def __init__(self, block: Block, tools: Tools, *, text_is_read: bool) -> None:
+    def __init__(self, block: DitBlock, tools: Tools, *, text_is_read: bool) -> None:
         self._block, self._tools = block, tools
         self.changes_text = text_is_read and not block.text_ends
 
     def text_heads(self, text: Tensor, vectors: LayerVectors) -> Tensor:
-        """What the attention makes of the text itself: [L, 3, heads, d]."""
+        """Queries, keys and values of the text: [L, 3, heads, d]."""
         return self._heads("txt", text, vectors.shifts["txt", ATTENTION]).clone()
 
     def run(
-        self, picture: Tensor, text: Tensor, texts: Tensor, way: Way, vectors: LayerVectors
+        self, picture: Tensor, text: Tensor, texts: Tensor, target: TokenRows, vectors: LayerVectors
     ) -> tuple[Tensor, Tensor]:
         """One layer.
 
@@ -133,21 +121,21 @@ class FastBlock:
             picture: [N, dim], rows in the order of the layer before; overwritten if they stay.
             text: [L, dim]; not changed.
             texts: Of the text by `text_heads`.
-            way: To this layer.
+            target: Of this layer's tokens.
             vectors: Of this layer.
 
         Returns:
-            `picture` or `way.into` in the order of this layer; the text after it.
+            `picture` or `target.into` in the order of this layer; the text after it.
 
         Memory: q, k, v and the answers of one window group, a chunk of tokens in the MLP.
         """
-        after = picture if way.move is None else way.into
+        after = picture if target.move is None else target.into
         exact = work_dtype(picture.dtype)
         answers = torch.zeros(len(text), texts[0, 0].numel(), dtype=exact, device=text.device)
-        for group in way.order.groups:
+        for group in target.order.groups:
             rows = after[group.rows]
-            if way.move is not None:
-                torch.index_select(picture, 0, way.move[group.rows], out=rows)
+            if target.move is not None:
+                torch.index_select(picture, 0, target.move[group.rows], out=rows)
             heads = self._attended(rows, texts, group, vectors)
             if self.changes_text:
                 answers += heads[:, group.tokens :].sum(0, dtype=exact)
@@ -157,7 +145,7 @@ class FastBlock:
                 self._finish("vid", some, answer, vectors)
         if self.changes_text:
             text = text.clone()
-            mean = (answers / way.order.windows).to(text.dtype)
+            mean = (answers / target.order.windows).to(text.dtype)
             self._finish("txt", text, mean, vectors)
         return after, text
 
@@ -200,7 +188,7 @@ class FastBlock:
         return qkv.view(len(rows), 3, self._block.attn.heads, -1)
 
     def _finish(self, stream: Stream, rows: Tensor, answer: Tensor, vectors: LayerVectors) -> None:
-        """Add what the attention gave to some tokens, then what the MLP makes of them."""
+        """Add the attention's answer to some tokens, then the MLP's result."""
         out = self._block.attn.proj_out.of(stream)
         self._add(rows, out, answer, vectors.shifts[stream, ATTENTION].gate)
         tools, by = self._tools, vectors.shifts[stream, MLP]

@@ -13,12 +13,7 @@ from torch import Tensor, nn
 from engine.core.errors import WrongModel
 from engine.hardware.devices import ram
 from engine.model_files.formats.open_weights import WeightsFile, open_weights
-from engine.models.identify import (
-    REPACKAGED,
-    SEEDVR2_TRANSFORMERS,
-    content_message,
-    recognise,
-)
+from engine.models.identify import REPACKAGED, SEEDVR2_TRANSFORMERS, content_message, recognise
 from engine.models.load import assign, check_filled, check_keys, check_numbers, shapes_of
 from engine.models.seedvr2.dit.config import DIT_KEYS, DitConfig, infer_dit_config
 from engine.models.seedvr2.dit.cost import streams
@@ -29,12 +24,7 @@ from engine.ops.compiler import require_compiler
 from engine.ops.linear.eight_bit import Fp8Product
 from engine.ops.linear.formats import require
 from engine.ops.linear.gguf import BLOCKS, dequantise
-from engine.ops.linear.quantize import (
-    STORED,
-    product_kinds,
-    stored_kinds,
-    swap_linears,
-)
+from engine.ops.linear.quantize import STORED, product_kinds, stored_kinds, swap_linears
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.transfer.flat_storage import put_tensor
 from engine.ops.transfer.weight_streaming import WeightStream
@@ -51,14 +41,14 @@ _FREE_SHARE = 0.7  # of what is free
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How a transformer is to work.
+    """How a transformer is loaded and computed.
 
     Attributes:
-        products: "none", or in which numbers the blocks multiply: "fp8", "int8", "nvfp4".
+        products: Precision of the blocks' matrix products: "none", "fp8", "int8" or "nvfp4".
         blocks_on_device: The others are streamed from the file or from main memory, and so are
             the text's weights where all blocks have their own; None: everything is on the device.
         buffers: Further blocks that are on the device.
-        pin_bytes: Most main memory for pinned copies; None: for a card 40 % of it, or 70 % of what
+        pin_bytes: Most main memory for pinned copies; None: on a GPU 40 % of it, or 70 % of what
             is free if that is less, else nothing.
         attention: A backend, in place of that of the switches.
         switches: Optimisations of the fast variant; None: the usual ones.
@@ -72,7 +62,7 @@ class LoadOptions:
     switches: DitSwitches | None = None
 
     def all_switches(self) -> DitSwitches:
-        """Those of the fast variant, the attention included."""
+        """Switches of the fast variant, the attention included."""
         switches = self.switches or DitSwitches()
         return switches if self.attention is None else replace(switches, attention=self.attention)
 
@@ -89,7 +79,7 @@ def load_dit(
 
     Args:
         path: Safetensors or GGUF file with the published names.
-        form: "plain" reads like the specification; "fast" (a FastDit) gives the same sooner.
+        form: "plain" follows the specification; "fast" (a FastDit) gives the same sooner.
         device: Where it computes.
         dtype: What it computes in. fp8 and GGUF weights stay as they are and are widened at use.
         options: How it works.
@@ -147,7 +137,7 @@ def dit_config_of(file: WeightsFile) -> DitConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What is read, and where it goes.
+    """A transformer being read from its file.
 
     Attributes:
         streamed: Whether tensors of the blocks stay on the host.
@@ -190,7 +180,7 @@ class _Reading:
         return DIT_KEYS.published(self.file.shapes)
 
     def _plain(self, name: str, host: bool) -> Tensor:
-        """Numbers to compute with; on the host they may be in the file and of its type."""
+        """Weights to compute with; on the host they may be mapped from the file in its dtype."""
         if host and self.file.dtypes[name] in _WIDE:
             return self.file.raw(name)
         return self._dense(name, torch.device("cpu") if host else self.device, self.dtype)

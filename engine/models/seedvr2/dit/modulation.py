@@ -1,4 +1,4 @@
-"""Shifts, scales and gates of all layers for a time step: vectors that need computing once."""
+"""Shifts, scales and gates of all layers for a time step: vectors that are computed once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from engine.models.seedvr2.dit.blocks import (
-    ATTENTION,
-    MLP,
-    STREAMS,
-    Block,
-    RmsNorm,
-    Stream,
-)
+from engine.models.seedvr2.dit.blocks import ATTENTION, MLP, STREAMS, DitBlock, DitRmsNorm, Stream
 from engine.models.seedvr2.dit.elementwise import Shifts
 from engine.models.seedvr2.dit.modulation_fold import fold_block, outside
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
@@ -38,7 +31,7 @@ class LayerVectors:
 
 
 class Modulations:
-    """What every layer is modulated by, for one time step after the other.
+    """Modulation of every layer, for one time step after the other.
 
     Args:
         kept: The vectors stay until another time step comes; else they are made for each forward.
@@ -50,11 +43,11 @@ class Modulations:
         self._kept = kept
         self._for: object = None
         self._embedding = torch.empty(0)
-        self._layers: dict[Block, LayerVectors] = {}
-        self._inside: dict[Block, Mapping[tuple[Stream, int], Shifts]] = {}
+        self._layers: dict[DitBlock, LayerVectors] = {}
+        self._inside: dict[DitBlock, Mapping[tuple[Stream, int], Shifts]] = {}
 
     def begin(self, dit: SeedVr2Dit, timestep: float, like: Tensor) -> None:
-        """From now on, for this time step and the type and place of `like`."""
+        """Set the time step, and dtype and device of `like`, for the calls that follow."""
         wanted = timestep, like.dtype, like.device
         if self._kept and wanted == self._for:
             return
@@ -62,21 +55,21 @@ class Modulations:
         self._for = wanted
         self._layers.clear()
 
-    def of(self, block: Block) -> LayerVectors:
+    def of(self, block: DitBlock) -> LayerVectors:
         """Of a layer, whose weights are on the device."""
         if block not in self._layers:
             found = layer_vectors(block, self._embedding)
             self._layers[block] = without(found, self._inside.get(block, {}))
         return self._layers[block]
 
-    def behind(self, dit: SeedVr2Dit) -> Shifts:
+    def final(self, dit: SeedVr2Dit) -> Shifts:
         """Of the norm after the last block; its learned weight is a part of the scale."""
         shift, scale, _ = self._embedding.view(-1, 2, 3)[:, ATTENTION].unbind(-1)
         scale = (scale + dit.vid_out_ada.out_scale) * dit.vid_out_norm.weight
         return Shifts(scale, shift + dit.vid_out_ada.out_shift)
 
-    def fold(self, block: Block) -> None:
-        """Put what a layer is modulated by now into its weights, unless that was done before."""
+    def fold(self, block: DitBlock) -> None:
+        """Fold the current modulation of a layer into its weights, unless that was done before."""
         if block not in self._inside:
             self._inside[block] = fold_block(block, layer_vectors(block, self._embedding).shifts)
 
@@ -86,7 +79,7 @@ class Modulations:
         self._layers.clear()
 
 
-def layer_vectors(block: Block, embedding: Tensor) -> LayerVectors:
+def layer_vectors(block: DitBlock, embedding: Tensor) -> LayerVectors:
     """Of a layer for a time step; text that ends there is not modulated.
 
     Args:
@@ -101,7 +94,7 @@ def layer_vectors(block: Block, embedding: Tensor) -> LayerVectors:
 
 
 def without(vectors: LayerVectors, inside: Mapping[tuple[Stream, int], Shifts]) -> LayerVectors:
-    """What is left to do where some of it is in the weights."""
+    """The modulation that remains where a part of it is in the weights."""
     if not inside:
         return vectors
     left = {
@@ -111,14 +104,14 @@ def without(vectors: LayerVectors, inside: Mapping[tuple[Stream, int], Shifts]) 
     return replace(vectors, shifts=left)
 
 
-def _shifts(block: Block, embedding: Tensor, stream: Stream, step: int) -> Shifts:
+def _shifts(block: DitBlock, embedding: Tensor, stream: Stream, step: int) -> Shifts:
     if stream == "txt" and block.text_ends:
         return Shifts()
     shift, scale, gate = (part.contiguous() for part in block.ada.of(stream)(embedding, step))
     return Shifts(scale, shift, gate)
 
 
-def _norms(block: Block, stream: Stream, like: Tensor) -> HeadNorm:
+def _norms(block: DitBlock, stream: Stream, like: Tensor) -> HeadNorm:
     norms = block.attn.norm_q.of(stream), block.attn.norm_k.of(stream)
-    q, k = (cast(RmsNorm, norm).weight.to(like.dtype, copy=True) for norm in norms)
+    q, k = (cast(DitRmsNorm, norm).weight.to(like.dtype, copy=True) for norm in norms)
     return HeadNorm(q, k, block.eps)

@@ -1,8 +1,8 @@
 """Scales, shifts and gates of one time step, multiplied into the weights once.
 
-`W (x * scale + shift) * gate` is another product with another bias. In the fast variant that saves
-little: the vectors are applied in passes that are made anyway, only the sum after a gated product
-becomes a part of the product. Weights in half precision are rounded once more.
+`W (x * scale + shift) * gate` is another matmul with another bias. In the fast variant that saves
+little: the vectors are applied in passes that are made anyway, only the sum after a gated matmul
+becomes a part of it. Weights in half precision are rounded once more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.models.seedvr2.dit.blocks import (
     ATTENTION,
     MLP,
     STREAMS,
-    Block,
+    DitBlock,
     GeluMlp,
     Stream,
     SwigluMlp,
@@ -28,7 +28,7 @@ _LEAST = 2.0**-10  # smaller factors stay outside: in half precision the weights
 
 
 def fold_block(
-    block: Block, wanted: Mapping[tuple[Stream, int], Shifts]
+    block: DitBlock, wanted: Mapping[tuple[Stream, int], Shifts]
 ) -> Mapping[tuple[Stream, int], Shifts]:
     """Change the weights of a block; those that are no plain floats stay as they are.
 
@@ -57,11 +57,11 @@ def fold_block(
 
 
 def outside(shifts: Shifts, inside: Shifts) -> Shifts:
-    """What is left to do when some of it is inside the weights, for any time step.
+    """The modulation that remains when a part is in the weights, for any time step.
 
     Args:
         shifts: What is wanted.
-        inside: What `fold_block` says.
+        inside: Result of `fold_block`.
     """
     scale, shift, gate = shifts.scale, shifts.shift, shifts.gate
     if inside.shift is not None and shift is not None:

@@ -1,4 +1,4 @@
-"""The SeedVR2 transformer in its plain variant: reads like the description, what others must equal.
+"""The SeedVR2 transformer in its plain variant: follows the publication, and is the reference.
 
 Source: SeedVR2 transformer (ByteDance-Seed/SeedVR, Apache-2.0).
 """
@@ -12,13 +12,7 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from engine.models.seedvr2.dit.blocks import (
-    ATTENTION,
-    Block,
-    Layout,
-    RmsNorm,
-    TimeEmbedding,
-)
+from engine.models.seedvr2.dit.blocks import ATTENTION, DitBlock, DitRmsNorm, Layout, TimeEmbedding
 from engine.models.seedvr2.dit.config import DIT_3B, DitConfig
 from engine.ops.attention.rope import (
     counted_positions,
@@ -82,7 +76,7 @@ class OutModulation(nn.Module):
 
 
 class SeedVr2Dit(nn.Module):
-    """What to take away from a noisy latent, given its condition, a text and the time step.
+    """Predicts the velocity from noisy latent, condition, text and time step.
 
     Attributes:
         config: Sizes of the model.
@@ -94,9 +88,9 @@ class SeedVr2Dit(nn.Module):
         self.vid_in = PatchIn(config)
         self.txt_in = nn.Linear(config.text_in_dim, config.dim)
         self.emb_in = TimeEmbedding(config)
-        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
+        self.blocks = nn.ModuleList(DitBlock(config, layer) for layer in range(config.layers))
         if config.out_norm:
-            self.vid_out_norm = RmsNorm(config, config.dim)
+            self.vid_out_norm = DitRmsNorm(config, config.dim)
             self.vid_out_ada = OutModulation(config.dim)
         self.vid_out = PatchOut(config)
 
@@ -129,10 +123,10 @@ class SeedVr2Dit(nn.Module):
     # what other variants do more about
 
     def finish_loading(self) -> None:
-        """Call it when the weights are there, or are others."""
+        """Call this after weights were loaded or replaced."""
 
     def stream_weights(self, stream: WeightStream) -> None:
-        """Have the blocks' weights brought to the device when they are used."""
+        """Copy the blocks' weights to the device when they are used."""
         stream.attach(list(self.blocks))
 
     def check_between(self, check: Callable[[], None]) -> None:
@@ -165,9 +159,9 @@ def layout_of(
 
 
 def picture_angles(config: DitConfig, shape: Grid, text_length: int) -> Tensor:
-    """What the tokens of a window turn by: [tokens, P] float32.
+    """Rotary angles of the tokens of a window: [tokens, P] float32.
 
-    Positions begin again in each window. Where they count tokens, time goes on after the text.
+    Positions begin again in each window. Where they count tokens, time continues after the text.
     """
     if config.rope == "mm":
         positions = counted_positions(shape, first_time=text_length)
@@ -176,7 +170,7 @@ def picture_angles(config: DitConfig, shape: Grid, text_length: int) -> Tensor:
 
 
 def text_angles(config: DitConfig, length: int) -> Tensor | None:
-    """What text tokens turn by, [length, P] float32; None: they do not turn.
+    """Rotary angles of text tokens, [length, P] float32; None: no rotation.
 
     Text token i has position i on all three axes.
     """

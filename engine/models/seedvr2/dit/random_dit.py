@@ -26,7 +26,7 @@ TIMESTEP = 1000.0  # the only one that the upscaler uses
 TEXT_LENGTH = 58  # of the published text
 _SEED = 20261120
 _SIZE_ON_CPU = Size(1280, 720)
-_SIZE_ON_CARD = Size(1920, 1088)
+_SIZE_ON_GPU = Size(1920, 1088)
 _SIZE_QUICK = Size(640, 368)
 
 # As wide as a processor can measure in minutes; heads, windows and text are those of the models.
@@ -88,18 +88,18 @@ class DitRun:
 
 
 def usual_run(request: BenchRequest, kind: Kind) -> DitRun:
-    """What suits the device where nothing else is asked for: the plain variant, five frames."""
-    on_card = request.device == "cuda"
-    size = _SIZE_QUICK if request.quick else _SIZE_ON_CARD if on_card else _SIZE_ON_CPU
+    """Usual run for a device: the plain variant, five frames."""
+    on_gpu = request.device == "cuda"
+    size = _SIZE_QUICK if request.quick else _SIZE_ON_GPU if on_gpu else _SIZE_ON_CPU
     return DitRun(
         form="plain",
         switches=DitSwitches(),
         frames=5,
         size=request.size or size,
-        dtype=request.dtype or ("bfloat16" if on_card else "float32"),
+        dtype=request.dtype or ("bfloat16" if on_gpu else "float32"),
         device=request.device,
         threads=request.threads,
-        config=(_FULL if on_card else MIDDLE)[kind],
+        config=(_FULL if on_gpu else MIDDLE)[kind],
     )
 
 
@@ -162,7 +162,7 @@ def inputs_of(run: DitRun) -> tuple[Tensor, Tensor]:
 
 
 def _random(run: DitRun) -> SeedVr2Dit:
-    """What goes through keeps about its size; the same values in every dtype, but for rounding."""
+    """Weights that keep the variance; the same values in every dtype, but for rounding."""
     with torch.device("meta"):
         dit = SeedVr2Dit(run.config).to(run.torch_dtype)
     dit.to_empty(device=run.device)

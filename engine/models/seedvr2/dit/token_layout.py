@@ -1,8 +1,7 @@
-"""Where the tokens of a clip go in the fast transformer: found once for a shape, then looked up.
+"""Order of the tokens of a clip in the fast transformer: computed once per shape, then cached.
 
 In the fast variant the tokens of a layer lie window by window, those of one shape together, so that
-everything between two layers is a stretch of rows and the way to the next layer's order is one
-indexed copy.
+a layer works on ranges of rows, and the change to the next layer's order is one indexed copy.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _KEPT = 4  # layouts: some clips of a film, as the last one of a shot is shorter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutKey:
-    """What a layout depends on, apart from the model.
+    """Input of a layout, apart from the model.
 
     Attributes:
         grid: Picture tokens in time, height and width.
@@ -102,7 +101,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DitLayout:
-    """Orders of regular and shifted layers and the ways between them.
+    """Orders of regular and shifted layers and the moves between them.
 
     Attributes:
         orders: Of even layers (regular windows) and of odd ones (shifted windows).

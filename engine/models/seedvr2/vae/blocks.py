@@ -1,7 +1,6 @@
-"""The blocks of the SeedVR2 VAE, each as the published description says it.
+"""Blocks of the SeedVR2 VAE, each as published.
 
-Frames are [B, C, T, H, W]. `carry` is the working copy of the slice at hand, or None for a clip in
-one piece.
+Frames are [B, C, T, H, W]. `carry` is the working copy of this slice, or None for a whole clip.
 
 Source: SeedVR2 VAE, s8_c16_t4 (ByteDance-Seed/SeedVR, Apache-2.0).
 """
@@ -18,7 +17,7 @@ from engine.ops.conv.causal_conv import Carry, CausalConv3d
 
 
 class FrameNorm(nn.GroupNorm):
-    """GroupNorm of every frame on its own: no statistics cross time, so slices stay exact.
+    """GroupNorm of every frame by itself: no statistics over time, so slices are exact.
 
     Each frame is made contiguous for it: on a processor torch takes the variance of channels-last
     frames as a difference of two large sums, which costs three digits where the mean is 30 times
@@ -47,7 +46,7 @@ def wide_conv(inner: int, outer: int) -> CausalConv3d:
     return CausalConv3d(inner, outer, 3, padding=(0, 1, 1))
 
 
-class ResidualBlock(nn.Module):
+class SeedVr2ResidualBlock(nn.Module):
     """Twice norm, SiLU and convolution, plus the input."""
 
     def __init__(self, config: VaeConfig, inner: int, outer: int) -> None:
@@ -68,7 +67,7 @@ class ResidualBlock(nn.Module):
         return torch.as_tensor(hidden.add_(frames))
 
 
-class Attention(nn.Module):
+class SeedVr2Attention(nn.Module):
     """Self-attention over all positions of a frame, one head as wide as the channels."""
 
     def __init__(self, config: VaeConfig, channels: int) -> None:
@@ -95,8 +94,10 @@ class MidBlock(nn.Module):
     def __init__(self, config: VaeConfig) -> None:
         super().__init__()
         channels = config.block_out_channels[-1]
-        self.attentions = nn.ModuleList([Attention(config, channels)])
-        self.resnets = nn.ModuleList([ResidualBlock(config, channels, channels) for _ in range(2)])
+        self.attentions = nn.ModuleList([SeedVr2Attention(config, channels)])
+        self.resnets = nn.ModuleList(
+            [SeedVr2ResidualBlock(config, channels, channels) for _ in range(2)]
+        )
 
     def forward(self, frames: Tensor, carry: Carry | None = None) -> Tensor:
         """[B, C, T, H, W] -> the same shape."""
@@ -106,7 +107,7 @@ class MidBlock(nn.Module):
         return torch.as_tensor(self.resnets[1](frames, carry))
 
 
-class Downsampler(nn.Module):
+class SeedVr2Downsampler(nn.Module):
     """Half the height and width, and on request half the frames (of 1 + 2n the n + 1)."""
 
     def __init__(self, channels: int, *, time: bool) -> None:
@@ -119,7 +120,7 @@ class Downsampler(nn.Module):
         return torch.as_tensor(self.conv(F.pad(frames, (0, 1, 0, 1)), carry))
 
 
-class Upsampler(nn.Module):
+class SeedVr2Upsampler(nn.Module):
     """Twice the height and width, and on request twice the frames (of n + 1 the 1 + 2n)."""
 
     def __init__(self, channels: int, *, time: bool) -> None:
@@ -147,11 +148,11 @@ class DownBlock(nn.Module):
         widths = config.block_out_channels
         outer, inner = widths[level], widths[max(level - 1, 0)]
         self.resnets = nn.ModuleList(
-            ResidualBlock(config, inner if layer == 0 else outer, outer)
+            SeedVr2ResidualBlock(config, inner if layer == 0 else outer, outer)
             for layer in range(config.layers_per_block)
         )
         self.downsamplers = nn.ModuleList(
-            Downsampler(outer, time=time) for time in config.encoder_time[level : level + 1]
+            SeedVr2Downsampler(outer, time=time) for time in config.encoder_time[level : level + 1]
         )
 
     def forward(self, frames: Tensor, carry: Carry | None = None) -> Tensor:
@@ -169,11 +170,11 @@ class UpBlock(nn.Module):
         widths = config.block_out_channels[::-1]
         outer, inner = widths[level], widths[max(level - 1, 0)]
         self.resnets = nn.ModuleList(
-            ResidualBlock(config, inner if layer == 0 else outer, outer)
+            SeedVr2ResidualBlock(config, inner if layer == 0 else outer, outer)
             for layer in range(config.layers_per_block + 1)
         )
         self.upsamplers = nn.ModuleList(
-            Upsampler(outer, time=time) for time in config.decoder_time[level : level + 1]
+            SeedVr2Upsampler(outer, time=time) for time in config.decoder_time[level : level + 1]
         )
 
     def forward(self, frames: Tensor, carry: Carry | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a SeedVR2 VAE looks like, and how to read that off the shapes of its tensors."""
+"""Configuration of a SeedVR2 VAE, also inferred from the shapes of its tensors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engine.core.errors import UnknownKeys
 from engine.model_files.keymap import KeyMap
-from engine.models.shapes import Shapes, agreed, count, number, size, told_by
+from engine.models.shapes import Shapes, agreed, count, number, size, stated_in
 
 VAE_KEYS = KeyMap()  # names in the published files are our module paths
 
@@ -95,7 +95,7 @@ def infer_vae_config(shapes: Shapes, metadata: Mapping[str, str]) -> VaeConfig:
     Args:
         shapes: Name and shape of every tensor.
         metadata: Of the file. Its entry "config" (JSON; the sizes themselves or under
-            "constructor") tells what shapes cannot: groups of the norms and frames of a slice.
+            "constructor") has what shapes do not show: groups of the norms and frames of a slice.
 
     Raises:
         UnknownKeys: The names are not those of a SeedVR2 VAE, or its sizes are impossible.
@@ -103,7 +103,7 @@ def infer_vae_config(shapes: Shapes, metadata: Mapping[str, str]) -> VaeConfig:
     levels = count(shapes, "encoder.down_blocks.{}.") or count(shapes, "decoder.up_blocks.{}.")
     if not levels or not any(name.startswith("decoder.") for name in shapes):
         raise UnknownKeys("not-seedvr2-vae", tensors=", ".join(sorted(shapes)[:8]))
-    told = told_by(metadata)
+    stated = stated_in(metadata)
     encoder_time, decoder_time = _times(shapes, levels)
     try:
         return VaeConfig(
@@ -112,31 +112,31 @@ def infer_vae_config(shapes: Shapes, metadata: Mapping[str, str]) -> VaeConfig:
             latent_channels=_latent_channels(shapes),
             block_out_channels=tuple(_width(shapes, level, levels) for level in range(levels)),
             layers_per_block=_layers(shapes, levels),
-            norm_groups=number(told, "norm_num_groups", VAE.norm_groups),
+            norm_groups=number(stated, "norm_num_groups", VAE.norm_groups),
             encoder_time=encoder_time,
             decoder_time=decoder_time,
             quant_conv="quant_conv.weight" in shapes,
             post_quant_conv="post_quant_conv.weight" in shapes,
-            slice_frames=number(told, "slicing_sample_min_size", VAE.slice_frames),
+            slice_frames=number(stated, "slicing_sample_min_size", VAE.slice_frames),
         )
     except ValueError as err:
         raise UnknownKeys("seedvr2-vae-sizes", reason=str(err)) from err
 
 
 def _latent_channels(shapes: Shapes) -> int:
-    told = [
+    sizes = [
         size(shapes, "decoder.conv_in.weight", 1, 0),
         size(shapes, "encoder.conv_out.weight", 0, 0) // 2,
         size(shapes, "encoder.conv_out.bias", 0, 0) // 2,
     ]
-    return agreed(told, VAE.latent_channels)
+    return agreed(sizes, VAE.latent_channels)
 
 
 def _width(shapes: Shapes, level: int, levels: int) -> int:
     blocks = (f"encoder.down_blocks.{level}", f"decoder.up_blocks.{levels - 1 - level}")
     names = ("conv1.weight", "norm2.weight", "conv2.weight")
-    told = [size(shapes, f"{block}.resnets.0.{name}", 0, 0) for block in blocks for name in names]
-    return agreed(told, VAE.norm_groups)
+    sizes = [size(shapes, f"{block}.resnets.0.{name}", 0, 0) for block in blocks for name in names]
+    return agreed(sizes, VAE.norm_groups)
 
 
 def _layers(shapes: Shapes, levels: int) -> int:
@@ -159,7 +159,7 @@ def _doubles_time(shapes: Shapes, level: int) -> bool | None:
 
 
 def _times(shapes: Shapes, levels: int) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
-    """Which levels of encoder and decoder change time; either side helps where one is silent."""
+    """Levels of encoder and decoder that change time; a missing one is taken from the other."""
     encoder = [_halves_time(shapes, level) for level in range(levels - 1)]
     decoder = [_doubles_time(shapes, level) for level in range(levels - 1)]
     mirrored = [bool(time) for time in reversed(decoder)]

@@ -1,4 +1,4 @@
-"""The latents of a shot to frames in one go, however long it is."""
+"""Decoder stream: latents of a shot of any length to frames."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ from engine.models.seedvr2.vae.tiling import (
     whole_tiles,
 )
 from engine.models.upscalers import DecodedTile, Watch
-from engine.models.video_vae.frame_slices import (
-    as_clip,
-    as_frames,
-    check_finite,
-    cut,
-)
+from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite, cut
 from engine.models.video_vae.slicing import slices
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.transfer.tile_canvas import TileSink
@@ -35,12 +30,12 @@ from engine.tiling.blend import tile_weights
 _FRAMES_AT_A_TIME = 4  # that leave a finished canvas
 
 
-class DecodeStream:
+class SeedVr2DecodeStream:
     """Decodes the latents of one shot; the large part of the decoder, or all, in tiles on request.
 
     Memory: without tiles a slice and the carry, which waits on the host between calls. With tiles
     those of one tile and of the part before it, and on the host 6 bytes for each pixel of each
-    frame of a call, features (half a number for each of its values), and the carries of all tiles
+    frame of a call, features (half a value for each of its values), and the carries of all tiles
     (see `Tiling`).
     """
 
@@ -128,7 +123,7 @@ class _Part(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _HighPart:
-    """What follows the low-resolution part, which sees whole frames."""
+    """The part after the low-resolution one, which sees whole frames."""
 
     vae: FastVae
 

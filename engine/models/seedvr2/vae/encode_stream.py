@@ -1,4 +1,4 @@
-"""The frames of a shot to latents in one go, however long it is."""
+"""Encoder stream: frames of a shot of any length to latents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHARED_PX = 64  # that neighbouring tiles have in common
 _SLICES_AT_A_TIME = 8  # that a tile is encoded for
 
 
-class EncodeStream:
+class SeedVr2EncodeStream:
     """Encodes the slices of one shot, tile by tile on request.
 
     Memory: without tiles a slice and the carry, which may be parked. With tiles those of one
@@ -63,7 +63,7 @@ class EncodeStream:
         return blender.result().mul(self._vae.config.scaling_factor).permute(0, 2, 3, 1)
 
     def park(self) -> None:
-        """Let what slices hand on wait in host memory while others need the device."""
+        """Move the carries to host memory while others need the device."""
         self._carries = [carry.handed_over().moved("cpu") for carry in self._carries]
 
     @property
@@ -98,8 +98,8 @@ class EncodeStream:
         for number, frames in enumerate(slices, 1):
             carry = carry.handed_over(last=last and number == len(slices))
             part = cut(frames, box).to(device)
-            moments, carry = self._vae.encode_slice(as_clip(part), carry)
-            means.append(moments[0].chunk(2)[0].movedim(0, 1).float())
+            posterior, carry = self._vae.encode_slice(as_clip(part), carry)
+            means.append(posterior[0].chunk(2)[0].movedim(0, 1).float())
         if not self._warm_up:  # else it is not continued
             self._carries[index] = carry.moved("cpu") if self._is_tiled else carry
         return torch.cat(means)

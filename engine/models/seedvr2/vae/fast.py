@@ -8,38 +8,40 @@ import torch
 from torch import Tensor
 
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.fast_build import Builder, TileFlow, decoder, encoder
-from engine.models.seedvr2.vae.interface import VaeForm
+from engine.models.seedvr2.vae.fast_build import SeedVr2VaeBuilder, TileContext, decoder, encoder
+from engine.models.seedvr2.vae.interface import SeedVr2VaeVariant
 from engine.models.seedvr2.vae.norm_statistics import Statistics
-from engine.models.video_vae.runner import FastForm, Parts
+from engine.models.video_vae.runner import FastSlicedVae, Parts
 from engine.ops.conv.causal_conv import Carry
 
 
-class FastVae(FastForm[TileFlow, VaeConfig], VaeForm):
+class FastVae(FastSlicedVae[TileContext, VaeConfig], SeedVr2VaeVariant):
     """Encoder and decoder with exact folds, ring buffers and channels-last frames.
 
     Inference only. Clips of a batch are worked on one after the other. Not for several threads
     at once: all layers share one workspace.
 
-    Made and run as `FastForm` says.
+    Arguments: see `FastSlicedVae`.
 
     Attributes:
         trace: Called with the module path and a copy of the result of each block,
             [1, C, T, H, W] (attention: [T, C, H, W]), of the first clip of a batch.
 
-    Memory: `engine.models.seedvr2.vae.cost` says how many bytes.
+    Memory: see `engine.models.seedvr2.vae.cost`.
     """
 
-    flow_type = TileFlow
+    context_type = TileContext
 
-    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[TileFlow]:
-        """The parts of both ways, the decoder's in two lists."""
-        build = Builder(self.config, weights, self.device, self.conv_options(), self.switches)
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[TileContext]:
+        """The parts of encoder and decoder; the decoder's are in two lists."""
+        build = SeedVr2VaeBuilder(
+            self.config, weights, self.device, self.conv_options(), self.switches
+        )
         self._low, self._high = decoder(build, self.config)
         return {"encode": encoder(build, self.config), "decode": [*self._low, *self._high]}
 
     def in_parts(self) -> FastVae:
-        """This form."""
+        """This VAE itself."""
         return self
 
     def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
@@ -55,7 +57,7 @@ class FastVae(FastForm[TileFlow, VaeConfig], VaeForm):
         """
         if len(latent) != 1:
             raise ValueError("split decoding takes one clip at a time")
-        return self.run_flow(self._low, self.flow_of(latent[0].movedim(0, 1), carry.begin()))
+        return self.run_parts(self._low, self.context_of(latent[0].movedim(0, 1), carry.begin()))
 
     def decode_high(
         self, features: Tensor, carry: Carry, statistics: Statistics | None = None
@@ -63,20 +65,20 @@ class FastVae(FastForm[TileFlow, VaeConfig], VaeForm):
         """The part of the decoder at high resolution, which may be given a tile.
 
         Args:
-            features: [T, C, y, x], a box of what `decode_low` gave; not changed.
+            features: [T, C, y, x], a box of what `decode_low` returned; not changed.
             carry: Of this part and this tile.
-            statistics: Whose norms are used; None for the tile's own.
+            statistics: Used by the norms; None for the tile's own.
 
         Returns:
             Frames [T', 3, 4*y, 4*x], not clipped, T' = 2*T, one less in the first slice; the next
             carry.
         """
-        flow = self.flow_of(features, carry.begin())
-        flow.statistics = statistics
-        return self.run_flow(self._high, flow)
+        context = self.context_of(features, carry.begin())
+        context.statistics = statistics
+        return self.run_parts(self._high, context)
 
     def show(self, name: str, frames: Tensor) -> None:
-        """Give the observer a copy of what a part gave, of attention as the frames it works on."""
+        """Pass a copy of a part's result to the observer, of attention as frames."""
         if ".attentions." not in name:
             super().show(name, frames)
         elif self.trace is not None:

@@ -10,16 +10,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.fast_resample import Downsampler, FoldedUpsampler, Upsampler
+from engine.models.seedvr2.vae.fast_resample import (
+    FastSeedVr2Downsampler,
+    FastSeedVr2Upsampler,
+    FoldedUpsampler,
+)
 from engine.models.seedvr2.vae.norm_statistics import Statistics
-from engine.models.video_vae.causal_conv import Conv
-from engine.models.video_vae.context import Flow, Part
+from engine.models.video_vae.causal_conv import CausalConv
+from engine.models.video_vae.context import Part, SliceContext
 from engine.models.video_vae.layers import (
-    Attention,
-    Entry,
-    Exit,
+    AttentionLayer,
+    ConvLayer,
     Mark,
-    ResidualBlock,
+    OutputLayer,
+    ResidualLayer,
 )
 from engine.ops.conv import folds
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
@@ -28,17 +32,17 @@ from engine.settings.optimisations import VaeSwitches
 
 
 @dataclass(slots=True, kw_only=True)
-class TileFlow(Flow):
-    """A flow through a frame or a tile of it, whose norms may go by the statistics of others."""
+class TileContext(SliceContext):
+    """State of a frame or a tile of it, whose norms may use the statistics of the whole frame."""
 
     statistics: Statistics | None = None
 
 
-TilePart = Part[TileFlow]
+TilePart = Part[TileContext]
 
 
 class GroupNorm:
-    """GroupNorm of each frame by itself, with SiLU behind it or not.
+    """GroupNorm of each frame by itself, with or without SiLU after it.
 
     Args:
         name: Module path: what its statistics are filed under.
@@ -52,34 +56,36 @@ class GroupNorm:
         self._affine = affine
         self._groups, self._eps = groups, eps
 
-    def write(self, frames: Tensor, out: Tensor, flow: TileFlow, *, silu: bool = True) -> None:
+    def write(
+        self, frames: Tensor, out: Tensor, context: TileContext, *, silu: bool = True
+    ) -> None:
         """Write the normalised frames into `out`, a view of some buffer."""
-        kernels = flow.switches.kernels
-        if flow.statistics is not None:
-            moments = flow.statistics.moments(self.name, frames, self._groups, kernels=kernels)
-            scale, shift = scale_and_shift(moments, *self._affine, self._eps)
+        kernels = context.switches.kernels
+        if context.statistics is not None:
+            found = context.statistics.for_norm(self.name, frames, self._groups, kernels=kernels)
+            scale, shift = scale_and_shift(found, *self._affine, self._eps)
             normalise(frames, scale, shift, out, silu=silu, kernels=kernels)
-        elif flow.switches.fused_norm:
+        elif context.switches.fused_norm:
             sizes = (self._groups, self._eps)
             group_norm_silu(frames, *self._affine, *sizes, out, silu=silu, kernels=kernels)
         else:
             out.copy_(self._in_steps(frames, silu=silu))
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
-        """As the plain form does it, on contiguous frames for the same reason (see `FrameNorm`)."""
+        """As in the plain variant, on contiguous frames for the same reason (see `FrameNorm`)."""
         weight, bias = (part.to(frames.dtype) for part in self._affine)
         normed = F.group_norm(frames.contiguous(), self._groups, weight, bias, self._eps)
         return F.silu(normed) if silu else normed
 
 
-class Builder:
+class SeedVr2VaeBuilder:
     """Reads tensors by their published names, folds them, and keeps what will be used.
 
     Args:
         config: Of the VAE.
         weights: Published name -> tensor; a tensor is asked for once, when it is needed.
         device: Where the parts will work; folds are computed there too.
-        options: Precision and form of the convolutions.
+        options: Precision and method of the convolutions.
         switches: Which folds are made.
 
     Memory: the tables, and one layer's tensors in float32 while it is made.
@@ -105,23 +111,23 @@ class Builder:
         affine = (self._exact(f"{name}.weight"), self._exact(f"{name}.bias"))
         return GroupNorm(name, affine, self._config.norm_groups, self._config.norm_eps)
 
-    def conv(self, name: str, shape: ConvShape | None = None, *, pad: int = 0) -> Conv:
+    def conv(self, name: str, shape: ConvShape | None = None, *, pad: int = 0) -> CausalConv:
         """A convolution; without a shape its padding keeps the size of a frame."""
         weight = self._exact(f"{name}.weight")
         usual = ConvShape(padding=weight.shape[-1] // 2)
         conv = FrameConv(weight, self._exact(f"{name}.bias"), shape or usual, self._options)
-        return Conv(name, conv, pad=pad)
+        return CausalConv(name, conv, pad=pad)
 
-    def residual(self, name: str) -> ResidualBlock[TileFlow]:
+    def residual(self, name: str) -> ResidualLayer[TileContext]:
         """A residual block."""
         norms = (self.norm(f"{name}.norm1"), self.norm(f"{name}.norm2"))
         convs = (self.conv(f"{name}.conv1"), self.conv(f"{name}.conv2"))
         shortcut = f"{name}.conv_shortcut"
-        return ResidualBlock(
+        return ResidualLayer(
             name, norms, convs, self.conv(shortcut) if self.has(shortcut) else None
         )
 
-    def attention(self, name: str) -> Attention[TileFlow]:
+    def attention(self, name: str) -> AttentionLayer[TileContext]:
         """The attention of a mid block; its three projections become one."""
         parts = [f"{name}.to_{part}" for part in "qkv"]
         qkv = tuple(
@@ -129,18 +135,18 @@ class Builder:
             for kind in ("weight", "bias")
         )
         out = (self._rounded(f"{name}.to_out.0.weight"), self._rounded(f"{name}.to_out.0.bias"))
-        return Attention(name, self.norm(f"{name}.group_norm"), (qkv[0], qkv[1]), out)
+        return AttentionLayer(name, self.norm(f"{name}.group_norm"), (qkv[0], qkv[1]), out)
 
-    def downsampler(self, name: str, *, time: bool) -> Downsampler:
-        """A downsampler of space, and of time too where it says so."""
+    def downsampler(self, name: str, *, time: bool) -> FastSeedVr2Downsampler:
+        """A downsampler of space, with `time` of time too."""
         shape = ConvShape(padding=0, time_stride=2 if time else 1, space_stride=2)
-        return Downsampler(name, self.conv(f"{name}.conv", shape, pad=1))
+        return FastSeedVr2Downsampler(name, self.conv(f"{name}.conv", shape, pad=1))
 
-    def upsampler(self, name: str, *, time: bool) -> FoldedUpsampler | Upsampler:
-        """An upsampler of space, and of time too where it says so."""
+    def upsampler(self, name: str, *, time: bool) -> FoldedUpsampler | FastSeedVr2Upsampler:
+        """An upsampler of space, with `time` of time too."""
         widen, conv = f"{name}.upscale_conv", f"{name}.conv"
         if not self._switches.upsampler_fold:
-            return Upsampler(name, self.conv(widen), self.conv(conv), 2 if time else 1)
+            return FastSeedVr2Upsampler(name, self.conv(widen), self.conv(conv), 2 if time else 1)
         fold = folds.upsampler(
             self._exact(f"{widen}.weight"),
             self._exact(f"{widen}.bias"),
@@ -159,9 +165,9 @@ class Builder:
         return self._weights[name].to(self._device, self._options.dtype)
 
 
-def encoder(build: Builder, config: VaeConfig) -> list[TilePart]:
+def encoder(build: SeedVr2VaeBuilder, config: VaeConfig) -> list[TilePart]:
     """All parts of the encoder."""
-    parts: list[TilePart] = [Entry(build.conv("encoder.conv_in"))]
+    parts: list[TilePart] = [ConvLayer(build.conv("encoder.conv_in"))]
     for level in range(len(config.block_out_channels)):
         name = f"encoder.down_blocks.{level}"
         parts += _residuals(build, name, config.layers_per_block)
@@ -169,18 +175,18 @@ def encoder(build: Builder, config: VaeConfig) -> list[TilePart]:
             time = config.encoder_time[level]
             parts.append(build.downsampler(f"{name}.downsamplers.0", time=time))
     parts += _middle(build, "encoder.mid_block")
-    parts.append(Exit(build.norm("encoder.conv_norm_out"), build.conv("encoder.conv_out")))
+    parts.append(OutputLayer(build.norm("encoder.conv_norm_out"), build.conv("encoder.conv_out")))
     if config.quant_conv:
-        parts.append(Entry(build.conv("quant_conv")))
+        parts.append(ConvLayer(build.conv("quant_conv")))
     return parts
 
 
-def decoder(build: Builder, config: VaeConfig) -> tuple[list[TilePart], list[TilePart]]:
+def decoder(build: SeedVr2VaeBuilder, config: VaeConfig) -> tuple[list[TilePart], list[TilePart]]:
     """The decoder: low part, up to the residual blocks of the second level, and high part."""
     low: list[TilePart] = []
     if config.post_quant_conv:
-        low.append(Entry(build.conv("post_quant_conv")))
-    low.append(Entry(build.conv("decoder.conv_in")))
+        low.append(ConvLayer(build.conv("post_quant_conv")))
+    low.append(ConvLayer(build.conv("decoder.conv_in")))
     low += _middle(build, "decoder.mid_block")
     high: list[TilePart] = []
     for level in range(len(config.block_out_channels)):
@@ -190,15 +196,15 @@ def decoder(build: Builder, config: VaeConfig) -> tuple[list[TilePart], list[Til
         if level < len(config.decoder_time):
             up = build.upsampler(f"{name}.upsamplers.0", time=config.decoder_time[level])
             (low if level < 1 else high).append(up)
-    high.append(Exit(build.norm("decoder.conv_norm_out"), build.conv("decoder.conv_out")))
+    high.append(OutputLayer(build.norm("decoder.conv_norm_out"), build.conv("decoder.conv_out")))
     return low, high
 
 
-def _residuals(build: Builder, name: str, count: int) -> list[TilePart]:
+def _residuals(build: SeedVr2VaeBuilder, name: str, count: int) -> list[TilePart]:
     return [build.residual(f"{name}.resnets.{index}") for index in range(count)]
 
 
-def _middle(build: Builder, name: str) -> list[TilePart]:
+def _middle(build: SeedVr2VaeBuilder, name: str) -> list[TilePart]:
     return [
         build.residual(f"{name}.resnets.0"),
         build.attention(f"{name}.attentions.0"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.models.video_vae.causal_conv import Conv
-from engine.models.video_vae.context import Flow
+from engine.models.video_vae.causal_conv import CausalConv
+from engine.models.video_vae.context import SliceContext
 from engine.ops.conv.folds import UpsamplerFold
 from engine.ops.conv.subpixel import PhaseBias, interleave
-from engine.ops.conv.temporal_conv import Form, Taps
+from engine.ops.conv.temporal_conv import Form, TemporalConv
 
 _PHASE_BYTES = 96 * 2**20  # of the phases that exist at once
 
@@ -20,7 +20,7 @@ class FoldedUpsampler:
     Args:
         name: Module path: what its carry is filed under.
         fold: Tables on their device in their final dtype.
-        form: See `Taps`.
+        form: See `TemporalConv`.
 
     Memory: the result, and the phases of one source frame or `_PHASE_BYTES` if that is more;
     without chunked upsampling those of all source frames. The tables are kept once.
@@ -34,32 +34,34 @@ class FoldedUpsampler:
         self._times, self._reach = fold.taps.shape[:2]
         kernel = fold.taps.permute(0, 2, 3, 1, 4, 5).flatten(0, 1)
         kernel = kernel.contiguous(memory_format=torch.channels_last_3d)
-        self._regular = Taps(kernel, _interior(fold.bias), padding=1, form=form)
-        self._newest = Taps(kernel[:, :, -1:], _interior(fold.second_bias), padding=1, form=form)
-        self._first = Taps(_single(fold.first), fold.first_bias.interior, padding=1)
-        self._second = Taps(_single(fold.second.flatten(0, 1)), None, padding=1, form=form)
+        self._regular = TemporalConv(kernel, _interior(fold.bias), padding=1, form=form)
+        self._newest = TemporalConv(
+            kernel[:, :, -1:], _interior(fold.second_bias), padding=1, form=form
+        )
+        self._first = TemporalConv(_single(fold.first), fold.first_bias.interior, padding=1)
+        self._second = TemporalConv(_single(fold.second.flatten(0, 1)), None, padding=1, form=form)
 
-    def run(self, flow: Flow) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        source = flow.take()
+        source = context.take()
         count, _, height, width = source.shape
-        kept, first = self._reach - 1, flow.carry.first
+        kept, first = self._reach - 1, context.carry.first
         frames = self._times * count - (self._times - 1 if first else 0)
         channels = self._first_bias.rows.shape[-1]
-        result = flow.workspace.fresh((frames, channels, 2 * height, 2 * width))
-        head = first or self._was_alone(flow)
-        window = source if first else self._with_past(source, flow)
+        result = context.workspace.fresh((frames, channels, 2 * height, 2 * width))
+        head = first or self._was_alone(context)
+        window = source if first else self._with_past(source, context)
         alone = first and count < self._times
-        flow.keep(self._filed(alone=alone), last_frames(window, kept))
+        context.keep(self._filed(alone=alone), last_frames(window, kept))
         del source
-        done = self._start(window, result, flow) if head else kept
+        done = self._start(window, result, context) if head else kept
         rest = window[done - kept :] if len(window) > done else window[:0]
-        self._rest(rest, result[frames - self._times * (len(window) - done) :], flow)
-        flow.put(result, self.name)
+        self._rest(rest, result[frames - self._times * (len(window) - done) :], context)
+        context.put(result, self.name)
 
-    def _start(self, window: Tensor, result: Tensor, flow: Flow) -> int:
+    def _start(self, window: Tensor, result: Tensor, context: SliceContext) -> int:
         """The first two source frames of a clip, whose past is made up; how many there were."""
-        if flow.carry.first:
+        if context.carry.first:
             interleave(self._first.apply(window[:1]), self._first_bias, result[:1])
             result = result[1:]
         if len(window) > 1:
@@ -72,25 +74,25 @@ class FoldedUpsampler:
             return self._second.apply(window[:1], self._newest.apply(window[1:2]))
         weight = torch.cat([self._second.weight, self._newest.weight], dim=2)
         weight = weight.contiguous(memory_format=torch.channels_last_3d)
-        both = Taps(weight, self._newest.bias, padding=1, form=self._form)
+        both = TemporalConv(weight, self._newest.bias, padding=1, form=self._form)
         return both.apply(window[:2])
 
     def _filed(self, *, alone: bool) -> str:
         """A clip's only frame so far, of which the second half was dropped, has its own file."""
         return f"{self.name}.alone" if alone else self.name
 
-    def _was_alone(self, flow: Flow) -> bool:
+    def _was_alone(self, context: SliceContext) -> bool:
         """Whether the slices before had one source frame together, and time doubles."""
-        return self._times > 1 and not flow.keeps(self.name)
+        return self._times > 1 and not context.keeps(self.name)
 
-    def _with_past(self, source: Tensor, flow: Flow) -> Tensor:
-        name = self._filed(alone=self._was_alone(flow))
-        return torch.cat([flow.kept(name, (self._reach - 1, *source.shape[1:])), source])
+    def _with_past(self, source: Tensor, context: SliceContext) -> Tensor:
+        name = self._filed(alone=self._was_alone(context))
+        return torch.cat([context.kept(name, (self._reach - 1, *source.shape[1:])), source])
 
-    def _rest(self, window: Tensor, result: Tensor, flow: Flow) -> None:
+    def _rest(self, window: Tensor, result: Tensor, context: SliceContext) -> None:
         """Source frames with true frames before them."""
         steps = self._regular.steps(len(window))
-        chunk = self._chunk(window) if flow.switches.chunked_upsampling else steps
+        chunk = self._chunk(window) if context.switches.chunked_upsampling else steps
         for start in range(0, steps, max(1, chunk)):
             part = window[start : start + chunk + self._reach - 1]
             phases = self._regular.apply(part)
@@ -110,7 +112,7 @@ class FoldedUpsampler:
         return max(1, _PHASE_BYTES // (step * window.element_size()))
 
 
-class Upsampler:
+class FastSeedVr2Upsampler:
     """An upsampler as the specification has it: widen, depth to space, convolve.
 
     Args:
@@ -120,43 +122,43 @@ class Upsampler:
         times: Output frames of each source frame.
     """
 
-    def __init__(self, name: str, widen: Conv, conv: Conv, times: int) -> None:
+    def __init__(self, name: str, widen: CausalConv, conv: CausalConv, times: int) -> None:
         self.name = name
         self._widen, self._conv, self._times = widen, conv, times
 
-    def run(self, flow: Flow) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        large = self._unfolded(self._widen.of(flow.take(), flow), flow)
-        flow.put(self._conv.of(large, flow), self.name)
+        large = self._unfolded(self._widen.of(context.take(), context), context)
+        context.put(self._conv.of(large, context), self.name)
 
-    def _unfolded(self, wide: Tensor, flow: Flow) -> Tensor:
+    def _unfolded(self, wide: Tensor, context: SliceContext) -> Tensor:
         """Depth to space; the second frame of a clip is dropped where time doubles."""
         times = self._times
         count, channels, height, width = wide.shape
         channels //= 4 * times
         shape = (times * count, channels, 2 * height, 2 * width)
-        large = flow.workspace.fresh(shape)
+        large = context.workspace.fresh(shape)
         parts = wide.view(count, 2, 2, times, channels, height, width)
         for sy in range(2):
             for sx in range(2):
                 for st in range(times):
                     large[st::times, :, sy::2, sx::2] = parts[:, sy, sx, st]
-        if times == 2 and flow.carry.first:
+        if times == 2 and context.carry.first:
             large[1] = large[0]
             large = large[1:]
         return large
 
 
-class Downsampler:
+class FastSeedVr2Downsampler:
     """Zeros to the right and below, then a convolution with strides."""
 
-    def __init__(self, name: str, conv: Conv) -> None:
+    def __init__(self, name: str, conv: CausalConv) -> None:
         self.name = name
         self._conv = conv
 
-    def run(self, flow: Flow) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        flow.put(self._conv.of(flow.take(), flow), self.name)
+        context.put(self._conv.of(context.take(), context), self.name)
 
 
 def last_frames(frames: Tensor, count: int) -> Tensor:

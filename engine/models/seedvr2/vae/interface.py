@@ -1,4 +1,4 @@
-"""What both variants of the VAE promise alike."""
+"""Interface that both variants of the VAE share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from engine.models.seedvr2.vae.fast import FastVae
 
 
-class VaeForm(SlicedVae):
-    """A form of the SeedVR2 VAE; its configuration says what it takes.
+class SeedVr2VaeVariant(SlicedVae):
+    """A variant of the SeedVR2 VAE.
 
     Attributes:
         config: Sizes of the model.
@@ -21,9 +21,9 @@ class VaeForm(SlicedVae):
     config: VaeConfig
 
     def in_parts(self) -> FastVae:
-        """The form whose parts can be given tiles.
+        """The variant whose parts can be given tiles.
 
         Raises:
-            ValueError: This form has none; an error in the caller.
+            ValueError: This variant has none; an error in the caller.
         """
         raise ValueError("only the fast variant works in tiles")

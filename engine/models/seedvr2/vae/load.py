@@ -35,18 +35,18 @@ def load_vae(
 
     Args:
         path: Safetensors file with the published names, any floating-point format.
-        form: "plain" reads like the specification, "fast" gives the same sooner.
+        form: "plain" follows the specification, "fast" gives the same sooner.
         device: Where it computes.
-        dtype: What it computes in; the file's numbers are converted once.
+        dtype: What it computes in; the file's weights are converted once.
         switches: Optimisations of the fast variant; None: the usual ones.
-        config: None reads it off the file.
+        config: None reads it from the file.
 
     Raises:
         WeightsMissing, WeightsUnreadable, NotSafetensors, WeightsTruncated, WeightsDamaged: No
             file of this format, or not whole.
         WrongModel: A whole file, but of another model.
         MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a VAE.
-        WrongNumbers: Tensors of whole numbers.
+        WrongNumbers: Tensors of integers.
 
     Memory: the model, one tensor of the file, and for the fast variant the tables of one layer.
     """

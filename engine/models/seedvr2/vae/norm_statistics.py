@@ -1,9 +1,9 @@
 """Statistics that a norm of a tile uses: those of the tile, or those of the whole frame.
 
-Every GroupNorm of the high-resolution part of the decoder asks `Statistics.moments`. A tile that
+Every GroupNorm of the high-resolution part of the decoder asks `Statistics.for_norm`. A tile that
 uses its own statistics gets another contrast than its neighbour, and the seam shows. With a book
-of moments taken over all tiles, each of them applies the same scale and shift, and no seam is
-left: then a tile differs from the same place of its neighbour by rounding only.
+of statistics of the whole frame all tiles apply the same scale and shift: what two of them make
+of the same pixels differs by rounding only.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from engine.ops.norm.group_norm import GroupStatistics, group_statistics
 
 
 class Book:
-    """Statistics of whole frames: for each norm a list, one entry for each time it is asked.
+    """Statistics of whole frames: for each norm a list, one entry for each of its calls.
 
-    Tiles come one after another; the n-th question of a norm in one tile is about the same frames
-    as the n-th question in another.
+    Tiles come one after another; the n-th call of a norm in one tile is for the same frames as the
+    n-th call in another.
 
     Memory: 16 bytes for each group of each frame of each norm.
     """
@@ -28,13 +28,13 @@ class Book:
     def __init__(self) -> None:
         self._entries: defaultdict[str, list[GroupStatistics]] = defaultdict(list)
 
-    def record(self, name: str, turn: int, moments: GroupStatistics) -> None:
-        """Add the moments of one tile's part of the frame to those of the tiles before."""
+    def record(self, name: str, turn: int, own: GroupStatistics) -> None:
+        """Merge the statistics of one tile's cell with those of the tiles before."""
         entries = self._entries[name]
         if turn == len(entries):
-            entries.append(moments)
+            entries.append(own)
         else:
-            entries[turn] = entries[turn].merge(moments)
+            entries[turn] = entries[turn].merge(own)
 
     def lookup(self, name: str, turn: int) -> GroupStatistics | None:
         """Statistics of the frames for the `turn`-th call of a norm; None: unknown."""
@@ -43,7 +43,7 @@ class Book:
 
     @property
     def norms(self) -> tuple[str, ...]:
-        """Names of all norms that were recorded, in the order of their first question."""
+        """Names of all norms that were recorded, in the order of their first call."""
         return tuple(self._entries)
 
     def first(self, count: int) -> Book:
@@ -54,11 +54,11 @@ class Book:
 
 
 class Statistics:
-    """Answers the norms of one tile, through all slices of the clip in order.
+    """Statistics for the norms of one tile, through all slices of the clip in order.
 
     Args:
-        known: Applied where it has an answer; None: every tile by itself.
-        record: Takes the moments of the tile's cell; None: nothing is recorded.
+        known: Used where it has an entry; None: every tile by itself.
+        record: Takes the statistics of the tile's cell; None: nothing is recorded.
         cell: The tile's own part of the frame, in pixels of the features it is made from, counted
             from the tile's corner. The cells of all tiles make the frame, so that each pixel is
             counted once.
@@ -72,12 +72,12 @@ class Statistics:
         self._features = features
         self._turns: Counter[str] = Counter()
 
-    def moments(
+    def for_norm(
         self, name: str, x: Tensor, groups: int, *, kernels: bool = False
     ) -> GroupStatistics:
-        """What the norm `name` normalises the frames x with.
+        """Mean and variance that the norm `name` uses for the frames x.
 
-        While a book is recorded, a tile goes by the moments of its cell where nothing is known.
+        While a book is recorded, a tile uses those of its cell where nothing is known.
 
         Args:
             name: Module path of the norm.

@@ -1,4 +1,4 @@
-"""The SeedVR2 VAE in its plain variant: reads like the description, and is what others must equal.
+"""The SeedVR2 VAE in its plain variant: follows the publication, and is the reference for others.
 
 Source: SeedVR2 VAE, s8_c16_t4 (ByteDance-Seed/SeedVR, Apache-2.0).
 """
@@ -17,13 +17,13 @@ from engine.models.seedvr2.vae.blocks import (
     wide_conv,
 )
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
-from engine.models.seedvr2.vae.interface import VaeForm
-from engine.models.video_vae.slicing import clamped_moments
+from engine.models.seedvr2.vae.interface import SeedVr2VaeVariant
+from engine.models.video_vae.slicing import clamp_logvar
 from engine.ops.conv.causal_conv import Carry, CausalConv3d
 
 
-class Encoder(nn.Module):
-    """Frames to moments."""
+class SeedVr2Encoder(nn.Module):
+    """Frames to mean and log-variance."""
 
     def __init__(self, config: VaeConfig) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Encoder(nn.Module):
         return torch.as_tensor(self.conv_out(activated(self.conv_norm_out, frames), carry))
 
 
-class Decoder(nn.Module):
+class SeedVr2Decoder(nn.Module):
     """Latent to frames."""
 
     def __init__(self, config: VaeConfig) -> None:
@@ -62,10 +62,10 @@ class Decoder(nn.Module):
         return torch.as_tensor(self.conv_out(activated(self.conv_norm_out, frames), carry))
 
 
-class SeedVr2Vae(nn.Module, VaeForm):
-    """Encoder and decoder under the published names; see `SlicedVae` for what it does.
+class SeedVr2Vae(nn.Module, SeedVr2VaeVariant):
+    """Encoder and decoder under the published names; see `SlicedVae`.
 
-    Frames and latents have the type and device of the weights. Gradients flow through both ways.
+    Frames and latents have the type and device of the weights. Gradients flow through both.
 
     Memory: a slice of n frames takes the carry and about 5n + 5 frames of full size with twice
     the first width; on a processor a quarter of that is workspace of the convolutions.
@@ -74,21 +74,21 @@ class SeedVr2Vae(nn.Module, VaeForm):
     def __init__(self, config: VaeConfig = VAE) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Encoder(config)
-        self.decoder = Decoder(config)
+        self.encoder = SeedVr2Encoder(config)
+        self.decoder = SeedVr2Decoder(config)
         if config.quant_conv:
-            moments = 2 * config.latent_channels
-            self.quant_conv = CausalConv3d(moments, moments, 1)
+            both = 2 * config.latent_channels
+            self.quant_conv = CausalConv3d(both, both, 1)
         if config.post_quant_conv:
             self.post_quant_conv = CausalConv3d(config.latent_channels, config.latent_channels, 1)
 
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Moments of one slice, and the carry for the next; see `SlicedVae.encode_slice`."""
+        """Encode one slice; see `SlicedVae.encode_slice`."""
         carry = carry.begin()
-        moments = self.encoder(frames, carry)
+        posterior = self.encoder(frames, carry)
         if self.config.quant_conv:
-            moments = self.quant_conv(moments)
-        return clamped_moments(moments), carry.done()
+            posterior = self.quant_conv(posterior)
+        return clamp_logvar(posterior), carry.done()
 
     def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Frames of one slice, and the carry for the next; see `SlicedVae.decode_slice`."""

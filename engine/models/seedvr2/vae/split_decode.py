@@ -138,10 +138,7 @@ def _features(vae: SplitVae, latent: Tensor, *, park: bool) -> list[Tensor]:
 
 
 def parked(features: Tensor) -> Tensor:
-    """The same in host memory, pixels side by side as the tiles will want them.
-
-    Pinned where the device is a GPU.
-    """
+    """The same in host memory, channels last for the tiles; pinned where the device is a GPU."""
     host = torch.empty(
         features.shape,
         dtype=features.dtype,

@@ -21,17 +21,16 @@ from engine.tiling.grid import smallest_tile, tile_grid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiling:
-    """How frames are cut, and what tiles do when they go on in time.
+    """How frames are cut into tiles, and how a tile continues in time.
 
     Attributes:
         tile: Most pixels computed at a time; of the decoder's large part with its halo, see
             `split_tiles`.
-        blend: Pixels that the ramp between decoded tiles is wide.
-        warm_up: 0: every tile goes on where it stopped; its carry waits in host memory, some 8
-            KiB for each pixel of the decoder and 4 of the encoder. Else it begins so many latents
-            earlier, which costs their time and gives nearly the same picture: what lies
-            `decoder_reach` latents back has no influence at all, and little from a few
-            latents on.
+        blend: Width of the ramp between decoded tiles, in pixels.
+        warm_up: 0: every tile continues with its carry, which waits in host memory, some 8 KiB for
+            each pixel of the decoder and 4 of the encoder. Else it begins so many latents earlier,
+            which costs their time and gives nearly the same picture: from `decoder_reach` latents
+            on an exact one.
         is_whole: Tiles go through all of the decoder: less memory, and neighbours differ a
             little. `blend` is WHOLE_BLEND then.
     """

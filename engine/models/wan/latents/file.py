@@ -62,15 +62,15 @@ class LatentFile:
         path: Of the file.
 
     Attributes:
-        header: What it tells.
-        scale: What its values are multiplied with.
+        header: Shape, dtype and metadata.
+        scale: Factor of its values.
 
     Raises:
         SourceMissing, SourceUnreadable: It is not there, or may not be read.
         UnreadableMedia, TruncatedMedia: It is empty, of another kind, damaged, or cut off.
-        UnsupportedMedia: Its numbers are of no model here, or more than one film.
+        UnsupportedMedia: Its channels are those of no model here, or it has more than one film.
 
-    Memory: what is asked for.
+    Memory: the latents that are read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -98,14 +98,14 @@ class LatentFile:
         self.close()
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._file.close()
 
     def latents(self, start: int, stop: int) -> Tensor:
         """Latents [C, n, h, w] float32 from `start` (inside) to `stop` (outside), in time.
 
         Raises:
-            UnreadableMedia: Some are no numbers, or infinite.
+            UnreadableMedia: Some are NaN or infinite.
             TruncatedMedia, SourceUnreadable: The file was changed, or the disk fails.
         """
         header = self.header
@@ -121,14 +121,14 @@ class LatentFile:
         return found * self.scale if self.scale != 1 else found.clone()
 
     def pieces(self) -> Iterator[Tensor]:
-        """All latents [C, n, h, w] in order, some millions of numbers at a time."""
+        """All latents [C, n, h, w] in order, some millions of values at a time."""
         header = self.header
         each = max(1, _AT_ONCE // (header.channels * header.grid.pixels))
         for start in range(0, header.length, each):
             yield self.latents(start, min(header.length, start + each))
 
     def guess(self) -> Guess:
-        """Which values they seem to be; looks at all of them, and so for NaN and infinite ones.
+        """Which values they seem to be; reads all of them, so NaN and infinite ones are found.
 
         Raises:
             InputError: As `latents`.
@@ -138,8 +138,8 @@ class LatentFile:
         count = self.header.length * self.header.grid.pixels
         sums = torch.zeros(2, self.header.channels, dtype=torch.float64)
         for piece in self.pieces():
-            numbers = piece.double().flatten(1)
-            sums += torch.stack([numbers.sum(1), numbers.square().sum(1)])
+            values = piece.double().flatten(1)
+            sums += torch.stack([values.sum(1), values.square().sum(1)])
         mean = sums[0] / count
         deviation = (sums[1] / count - mean.square()).clamp_min(0).sqrt()
         return guess(mean.tolist(), deviation.tolist())
@@ -191,7 +191,7 @@ def _header(file: SafetensorsFile) -> LatentHeader:
 
 
 def metadata_of(film: LatentFilm) -> dict[str, str]:
-    """What latents do not tell of their film, for the header of a file: other files have none."""
+    """Metadata of our files: what cannot be computed from the latents of a film."""
     return {
         _NOTE + "size": str(film.size),
         _NOTE + "frames": str(film.frames),
@@ -200,7 +200,7 @@ def metadata_of(film: LatentFilm) -> dict[str, str]:
 
 
 def _noted(metadata: Mapping[str, str], whole: LatentFilm, factor: int) -> LatentFilm:
-    """What our own metadata say; `whole` where there are none, or none that can be true."""
+    """The film in our own metadata; `whole` where there are none, or impossible ones."""
     try:
         width, height = map(int, metadata[_NOTE + "size"].split("x"))
         frames, rate = int(metadata[_NOTE + "frames"]), Fraction(metadata[_NOTE + "frame_rate"])

@@ -1,4 +1,4 @@
-"""Files of latents of Wan 2.1 and 2.2 as ComfyUI saves them: what the rest of the engine sees.
+"""Files of latents of Wan 2.1 and 2.2 as ComfyUI saves them: interface for the rest of the engine.
 
 Loads no torch before a VAE is loaded.
 """

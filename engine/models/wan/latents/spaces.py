@@ -1,7 +1,7 @@
 """Latents of the Wan VAEs: their spaces, raw and normalised values, and a guess which they are.
 
-Raw are the values that a VAE gives and takes. Normalised ones have the mean of each channel taken
-off and are divided by its deviation, as transformers want them. Loads no torch by itself.
+Raw values are those of a VAE. Normalised ones, for transformers, have the mean of each channel
+subtracted and are divided by its deviation. Loads no torch by itself.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _CHANNELS = -4  # axis, of [..., C, t, h, w]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentSpace:
-    """What the latents of one VAE are.
+    """Latent space of one VAE.
 
     Attributes:
         model: Id of the VAE.
-        title: What they belong to, in words.
+        title: Name of its models, for users.
         factor: Pixels of a picture for each position, across and down.
         rate: Frames/s of the films that its models make.
         mean, std: Of each channel over many films, as published.
@@ -127,8 +127,8 @@ _FLAT = 1e-6  # a clip with less deviation shows nothing
 def guess(means: Sequence[float], deviations: Sequence[float]) -> Guess:
     """Judge by the statistics of each channel of a latent.
 
-    A clip shows only a part of what the published values were gathered from, so that its
-    deviations are smaller together: their proportions tell more than their size.
+    A clip varies less than the films that the published values were measured on, so that all its
+    deviations are smaller: their ratios are compared, not their size.
     """
     space = SPACES[len(means)]
     if max(deviations) < _FLAT:

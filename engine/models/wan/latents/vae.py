@@ -10,21 +10,15 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
-from engine.models.latents import (
-    Check,
-    LatentDecoder,
-    LatentEncoder,
-    LatentEncoding,
-    LatentFilm,
-)
+from engine.models.latents import Check, LatentDecoder, LatentEncoder, LatentEncoding, LatentFilm
 from engine.models.upscalers import Watch
 from engine.models.wan.latents.file import LatentFile, metadata_of
 from engine.models.wan.latents.spaces import MODELS, normalised, raw
 from engine.models.wan.latents.writer import LatentWriter
-from engine.models.wan.vae.interface import WanForm
+from engine.models.wan.vae.interface import WanVaeVariant
 from engine.models.wan.vae.load import load_wan
 from engine.models.wan.vae.split import LATENTS_PER_VISIT
-from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
+from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
 from engine.protocol.plan import LatentPlan, WeightsPlan
 from engine.settings.optimisations import VaeSwitches
 
@@ -42,7 +36,7 @@ class WanLatentDecoder(LatentDecoder):
         with LatentFile(path) as file:
             length = file.header.length
             streaming = Streaming(tile=plan.decode_tile)
-            stream = DecodeStream(self._vae, file.header.padded, streaming, watch)
+            stream = WanDecodeStream(self._vae, file.header.padded, streaming, watch)
             for start in range(0, length, LATENTS_PER_VISIT):
                 check()
                 stop = min(length, start + LATENTS_PER_VISIT)
@@ -61,7 +55,7 @@ class WanLatentEncoder(LatentEncoder):
     def __init__(self, plan: LatentEncoding, path: Path, check: Check) -> None:
         self._plan, self._dtype = plan, getattr(torch, plan.dtype)
         vae = _loaded(plan.vae, plan.device, plan.dtype, plan.switches)
-        self._stream = EncodeStream(vae, plan.padded, Streaming(tile=plan.tile), check)
+        self._stream = WanEncodeStream(vae, plan.padded, Streaming(tile=plan.tile), check)
         space, size = MODELS[plan.model], plan.padded
         grid = Size(size.width // space.factor, size.height // space.factor)
         self._writer = LatentWriter(path, space.channels, grid)
@@ -108,7 +102,7 @@ def middle(grid: Size, most: int) -> Box:
     return Box((grid.width - width) // 2, (grid.height - height) // 2, width, height)
 
 
-def _loaded(vae: WeightsPlan, device: str, dtype: str, switches: VaeSwitches) -> WanForm:
+def _loaded(vae: WeightsPlan, device: str, dtype: str, switches: VaeSwitches) -> WanVaeVariant:
     return load_wan(
         vae.path, form="fast", device=device, dtype=getattr(torch, dtype), switches=switches
     )

@@ -20,14 +20,14 @@ class LatentWriter:
     """Writes a file of latents piece by piece, however long it becomes.
 
     Args:
-        path: Of the file; what is there is replaced.
+        path: Of the file; an existing one is replaced.
         channels: Of the latents.
         grid: Positions across and down.
 
     Raises:
         OSError: Also later, from `add` and `close`.
 
-    Memory: a piece. On the disk everything lies twice while `close` runs.
+    Memory: a piece. On the disk twice the size of the file while `close` runs.
     """
 
     def __init__(self, path: Path, channels: int, grid: Size) -> None:

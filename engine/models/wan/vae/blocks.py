@@ -1,7 +1,7 @@
-"""The blocks of the Wan VAEs, each as the published description says it.
+"""Blocks of the Wan VAEs, each as published.
 
-Frames are [B, C, T, H, W]; `carry` is the working copy of the slice at hand. Parts that have no
-carry take it nevertheless, so that all of a stage's parts are called alike.
+Frames are [B, C, T, H, W]; `carry` is the working copy of this slice. Parts without a carry
+take it too, so that all of a stage's parts are called alike.
 
 Source: Wan 2.1 and Wan 2.2 VAEs (Wan-AI, Apache-2.0).
 """
@@ -18,10 +18,10 @@ from engine.ops.conv.causal_conv import Carry, ZeroPastConv3d
 _LEAST_LENGTH = 1e-12
 
 
-class RmsNorm(nn.Module):
-    """Every position by the length of its channels: x / max(||x||, 1e-12) * sqrt(C) * gamma.
+class WanRmsNorm(nn.Module):
+    """RMS norm of every position over its channels: x / max(||x||, 1e-12) * sqrt(C) * gamma.
 
-    The length is taken in float32 at least: 1e-12 is no number of half precision.
+    The length is taken in float32 at least: half precision cannot represent 1e-12.
 
     Args:
         channels: C.
@@ -51,16 +51,16 @@ def activated(norm: nn.Module, frames: Tensor) -> Tensor:
     return F.silu(normed, inplace=not normed.requires_grad)
 
 
-class ResidualBlock(nn.Module):
+class WanResidualBlock(nn.Module):
     """Twice norm, SiLU and convolution, plus the input."""
 
     def __init__(self, inner: int, outer: int) -> None:
         super().__init__()
         self.residual = nn.ModuleDict(
             {
-                "0": RmsNorm(inner),
+                "0": WanRmsNorm(inner),
                 "2": wide_conv(inner, outer),
-                "3": RmsNorm(outer),
+                "3": WanRmsNorm(outer),
                 "6": wide_conv(outer, outer),
             }
         )
@@ -77,12 +77,12 @@ class ResidualBlock(nn.Module):
         return torch.as_tensor(hidden.add_(frames))
 
 
-class Attention(nn.Module):
+class WanAttention(nn.Module):
     """Self-attention over all positions of a frame, one head as wide as the channels."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.norm = RmsNorm(channels, axes=2)
+        self.norm = WanRmsNorm(channels, axes=2)
         self.to_qkv = nn.Conv2d(channels, 3 * channels, 1)
         self.proj = nn.Conv2d(channels, channels, 1)
 
@@ -98,15 +98,15 @@ class Attention(nn.Module):
 
 def middle(channels: int) -> nn.ModuleList:
     """Residual block, attention, residual block at the smallest size."""
-    blocks = (ResidualBlock(channels, channels) for _ in range(2))
-    return nn.ModuleList([next(blocks), Attention(channels), next(blocks)])
+    blocks = (WanResidualBlock(channels, channels) for _ in range(2))
+    return nn.ModuleList([next(blocks), WanAttention(channels), next(blocks)])
 
 
 class Head(nn.ModuleDict):
     """Norm, SiLU and the last convolution."""
 
     def __init__(self, inner: int, outer: int) -> None:
-        super().__init__({"0": RmsNorm(inner), "2": wide_conv(inner, outer)})
+        super().__init__({"0": WanRmsNorm(inner), "2": wide_conv(inner, outer)})
 
     def forward(self, frames: Tensor, carry: Carry) -> Tensor:
         """[B, inner, T, H, W] -> [B, outer, T, H, W]."""

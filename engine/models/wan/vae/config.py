@@ -1,4 +1,4 @@
-"""What a Wan VAE looks like, and how to read that off the shapes of its tensors. No torch."""
+"""Configuration of a Wan VAE, also inferred from the shapes of its tensors. No torch."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def infer_wan_config(shapes: Shapes) -> WanConfig:
     """The configuration that fits the tensors of a file.
 
     One tensor that is missing or misshapen hardly matters here: the loader names it afterwards.
-    Number and rhythm of the stages are those of every published Wan VAE.
+    Number and factors of the stages are those of every published Wan VAE.
 
     Args:
         shapes: Shape of every tensor by its original Wan name; see `wan_keys` for others.
@@ -209,16 +209,16 @@ def _decoder_width(shapes: Shapes, otherwise: int) -> int:
 
 
 def _in_block(block: str) -> list[str]:
-    """What has a length of the block's width."""
+    """Tensors whose length is the block's width."""
     return [f"{block}residual.{part}" for part in ("0.gamma", "2.bias", "6.bias")]
 
 
 def _latent_channels(shapes: Shapes, otherwise: int) -> int:
-    told = [
+    sizes = [
         size(shapes, "conv2.weight", 0, 0),
         size(shapes, "conv2.bias", 0, 0),
         size(shapes, "decoder.conv1.weight", 1, 0),
         size(shapes, "conv1.bias", 0, 0) // 2,
         size(shapes, "encoder.head.2.bias", 0, 0) // 2,
     ]
-    return agreed(told, otherwise)
+    return agreed(sizes, otherwise)

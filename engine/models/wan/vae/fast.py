@@ -6,40 +6,40 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from engine.models.video_vae.context import Flow
-from engine.models.video_vae.runner import FastForm, Parts
-from engine.models.video_vae.slicing import clamped_moments
+from engine.models.video_vae.context import SliceContext
+from engine.models.video_vae.runner import FastSlicedVae, Parts
+from engine.models.video_vae.slicing import clamp_logvar
 from engine.models.wan.vae.config import WanConfig
-from engine.models.wan.vae.fast_build import Builder
+from engine.models.wan.vae.fast_build import WanVaeBuilder
 from engine.models.wan.vae.fast_coders import decoder, encoder
-from engine.models.wan.vae.interface import WanForm
+from engine.models.wan.vae.interface import WanVaeVariant
 from engine.ops.conv.causal_conv import Carry
 
 
-class FastWanVae(FastForm[Flow, WanConfig], WanForm):
+class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
     """Encoder and decoder with folds, ring buffers and channels-last frames.
 
     Inference only. Clips of a batch are worked on one after the other. Not for several threads
     at once: all layers share one workspace.
 
-    Each way comes in two halves too, for one clip at a time: the low one has the attention and
+    Both also run in two halves, for one clip at a time: the low one has the attention and
     sees whole frames; the high one is local and may be given tiles, see
     `engine.models.wan.vae.split`.
 
-    Made and run as `FastForm` says.
+    Arguments: see `FastSlicedVae`.
 
     Attributes:
         trace: Called with the module path and a copy of the result of each block,
             [1, C, T, H, W], of the first clip of a batch.
 
-    Memory: `engine.models.wan.vae.cost` says how many bytes.
+    Memory: see `engine.models.wan.vae.cost`.
     """
 
-    flow_type = Flow
+    context_type = SliceContext
 
-    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[Flow]:
-        """The parts of both ways, each in its halves."""
-        build = Builder(weights, self.device, self.conv_options(), self.switches)
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[SliceContext]:
+        """The parts of encoder and decoder, each in its halves."""
+        build = WanVaeBuilder(weights, self.device, self.conv_options(), self.switches)
         self._encoder = encoder(build, self.config)
         self._decoder = decoder(build, self.config)
         return {
@@ -71,10 +71,10 @@ class FastWanVae(FastForm[Flow, WanConfig], WanForm):
             carry: Of this half.
 
         Returns:
-            Moments [1, 2*L, t, h, w] of the slice, log-variance clamped; the next carry.
+            Mean and log-variance [1, 2*L, t, h, w], the latter clamped; the next carry.
         """
         found, carry = self.run_frames(self._encoder.low, features, carry)
-        return clamped_moments(found.movedim(0, 1).unsqueeze(0)), carry
+        return clamp_logvar(found.movedim(0, 1).unsqueeze(0)), carry
 
     def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """The part of the decoder at low resolution, which sees the whole frame.
@@ -87,7 +87,7 @@ class FastWanVae(FastForm[Flow, WanConfig], WanForm):
             Features [T, C, y, x] in channels last, see `split.decode_cut`; the next carry.
 
         Raises:
-            ValueError: Several clips; a mistake in the caller.
+            ValueError: Several clips; an error in the caller.
         """
         if len(latent) != 1:
             raise ValueError("the halves take one clip at a time")

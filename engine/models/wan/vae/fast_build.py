@@ -7,28 +7,28 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from engine.models.video_vae.causal_conv import Conv
-from engine.models.video_vae.context import Flow
-from engine.models.video_vae.layers import Attention, ResidualBlock
-from engine.models.wan.vae.fast_layers import RmsNorm
+from engine.models.video_vae.causal_conv import CausalConv
+from engine.models.video_vae.context import SliceContext
+from engine.models.video_vae.layers import AttentionLayer, ResidualLayer
+from engine.models.wan.vae.fast_layers import FastWanRmsNorm
 from engine.models.wan.vae.fast_resample import (
-    Downsampler,
     Enlarger,
+    FastWanDownsampler,
+    FastWanUpsampler,
     SteppedEnlarger,
-    Upsampler,
 )
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
 from engine.ops.conv.subpixel import NearestFold
 from engine.settings.optimisations import VaeSwitches
 
 
-class Builder:
+class WanVaeBuilder:
     """Reads tensors by their published names, folds them, and keeps what will be used.
 
     Args:
         weights: Published name -> tensor; a tensor is asked for once, when it is needed.
         device: Where the parts will work; folds are computed there too.
-        options: Precision and form of the convolutions.
+        options: Precision and method of the convolutions.
         switches: Which folds are made.
 
     Memory: the tables, and one layer's tensors in float32 while it is made.
@@ -48,51 +48,53 @@ class Builder:
         """Whether there is a convolution of this name."""
         return f"{name}.weight" in self._weights
 
-    def norm(self, name: str) -> RmsNorm:
+    def norm(self, name: str) -> FastWanRmsNorm:
         """A norm."""
-        return RmsNorm(self._exact(f"{name}.gamma").flatten())
+        return FastWanRmsNorm(self._exact(f"{name}.gamma").flatten())
 
-    def conv(self, name: str) -> Conv:
+    def conv(self, name: str) -> CausalConv:
         """A causal convolution that keeps the size of a frame, with zeros before the clip."""
         weight = self._exact(f"{name}.weight")
         shape = ConvShape(padding=weight.shape[-1] // 2, past="zeros")
-        return Conv(name, self._frame_conv(name, weight, shape))
+        return CausalConv(name, self._frame_conv(name, weight, shape))
 
-    def residual(self, name: str) -> ResidualBlock[Flow]:
+    def residual(self, name: str) -> ResidualLayer[SliceContext]:
         """A residual block."""
         inside, shortcut = f"{name}.residual", f"{name}.shortcut"
         norms = (self.norm(f"{inside}.0"), self.norm(f"{inside}.3"))
         convs = (self.conv(f"{inside}.2"), self.conv(f"{inside}.6"))
         around = self.conv(shortcut) if self.has(shortcut) else None
-        return ResidualBlock(name, norms, convs, around)
+        return ResidualLayer(name, norms, convs, around)
 
-    def attention(self, name: str) -> Attention[Flow]:
+    def attention(self, name: str) -> AttentionLayer[SliceContext]:
         """The attention of the middle."""
         norm = self.norm(f"{name}.norm")
-        return Attention(name, norm, self._linear(f"{name}.to_qkv"), self._linear(f"{name}.proj"))
+        return AttentionLayer(
+            name, norm, self._linear(f"{name}.to_qkv"), self._linear(f"{name}.proj")
+        )
 
-    def downsampler(self, name: str, *, time: bool) -> Downsampler:
-        """A downsampler of space, and of time too where it says so."""
+    def downsampler(self, name: str, *, time: bool) -> FastWanDownsampler:
+        """A downsampler of space, with `time` of time too."""
         space = f"{name}.resample.1"
         weight = self._exact(f"{space}.weight").unsqueeze(2)
         conv = self._frame_conv(space, weight, ConvShape(padding=0, space_stride=2))
         shape = ConvShape(padding=0, time_stride=2, past="none")
-        return Downsampler(
-            name, Conv(space, conv, pad=1), self._time(name, shape) if time else None
+        return FastWanDownsampler(
+            name, CausalConv(space, conv, pad=1), self._time(name, shape) if time else None
         )
 
-    def upsampler(self, name: str, *, time: bool) -> Upsampler:
-        """An upsampler of space, and of time too where it says so."""
+    def upsampler(self, name: str, *, time: bool) -> FastWanUpsampler:
+        """An upsampler of space, with `time` of time too."""
         shape = ConvShape(padding=0, past="zeros")
-        return Upsampler(
+        return FastWanUpsampler(
             name, self._time(name, shape) if time else None, self._enlarger(f"{name}.resample.1")
         )
 
-    def _time(self, name: str, shape: ConvShape) -> Conv:
+    def _time(self, name: str, shape: ConvShape) -> CausalConv:
         """The convolution over time of a resampler."""
         name = f"{name}.time_conv"
         conv = self._frame_conv(name, self._exact(f"{name}.weight"), shape)
-        return Conv(name, conv, late=shape.past == "zeros")
+        return CausalConv(name, conv, late=shape.past == "zeros")
 
     def _enlarger(self, name: str) -> Enlarger:
         weight, bias = self._exact(f"{name}.weight"), self._exact(f"{name}.bias")

@@ -1,4 +1,4 @@
-"""Encoder and decoder of the fast variant: lists of parts, cut in two where `split` says."""
+"""Encoder and decoder of the fast variant: lists of parts, cut in two by `split`."""
 
 from __future__ import annotations
 
@@ -6,60 +6,60 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from engine.models.video_vae.context import Flow, Part
-from engine.models.video_vae.layers import Entry, Exit, Mark
+from engine.models.video_vae.context import Part, SliceContext
+from engine.models.video_vae.layers import ConvLayer, Mark, OutputLayer
 from engine.models.wan.vae.config import Stage, WanConfig
-from engine.models.wan.vae.fast_build import Builder
-from engine.models.wan.vae.fast_layers import Bridged, Patches, Pictures
+from engine.models.wan.vae.fast_build import WanVaeBuilder
+from engine.models.wan.vae.fast_layers import Bridged, PatchLayer, Pictures
 from engine.models.wan.vae.fast_shortcuts import Averaged, Repeated
 from engine.models.wan.vae.split import decoder_low_stages, encoder_high_stages, is_cut_inside
 
-Parts = list[Part[Flow]]
+Parts = list[Part[SliceContext]]
 
 
 @dataclass(frozen=True, slots=True)
-class Halves:
-    """The parts of a way: those that see whole frames, and those that may be given tiles."""
+class SplitCoder:
+    """The parts of encoder or decoder: `low` takes whole frames, `high` may take tiles."""
 
     low: Parts
     high: Parts
 
 
-def encoder(build: Builder, config: WanConfig) -> Halves:
-    """All parts of the encoder, of which the high half comes first."""
+def encoder(build: WanVaeBuilder, config: WanConfig) -> SplitCoder:
+    """All parts of the encoder; the high half runs first."""
     stages = _stages(config, "encoder.downsamples", config.encoder_stages)
     parts = [_down(build, names, stage) for names, stage in stages]
     cut = encoder_high_stages(config)
-    first: Parts = [Patches()] if config.patch > 1 else []
-    return Halves(
-        high=[*first, Entry(build.conv("encoder.conv1")), *chain(*parts[:cut])],
+    first: Parts = [PatchLayer()] if config.patch > 1 else []
+    return SplitCoder(
+        high=[*first, ConvLayer(build.conv("encoder.conv1")), *chain(*parts[:cut])],
         low=[
             *chain(*parts[cut:]),
             *_middle(build, "encoder.middle"),
-            Exit(build.norm("encoder.head.0"), build.conv("encoder.head.2")),
-            Entry(build.conv("conv1")),
+            OutputLayer(build.norm("encoder.head.0"), build.conv("encoder.head.2")),
+            ConvLayer(build.conv("conv1")),
         ],
     )
 
 
-def decoder(build: Builder, config: WanConfig) -> Halves:
-    """All parts of the decoder, of which the low half comes first."""
+def decoder(build: WanVaeBuilder, config: WanConfig) -> SplitCoder:
+    """All parts of the decoder; the low half runs first."""
     stages = _stages(config, "decoder.upsamples", config.decoder_stages)
     parts = [_up(build, names, stage) for names, stage in stages]
     cut = decoder_low_stages(config)
     later = list(chain(*parts[cut:]))
     inside = config.decoder_stages[cut].blocks if is_cut_inside(config) else 0
-    return Halves(
+    return SplitCoder(
         low=[
-            Entry(build.conv("conv2")),
-            Entry(build.conv("decoder.conv1")),
+            ConvLayer(build.conv("conv2")),
+            ConvLayer(build.conv("decoder.conv1")),
             *_middle(build, "decoder.middle"),
             *chain(*parts[:cut]),
             *later[:inside],
         ],
         high=[
             *later[inside:],
-            Exit(build.norm("decoder.head.0"), build.conv("decoder.head.2")),
+            OutputLayer(build.norm("decoder.head.0"), build.conv("decoder.head.2")),
             *_pictures(config),
         ],
     )
@@ -86,7 +86,7 @@ def _stages(config: WanConfig, root: str, stages: Sequence[Stage]) -> Iterator[t
         start += count
 
 
-def _down(build: Builder, names: Names, stage: Stage) -> Parts:
+def _down(build: WanVaeBuilder, names: Names, stage: Stage) -> Parts:
     parts: Parts = [build.residual(name) for name in names.parts[: stage.blocks]]
     if stage.space:
         parts.append(build.downsampler(names.parts[-1], time=stage.time))
@@ -95,7 +95,7 @@ def _down(build: Builder, names: Names, stage: Stage) -> Parts:
     return [Bridged(names.stage, parts, Averaged(f"{names.stage}.avg_shortcut", stage))]
 
 
-def _up(build: Builder, names: Names, stage: Stage) -> Parts:
+def _up(build: WanVaeBuilder, names: Names, stage: Stage) -> Parts:
     parts: Parts = [build.residual(name) for name in names.parts[: stage.blocks]]
     if stage.space:
         parts.append(build.upsampler(names.parts[-1], time=stage.time))
@@ -106,7 +106,7 @@ def _up(build: Builder, names: Names, stage: Stage) -> Parts:
     return [Bridged(names.stage, parts, Repeated(f"{names.stage}.avg_shortcut", stage))]
 
 
-def _middle(build: Builder, name: str) -> Parts:
+def _middle(build: WanVaeBuilder, name: str) -> Parts:
     return [
         build.residual(f"{name}.0"),
         build.attention(f"{name}.1"),

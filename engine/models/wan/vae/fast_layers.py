@@ -8,15 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.context import Flow, Part
+from engine.models.video_vae.context import Part, SliceContext
 from engine.models.wan.vae.fast_shortcuts import Shortcut
 from engine.ops.norm.rms_norm import rms_norm_silu
 
 _LEAST_LENGTH = 1e-12
 
 
-class RmsNorm:
-    """Each position by the length of its channels, with SiLU after it or not.
+class FastWanRmsNorm:
+    """Divides each position by the length of its channels, with or without SiLU after it.
 
     Args:
         gamma: [C], float32 or float64 whatever the precision of the frames.
@@ -25,10 +25,12 @@ class RmsNorm:
     def __init__(self, gamma: Tensor) -> None:
         self._gamma = gamma
 
-    def write(self, frames: Tensor, out: Tensor, flow: Flow, *, silu: bool = True) -> None:
+    def write(
+        self, frames: Tensor, out: Tensor, context: SliceContext, *, silu: bool = True
+    ) -> None:
         """Write the normalised frames into `out`, a view of some buffer."""
-        if flow.switches.fused_norm:
-            rms_norm_silu(frames, self._gamma, out, silu=silu, kernels=flow.switches.kernels)
+        if context.switches.fused_norm:
+            rms_norm_silu(frames, self._gamma, out, silu=silu, kernels=context.switches.kernels)
         else:
             out.copy_(self._in_steps(frames, silu=silu))
 
@@ -41,23 +43,23 @@ class RmsNorm:
         return F.silu(normed) if silu else normed
 
 
-class Patches:
+class PatchLayer:
     """Squares of 2x2 pixels side by side as channels: 4 * colour + 2 * column + row."""
 
     name = "patches"
 
-    def run(self, flow: Flow) -> None:
+    def run(self, context: SliceContext) -> None:
         """[T, C, 2h, 2w] -> [T, 4C, h, w]."""
-        frames = flow.take()
+        frames = context.take()
         count, colours, height, width = frames.shape
-        folded = flow.workspace.fresh((count, 4 * colours, height // 2, width // 2))
+        folded = context.workspace.fresh((count, 4 * colours, height // 2, width // 2))
         for row, column in _PLACES:
             folded[:, 2 * column + row :: 4] = frames[:, :, row::2, column::2]
-        flow.put(folded)
+        context.put(folded)
 
 
 class Pictures:
-    """The way back from patches, of Wan 2.2 or of the decoder that enlarges.
+    """The inverse of patches, for Wan 2.2 or for the decoder that enlarges.
 
     Args:
         columns_first: Whether the offset of the column is the slower index, as in Wan 2.2.
@@ -68,15 +70,15 @@ class Pictures:
     def __init__(self, *, columns_first: bool) -> None:
         self._strides = (1, 2) if columns_first else (2, 1)
 
-    def run(self, flow: Flow) -> None:
+    def run(self, context: SliceContext) -> None:
         """[T, 4C, h, w] -> [T, C, 2h, 2w]."""
-        folded = flow.take()
+        folded = context.take()
         count, channels, height, width = folded.shape
-        frames = flow.workspace.fresh((count, channels // 4, 2 * height, 2 * width))
+        frames = context.workspace.fresh((count, channels // 4, 2 * height, 2 * width))
         rows, columns = self._strides
         for row, column in _PLACES:
             frames[:, :, row::2, column::2] = folded[:, rows * row + columns * column :: 4]
-        flow.put(frames)
+        context.put(frames)
 
 
 _PLACES = tuple((row, column) for row in range(2) for column in range(2))
@@ -88,17 +90,17 @@ class Bridged:
     Args:
         name: Module path.
         parts: In order.
-        shortcut: From what goes in to what comes out.
+        shortcut: From the input to the output of all of them.
     """
 
-    def __init__(self, name: str, parts: Sequence[Part[Flow]], shortcut: Shortcut) -> None:
+    def __init__(self, name: str, parts: Sequence[Part[SliceContext]], shortcut: Shortcut) -> None:
         self.name = name
         self._parts, self._shortcut = parts, shortcut
 
-    def run(self, flow: Flow) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        kept = self._shortcut.before(flow)
+        kept = self._shortcut.before(context)
         for part in self._parts:
-            part.run(flow)
-        self._shortcut.add(kept, flow)
-        flow.put(flow.take(), self.name)
+            part.run(context)
+        self._shortcut.add(kept, context)
+        context.put(context.take(), self.name)

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.causal_conv import Conv
-from engine.models.video_vae.context import Flow
+from engine.models.video_vae.causal_conv import CausalConv
+from engine.models.video_vae.context import SliceContext
 from engine.ops.conv.frame_conv import FrameConv
 from engine.ops.conv.temporal_conv import memory_format
 
 
-class Downsampler:
+class FastWanDownsampler:
     """Half the height and width, and then, on request, of 1 + 2n frames the n + 1.
 
     A clip's frame 0 stays as it is; each later one is made of two frames and the one before.
@@ -26,17 +26,17 @@ class Downsampler:
         time: Three taps with stride 2, nothing before a clip; None leaves time alone.
     """
 
-    def __init__(self, name: str, space: Conv, time: Conv | None) -> None:
+    def __init__(self, name: str, space: CausalConv, time: CausalConv | None) -> None:
         self.name = name
         self._space, self._time = space, time
 
-    def run(self, flow: Flow) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        frames = self._space.of(flow.take(), flow)
+        frames = self._space.of(context.take(), context)
         if self._time is not None:
-            later = self._time.of(frames, flow)
-            frames = torch.cat([frames[:1], later]) if flow.carry.first else later
-        flow.put(frames, self.name)
+            later = self._time.of(frames, context)
+            frames = torch.cat([frames[:1], later]) if context.carry.first else later
+        context.put(frames, self.name)
 
 
 class Enlarger(Protocol):
@@ -72,7 +72,7 @@ class SteppedEnlarger:
             out[part] = self._conv.run(large)
 
 
-class Upsampler:
+class FastWanUpsampler:
     """On request, of n + 1 frames the 1 + 2n, and then twice the height and width.
 
     A clip's frame 0 stays as it is; those after it are a clip of their own, with zeros before it.
@@ -86,32 +86,32 @@ class Upsampler:
     Memory: the result, and what time makes of the source.
     """
 
-    def __init__(self, name: str, time: Conv | None, space: Enlarger) -> None:
+    def __init__(self, name: str, time: CausalConv | None, space: Enlarger) -> None:
         self.name = name
         self._time, self._space = time, space
 
-    def run(self, flow: Flow) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        source = flow.take()
+        source = context.take()
         count, _, height, width = source.shape
         if self._time is not None:
-            count = 2 * count - (1 if flow.carry.first else 0)
-        result = flow.workspace.fresh((count, self._space.channels, 2 * height, 2 * width))
-        chunked = flow.switches.chunked_upsampling
-        for frames, places in self._frames(source, flow):
+            count = 2 * count - (1 if context.carry.first else 0)
+        result = context.workspace.fresh((count, self._space.channels, 2 * height, 2 * width))
+        chunked = context.switches.chunked_upsampling
+        for frames, places in self._frames(source, context):
             self._space.write(frames, result[places], chunked=chunked)
-        flow.put(result, self.name)
+        context.put(result, self.name)
 
-    def _frames(self, source: Tensor, flow: Flow) -> Iterator[tuple[Tensor, slice]]:
+    def _frames(self, source: Tensor, context: SliceContext) -> Iterator[tuple[Tensor, slice]]:
         """What is enlarged, and the places of the result that it goes to."""
         if self._time is None:
             yield source, slice(None)
             return
-        head = 1 if flow.carry.first else 0
+        head = 1 if context.carry.first else 0
         if head:
             yield source[:1], slice(0, 1)
         if len(source) == head:
             return
-        both = self._time.of(source[head:], flow)
+        both = self._time.of(source[head:], context)
         for half, frames in enumerate(both.chunk(2, dim=1)):
             yield frames.contiguous(memory_format=memory_format(both)), slice(head + half, None, 2)

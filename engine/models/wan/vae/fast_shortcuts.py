@@ -14,18 +14,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.context import Flow
+from engine.models.video_vae.context import SliceContext
 from engine.models.wan.vae.config import Stage
 
 
 class Shortcut(Protocol):
-    """A way around a stage."""
+    """A shortcut around a stage."""
 
-    def before(self, flow: Flow) -> Tensor:
-        """What has to be kept of the stream that goes into the stage."""
+    def before(self, context: SliceContext) -> Tensor:
+        """The part of the stage's input that `add` needs."""
         ...
 
-    def add(self, kept: Tensor, flow: Flow) -> None:
+    def add(self, kept: Tensor, context: SliceContext) -> None:
         """Add it to the stream that comes out."""
         ...
 
@@ -44,17 +44,17 @@ class Averaged:
         self._name = name
         self._channels, self._time, self._space = stage.result, stage.time, stage.space
 
-    def before(self, flow: Flow) -> Tensor:
+    def before(self, context: SliceContext) -> Tensor:
         """The means already, as the stage works on its input in place."""
-        source = flow.take()
-        flow.put(source)
+        source = context.take()
+        context.put(source)
         means = self._means(source)
-        flow.seen(self._name, means)
+        context.seen(self._name, means)
         return means
 
-    def add(self, kept: Tensor, flow: Flow) -> None:
+    def add(self, kept: Tensor, context: SliceContext) -> None:
         """Add the means."""
-        flow.put(flow.take().add_(kept))
+        context.put(context.take().add_(kept))
 
     def _means(self, source: Tensor) -> Tensor:
         """Values in the order (channel, time, row, column), averaged in groups of neighbours."""
@@ -88,38 +88,38 @@ class Averaged:
 
 
 class Repeated:
-    """A stage that makes frames larger: each number goes to several pixels, frames or channels.
+    """A stage that makes frames larger: each value is repeated over pixels, frames or channels.
 
     Args:
         name: Module path.
         stage: What it goes around.
 
-    Memory: the stage's input; its result once more only for who watches.
+    Memory: the stage's input; its result once more only for an observer.
     """
 
     def __init__(self, name: str, stage: Stage) -> None:
         self._name = name
         self._channels, self._time = stage.result, 2 if stage.time else 1
 
-    def before(self, flow: Flow) -> Tensor:
+    def before(self, context: SliceContext) -> Tensor:
         """A copy of the input, which is worked on in place."""
-        source = flow.take()
-        flow.put(source)
+        source = context.take()
+        context.put(source)
         return source.clone()
 
-    def add(self, kept: Tensor, flow: Flow) -> None:
-        """Add it wherever it goes."""
-        stream = flow.take()
-        if flow.trace is not None:
+    def add(self, kept: Tensor, context: SliceContext) -> None:
+        """Add the repeated values."""
+        stream = context.take()
+        if context.trace is not None:
             alone = torch.zeros_like(stream)
-            self._spread(kept, alone, flow)
-            flow.seen(self._name, alone)
-        self._spread(kept, stream, flow)
-        flow.put(stream)
+            self._spread(kept, alone, context)
+            context.seen(self._name, alone)
+        self._spread(kept, stream, context)
+        context.put(stream)
 
-    def _spread(self, kept: Tensor, stream: Tensor, flow: Flow) -> None:
+    def _spread(self, kept: Tensor, stream: Tensor, context: SliceContext) -> None:
         """Add to all places; the frames before a clip's first one are dropped."""
-        dropped = self._time - 1 if flow.carry.first else 0
+        dropped = self._time - 1 if context.carry.first else 0
         for time, row, column in product(range(self._time), range(2), range(2)):
             source = self._source(kept, (time * 2 + row) * 2 + column)
             skip = 1 if time < dropped else 0

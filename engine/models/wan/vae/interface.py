@@ -1,4 +1,4 @@
-"""What both variants of the Wan VAEs promise alike."""
+"""Interface that both variants of the Wan VAEs share."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from engine.models.wan.vae.fast import FastWanVae
 
 
-class WanForm(SlicedVae):
-    """A form of a Wan VAE; its configuration says what it takes.
+class WanVaeVariant(SlicedVae):
+    """A variant of a Wan VAE.
 
-    Latents are raw: neither mean nor deviation of the published statistics is taken off. Decoded
-    pictures are finished: put together from their patches, and `config.upscale` times as large.
+    Latents are raw, not normalised by the published statistics. Decoded pictures are finished:
+    assembled from their patches, and `config.upscale` times as large.
 
     Attributes:
         config: Sizes of the model.
@@ -24,9 +24,9 @@ class WanForm(SlicedVae):
     config: WanConfig
 
     def in_parts(self) -> FastWanVae:
-        """The form whose parts can be given tiles.
+        """The variant whose parts can be given tiles.
 
         Raises:
-            ValueError: This form has none; an error in the caller.
+            ValueError: This variant has none; an error in the caller.
         """
         raise ValueError("only the fast variant works in tiles")

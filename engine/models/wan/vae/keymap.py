@@ -93,8 +93,8 @@ def wan_config_of(file: WeightsFile) -> WanConfig:
     """The configuration of the VAE in an open file.
 
     Raises:
-        WrongModel: It holds another model, or a variant that we do not know.
-        ExtraKeys: One part stands in it under two names.
+        WrongModel: It has another model, or an unknown kind of a Wan VAE.
+        ExtraKeys: It has one tensor under two names.
         UnknownKeys: Its sizes are impossible.
     """
     content = recognise(file.shapes)

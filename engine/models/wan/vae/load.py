@@ -37,11 +37,11 @@ def load_wan(
     Args:
         path: Safetensors file or .pth, with the names of Wan, ComfyUI or diffusers, in any
             floating-point format.
-        form: "plain" reads like the specification, "fast" gives the same sooner.
+        form: "plain" follows the specification, "fast" gives the same sooner.
         device: Where it computes.
         dtype: What it computes in; the file's values are converted once.
         switches: Optimisations of the fast variant; None: the usual ones.
-        config: None reads it off the file.
+        config: None reads it from the file.
 
     Raises:
         WeightsMissing, WeightsUnreadable, NotSafetensors, WeightsTruncated, WeightsDamaged,

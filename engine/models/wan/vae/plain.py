@@ -13,30 +13,25 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
-from engine.models.video_vae.slicing import clamped_moments
-from engine.models.wan.vae.blocks import (
-    Head,
-    ResidualBlock,
-    middle,
-    wide_conv,
-)
+from engine.models.video_vae.slicing import clamp_logvar
+from engine.models.wan.vae.blocks import Head, WanResidualBlock, middle, wide_conv
 from engine.models.wan.vae.config import WAN21, Stage, WanConfig
-from engine.models.wan.vae.interface import WanForm
+from engine.models.wan.vae.interface import WanVaeVariant
 from engine.models.wan.vae.resample import (
     AveragedShortcut,
-    Downsampler,
     RepeatedShortcut,
-    Upsampler,
+    WanDownsampler,
+    WanUpsampler,
 )
 from engine.ops.conv.causal_conv import Carry, ZeroPastConv3d
 
 
 class DownStage(nn.Module):
-    """A level of the Wan 2.2 encoder, with the way around it."""
+    """A level of the Wan 2.2 encoder, with its shortcut."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
-        self.downsamples = nn.ModuleList(_parts(stage, Downsampler))
+        self.downsamples = nn.ModuleList(_parts(stage, WanDownsampler))
         self.avg_shortcut = AveragedShortcut(stage)
 
     def forward(self, frames: Tensor, carry: Carry) -> Tensor:
@@ -46,11 +41,11 @@ class DownStage(nn.Module):
 
 
 class UpStage(nn.Module):
-    """A level of the Wan 2.2 decoder; with a way around it where it enlarges."""
+    """A level of the Wan 2.2 decoder, with a shortcut where it enlarges."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
-        self.upsamples = nn.ModuleList(_parts(stage, Upsampler))
+        self.upsamples = nn.ModuleList(_parts(stage, WanUpsampler))
         self.avg_shortcut = RepeatedShortcut(stage) if stage.space else None
 
     def forward(self, frames: Tensor, carry: Carry) -> Tensor:
@@ -61,8 +56,8 @@ class UpStage(nn.Module):
         return result + torch.as_tensor(self.avg_shortcut(frames, carry))
 
 
-class Encoder(nn.Module):
-    """Frames to moments."""
+class WanEncoder(nn.Module):
+    """Frames to mean and log-variance."""
 
     def __init__(self, config: WanConfig) -> None:
         super().__init__()
@@ -71,7 +66,7 @@ class Encoder(nn.Module):
         if config.has_stage_shortcuts:
             self.downsamples = nn.ModuleList(DownStage(stage) for stage in stages)
         else:
-            flat = [part for stage in stages for part in _parts(stage, Downsampler)]
+            flat = [part for stage in stages for part in _parts(stage, WanDownsampler)]
             self.downsamples = nn.ModuleList(flat)
         self.middle = middle(stages[-1].result)
         self.head = Head(stages[-1].result, 2 * config.latent_channels)
@@ -82,7 +77,7 @@ class Encoder(nn.Module):
         return _through(parts, frames, carry)
 
 
-class Decoder(nn.Module):
+class WanDecoder(nn.Module):
     """Latent to frames."""
 
     def __init__(self, config: WanConfig) -> None:
@@ -93,7 +88,7 @@ class Decoder(nn.Module):
         if config.has_stage_shortcuts:
             self.upsamples = nn.ModuleList(UpStage(stage) for stage in stages)
         else:
-            flat = [part for stage in stages for part in _parts(stage, Upsampler)]
+            flat = [part for stage in stages for part in _parts(stage, WanUpsampler)]
             self.upsamples = nn.ModuleList(flat)
         self.head = Head(stages[-1].result, config.out_channels * config.patch**2)
 
@@ -103,27 +98,27 @@ class Decoder(nn.Module):
         return _through(parts, latent, carry)
 
 
-class WanVae(nn.Module, WanForm):
+class WanVae(nn.Module, WanVaeVariant):
     """Encoder and decoder under the published names; see `SlicedVae` for what it does.
 
-    Frames and latents have the type and device of the weights. Gradients flow through both ways.
+    Frames and latents have the type and device of the weights. Gradients flow through both.
     A slice may have any length: the first one 1 + 4n frames or 1 + n latents, later ones 4n or n.
     """
 
     def __init__(self, config: WanConfig = WAN21) -> None:
         super().__init__()
         self.config = config
-        moments = 2 * config.latent_channels
-        self.encoder = Encoder(config)
-        self.conv1 = ZeroPastConv3d(moments, moments, 1)
+        both = 2 * config.latent_channels
+        self.encoder = WanEncoder(config)
+        self.conv1 = ZeroPastConv3d(both, both, 1)
         self.conv2 = ZeroPastConv3d(config.latent_channels, config.latent_channels, 1)
-        self.decoder = Decoder(config)
+        self.decoder = WanDecoder(config)
 
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Moments of one slice, and the carry for the next; see `SlicedVae.encode_slice`."""
+        """Encode one slice; see `SlicedVae.encode_slice`."""
         carry = carry.begin()
-        moments = self.conv1(self.encoder(patches(frames, self.config.patch), carry))
-        return clamped_moments(moments), carry.done()
+        posterior = self.conv1(self.encoder(patches(frames, self.config.patch), carry))
+        return clamp_logvar(posterior), carry.done()
 
     def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Frames of one slice, and the carry for the next; see `SlicedVae.decode_slice`.
@@ -158,10 +153,10 @@ def patches(frames: Tensor, side: int) -> Tensor:
     return rearrange(frames, pattern, row=side, column=side)
 
 
-def _parts(stage: Stage, resampler: type[Downsampler | Upsampler]) -> list[nn.Module]:
+def _parts(stage: Stage, resampler: type[WanDownsampler | WanUpsampler]) -> list[nn.Module]:
     """Residual blocks of a level, and after them what changes the size."""
     widths = [stage.inner] + [stage.outer] * stage.blocks
-    blocks: list[nn.Module] = [ResidualBlock(*pair) for pair in pairwise(widths)]
+    blocks: list[nn.Module] = [WanResidualBlock(*pair) for pair in pairwise(widths)]
     return [*blocks, resampler(stage)] if stage.space else blocks
 
 

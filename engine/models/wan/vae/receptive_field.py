@@ -1,8 +1,8 @@
-"""How far back in time the VAEs look: what a job that begins again inside a shot has to redo.
+"""Receptive field of the VAEs in time: what a job resumed inside a shot has to compute again.
 
-Attention and norms look at one frame, so only the causal convolutions count, and the resamplers
-of time, which treat the first frame of a clip in a way of their own. A clip that begins inside a
-shot therefore gives some wrong entries first; these functions follow how many, part by part.
+Attention and norms see one frame, so only the causal convolutions count, and the resamplers of
+time, which treat the first frame of a clip differently. A clip that begins inside a shot
+therefore gives some wrong entries first; these functions count them, part by part.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from engine.models.wan.vae.config import Stage
 from engine.ops.conv.causal_conv import Carry, CausalConv3d, ZeroPastConv3d
 
 
-class Downsampler(nn.Module):
+class WanDownsampler(nn.Module):
     """Half the height and width; on request, then half the frames (of 1 + 2n the 1 + n)."""
 
     def __init__(self, stage: Stage) -> None:
@@ -50,7 +50,7 @@ class OverTime(CausalConv3d):
         return torch.cat((frames[:, :, :1], nn.Conv3d.forward(self, frames)), dim=2)
 
 
-class Upsampler(nn.Module):
+class WanUpsampler(nn.Module):
     """On request twice the frames (of 1 + n the 1 + 2n); then twice the height and width."""
 
     def __init__(self, stage: Stage) -> None:

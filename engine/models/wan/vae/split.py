@@ -1,10 +1,9 @@
 """Where the Wan VAEs are cut in two, and the tiles of the local half: integers only.
 
-Both ways have a half with the attention, at low resolution, which sees whole frames, and a local
-half at high resolution, which is most of the work and memory. What passes between them are the
-features. Every norm looks at one position, so a position of the local half depends on what its
-convolutions see, `halo` features around it, and on nothing else: tiles that know so much more
-than they show are exact.
+Encoder and decoder have a half with the attention, at low resolution, which sees whole frames, and
+a local half at high resolution with most of the work and memory. Features pass between them.
+Norms use one position, so a position of the local half depends on the receptive field of its
+convolutions only, `halo` features around it: tiles with so large a border are exact.
 
 | | low | high |
 |---|---|---|
@@ -28,7 +27,7 @@ _DECODER_LOW = 1  # whole stages
 _ENCODER_HIGH = 2
 
 LATENTS_PER_VISIT = 8
-"""Tiles are visited once so many latents are there, so that their carries move rarely."""
+"""Tiles are visited when there are so many latents, so that their carries move rarely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,7 @@ class TileBox:
 
     @property
     def inside(self) -> Box:
-        """The inner box as it lies in the outer one."""
+        """The inner box, relative to the outer one."""
         inner, outer = self.inner, self.outer
         return Box(inner.x - outer.x, inner.y - outer.y, inner.width, inner.height)
 
@@ -129,13 +128,13 @@ def least_tile(cut: Cut) -> int:
 def tiles(canvas: Size, tile: Size, cut: Cut) -> list[TileBox]:
     """Cut a frame into as few tiles as `tile` permits, no larger than needed.
 
-    All outer boxes have one shape, so those at the edges of the frame show more of themselves.
+    All outer boxes have one shape, so inner boxes at the edges of the frame are larger.
 
     Args:
         canvas: The frame in features.
         tile: Most features that are computed at a time, halo included; at least `least_tile` on
             a side that is shorter than the frame's.
-        cut: Of the way that is tiled.
+        cut: Of the encoder or decoder.
 
     Raises:
         ValueError: The tile is smaller than `least_tile`.

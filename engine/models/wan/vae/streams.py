@@ -16,9 +16,9 @@ from engine.core.geometry import Box, Size
 from engine.models.upscalers import DecodedTile, Watch
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite
 from engine.models.video_vae.slicing import slices
-from engine.models.wan.vae.interface import WanForm
+from engine.models.wan.vae.interface import WanVaeVariant
 from engine.models.wan.vae.split import decode_tiles, encode_tiles
-from engine.models.wan.vae.tiled import TiledHalf, decode_way, encode_way
+from engine.models.wan.vae.tiled import TiledHalf, decode_pass, encode_pass
 from engine.ops.conv.causal_conv import Carry
 
 Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
@@ -26,14 +26,14 @@ Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streaming:
-    """How a shot is worked on.
+    """Slices and tiles of a shot.
 
     Attributes:
         tile: Most px of a frame (encoder) or of a result (decoder) computed at a time, halo
-            included; None for whole frames. Only the fast variant knows tiles.
-        warm_up: 0: every tile goes on where it stopped; its carry waits in host memory. Else it
-            begins so many latents earlier, which costs their time; exact from
-            `reach.encode_warm_up` and `reach.decode_warm_up` on.
+            included; None for whole frames. Only the fast variant takes tiles.
+        warm_up: 0: every tile continues with its carry, which waits in host memory. Else it begins
+            so many latents earlier, which costs their time; exact from `encode_warm_up` and
+            `decode_warm_up` on.
         parks: With tiles: the carry of the low half waits on the host meanwhile.
         slice_latents: Latents worked on at a time; at the start of a shot one more.
     """
@@ -47,7 +47,7 @@ class Streaming:
 WHOLE_FRAMES = Streaming()
 
 
-class EncodeStream:
+class WanEncodeStream:
     """Encodes one shot.
 
     Args:
@@ -62,7 +62,7 @@ class EncodeStream:
 
     def __init__(
         self,
-        vae: WanForm,
+        vae: WanVaeVariant,
         frame: Size,
         streaming: Streaming = WHOLE_FRAMES,
         between: Callable[[], None] = lambda: None,
@@ -81,9 +81,9 @@ class EncodeStream:
         tiles = encode_tiles(vae.config, frame, streaming.tile)
         if len(tiles) > 1:
             fast = vae.in_parts()
-            way = encode_way(fast, streaming.slice_latents, streaming.warm_up)
-            self._high, self._step = TiledHalf(way, tiles), fast.encode_low
-            self._size = way.given(self._size)
+            tiled = encode_pass(fast, streaming.slice_latents, streaming.warm_up)
+            self._high, self._step = TiledHalf(tiled, tiles), fast.encode_low
+            self._size = tiled.given(self._size)
             self._none = self._none.to(fast.device, fast.dtype)
             self._home = fast.device if streaming.parks else None
 
@@ -117,8 +117,8 @@ class EncodeStream:
         for start, end in slices(len(entries), self._size, begins=self._carry.first):
             self._between()
             carry = self._carry.handed_over(last=last and end == len(entries))
-            moments, self._carry = self._step(entries[start:end], carry)
-            means.append(moments[:, : self._channels])
+            posterior, self._carry = self._step(entries[start:end], carry)
+            means.append(posterior[:, : self._channels])
         if self._home is not None:
             self._carry = self._carry.moved("cpu")
         latents = torch.cat(means, dim=2)
@@ -126,7 +126,7 @@ class EncodeStream:
         return latents
 
 
-class DecodeStream:
+class WanDecodeStream:
     """Decodes one shot.
 
     Args:
@@ -136,12 +136,12 @@ class DecodeStream:
         watch: Called with every decoded tile; a whole frame is one.
         first: Number of the shot's first frame, for `watch`.
 
-    Memory: as of `EncodeStream`. Frames in float32 exist one at a time.
+    Memory: as of `WanEncodeStream`. Frames in float32 exist one at a time.
     """
 
     def __init__(
         self,
-        vae: WanForm,
+        vae: WanVaeVariant,
         frame: Size,
         streaming: Streaming = WHOLE_FRAMES,
         watch: Watch = lambda _tile: None,
@@ -160,8 +160,8 @@ class DecodeStream:
         tiles = decode_tiles(vae.config, frame, streaming.tile)
         if len(tiles) > 1:
             fast = vae.in_parts()
-            way = decode_way(fast, streaming.slice_latents, streaming.warm_up)
-            self._high, self._step = TiledHalf(way, tiles), fast.decode_low
+            tiled = decode_pass(fast, streaming.slice_latents, streaming.warm_up)
+            self._high, self._step = TiledHalf(tiled, tiles), fast.decode_low
             self._boxes, self._device = self._high.shown, fast.device
             self._parks = streaming.parks
 

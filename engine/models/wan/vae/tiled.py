@@ -2,7 +2,7 @@
 
 Tiles are exact (see `split`), so nothing is blended: each shows its own part of the frame. A tile
 is visited when some slices are there and goes through all of them, so that its carry moves to
-the device and back once for all.
+the device and back once for them together.
 """
 
 from __future__ import annotations
@@ -17,34 +17,29 @@ from engine.models.video_vae.frame_slices import check_finite, cut
 from engine.models.video_vae.slicing import slices
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
-from engine.models.wan.vae.split import (
-    LATENTS_PER_VISIT,
-    TileBox,
-    decode_cut,
-    encode_cut,
-)
+from engine.models.wan.vae.split import LATENTS_PER_VISIT, TileBox, decode_cut, encode_cut
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.transfer.pinned import pins
 
 Done = Callable[[int, Tensor], None]
-"""Called with each tile that is done: its number, and the last of its results [C, h, w]."""
+"""Called after each tile with its index and the last of its results [C, h, w]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """What a local half takes and gives; entries are its frames or its features.
+class TiledPass:
+    """A local half with what it needs per tile; entries are its frames or its features.
 
     Attributes:
-        name: For people.
+        name: For error messages.
         half: The computation, for entries [T, C, y, x] of one slice.
         device: Where it computes.
-        dtype: Of the values.
-        entry: Pixels of an entry for each feature, on each side.
-        result: The same of what it gives.
-        given: How many results come of so many entries, counted from the start of a clip.
+        dtype: Of entries and results.
+        entry: Pixels of an entry per feature, on each side.
+        result: Pixels of a result per feature, on each side.
+        given: Number of results of so many entries, counted from the start of a clip.
         each: Entries of a latent; the first one of a clip has one.
         slice_latents: Latents of a slice; the first one of a clip has one more.
-        early: Entries that a tile takes once more before fresh ones; 0: it goes on with its carry.
+        early: Entries that a tile repeats before fresh ones as warm-up; 0: it keeps its carry.
     """
 
     name: str
@@ -59,11 +54,11 @@ class Way:
     early: int
 
 
-def encode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
+def encode_pass(vae: FastWanVae, slice_latents: int, warm_up: int) -> TiledPass:
     """The encoder's local half: frames to features; a longer warm-up than needed is cut short."""
     early = min(warm_up, encode_warm_up(vae.config))
     cut, step = encode_cut(vae.config), vae.config.temporal_factor
-    return Way(
+    return TiledPass(
         name="encoder",
         half=vae.encode_high,
         device=vae.device,
@@ -77,11 +72,11 @@ def encode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
     )
 
 
-def decode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
-    """The decoder's local half: features to frames; as `encode_way`."""
+def decode_pass(vae: FastWanVae, slice_latents: int, warm_up: int) -> TiledPass:
+    """The decoder's local half: features to frames; as `encode_pass`."""
     cut = decode_cut(vae.config)
     each = vae.config.temporal_factor // cut.time
-    return Way(
+    return TiledPass(
         name="decoder",
         half=vae.decode_high,
         device=vae.device,
@@ -96,18 +91,18 @@ def decode_way(vae: FastWanVae, slice_latents: int, warm_up: int) -> Way:
 
 
 class TiledHalf:
-    """Takes every tile through what came since its last visit.
+    """Runs every tile through the entries that came since its last visit.
 
     Attributes:
-        shown: What each tile shows, in pixels of the result.
+        shown: The part of the result that each tile shows, in pixels.
 
     Memory: on the device one tile of a slice, and its carry. On the host the entries and results
     of a visit, and the carries of all tiles or, where tiles begin early, the entries for that.
     """
 
-    def __init__(self, way: Way, tiles: Sequence[TileBox]) -> None:
-        self.shown = [tile.inner.scaled(way.result) for tile in tiles]
-        self._way, self._tiles = way, tiles
+    def __init__(self, tiled: TiledPass, tiles: Sequence[TileBox]) -> None:
+        self.shown = [tile.inner.scaled(tiled.result) for tile in tiles]
+        self._pass, self._tiles = tiled, tiles
         self._carries = [Carry() for _ in tiles]
         self._past: list[Tensor] = []  # [y, x, C] each, and so are the fresh ones
         self._fresh: list[Tensor] = []
@@ -116,23 +111,23 @@ class TiledHalf:
     def take(self, entries: Tensor) -> None:
         """Keep entries [T, C, y, x] until all tiles have seen them."""
         lying = entries.permute(0, 2, 3, 1)
-        pinned = pins(self._way.device)
-        host = torch.empty(lying.shape, dtype=self._way.dtype, pin_memory=pinned)
+        pinned = pins(self._pass.device)
+        host = torch.empty(lying.shape, dtype=self._pass.dtype, pin_memory=pinned)
         self._fresh += host.copy_(lying).unbind()
 
     @property
     def is_due(self) -> bool:
-        """Whether enough is there for a visit."""
-        return -(-len(self._fresh) // self._way.each) >= LATENTS_PER_VISIT
+        """Whether there are enough entries for a visit."""
+        return -(-len(self._fresh) // self._pass.each) >= LATENTS_PER_VISIT
 
     @property
     def due(self) -> int:
         """Results that a visit gives."""
-        given = self._way.given
+        given = self._pass.given
         return given(self._seen + len(self._fresh)) - given(self._seen)
 
     def visit(self, done: Done, *, last: bool) -> Tensor:
-        """Take all tiles through what is there.
+        """Run all tiles through the entries that are there.
 
         Args:
             done: Called with each tile.
@@ -144,7 +139,7 @@ class TiledHalf:
         Raises:
             NumericOverflow: A value is NaN or infinite.
         """
-        way, known = self._way, [*self._past, *self._fresh]
+        tiled, known = self._pass, [*self._past, *self._fresh]
         canvas: Tensor | None = None
         for index, box in enumerate(self.shown):
             for start, part in self._through(index, known, last):
@@ -153,7 +148,7 @@ class TiledHalf:
             done(index, part[-1])
             del part  # before the next tile begins
         self._seen += len(self._fresh)
-        self._fresh, self._past = [], known[-way.early :] if way.early else []
+        self._fresh, self._past = [], known[-tiled.early :] if tiled.early else []
         if canvas is None:
             raise ValueError("nothing is due")
         return canvas
@@ -169,29 +164,29 @@ class TiledHalf:
         Yields:
             Number of the first result, and results [T, C, h, w] of what the tile shows.
         """
-        way, tile = self._way, self._tiles[index]
-        window = tile.inside.scaled(way.result)
-        carry = Carry() if way.early else self._taken(index)
-        start = self.due - way.given(len(known)) if way.early else 0  # below 0: those before
-        ends = last or bool(way.early)
-        size = way.each * way.slice_latents
+        tiled, tile = self._pass, self._tiles[index]
+        window = tile.inside.scaled(tiled.result)
+        carry = Carry() if tiled.early else self._taken(index)
+        start = self.due - tiled.given(len(known)) if tiled.early else 0  # below 0: those before
+        ends = last or bool(tiled.early)
+        size = tiled.each * tiled.slice_latents
         for begin, end in slices(len(known), size, begins=carry.first):
             carry = carry.handed_over(last=ends and end == len(known))
-            results, carry = way.half(self._entries(known[begin:end], tile), carry)
+            results, carry = tiled.half(self._entries(known[begin:end], tile), carry)
             part = cut(results, window)[max(0, -start) :]
             start += len(results)
             if len(part):
-                check_finite(part, way.name)
+                check_finite(part, tiled.name)
                 yield start - len(part), part
-        if not way.early:
+        if not tiled.early:
             self._carries[index] = carry.moved("cpu")
 
     def _entries(self, known: list[Tensor], tile: TileBox) -> Tensor:
         """Entries [T, C, y, x] of one tile, in channels last."""
-        box = tile.outer.scaled(self._way.entry)
+        box = tile.outer.scaled(self._pass.entry)
         parts = [entry[box.y : box.bottom, box.x : box.right] for entry in known]
         return torch.stack(parts).permute(0, 3, 1, 2)
 
     def _taken(self, index: int) -> Carry:
         """A tile's carry on the device, which alone holds its frames: they go one by one."""
-        return self._carries[index].handed_over().moved(self._way.device)
+        return self._carries[index].handed_over().moved(self._pass.device)

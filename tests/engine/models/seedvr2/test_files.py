@@ -29,7 +29,7 @@ class Here(Store):
 
 
 def dit_of(store: Store, model: str, card_gib: float, settings: JobSettings = AUTO) -> str:
-    return files_of(model, settings, store, card_bytes=int(card_gib * GIB)).dit.published
+    return files_of(model, settings, store, gpu_bytes=int(card_gib * GIB)).dit.published
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_with_nothing_here_it_is_the_file_that_suits_the_gpu(tmp_path: Path) -> 
             assert dit_of(store, model, gib) == f"{model}-{wanted}"
     for gib, wanted in ((0, "q8"), (8, "q8"), (12, "fp16"), (24, "fp16")):
         assert dit_of(store, "seedvr2-3b", gib) == f"seedvr2-3b-{wanted}"
-    found = files_of("seedvr2-7b", AUTO, store, card_bytes=16 * GIB)
+    found = files_of("seedvr2-7b", AUTO, store, gpu_bytes=16 * GIB)
     assert not found.dit.is_here
     assert 4e9 < found.dit.bytes < 6e9
     assert found.missing == ("seedvr2-7b-q4", *REST)

@@ -12,8 +12,8 @@ from torch import Tensor
 from engine.core.geometry import Size
 from engine.models.seedvr2.shot import ClippedShot, LatentJoin, Shot, ShotOptions
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
-from engine.models.seedvr2.vae.decode_stream import DecodeStream
-from engine.models.seedvr2.vae.encode_stream import EncodeStream
+from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
+from engine.models.seedvr2.vae.encode_stream import SeedVr2EncodeStream
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.tiling import Tiling, decoder_reach, encoder_reach
@@ -150,7 +150,7 @@ def test_tiles_are_told_and_go_on_where_they_stopped() -> None:
 
 
 def encoded(vae: Vae, frames: Tensor, warm_up: int) -> Tensor:
-    stream = EncodeStream(vae, Size(48, 16), Tiling(tile=Size(32, 16), warm_up=warm_up))
+    stream = SeedVr2EncodeStream(vae, Size(48, 16), Tiling(tile=Size(32, 16), warm_up=warm_up))
     cuts = list(slices(len(frames), 4))
     return torch.cat([stream.push(frames[a:b], last=b == len(frames)) for a, b in cuts])
 
@@ -193,12 +193,12 @@ def test_shared_latents_fade_from_one_clip_to_the_next() -> None:
 def test_tiles_through_all_of_the_decoder() -> None:
     vae, frame = fast_vae(), Size(240, 208)
     frames = random_frames(25, 3, frame.height, frame.width, dtype=torch.float32)
-    latents = EncodeStream(vae, frame).push(frames, last=True)
+    latents = SeedVr2EncodeStream(vae, frame).push(frames, last=True)
 
     def decoded(*cuts: int, **tiling: Any) -> Tensor:
         about = Tiling(is_whole=True, tile=Size(208, 208), **tiling) if tiling else None
         told: list[DecodedTile] = []
-        stream = DecodeStream(vae, frame, about, told.append)
+        stream = SeedVr2DecodeStream(vae, frame, about, told.append)
         parts: list[Tensor] = []
         for a, b in pairwise([0, *cuts, len(latents)]):
             parts += stream.push(latents[a:b], last=b == len(latents))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.video_vae.causal_conv import Conv
-from engine.models.video_vae.context import Flow
+from engine.models.video_vae.causal_conv import CausalConv
+from engine.models.video_vae.context import SliceContext
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv, Past
 from engine.ops.conv.workspace import Workspace
@@ -24,14 +24,14 @@ BIAS = random_frames(5, seed=2)
 SWITCHES = ("ring_buffers", "first_frame_fold", "image_mode", "planned_buffers")
 
 
-def conv_of(shape: ConvShape, *, pad: int = 0, late: bool = False) -> Conv:
+def conv_of(shape: ConvShape, *, pad: int = 0, late: bool = False) -> CausalConv:
     options = ConvOptions(dtype=torch.float64, form="2d")
-    return Conv("conv", FrameConv(WEIGHT, BIAS, shape, options), pad=pad, late=late)
+    return CausalConv("conv", FrameConv(WEIGHT, BIAS, shape, options), pad=pad, late=late)
 
 
-def flow(carry: Carry, chosen: VaeSwitches | None = None) -> Flow:
+def context(carry: Carry, chosen: VaeSwitches | None = None) -> SliceContext:
     workspace = Workspace(torch.device("cpu"), torch.float64, planned=True, channels_last=True)
-    return Flow(carry=carry, workspace=workspace, switches=chosen or VaeSwitches())
+    return SliceContext(carry=carry, workspace=workspace, switches=chosen or VaeSwitches())
 
 
 def clip(count: int) -> Tensor:
@@ -50,11 +50,11 @@ def whole(frames: Tensor, shape: ConvShape, pad: int = 0) -> Tensor:
     return F.conv3d(joined, WEIGHT, BIAS, stride, sides)[0].movedim(0, 1)
 
 
-def in_slices(conv: Conv, parts: list[Tensor], chosen: VaeSwitches | None = None) -> Tensor:
+def in_slices(conv: CausalConv, parts: list[Tensor], chosen: VaeSwitches | None = None) -> Tensor:
     """The parts of a clip one after another; an empty one stands for a slice without frames."""
     carry, results = Carry(), []
     for part in parts:
-        going = flow(carry.begin(), chosen)
+        going = context(carry.begin(), chosen)
         if len(part):
             results.append(conv.of(part, going))
         carry = going.carry.done()
@@ -104,23 +104,25 @@ def test_a_late_clip_begins_where_its_frames_do(lengths: list[int]) -> None:
 
 
 def test_what_is_kept_of_a_slice() -> None:
-    frames, going = clip(2), flow(Carry())
+    frames, going = clip(2), context(Carry())
     conv_of(ConvShape(past="zeros")).of(frames, going)
     assert going.workspace.bytes_held == 0, "frames without a past are convolved where they are"
     kept = going.kept("conv", (2, 4, 6, 5))
     assert torch.equal(kept, frames)
     assert kept.data_ptr() != frames.data_ptr()
-    last = flow(Carry(last=True))
+    last = context(Carry(last=True))
     conv_of(ConvShape(past="zeros")).of(clip(3), last)
     assert not last.keeps("conv")
     with pytest.raises(ValueError, match="another clip"):  # a clip that is not late needs it
-        conv_of(ConvShape(past="zeros")).of(clip(1), flow(Carry().begin().done()))
+        conv_of(ConvShape(past="zeros")).of(clip(1), context(Carry().begin().done()))
 
 
 class Doubled:
     """Stands in for a norm."""
 
-    def write(self, frames: Tensor, out: Tensor, flow: Flow, *, silu: bool = True) -> None:
+    def write(
+        self, frames: Tensor, out: Tensor, context: SliceContext, *, silu: bool = True
+    ) -> None:
         out.copy_((3 if silu else 2) * frames)
 
 
@@ -129,7 +131,7 @@ def test_the_carry_holds_what_the_convolution_sees_not_what_the_norm_does() -> N
     for silu in (True, False):
         conv, carry, found = conv_of(shape), Carry(), []
         for part in frames.split([1, 3]):
-            going = flow(carry.begin())
+            going = context(carry.begin())
             found.append(conv.over(conv.normed(Doubled(), part, going, silu=silu)))
             carry = going.carry.done()
         assert_same(torch.cat(found), whole((3 if silu else 2) * frames, shape))
@@ -138,6 +140,6 @@ def test_the_carry_holds_what_the_convolution_sees_not_what_the_norm_does() -> N
 def test_a_window_adds_to_what_it_is_given() -> None:
     shape, frames = ConvShape(past="zeros"), clip(3)
     conv, into = conv_of(shape), torch.ones(3, 5, 6, 5, dtype=torch.float64)
-    window = conv.window(frames, flow(Carry()), lambda out: out.copy_(frames))
+    window = conv.window(frames, context(Carry()), lambda out: out.copy_(frames))
     assert conv.over(window, into) is into
     assert_same(into, 1 + whole(frames, shape))

@@ -70,7 +70,7 @@ def test_golden_values(form: Convolution) -> None:
             golden = decode[f"dec.{case}.sample_slicing_{slicing}"]
             torch.testing.assert_close(found.reshape(golden.shape), golden, rtol=0, atol=5e-5)
         for case in {key.split(".")[1] for key in encode}:
-            found = vae.moments(encode[f"enc.{case}.input"]).cpu()
+            found = vae.posterior(encode[f"enc.{case}.input"]).cpu()
             golden = encode[f"enc.{case}.moments_slicing_{slicing}"]
             torch.testing.assert_close(found, golden, rtol=0, atol=5e-5)
 
@@ -81,13 +81,13 @@ def test_single_precision_is_the_truth_but_for_rounding(name: str, form: Convolu
     config, plain_of, fast_of = MODELS[name]
     truth = plain_of(config)
     clip, latent = inputs(config, 9, torch.float32)
-    exact = truth.moments(clip.double()), truth.decode(latent.double())
+    exact = truth.posterior(clip.double()), truth.decode(latent.double())
     switches = VaeSwitches(convolution=form)
     vae = fast_of(config, truth.state_dict(), device="cuda", switches=switches)
     for size in (None, 4):
         if size is not None:
             vae.enable_slicing(size)
-        assert (vae.moments(clip).cpu() - exact[0]).abs().max() < 1e-4
+        assert (vae.posterior(clip).cpu() - exact[0]).abs().max() < 1e-4
         assert (vae.decode(latent).cpu() - exact[1]).abs().max() < 1e-4
 
 

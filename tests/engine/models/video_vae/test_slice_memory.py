@@ -72,7 +72,7 @@ def beyond_the_result(vae: Any, work: Callable[[], Tensor]) -> int:
 
 def test_longer_clips_take_no_more_memory(vae: Any) -> None:
     for run, given in (
-        (vae.moments, [clip_of(vae, length) for length in (SHORT, LONG)]),
+        (vae.posterior, [clip_of(vae, length) for length in (SHORT, LONG)]),
         (vae.decode, [latent_of(vae, 1 + length // 4) for length in (SHORT, LONG)]),
     ):
         short, long = (beyond_the_result(vae, lambda x=x, run=run: run(x)) for x in given)

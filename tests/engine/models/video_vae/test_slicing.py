@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.video_vae.slicing import SlicedVae, clamped_moments, slices
+from engine.models.video_vae.slicing import SlicedVae, clamp_logvar, slices
 from engine.ops.conv.causal_conv import Carry
 
 
@@ -26,7 +26,7 @@ class CountingVae(SlicedVae):
         carry = carry.begin()
         self.seen.append((frames.shape[2], carry.first, carry.last))
         kept = frames[:, :, 0 if carry.first else 3 :: 4]
-        return clamped_moments(torch.cat((kept, 40 * kept), dim=1)), carry.done()
+        return clamp_logvar(torch.cat((kept, 40 * kept), dim=1)), carry.done()
 
     def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         carry = carry.begin()
@@ -61,7 +61,7 @@ def test_a_clip_is_cut_only_when_it_is_longer_than_the_first_slice() -> None:
         vae = CountingVae()
         if size is not None:
             vae.enable_slicing(size)
-        assert torch.equal(vae.moments(clip(frames)), CountingVae().moments(clip(frames)))
+        assert torch.equal(vae.posterior(clip(frames)), CountingVae().posterior(clip(frames)))
         last = len(wanted) - 1
         assert vae.seen == [(count, i == 0, i == last) for i, count in enumerate(wanted)]
 
@@ -96,7 +96,7 @@ def test_other_lengths_are_refused() -> None:
             CountingVae().enable_slicing(frames)
     for frames in (0, 2, 4, 8):
         with pytest.raises(ValueError, match="frames"):
-            CountingVae().moments(clip(frames))
+            CountingVae().posterior(clip(frames))
 
 
 def test_a_sample_adds_noise_of_its_generator_once() -> None:
@@ -115,4 +115,4 @@ def test_a_sample_adds_noise_of_its_generator_once() -> None:
 
 def test_the_log_variance_is_clamped() -> None:
     moments = torch.tensor([[-50.0, 50.0, -50.0, 50.0]]).view(1, 4, 1, 1, 1)
-    assert clamped_moments(moments).flatten().tolist() == [-50, 50, -30, 20]
+    assert clamp_logvar(moments).flatten().tolist() == [-50, 50, -30, 20]

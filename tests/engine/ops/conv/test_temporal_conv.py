@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.ops.conv import temporal_conv
-from engine.ops.conv.temporal_conv import Form, Taps
+from engine.ops.conv.temporal_conv import Form, TemporalConv
 from tests.helpers.seedvr2 import random_frames
 
 LAYOUTS = (torch.channels_last, torch.contiguous_format)
@@ -40,7 +40,9 @@ def clip(count: int, layout: torch.memory_format = torch.channels_last) -> Tenso
     return random_frames(count, 4, 6, 5, seed=3).contiguous(memory_format=layout)
 
 
-def literal(frames: Tensor, table: Taps, bias: Tensor | None, space: tuple[int, int]) -> Tensor:
+def literal(
+    frames: Tensor, table: TemporalConv, bias: Tensor | None, space: tuple[int, int]
+) -> Tensor:
     """The sum as it is written; space is stride and padding."""
     steps = []
     for j in range(table.steps(len(frames))):
@@ -76,7 +78,9 @@ def test_each_form_is_the_literal_sum(
     biased: bool,
 ) -> None:
     weight, bias = numbers(reach)
-    table = Taps(weight, bias if biased else None, padding=padding, stride=stride, form=form)
+    table = TemporalConv(
+        weight, bias if biased else None, padding=padding, stride=stride, form=form
+    )
     frames = clip(reach + more, layout)
     wanted = literal(frames, table, bias if biased else None, (stride[1], padding))
     assert_same(table.apply(frames), wanted)
@@ -86,7 +90,7 @@ def test_each_form_is_the_literal_sum(
 
 def test_too_few_frames_give_no_step() -> None:
     for stride, form, count in product((1, 2), ("2d", "3d"), range(3)):
-        table = Taps(*numbers(3), padding=1, stride=(stride, 1), form=form)
+        table = TemporalConv(*numbers(3), padding=1, stride=(stride, 1), form=form)
         assert table.steps(count) == 0
         assert table.apply(clip(count)).shape == (0, 5, 6, 5)
 
@@ -94,7 +98,7 @@ def test_too_few_frames_give_no_step() -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_only_a_part_of_a_larger_tensor_is_added_to(dtype: torch.dtype) -> None:
     weight, bias = (value.to(dtype) for value in numbers(3))
-    table = Taps(weight, bias, padding=1)
+    table = TemporalConv(weight, bias, padding=1)
     place = slice(2, 5), slice(1, 6), slice(3, 9), slice(1, 6)
     for frames_in, into_in in product(LAYOUTS, LAYOUTS):
         frames = clip(5, frames_in).to(dtype)
@@ -111,10 +115,10 @@ def test_only_a_part_of_a_larger_tensor_is_added_to(dtype: torch.dtype) -> None:
 def f32_into() -> tuple[Tensor, Tensor]:
     """What float32 taps add to ones, and what they should."""
     weight, bias = (value.float() for value in numbers(3))
-    table = Taps(weight, bias, padding=1)
+    table = TemporalConv(weight, bias, padding=1)
     frames = clip(5).float()
     into = torch.ones(3, 5, 6, 5).contiguous(memory_format=torch.channels_last)
-    exact = Taps(weight.double(), bias.double(), padding=1)
+    exact = TemporalConv(weight.double(), bias.double(), padding=1)
     return table.apply(frames, into), 1 + literal(frames.double(), exact, bias.double(), (1, 1))
 
 
@@ -159,12 +163,12 @@ def test_half_precision_rounds_once(dtype: torch.dtype) -> None:
     weight, bias = (value.to(dtype) for value in numbers(3))
     frames = random_frames(6, 4, 24, 20, dtype=dtype)
     frames = frames.contiguous(memory_format=torch.channels_last)
-    exact = Taps(weight.double(), bias.double(), padding=1)
+    exact = TemporalConv(weight.double(), bias.double(), padding=1)
     wanted = literal(frames.double(), exact, bias.double(), (1, 1))
     moved = frames.movedim(0, 1).unsqueeze(0)
     one_call = F.conv3d(moved, weight, bias, padding=(0, 1, 1))[0].movedim(0, 1)
     most = 1.02 * (one_call.double() - wanted).square().mean().sqrt()
     for form in ("2d", "3d"):
-        found = Taps(weight, bias, padding=1, form=form).apply(frames)
+        found = TemporalConv(weight, bias, padding=1, form=form).apply(frames)
         assert found.dtype == dtype
         assert (found.double() - wanted).square().mean().sqrt() <= most

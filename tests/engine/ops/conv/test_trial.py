@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.ops.conv import trial as conv_probe
-from engine.ops.conv.temporal_conv import Taps
+from engine.ops.conv.temporal_conv import TemporalConv
 from engine.ops.conv.trial import ConvolutionChoice, Trial, decide
 from engine.ops.torch_flags import using
 from engine.settings.optimisations import RunSwitches
@@ -67,12 +67,12 @@ def test_a_broken_form_is_never_chosen() -> None:
 def test_a_wrong_convolution_is_noticed(
     form: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = Taps.apply
+    right = TemporalConv.apply
 
-    def wrong(self: Taps, frames: torch.Tensor, into: Any = None) -> torch.Tensor:
+    def wrong(self: TemporalConv, frames: torch.Tensor, into: Any = None) -> torch.Tensor:
         return right(self, frames, into) * (1.1 if self._form == form else 1)
 
-    monkeypatch.setattr(Taps, "apply", wrong)
+    monkeypatch.setattr(TemporalConv, "apply", wrong)
     choice = conv_probe.choose_convolution("cpu", torch.float32)
     assert choice.form == other
     assert "computes wrongly" in choice.reason
@@ -80,7 +80,7 @@ def test_a_wrong_convolution_is_noticed(
 
 def test_a_convolution_that_fails_leads_to_2d(monkeypatch: pytest.MonkeyPatch) -> None:
     error = RuntimeError("CUDNN_STATUS_NOT_SUPPORTED\nlong story")
-    monkeypatch.setattr(Taps, "apply", Mock(side_effect=error))
+    monkeypatch.setattr(TemporalConv, "apply", Mock(side_effect=error))
     choice = conv_probe.choose_convolution("cpu", torch.float32)
     assert (choice.form, choice.is_sound) == ("2d", False)
     assert "CUDNN_STATUS_NOT_SUPPORTED" in choice.reason

@@ -11,7 +11,7 @@ from engine.hardware.out_of_memory import free_memory
 from engine.hardware.torch_memory import within
 from engine.models import registry
 from engine.models.lite.plan import LitePlan
-from engine.pipeline.context import Context
+from engine.pipeline.context import JobContext
 from engine.pipeline.stages.upscale import Upscale
 from engine.protocol.events import Event, PlanDowngraded, TileDone
 from tests.helpers.plans import a_media, a_plan
@@ -45,12 +45,12 @@ class Ears:
 WEIGHTS = "lite_x2_faithful.safetensors"
 
 
-def context(tile: Size, *, rotation: int = 0, **changes: Any) -> Context:
+def context(tile: Size, *, rotation: int = 0, **changes: Any) -> JobContext:
     work = LitePlan(weights=WEIGHTS, frame=Size(200, 120), tile=tile, overlap=16, clip_frames=1)
     work = replace(work, **changes)
     plan = replace(a_plan(), source_size=work.frame, work=work)
     media = a_media(rotation=rotation)
-    return Context(job_id="a", media=media, plan=plan, control=Control(), events=Ears())
+    return JobContext(job_id="a", media=media, plan=plan, control=Control(), events=Ears())
 
 
 def test_tiles_give_the_same_as_the_whole_frame():

@@ -13,7 +13,7 @@ import torch
 
 from engine.core.errors import FeatureMissing
 from engine.models.seedvr2.dit import compiled as dit_compiled
-from engine.models.seedvr2.dit.compiled import CompiledSteps
+from engine.models.seedvr2.dit.compiled import CompiledOps
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.ops import compiler
@@ -68,8 +68,8 @@ def test_off_nothing_of_the_compiler_is_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    assert not isinstance(FastDit(tiny_dit_config("3b"))._tools.steps, CompiledSteps)
-    assert isinstance(FastDit(tiny_dit_config("3b"), COMPILED)._tools.steps, CompiledSteps)
+    assert not isinstance(FastDit(tiny_dit_config("3b"))._tools.steps, CompiledOps)
+    assert isinstance(FastDit(tiny_dit_config("3b"), COMPILED)._tools.steps, CompiledOps)
 
 
 def test_a_card_without_triton_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -55,9 +55,9 @@ def test_names_and_shapes_are_the_published_ones() -> None:
 def test_golden_encode(golden_vae: SeedVr2Vae) -> None:
     for golden in cases("encode").values():
         golden_vae.disable_slicing()
-        assert_near(golden_vae.moments(golden["input"]), golden["moments_slicing_off"])
+        assert_near(golden_vae.posterior(golden["input"]), golden["moments_slicing_off"])
         golden_vae.enable_slicing()
-        moments = golden_vae.moments(golden["input"])
+        moments = golden_vae.posterior(golden["input"])
         assert_near(moments, golden["moments_slicing_on"])
         assert_near(moments[:, 16:], golden["logvar"])
         assert_near(golden_vae.encode(golden["input"]), golden["mean"])
@@ -91,7 +91,7 @@ def test_slices_of_any_length_equal_the_whole_clip(
     factor, side = vae.config.temporal_factor, vae.config.spatial_factor
     lengths = [1 + (steps[0] - 1) * factor, *(step * factor for step in steps[1:])]
     frames = random_frames(1, 3, sum(lengths), side, 2 * side)
-    moments = vae.moments(frames)
+    moments = vae.posterior(frames)
     assert moments.shape == (1, 8, sum(steps), 1, 2)
     torch.testing.assert_close(
         through(vae.encode_slice, frames, lengths), moments, rtol=0, atol=1e-10
@@ -105,7 +105,7 @@ def test_slices_of_any_length_equal_the_whole_clip(
 def test_a_batch_equals_its_clips_one_by_one() -> None:
     vae = tiny_vae()
     frames, latent = random_frames(2, 3, 5, 8, 16), random_frames(2, 4, 2, 2, 1)
-    for run, whole in ((vae.moments, frames), (vae.decode, latent)):
+    for run, whole in ((vae.posterior, frames), (vae.decode, latent)):
         alone = torch.cat([run(whole[:1]), run(whole[1:])])
         torch.testing.assert_close(run(whole), alone, rtol=0, atol=1e-12)
 
@@ -114,7 +114,7 @@ def test_a_batch_equals_its_clips_one_by_one() -> None:
 def test_gradients_equal_differences(path: str) -> None:
     vae = tiny_vae().requires_grad_(True)
     frames, latent = random_frames(1, 3, 9, 8, 8), random_frames(1, 4, 3, 1, 1)
-    inputs, run = (frames, vae.moments) if path == "encoder" else (latent, vae.decode)
+    inputs, run = (frames, vae.posterior) if path == "encoder" else (latent, vae.decode)
     inputs.requires_grad_(True)
     vae.enable_slicing()  # gradients go through the carry too
     output = run(inputs)
@@ -149,7 +149,7 @@ def test_other_types() -> None:
     frames, latent, exact = random_frames(1, 3, 5, 16, 8), random_frames(1, 4, 2, 2, 1), tiny_vae()
     for dtype, limit in ((torch.float32, 1e-5), (torch.float16, 0.01), (torch.bfloat16, 0.08)):
         vae = tiny_vae(dtype=dtype)
-        for name, whole in (("moments", frames), ("decode", latent)):
+        for name, whole in (("posterior", frames), ("decode", latent)):
             wanted = getattr(exact, name)(whole)
             result = getattr(vae, name)(whole.to(dtype))
             assert result.dtype == dtype

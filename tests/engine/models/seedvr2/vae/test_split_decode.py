@@ -81,8 +81,8 @@ class Spy(Statistics):
         self.told = {}
         Spy.latest = self
 
-    def moments(self, name, x, groups, *, kernels=False):
-        self.told[name] = super().moments(name, x, groups)
+    def for_norm(self, name, x, groups, *, kernels=False):
+        self.told[name] = super().for_norm(name, x, groups)
         return self.told[name]
 
 
@@ -115,7 +115,7 @@ def test_a_tile_of_the_whole_frame_needs_no_pass(plain):
 class FrozenStatistics(Statistics):
     """Every norm goes by the same numbers, whatever it sees."""
 
-    def moments(self, name, x, groups, *, kernels=False):
+    def for_norm(self, name, x, groups, *, kernels=False):
         fixed = group_statistics(torch.ones(x.shape[0], groups, 1, 1, dtype=x.dtype), groups)
         return type(fixed)(1, fixed.mean * 0.1, fixed.m2 + 0.3)
 
@@ -273,4 +273,4 @@ def test_what_cannot_be_split_is_refused(plain):
         split(PlainSplit(plain), latent_of(1).expand(2, -1, -1, -1, -1))
     tile = Statistics(None, Book(), Box(0, 0, 2, 2), Size(4, 4))
     with pytest.raises(ValueError, match="multiple"):
-        tile.moments("a", torch.zeros(1, 4, 8, 9), 4)
+        tile.for_norm("a", torch.zeros(1, 4, 8, 9), 4)

@@ -12,7 +12,7 @@ from engine.core.geometry import Size
 from engine.models.wan.planning.requirements import decode_needs, encode_needs
 from engine.models.wan.planning.vae_memory import Pass
 from engine.models.wan.vae.fast import FastWanVae
-from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
+from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
 from tests.helpers.memory import Allocations
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
@@ -31,7 +31,7 @@ def assert_covers(vae: FastWanVae, way: str, tile: Size, options: dict[str, Any]
     frame = {"config": CONFIG, "frame": FRAME, "device": "cpu", "dtype": "float32"}
     decodes = way == "decode"
     needs = (decode_needs if decodes else encode_needs)(Pass(**frame, tile=tile, **options))
-    stream = (DecodeStream if decodes else EncodeStream)(
+    stream = (WanDecodeStream if decodes else WanEncodeStream)(
         vae, FRAME, Streaming(tile=tile, **options)
     )
     latents = torch.zeros(1, CONFIG.latent_channels, 1, FRAME.height // 8, FRAME.width // 8)

@@ -70,13 +70,13 @@ def test_every_switch_equals_the_plain_form(plain: WanVae) -> None:
     for frames in (1, 13):
         clip = random_clip(plain.config, frames, 1, 2)
         latent = random_latent(plain.config, 1 + frames // 4, 2, 1)
-        cases.append((clip, plain.moments(clip), latent, plain.decode(latent)))
+        cases.append((clip, plain.posterior(clip), latent, plain.decode(latent)))
     for switches in CHANGED:
         fast = double(plain, switches)
         for clip, moments, latent, pictures in cases:
             for size in (None, 4):
                 fast.disable_slicing() if size is None else fast.enable_slicing(size)
-                assert_equal(fast.moments(clip), moments)
+                assert_equal(fast.posterior(clip), moments)
                 assert_equal(fast.decode(latent), pictures)
 
 
@@ -108,7 +108,7 @@ def test_slices_of_any_length_in_other_configurations(
     each = config.temporal_factor
     clip = random_clip(config, 1 + each * (sum(steps) - 1), *size)
     lengths = [1 + each * (steps[0] - 1)] + [each * count for count in steps[1:]]
-    assert_equal(in_slices(fast.encode_slice, clip, lengths), plain.moments(clip))
+    assert_equal(in_slices(fast.encode_slice, clip, lengths), plain.posterior(clip))
 
 
 def in_slices(step: Any, whole: Tensor, lengths: list[int]) -> Tensor:
@@ -123,7 +123,7 @@ def test_a_batch_is_its_clips(plain: WanVae, fast: FastWanVae) -> None:
     latent = random_latent(plain.config, 4, 2, 1, batch=2)
     assert_equal(in_slices(fast.decode_slice, latent, [1, 3]), plain.decode(latent))
     clip = random_clip(plain.config, 9, 1, 1, batch=2)
-    assert_equal(in_slices(fast.encode_slice, clip, [1, 8]), plain.moments(clip))
+    assert_equal(in_slices(fast.encode_slice, clip, [1, 8]), plain.posterior(clip))
 
 
 def test_a_carry_can_be_used_twice_and_keeps_nothing_for_a_last_slice(fast: FastWanVae) -> None:
@@ -141,7 +141,7 @@ def test_what_is_traced_is_what_the_plain_modules_give(plain: WanVae) -> None:
     fast.trace = lambda name, frames: seen[name].append(frames)
     fast.enable_slicing(4)
     clip, latent = random_clip(plain.config, 9, 1, 2), random_latent(plain.config, 3, 2, 1)
-    fast.moments(clip)
+    fast.posterior(clip)
     fast.decode(latent)
     expected = outputs_of_modules(plain, clip, latent)
     shared = seen.keys() & expected.keys()
@@ -161,7 +161,7 @@ def outputs_of_modules(plain: WanVae, clip: Tensor, latent: Tensor) -> dict[str,
         return module.register_forward_hook(seen)
 
     handles = [watch(*named) for named in plain.named_modules()]
-    plain.moments(clip)
+    plain.posterior(clip)
     plain.decode(latent)
     for handle in handles:
         handle.remove()
@@ -186,7 +186,7 @@ def test_what_is_given_stays_as_it_is(fast: FastWanVae) -> None:
     clip, latent = random_clip(fast.config, 5, 1, 1), random_latent(fast.config, 2, 2, 1)
     clip = clip.contiguous(memory_format=torch.channels_last_3d)
     before = clip.clone(), latent.clone()
-    fast.moments(clip)
+    fast.posterior(clip)
     fast.decode(latent)
     torch.testing.assert_close((clip, latent), before, rtol=0, atol=0)
     features, _ = fast.decode_low(latent, Carry())
@@ -230,7 +230,7 @@ def test_halves_make_the_whole(plain: WanVae, fast: FastWanVae) -> None:
         assert_equal(decoded_in_halves(fast, latent, lengths), plain.decode(latent))
         frames = [4 * lengths[0] - 3, *(4 * count for count in lengths[1:])]
         clip = random_clip(plain.config, sum(frames), 3, 2)
-        assert_equal(encoded_in_halves(fast, clip, frames), plain.moments(clip))
+        assert_equal(encoded_in_halves(fast, clip, frames), plain.posterior(clip))
     with pytest.raises(ValueError, match="one clip"):
         fast.decode_low(latent.expand(2, -1, -1, -1, -1), Carry())
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.models.video_vae.context import Flow, Part
-from engine.models.wan.vae.blocks import RmsNorm as PlainNorm
-from engine.models.wan.vae.fast_layers import Patches, Pictures, RmsNorm
+from engine.models.video_vae.context import Part, SliceContext
+from engine.models.wan.vae.blocks import WanRmsNorm as PlainNorm
+from engine.models.wan.vae.fast_layers import FastWanRmsNorm, PatchLayer, Pictures
 from engine.models.wan.vae.plain import patches, pictures
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
@@ -17,16 +17,16 @@ from tests.helpers.seedvr2 import random_frames
 from tests.helpers.wan import tiny_wan_config
 
 
-def flow_of(frames: Tensor, *, last: bool = True, fused: bool = True) -> Flow:
+def context_of(frames: Tensor, *, last: bool = True, fused: bool = True) -> SliceContext:
     place = Workspace(frames.device, frames.dtype, planned=True, channels_last=last)
     switches = VaeSwitches(fused_norm=fused, channels_last=last)
-    return Flow(carry=Carry(), workspace=place, switches=switches, stream=frames)
+    return SliceContext(carry=Carry(), workspace=place, switches=switches, stream=frames)
 
 
-def through(part: Part[Flow], frames: Tensor, *, last: bool) -> Tensor:
-    flow = flow_of(frames, last=last)
-    part.run(flow)
-    return flow.take()
+def through(part: Part[SliceContext], frames: Tensor, *, last: bool) -> Tensor:
+    context = context_of(frames, last=last)
+    part.run(context)
+    return context.take()
 
 
 def as_clip(frames: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def as_clip(frames: Tensor) -> Tensor:
 def test_patches_and_pictures_are_those_of_the_plain_form() -> None:
     frames, head = random_frames(2, 3, 6, 4), random_frames(2, 12, 3, 4)
     for last in (True, False):
-        folded = through(Patches(), frames, last=last)
+        folded = through(PatchLayer(), frames, last=last)
         assert torch.equal(as_clip(folded), patches(as_clip(frames), 2))
         assert torch.equal(through(Pictures(columns_first=True), folded, last=last), frames)
         found = through(Pictures(columns_first=False), head, last=last)
@@ -47,16 +47,16 @@ def test_patches_and_pictures_are_those_of_the_plain_form() -> None:
 def test_a_norm_of_any_length_is_that_of_the_plain_form(fused: bool) -> None:
     plain = PlainNorm(6).double().requires_grad_(False)
     plain.gamma.copy_(random_frames(6, 1, 1, 1, seed=1))
-    norm = RmsNorm(plain.gamma.flatten())
+    norm = FastWanRmsNorm(plain.gamma.flatten())
     for size in (1.0, 1e-3, 1e-6, 1e-13, 0.0):
         frames = size * random_frames(2, 6, 3, 4)
         found, wanted = torch.empty_like(frames), plain(as_clip(frames))
-        norm.write(frames, found, flow_of(frames, fused=fused), silu=False)
+        norm.write(frames, found, context_of(frames, fused=fused), silu=False)
         torch.testing.assert_close(as_clip(found), wanted, rtol=1e-12, atol=0)
-        norm.write(frames, found, flow_of(frames, fused=fused))
+        norm.write(frames, found, context_of(frames, fused=fused))
         active = torch.nn.functional.silu(wanted)
         torch.testing.assert_close(as_clip(found), active, rtol=1e-12, atol=1e-300)
     black = torch.zeros(1, 8, 2, 2, dtype=torch.float16)
     found = torch.ones_like(black)
-    RmsNorm(torch.ones(8)).write(black, found, flow_of(black, fused=fused))
+    FastWanRmsNorm(torch.ones(8)).write(black, found, context_of(black, fused=fused))
     assert (found == 0).all()

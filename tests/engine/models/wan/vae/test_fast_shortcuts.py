@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.video_vae.context import Flow
+from engine.models.video_vae.context import SliceContext
 from engine.models.wan.vae.config import Stage
 from engine.models.wan.vae.fast_shortcuts import Averaged, Repeated, Shortcut
 from engine.models.wan.vae.resample import AveragedShortcut, RepeatedShortcut
@@ -26,12 +26,12 @@ def stage(inner: int, result: int, *, space: bool, time: bool) -> Stage:
 def through(shortcut: Shortcut, frames: Tensor, result: Tensor, carry: Carry) -> Tensor:
     """What a stage gives that makes `result` out of frames, whatever they are."""
     workspace = Workspace(frames.device, frames.dtype, planned=False)
-    flow = Flow(carry=carry, workspace=workspace, switches=VaeSwitches(), stream=frames)
-    kept = shortcut.before(flow)
-    flow.take().fill_(torch.nan)  # a stage works on its input in place
-    flow.put(result)
-    shortcut.add(kept, flow)
-    return flow.take()
+    context = SliceContext(carry=carry, workspace=workspace, switches=VaeSwitches(), stream=frames)
+    kept = shortcut.before(context)
+    context.take().fill_(torch.nan)  # a stage works on its input in place
+    context.put(result)
+    shortcut.add(kept, context)
+    return context.take()
 
 
 def as_clip(frames: Tensor) -> Tensor:

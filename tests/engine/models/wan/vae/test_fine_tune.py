@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.models.wan.vae.blocks import Attention, Head, ResidualBlock
+from engine.models.wan.vae.blocks import Head, WanAttention, WanResidualBlock
 from engine.models.wan.vae.config import Stage
 from engine.models.wan.vae.plain import WanVae
 from engine.models.wan.vae.resample import (
     AveragedShortcut,
-    Downsampler,
     RepeatedShortcut,
-    Upsampler,
+    WanDownsampler,
+    WanUpsampler,
 )
 from engine.ops.conv.causal_conv import Carry
 from tests.helpers.seedvr2 import random_frames, randomise
@@ -23,7 +23,7 @@ from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 def loss_of(vae: WanVae, clip: Tensor, wanted: Tensor) -> Tensor:
     """Of a fine-tuning: a sample of the latent, its picture, and a small weight on its spread."""
-    moments = vae.moments(clip)
+    moments = vae.posterior(clip)
     mean, logvar = moments.chunk(2, dim=1)
     noise = torch.randn(mean.shape, generator=torch.Generator().manual_seed(1), dtype=mean.dtype)
     pictures = vae.decode(mean + (0.5 * logvar).exp() * noise)
@@ -54,11 +54,11 @@ def test_gradients_reach_every_parameter(layout: str) -> None:
 
 
 PIECES: dict[str, tuple[nn.Module, int]] = {
-    "residual block": (ResidualBlock(2, 3), 2),
-    "attention": (Attention(2), 2),
+    "residual block": (WanResidualBlock(2, 3), 2),
+    "attention": (WanAttention(2), 2),
     "head": (Head(2, 1), 2),
-    "down": (Downsampler(Stage(inner=2, outer=2, blocks=0, result=2, space=True, time=True)), 2),
-    "up": (Upsampler(Stage(inner=2, outer=2, blocks=0, result=1, space=True, time=True)), 2),
+    "down": (WanDownsampler(Stage(inner=2, outer=2, blocks=0, result=2, space=True, time=True)), 2),
+    "up": (WanUpsampler(Stage(inner=2, outer=2, blocks=0, result=1, space=True, time=True)), 2),
     "averaged": (
         AveragedShortcut(Stage(inner=2, outer=4, blocks=0, result=4, space=True, time=True)), 2),
     "repeated": (

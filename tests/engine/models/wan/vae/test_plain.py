@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.wan.vae.blocks import RmsNorm
+from engine.models.wan.vae.blocks import WanRmsNorm
 from engine.models.wan.vae.plain import WanVae, patches, pictures
 from engine.ops.conv.causal_conv import Carry
 from tests.helpers.seedvr2 import random_frames
@@ -66,26 +66,26 @@ def test_encoded_slices_of_any_length_equal_the_whole(vae: WanVae, steps: list[i
     lengths = [1 + 4 * steps[0], *(4 * step for step in steps[1:] if step)]
     frames = frames_for(vae, sum(lengths))
     found = in_slices(vae.encode_slice, frames, lengths)
-    torch.testing.assert_close(found, vae.moments(frames), **EXACT)
+    torch.testing.assert_close(found, vae.posterior(frames), **EXACT)
 
 
 def test_nothing_sees_the_future(vae: WanVae) -> None:
     frames, latent = frames_for(vae, 9), latent_for(vae, 3)
     torch.testing.assert_close(
-        vae.moments(frames[:, :, :5]), vae.moments(frames)[:, :, :2], **EXACT
+        vae.posterior(frames[:, :, :5]), vae.posterior(frames)[:, :, :2], **EXACT
     )
     torch.testing.assert_close(vae.decode(latent[:, :, :2]), vae.decode(latent)[:, :, :5], **EXACT)
 
 
 def test_a_clip_later_in_a_batch_is_like_one_alone(vae: WanVae) -> None:
     frames, latent = frames_for(vae, 5, batch=2), latent_for(vae, 2, batch=2)
-    torch.testing.assert_close(vae.moments(frames)[1:], vae.moments(frames[1:]), **EXACT)
+    torch.testing.assert_close(vae.posterior(frames)[1:], vae.posterior(frames[1:]), **EXACT)
     torch.testing.assert_close(vae.decode(latent)[1:], vae.decode(latent[1:]), **EXACT)
 
 
 def test_what_does_not_fit_is_refused(vae: WanVae) -> None:
     with pytest.raises(ValueError, match="4 frames are no 1"):
-        vae.moments(frames_for(vae, 4))
+        vae.posterior(frames_for(vae, 4))
     _, carry = vae.decode_slice(latent_for(vae, 1), Carry())
     with pytest.raises(ValueError, match="another clip"):
         vae.decode_slice(latent_for(vae, 1, batch=2), carry)
@@ -105,12 +105,12 @@ def test_the_norm_leaves_zeros_zero_and_has_a_minimum() -> None:
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         frames = torch.zeros(1, 4, 1, 2, 2, dtype=dtype)
         frames[..., 0, 0] = 3e-7  # its length is far above the minimum, its square below float16
-        found = RmsNorm(4).to(dtype)(frames)
+        found = WanRmsNorm(4).to(dtype)(frames)
         assert found.dtype == dtype
         assert torch.equal(found[..., 1, :], torch.zeros(1, 4, 1, 2, dtype=dtype))
         torch.testing.assert_close(found[..., 0, 0], torch.ones(1, 4, 1, dtype=dtype))
     frames = torch.full((1, 4, 1, 1, 1), 5e-14, dtype=torch.float64)  # of length 1e-13
-    found = RmsNorm(4).double()(frames)
+    found = WanRmsNorm(4).double()(frames)
     torch.testing.assert_close(found, torch.full_like(found, 0.1))
 
 

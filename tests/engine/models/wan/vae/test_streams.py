@@ -26,7 +26,7 @@ from engine.models.wan.vae.split import (
     encode_tiles,
     least_tile,
 )
-from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
+from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
 from engine.ops.conv.causal_conv import Carry
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.wan import tiny_wan, tiny_wan_config
@@ -82,7 +82,7 @@ def pushed(length: int, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def encoded(vae: FastWanVae, frames: Tensor, sizes: Sequence[int], **options: Any) -> Tensor:
     """Latents of frames that come in pieces of so many latents."""
-    stream = EncodeStream(vae, size_of(frames), Streaming(**options))
+    stream = WanEncodeStream(vae, size_of(frames), Streaming(**options))
     ends = [(a, b) for a, b in pushed(len(frames), [4 * size for size in sizes])]
     parts = [stream.push(frames[a:b], last=b == len(frames)) for a, b in ends]
     return torch.cat(parts, dim=2)
@@ -98,7 +98,7 @@ def decoded(
     """Frames of latents that come in pieces of so many."""
     watch = (lambda _: None) if told is None else told.append
     frame = size_of(latents).scaled(vae.config.spatial_factor)
-    stream = DecodeStream(vae, frame, Streaming(**options), watch)
+    stream = WanDecodeStream(vae, frame, Streaming(**options), watch)
     parts: list[Tensor] = []
     length = latents.shape[2]
     for a, b in pushed(length, sizes):
@@ -191,7 +191,7 @@ def test_decoded_tiles_are_told_with_their_place_and_number() -> None:
         right = cut_out(frames[one.frame], one.box)
         torch.testing.assert_close(one.picture, right.float(), rtol=0, atol=0)
     told.clear()
-    stream = DecodeStream(vae, FRAME, watch=told.append, first=40)
+    stream = WanDecodeStream(vae, FRAME, watch=told.append, first=40)
     frames = torch.cat(list(stream.push(latents_of(vae, 3), last=True)))
     assert [(one.index, one.tiles, one.frame) for one in told] == [(0, 1, 44), (0, 1, 48)]
     assert told[0].box.size == FRAME.scaled(2)
@@ -201,7 +201,7 @@ def test_decoded_tiles_are_told_with_their_place_and_number() -> None:
 def test_nothing_comes_before_enough_is_there_for_a_visit() -> None:
     vae = vae_of("2.1")
     tile = tile_of(encode_cut(vae.config), (1, 99))
-    stream = EncodeStream(vae, FRAME, Streaming(tile=tile))
+    stream = WanEncodeStream(vae, FRAME, Streaming(tile=tile))
     frames = frames_of(vae, 4 * LATENTS_PER_VISIT - 3)
     early = stream.push(frames[:1], last=False)
     assert early.shape == (1, 16, 0, FRAME.height // 8, FRAME.width // 8)
@@ -223,10 +223,10 @@ def test_values_that_are_no_numbers_are_refused() -> None:
 def test_the_plain_form_takes_whole_frames_only() -> None:
     plain = tiny_wan(tiny_wan_config("2.1", residual_blocks=1, dim=4, dec_dim=4))
     frames = random_frames(5, 3, FRAME.height, FRAME.width)
-    stream = EncodeStream(plain, FRAME)
+    stream = WanEncodeStream(plain, FRAME)
     assert_same(stream.push(frames, last=True), plain.encode(as_clip(frames)))
     with pytest.raises(ValueError, match="only the fast variant"):
-        DecodeStream(plain, FRAME, Streaming(tile=Size(68, 68)))
+        WanDecodeStream(plain, FRAME, Streaming(tile=Size(68, 68)))
 
 
 def test_the_caller_may_stop_the_work_between_slices_and_tiles() -> None:
@@ -235,7 +235,7 @@ def test_the_caller_may_stop_the_work_between_slices_and_tiles() -> None:
     tiles = len(encode_tiles(vae.config, FRAME, tile))
     for streaming, wanted in ((Streaming(), 2), (Streaming(tile=tile), 2 + tiles)):
         calls: list[int] = []
-        stream = EncodeStream(vae, FRAME, streaming, lambda to=calls: to.append(0))
+        stream = WanEncodeStream(vae, FRAME, streaming, lambda to=calls: to.append(0))
         stream.push(frames_of(vae, 9), last=True)
         assert len(calls) == wanted
 

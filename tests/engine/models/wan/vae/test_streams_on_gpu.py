@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.core.geometry import Size
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.split import decode_cut, encode_cut, least_tile
-from engine.models.wan.vae.streams import DecodeStream, EncodeStream, Streaming
+from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
@@ -27,7 +27,7 @@ FRAMES = 73  # three visits
 def there_and_back(vae: FastWanVae, encode: Streaming, decode: Streaming) -> tuple[Tensor, Tensor]:
     """Latents and frames of a shot, on the host."""
     frames = random_frames(FRAMES, 3, FRAME.height, FRAME.width, dtype=torch.float32).cuda()
-    to, back = EncodeStream(vae, FRAME, encode), DecodeStream(vae, FRAME, decode)
+    to, back = WanEncodeStream(vae, FRAME, encode), WanDecodeStream(vae, FRAME, decode)
     latents: list[Tensor] = []
     pictures: list[Tensor] = []
     for end in range(1, FRAMES + 1, 4):
