@@ -16,7 +16,7 @@ from engine.core.geometry import Size
 from engine.core.messages import Message
 from engine.hardware.budget import Budget
 from engine.model_files.store import is_changed
-from engine.models.planning.search import Needs, Room
+from engine.models.planning.search import MemoryRequirement, Room
 from engine.protocol.media import VideoInfo
 from engine.protocol.model_file_state import Kind
 from engine.protocol.plan import Notice, PicturePlan, WorkPlan
@@ -201,7 +201,7 @@ class ModelFamily(ABC, Generic[W]):
     # what it takes
 
     @abstractmethod
-    def needs(self, work: W) -> Needs:
+    def needs(self, work: W) -> MemoryRequirement:
         """Bytes that a job takes."""
 
     @abstractmethod

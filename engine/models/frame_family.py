@@ -9,7 +9,7 @@ from typing import TypeVar
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
 from engine.models.contracts import ModelFamily
-from engine.models.planning.search import Needs, Room
+from engine.models.planning.search import MemoryRequirement, Room
 from engine.protocol.plan import WorkPlan
 from engine.tiling.grid import tile_grid
 
@@ -72,7 +72,7 @@ class FrameFamily(ModelFamily[F]):
             yield message("change.tiles", before=old.tile, after=new.tile)
 
 
-def frame_needs(work: FramePlan, upscaling: int, weights: int) -> Needs:
+def frame_needs(work: FramePlan, upscaling: int, weights: int) -> MemoryRequirement:
     """Bytes of a job.
 
     Args:
@@ -80,7 +80,7 @@ def frame_needs(work: FramePlan, upscaling: int, weights: int) -> Needs:
         upscaling: Bytes of the model's work on a clip, the result included.
         weights: Bytes of weights.
     """
-    return Needs(
+    return MemoryRequirement(
         weights=weights,
         working={"upscale": upscaling},
         finishing=work.clip_frames * work.canvas.pixels * _RGB_BYTES,

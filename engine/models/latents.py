@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from engine.core.geometry import Size
 from engine.hardware.budget import Budget
-from engine.models.planning.search import Needs
+from engine.models.planning.search import MemoryRequirement
 from engine.protocol.media import Reading
 from engine.protocol.plan import LatentPlan, WeightsPlan
 from engine.settings.optimisations import VaeSwitches
@@ -216,7 +216,7 @@ class LatentFormat(ABC):
         return None if plan.dtype == "float32" else replace(plan, dtype="float32")
 
     @abstractmethod
-    def needs(self, plan: LatentPlan, size: Size) -> Needs:
+    def needs(self, plan: LatentPlan, size: Size) -> MemoryRequirement:
         """Bytes of decoding to pictures of a size."""
 
     @abstractmethod
@@ -266,7 +266,7 @@ class LatentFormat(ABC):
         """The same in smaller tiles; None at the minimum."""
 
     @abstractmethod
-    def encode_needs(self, plan: LatentEncoding) -> Needs:
+    def encode_needs(self, plan: LatentEncoding) -> MemoryRequirement:
         """Bytes of encoding."""
 
     @abstractmethod

@@ -28,7 +28,7 @@ from engine.core.units import memory_text, parse_clock
 from engine.hardware.budget import PROGRAM_BYTES, Budget, measure_budget
 from engine.models import registry
 from engine.models.latents import EncodeRoom, LatentEncoding, LatentFilm, LatentFormat
-from engine.models.planning.search import Needs, fits
+from engine.models.planning.search import MemoryRequirement, fits
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.display import turn
 from engine.pipeline.model_file_check import ready_vae
@@ -236,7 +236,7 @@ class _Encoding:
         return torch.cat([rgb, rgb[-1:].expand(whole - len(rgb), -1, -1, -1)])
 
 
-def _check_fits(needs: Needs, device: str, budget: Budget) -> None:
+def _check_fits(needs: MemoryRequirement, device: str, budget: Budget) -> None:
     """Refuse what cannot work before minutes have gone by.
 
     Raises:

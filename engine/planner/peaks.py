@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
-from engine.models.planning.search import Needs
+from engine.models.planning.search import MemoryRequirement
 from engine.protocol.plan import Plan
 
 QUEUE_CLIPS = 2  # waiting between two stages; pipeline.run makes the queues of this length
@@ -67,7 +67,7 @@ def _together(found: dict[str, StagePeak]) -> int:
     return turns + sum(found[name].ram for name in _THREADS)
 
 
-def _of_model(plan: Plan, needs: Needs) -> dict[str, StagePeak]:
+def _of_model(plan: Plan, needs: MemoryRequirement) -> dict[str, StagePeak]:
     """Stages of the model, each with the frames of the source that it takes, and "restore"."""
     work, on_gpu = plan.work, plan.work.device == "cuda"
     source = _rgb(plan, plan.source_size, work.clip_frames)

@@ -10,7 +10,7 @@ from typing import ClassVar
 from engine.core.geometry import Size
 from engine.models.contracts import BenchRequest, BenchWork, StageWork, WorkRequest
 from engine.models.frame_family import FrameFamily, FramePlan, frame_needs
-from engine.models.planning.search import Needs
+from engine.models.planning.search import MemoryRequirement
 from engine.models.upscalers import FrameUpscaler
 from engine.protocol.plan import Notice
 
@@ -62,7 +62,7 @@ class NearestFamily(FrameFamily[NearestPlan]):
             tile=frame,
         )
 
-    def needs(self, work: NearestPlan) -> Needs:
+    def needs(self, work: NearestPlan) -> MemoryRequirement:
         """Bytes of the enlarged tiles and, where a frame has several, of the canvas."""
         tile = work.clip_frames * work.tile.scaled(FACTOR).pixels * _RGB_BYTES
         canvas = work.clip_frames * work.canvas.pixels * _RGB_BYTES if work.tiles > 1 else 0

@@ -9,7 +9,7 @@ from typing import ClassVar
 from engine.models.contracts import StageWork, WorkRequest
 from engine.models.frame_family import FrameFamily, FramePlan
 from engine.models.planning.notices import chosen
-from engine.models.planning.search import Needs
+from engine.models.planning.search import MemoryRequirement
 from engine.protocol.plan import Notice
 
 _PIXELS = 520_000  # of the source at a time
@@ -52,9 +52,11 @@ class CopyFamily(FrameFamily[CopyPlan]):
         """Fewer frames at a time; there is nothing to be cut into tiles."""
         return FrameFamily.smaller(self, work) if work.clip_frames > 1 else None
 
-    def needs(self, work: CopyPlan) -> Needs:
+    def needs(self, work: CopyPlan) -> MemoryRequirement:
         """Nothing besides the frames themselves."""
-        return Needs(weights=0, working={"upscale": 0}, finishing=0, finished=work.clip_frames)
+        return MemoryRequirement(
+            weights=0, working={"upscale": 0}, finishing=0, finished=work.clip_frames
+        )
 
     def stage_work(self, work: CopyPlan, frames: int) -> dict[str, StageWork]:
         """Nothing is computed."""

@@ -13,7 +13,7 @@ from engine.models.lite import files, plan
 from engine.models.lite.cost import lite_cost, lite_multiplications
 from engine.models.lite.plan import LitePlan
 from engine.models.planning.notices import chosen, chosen_tiles
-from engine.models.planning.search import Needs
+from engine.models.planning.search import MemoryRequirement
 from engine.models.upscalers import FrameUpscaler
 from engine.protocol.plan import Notice
 from engine.protocol.report import State
@@ -42,7 +42,7 @@ class LiteFamily(FrameFamily[LitePlan]):
         """The network and its tiles."""
         return plan.largest(request)
 
-    def needs(self, work: LitePlan) -> Needs:
+    def needs(self, work: LitePlan) -> MemoryRequirement:
         """Bytes of enlarging a clip tile by tile, the result included."""
         item = _DTYPE_BYTES[work.dtype]
         cost = lite_cost(

@@ -42,7 +42,7 @@ class Room:
         return self.ram(work) <= self.budget.ram_bytes
 
 
-def fits(needs: Needs, device: str, budget: Budget, host_bytes: int) -> bool:
+def fits(needs: MemoryRequirement, device: str, budget: Budget, host_bytes: int) -> bool:
     """Whether a job stays within the budget of main memory and of the GPU.
 
     Args:
@@ -242,7 +242,7 @@ def peak_use(uses: Iterable[PhaseMemory], *, on_gpu: bool) -> PhaseMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class MemoryRequirement:
     """Bytes of a job that its model needs.
 
     Attributes:

@@ -21,7 +21,7 @@ from engine.models.contracts import (
     WorkRequest,
 )
 from engine.models.identify import SEEDVR2_TRANSFORMERS, SEEDVR2_VAE, TEXT_EMBEDDING
-from engine.models.planning.search import Needs, Room, tile_of
+from engine.models.planning.search import MemoryRequirement, Room, tile_of
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.plan import STEP, Join, SeedVr2Plan, layout_of, reference_layout
 from engine.models.seedvr2.planning import alternatives, requirements, search
@@ -117,7 +117,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     # what it takes
 
-    def needs(self, work: SeedVr2Plan) -> Needs:
+    def needs(self, work: SeedVr2Plan) -> MemoryRequirement:
         """Bytes that a job takes."""
         return requirements.needs(work)
 

@@ -12,7 +12,14 @@ from engine.hardware.budget import Budget
 from engine.models.contracts import FileUse, ModelFamily, StageWork, Step, WorkRequest
 from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE
 from engine.models.planning import notices
-from engine.models.planning.search import EDGES, Needs, Room, next_tile, next_tiles, tile_of
+from engine.models.planning.search import (
+    EDGES,
+    MemoryRequirement,
+    Room,
+    next_tile,
+    next_tiles,
+    tile_of,
+)
 from engine.models.upscalers import ShotModel
 from engine.models.video_vae.measured import VaeModel, VaeVariants
 from engine.models.wan import files
@@ -90,7 +97,7 @@ class WanFamily(ModelFamily[WanPlan]):
 
     # what it takes
 
-    def needs(self, work: WanPlan) -> Needs:
+    def needs(self, work: WanPlan) -> MemoryRequirement:
         """Bytes that a job takes."""
         return requirements.needs(work)
 

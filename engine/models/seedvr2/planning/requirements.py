@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.search import Needs, PhaseMemory, Streamed, peak_use
+from engine.models.planning.search import MemoryRequirement, PhaseMemory, Streamed, peak_use
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit import cost as dit_cost
 from engine.models.seedvr2.dit.config import FORMAT_BYTES, DitConfig, parameters
@@ -28,14 +28,14 @@ _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each
 
 
 @lru_cache(maxsize=4096)
-def needs(plan: SeedVr2Plan) -> Needs:
+def needs(plan: SeedVr2Plan) -> MemoryRequirement:
     """What a job takes."""
     dit, vae = files.configs(plan)
     found = _stages(vae, plan, _transformer(dit, plan))
     on_gpu = plan.device == "cuda"
     most = {name: peak_use(uses, on_gpu=on_gpu) for name, uses in found.items()}
     waiting = (plan.latents + _undecoded(plan)) * STEP
-    return Needs(
+    return MemoryRequirement(
         weights=_vae_weights(vae, plan) + _dit_weights(dit, plan),
         working={name: most[name].device for name in ("encode", "transformer", "decode")},
         finishing=most["finishing"].device,

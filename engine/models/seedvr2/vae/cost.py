@@ -17,7 +17,7 @@ from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.layer_specs import (
     Part,
     SeedVr2MemoryTrace,
-    Up,
+    SeedVr2UpsampleLayer,
     decoder_parts,
     encoder_parts,
 )
@@ -165,12 +165,12 @@ def _numbers(part: Part, switches: VaeSwitches, *, image: bool) -> int:
     """Values of the tables of a part, norms apart."""
     if isinstance(part, Attention):
         return 4 * part.width * (part.width + 1)
-    if isinstance(part, Up) and switches.upsampler_fold:
+    if isinstance(part, SeedVr2UpsampleLayer) and switches.upsampler_fold:
         return _folded_numbers(part)
     return sum(_table_numbers(conv, switches, image=image) for conv in part.convolutions)
 
 
-def _folded_numbers(up: Up) -> int:
+def _folded_numbers(up: SeedVr2UpsampleLayer) -> int:
     """Tables of an upsampler on its source's grid, see `engine.ops.conv.folds.UpsamplerFold`."""
     matrix, width, times = up.conv.inner * up.conv.outer, up.conv.outer, up.times
     reach = 1 + (up.conv.taps - 1) // times

@@ -20,7 +20,7 @@ from engine.models.video_vae.memory_trace import MemoryTrace
 
 
 @dataclass(frozen=True, slots=True)
-class Up:
+class SeedVr2UpsampleLayer:
     """An upsampler: what it is when unfolded."""
 
     widen: Conv
@@ -38,7 +38,7 @@ class Up:
         return ()
 
 
-Part = Entry | Exit | Block | Attention | Up
+Part = Entry | Exit | Block | Attention | SeedVr2UpsampleLayer
 
 
 def encoder_parts(config: VaeConfig) -> list[Part]:
@@ -84,10 +84,10 @@ def _down(name: str, width: int, *, time: bool) -> Entry:
     return Entry(Conv(name=name, inner=width, outer=width, **shape))
 
 
-def _up(name: str, width: int, *, time: bool) -> Up:
+def _up(name: str, width: int, *, time: bool) -> SeedVr2UpsampleLayer:
     times = 2 if time else 1
     conv = Conv(name=name, inner=width, outer=width)
-    return Up(point(f"{name}.widen", width, 4 * times * width), conv, times)
+    return SeedVr2UpsampleLayer(point(f"{name}.widen", width, 4 * times * width), conv, times)
 
 
 _PHASE_BYTES = 96 * 2**20  # as in fast_resample
@@ -99,12 +99,12 @@ class SeedVr2MemoryTrace(MemoryTrace):
     def part(self, part: object) -> None:
         """Through one part."""
         match part:
-            case Up():
+            case SeedVr2UpsampleLayer():
                 self._folded_up(part) if self.switches.upsampler_fold else self._up(part)
             case _:
                 super().part(part)
 
-    def _up(self, up: Up) -> None:
+    def _up(self, up: SeedVr2UpsampleLayer) -> None:
         live = self.live
         before, wide = self.stream_bytes, self.frames * self.frame_bytes(up.widen.outer)
         self.apply(up.widen, 1, self.frames, "inner")
@@ -118,7 +118,7 @@ class SeedVr2MemoryTrace(MemoryTrace):
         self.entry(up.conv)
         live.drop("stream", dropped)
 
-    def _folded_up(self, up: Up) -> None:
+    def _folded_up(self, up: SeedVr2UpsampleLayer) -> None:
         live, frame, source = self.live, self.frame_bytes(self.channels), self.stream_bytes
         kept = (up.conv.taps - 1) // up.times
         frames = self.frames
@@ -136,7 +136,7 @@ class SeedVr2MemoryTrace(MemoryTrace):
             live.drop("inner", (kept + frames) * frame)
         self.frames, self.size = total, self.size.scaled(2)
 
-    def _phases(self, up: Up, reach: int) -> None:
+    def _phases(self, up: SeedVr2UpsampleLayer, reach: int) -> None:
         """The small convolutions of a folded upsampler, some source frames at a time."""
         one = up.times * 4 * self.frame_bytes(self.channels, 1)
         kernel = up.times * 4 * 4 * up.conv.kernel // up.conv.side**2
@@ -158,7 +158,7 @@ class SeedVr2MemoryTrace(MemoryTrace):
         ):
             pass
 
-    def _phases_of_two(self, up: Up, one: int, kernel: int) -> None:
+    def _phases_of_two(self, up: SeedVr2UpsampleLayer, one: int, kernel: int) -> None:
         """The phases of a clip's first two source frames, one after the other."""
         work = self.work
         if self.frames == 1:

@@ -20,7 +20,7 @@ from engine.models.latents import (
     LatentFormat,
     LatentHeader,
 )
-from engine.models.planning.search import Needs, fits, next_tile, tile_of
+from engine.models.planning.search import MemoryRequirement, fits, next_tile, tile_of
 from engine.models.wan import files
 from engine.models.wan.latents.file import SUFFIX, LatentFile, examined
 from engine.models.wan.latents.spaces import MODELS, TEMPORAL_FACTOR
@@ -98,7 +98,7 @@ class WanLatents(LatentFormat):
         tile = next_tile(plan.decode_tile, padded, least)
         return None if tile is None else replace(plan, decode_tile=tile)
 
-    def needs(self, plan: LatentPlan, size: Size) -> Needs:
+    def needs(self, plan: LatentPlan, size: Size) -> MemoryRequirement:
         """Bytes of decoding."""
         return decode_needs(_decoding(plan, size))
 
@@ -161,7 +161,7 @@ class WanLatents(LatentFormat):
         tile = next_tile(plan.tile, plan.padded)
         return None if tile is None else replace(plan, tile=tile)
 
-    def encode_needs(self, plan: LatentEncoding) -> Needs:
+    def encode_needs(self, plan: LatentEncoding) -> MemoryRequirement:
         """Bytes of encoding."""
         config = files.wan_config(plan.vae, plan.model)
         return encode_needs(

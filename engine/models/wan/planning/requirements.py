@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.search import Needs, PhaseMemory, Streamed, peak_use
+from engine.models.planning.search import MemoryRequirement, PhaseMemory, Streamed, peak_use
 from engine.models.video_vae.workload import VaeWorkload
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
@@ -37,7 +37,7 @@ _NOTHING = Streamed(
 
 
 @lru_cache(maxsize=4096)
-def needs(plan: WanPlan) -> Needs:
+def needs(plan: WanPlan) -> MemoryRequirement:
     """What a job with Wan 2x takes."""
     encode, decode = passes(plan)
     waiting = STEP * (_delay(encode) + _delay(decode))
@@ -46,17 +46,17 @@ def needs(plan: WanPlan) -> Needs:
     return replace(found, waiting=waiting, sources=sources)
 
 
-def encode_needs(asked: Pass) -> Needs:
+def encode_needs(asked: Pass) -> MemoryRequirement:
     """Of a job that only encodes."""
     return _job(asked, encode_way(asked), _NOTHING)
 
 
-def decode_needs(asked: Pass) -> Needs:
+def decode_needs(asked: Pass) -> MemoryRequirement:
     """Of a job that only decodes."""
     return _job(asked, _NOTHING, decode_way(asked))
 
 
-def _job(asked: Pass, encode: Streamed, decode: Streamed) -> Needs:
+def _job(asked: Pass, encode: Streamed, decode: Streamed) -> MemoryRequirement:
     """Of both ways, which take turns and share their buffers."""
     buffers = max(encode.buffers, decode.buffers)
     frames = (asked.slice_frames + 1) * asked.frame.pixels * _FRAME_BYTES
@@ -87,7 +87,7 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> Needs:
     if decode is _NOTHING:
         uses["decode"] = uses["finishing"] = (PhaseMemory(0),)
     most = {name: peak_use(some, on_gpu=asked.on_gpu) for name, some in uses.items()}
-    return Needs(
+    return MemoryRequirement(
         weights=_weights(asked),
         working={name: most[name].device for name in ("encode", "decode")},
         finishing=most["finishing"].device,

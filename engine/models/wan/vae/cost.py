@@ -35,12 +35,12 @@ from engine.models.video_vae.workload import (
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.layer_specs import (
-    Around,
     Down,
     Part,
     Patches,
-    Up,
+    ShortcutLayer,
     WanMemoryTrace,
+    WanUpsampleLayer,
     decoder,
     encoder,
 )
@@ -232,9 +232,9 @@ def _numbers(part: Part, switches: VaeSwitches) -> int:
     match part:
         case Attention(width):
             return 4 * width * (width + 1)
-        case Around(parts):
+        case ShortcutLayer(parts):
             return sum(_numbers(step, switches) for step in parts)
-        case Up(time, space) if switches.upsampler_fold:
+        case WanUpsampleLayer(time, space) if switches.upsampler_fold:
             folded = 4 * (4 * space.inner * space.outer + space.outer)
             return folded + (_table(time, switches) if time is not None else 0)
     return sum(_table(conv, switches) for conv in part.convolutions)
@@ -290,9 +290,9 @@ class _WanCount:
                 self._attention(width)
             case Down():
                 self._down(part)
-            case Up():
+            case WanUpsampleLayer():
                 self._up(part)
-            case Around(parts):
+            case ShortcutLayer(parts):
                 for step in parts:
                     self._part(step)
             case Patches(side, False):
@@ -312,7 +312,7 @@ class _WanCount:
             self._add(down.time.kernel * TAPS * steps * self._size.pixels)
             self._frames = steps + self._first
 
-    def _up(self, up: Up) -> None:
+    def _up(self, up: WanUpsampleLayer) -> None:
         """Time, then space: a clip's first frame goes past the convolution over time."""
         if up.time is not None:
             frames = self._frames - self._first

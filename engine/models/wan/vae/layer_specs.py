@@ -41,7 +41,7 @@ class Down:
 
 
 @dataclass(frozen=True, slots=True)
-class Up:
+class WanUpsampleLayer:
     """With `time` twice the frames but the first; then twice the height and width."""
 
     time: Conv | None
@@ -77,15 +77,15 @@ class Patches:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """Parts of a stage of Wan 2.2, and a shortcut without weights around them.
+class ShortcutLayer:
+    """Layers of a stage of Wan 2.2 and its shortcut, which has no weights.
 
     Attributes:
         parts: In order.
         repeats: The shortcut repeats its input to the shape of the result, else it averages it.
     """
 
-    parts: tuple[Block | Down | Up, ...]
+    parts: tuple[Block | Down | WanUpsampleLayer, ...]
     repeats: bool
 
     @property
@@ -99,19 +99,19 @@ class Around:
         return tuple(width for part in self.parts for width in part.norm_widths)
 
 
-Part = Entry | Exit | Block | Attention | Down | Up | Patches | Around
-Steps = list[Block | Down | Up]
+Part = Entry | Exit | Block | Attention | Down | WanUpsampleLayer | Patches | ShortcutLayer
+Steps = list[Block | Down | WanUpsampleLayer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Halves:
+class SplitLayers:
     """The parts of encoder or decoder: those that see whole frames, those that may see tiles."""
 
     low: list[Part]
     high: list[Part]
 
 
-def encoder(config: WanConfig) -> Halves:
+def encoder(config: WanConfig) -> SplitLayers:
     """Layers from frames to mean and log-variance; the high half comes first."""
     stages, whole = config.encoder_stages, split.encoder_high_stages(config)
     first, last = stages[0].inner, stages[-1].result
@@ -124,15 +124,17 @@ def encoder(config: WanConfig) -> Halves:
         if stage.space:
             steps.append(_down(f"{index}.down", stage))
         half = high if index < whole else low
-        half += [Around(tuple(steps), repeats=False)] if config.has_stage_shortcuts else steps
+        half += (
+            [ShortcutLayer(tuple(steps), repeats=False)] if config.has_stage_shortcuts else steps
+        )
     outer = 2 * config.latent_channels
     low += middle(last)
     low.append(Exit(Conv(name="head", inner=last, outer=outer)))
     low.append(Entry(point("top", outer, outer)))
-    return Halves(low=low, high=high)
+    return SplitLayers(low=low, high=high)
 
 
-def decoder(config: WanConfig) -> Halves:
+def decoder(config: WanConfig) -> SplitLayers:
     """From a latent to frames; the low half comes first."""
     stages, whole = config.decoder_stages, split.decoder_low_stages(config)
     latent, first = config.latent_channels, stages[0].inner
@@ -148,12 +150,12 @@ def decoder(config: WanConfig) -> Halves:
             steps.append(_up(f"{index}.up", stage))
         has_shortcut = config.has_stage_shortcuts and stage.space
         half = low if index < whole else high
-        half += [Around(tuple(steps), repeats=True)] if has_shortcut else steps
+        half += [ShortcutLayer(tuple(steps), repeats=True)] if has_shortcut else steps
     colours = config.out_channels * config.patch**2
     high.append(Exit(Conv(name="head", inner=stages[-1].result, outer=colours)))
     if config.patch * config.upscale > 1:
         high.append(Patches(config.patch * config.upscale, back=True))
-    return Halves(low=low, high=high)
+    return SplitLayers(low=low, high=high)
 
 
 def _residuals(name: str, stage: Stage) -> Steps:
@@ -166,10 +168,10 @@ def _down(name: str, stage: Stage) -> Down:
     return Down(Conv(name=name, **widths, taps=1, space_stride=2), time)
 
 
-def _up(name: str, stage: Stage) -> Up:
+def _up(name: str, stage: Stage) -> WanUpsampleLayer:
     wide = 2 * stage.outer
     time = Conv(name=f"{name}.time", inner=stage.outer, outer=wide, side=1) if stage.time else None
-    return Up(time, Conv(name=name, inner=stage.outer, outer=stage.result, taps=1))
+    return WanUpsampleLayer(time, Conv(name=name, inner=stage.outer, outer=stage.result, taps=1))
 
 
 _PHASE_BYTES = 96 * 2**20  # as in enlarge
@@ -192,11 +194,11 @@ class WanMemoryTrace(MemoryTrace):
         match part:
             case Down():
                 self._down(part)
-            case Up():
+            case WanUpsampleLayer():
                 self._up(part)
             case Patches(side, back):
                 self._patches(side, back=back)
-            case Around():
+            case ShortcutLayer():
                 self._around(part)
             case _:
                 super().part(part)
@@ -229,7 +231,7 @@ class WanMemoryTrace(MemoryTrace):
         self.frames = steps + self.first
         self.live.drop("stream", before + steps * frame - self.stream_bytes)
 
-    def _up(self, up: Up) -> None:
+    def _up(self, up: WanUpsampleLayer) -> None:
         source, count, head = self.stream_bytes, self.frames, 0
         if up.time is not None:
             head = int(self.first)
@@ -282,7 +284,7 @@ class WanMemoryTrace(MemoryTrace):
         with live.held("sums", extra), live.held("phases", phases, conv.name):
             pass
 
-    def _around(self, stage: Around) -> None:
+    def _around(self, stage: ShortcutLayer) -> None:
         """Parts, while their input waits, or its means."""
         kept = self.stream_bytes
         if not stage.repeats:
@@ -292,7 +294,7 @@ class WanMemoryTrace(MemoryTrace):
             with self.live.held("sums", kept if stage.repeats else 0, "shortcut"):
                 pass
 
-    def _means(self, stage: Around) -> int:
+    def _means(self, stage: ShortcutLayer) -> int:
         """Bytes of a stage's input, averaged to the size of its result."""
         downs = [part for part in stage.parts if isinstance(part, Down)]
         pooled = self.stream_bytes >> (2 * len(downs))
