@@ -1,31 +1,58 @@
 """A whole window on FakeEngine, and one on the real engine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from PySide6.QtCore import QEvent
-from PySide6.QtWidgets import QApplication, QPushButton, QWidget
+from PySide6.QtCore import QEvent, QMimeData, QObject, QUrl
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
 from app.ui_state import UiState
 from engine.api import Engine
+from engine.core.errors import ErrorInfo
+from engine.protocol import commands, events
 from tests.helpers.fakes import FakeEngine
+
+
+def part(parent: QObject, name: str, kind: type[QObject] = QWidget) -> Any:
+    """What lies below another object, by its objectName."""
+    found = parent.findChild(kind, name)
+    assert found is not None, name
+    return found
+
+
+def texts(parent: QWidget) -> str:
+    """Texts of all visible labels, a line each."""
+    return "\n".join(one.text() for one in parent.findChildren(QLabel) if one.isVisible())
+
+
+def dropped(*files: Path) -> QMimeData:
+    """What a window gets when these files are dropped."""
+    mime = QMimeData()
+    mime.setUrls([QUrl.fromLocalFile(str(file)) for file in files])
+    return mime
 
 
 class Bench:
     """The program with what tests do to it."""
 
-    def __init__(self, program: Program, engine: FakeEngine) -> None:
-        self.program, self.engine, self.window = program, engine, program.window
+    def __init__(self, program: Program, patch: pytest.MonkeyPatch) -> None:
+        self.program, self.window, self.patch = program, program.window, patch
+        self.engine = FakeEngine(program.bridge)
 
     def hear(self) -> None:
         """Let the window take everything that the engine has said."""
         self.program.bridge.drain()
         QApplication.processEvents()
+
+    def emit(self, event: events.Event) -> None:
+        """Let the engine emit an event, and hear it."""
+        self.engine.sink.emit(event)
+        self.hear()
 
     def add(self, name: str = "film.mp4") -> str:
         """Put a film into the queue; the name of its job."""
@@ -33,43 +60,85 @@ class Bench:
         self.hear()
         return job_id
 
+    def start(self, name: str = "film.mp4") -> str:
+        """Put a film into the queue and start it; the name of its job."""
+        job_id = self.add(name)
+        self.do("start")
+        return job_id
+
+    def finish(self) -> None:
+        """Let the running job end well."""
+        self.engine.finish()
+        self.hear()
+
+    def fail(self, error: ErrorInfo) -> None:
+        """Let the running job end badly."""
+        self.engine.fail(error)
+        self.hear()
+
     def do(self, name: str) -> None:
         """Carry out an action and hear the answer."""
         self.window.do(name)
         self.hear()
 
-    def find(self, name: str) -> QWidget:
+    def choose(self, **choices: object) -> None:
+        """Choose settings for the selected film and the next ones."""
+        self.window.choices.choose(choices)
+        self.hear()
+
+    def find(self, name: str) -> Any:
         """A widget by its objectName."""
-        widget = self.window.findChild(QWidget, name)
-        assert widget is not None, name
-        return widget
+        return part(self.window, name)
 
-    def button(self, name: str) -> QPushButton:
-        """A button by its objectName."""
-        widget = self.find(name)
-        assert isinstance(widget, QPushButton)
-        return widget
+    def press(self, name: str) -> None:
+        """Press a button and hear the answer."""
+        self.find(name).click()
+        self.hear()
+
+    def asked(self, kind: type[commands.Command]) -> list[Any]:
+        """Every command of one class so far."""
+        return self.engine.asked(kind)
 
 
-@pytest.fixture
-def bench(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Bench]:
-    """An open window; nothing is in its queue."""
-    ui_state = UiState(tmp_path / "window.ini")
-    ui_state.language = "en"
-    program = Program(qapp, ui_state=ui_state)
-    engine = FakeEngine(program.bridge)
-    program.attach(engine)
-    program.window.resize(1440, 900)
-    program.window.show()
-    made = Bench(program, engine)
-    made.hear()
-    yield made
-    if program.languages.current != "en":
-        program.languages.use("en")
+def _end(program: Program) -> None:
     program.window.hide()
     program.window.deleteLater()
     program.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def _opened(qapp: QApplication, folder: Path) -> Program:
+    ui_state = UiState(folder / "window.ini")
+    ui_state.language = "en"
+    return Program(qapp, ui_state=ui_state)
+
+
+@pytest.fixture
+def bench(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bench]:
+    """An open window; nothing is in its queue."""
+    program = _opened(qapp, tmp_path)
+    made = Bench(program, monkeypatch)
+    program.attach(made.engine)
+    program.window.resize(1440, 900)
+    program.window.show()
+    made.hear()
+    yield made
+    if program.languages.current != "en":
+        program.languages.use("en")
+    _end(program)
+
+
+@contextmanager
+def real_program(qapp: QApplication, folder: Path) -> Iterator[Program]:
+    """An open window with an engine of its own."""
+    made = _opened(qapp, folder)
+    made.window.show()
+    made.attach(Engine(made.bridge))
+    yield made
+    made.close()
+    _end(made)
 
 
 @pytest.fixture
@@ -79,14 +148,14 @@ def program(
     """An open window with an engine of its own, on a machine without models."""
     for name in ("UPREEL_COMFYUI", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path / "nobody"))
-    ui_state = UiState(tmp_path / "window.ini")
-    ui_state.language = "en"
-    made = Program(qapp, ui_state=ui_state)
-    made.window.show()
-    made.attach(Engine(made.bridge))
-    yield made
-    made.close()
-    made.window.hide()
-    made.window.deleteLater()
-    made.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    with real_program(qapp, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def two_presses(qapp: QApplication) -> Iterator[None]:
+    """Two presses in a row are no double click."""
+    interval = QApplication.doubleClickInterval()
+    QApplication.setDoubleClickInterval(0)
+    yield
+    QApplication.setDoubleClickInterval(interval)

@@ -1,8 +1,6 @@
-from __future__ import annotations
-
 import dataclasses
 
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
 from tests.app.conftest import Bench
@@ -28,47 +26,28 @@ def hear(bench: Bench, gpu: GpuReading | None) -> None:
     bench.hear()
 
 
-def name_of_gauge(bench: Bench) -> QLabel:
-    found = bench.find("videoMemoryName")
-    assert isinstance(found, QLabel)
-    return found
-
-
-def test_without_a_card_there_is_no_gauge_of_its_memory(bench: Bench) -> None:
+def test_memory_of_the_card_with_who_holds_it_and_how_much_spilled(bench):
+    gauge, name = bench.find("videoMemory"), bench.find("videoMemoryName")
     hear(bench, None)
-    assert not bench.find("videoMemory").isVisible()
-
-
-def test_memory_of_the_card_with_who_holds_it(bench: Bench) -> None:
+    assert not gauge.isVisible()
+    hear(bench, dataclasses.replace(GPU, spilled_mb=1229))
+    assert (name.text(), name.property("kind")) == ("1.2 GB spilled", "spilled")
+    assert "very slow" in gauge.toolTip()
     hear(bench, GPU)
-    gauge = bench.find("videoMemory")
     assert gauge.isVisible()
-    assert name_of_gauge(bench).text() == "VRAM"
+    assert (name.text(), name.property("kind")) == ("VRAM", "secondary")
     tip = gauge.toolTip()
     for text in ("Upreel 10.0 GB, others 2.0 GB", "chrome.exe: 2.1 GB", "dwm.exe"):
         assert text in tip
     assert "spilled" not in tip
     assert "planned" not in tip
+    tips = {w.toolTip() for w in bench.window.top.findChildren(QWidget)}
+    assert any("212 W" in t and "PCIe 5.0 x16" in t and "581.29" in t for t in tips)
 
 
-def test_what_spilled_is_said_in_words_and_only_while_it_is_so(bench: Bench) -> None:
-    hear(bench, dataclasses.replace(GPU, spilled_mb=1229))
-    name = name_of_gauge(bench)
-    assert (name.text(), name.property("kind")) == ("1.2 GB spilled", "spilled")
-    assert "very slow" in bench.find("videoMemory").toolTip()
-    hear(bench, GPU)
-    assert (name.text(), name.property("kind")) == ("VRAM", "secondary")
-
-
-def test_the_planned_peak_is_that_of_the_card(bench: Bench) -> None:
+def test_the_planned_peak_is_that_of_the_card(bench):
     say_plan(bench, on_gpu(plan(), needed=11.4))
     assert bench.program.telemetry.planned_bytes == 0  # nothing runs
     bench.do("start")
     hear(bench, GPU)
     assert "planned peak 11.4 GB" in bench.find("videoMemory").toolTip()
-
-
-def test_power_link_and_driver_stand_in_the_tool_tip_of_the_load(bench: Bench) -> None:
-    hear(bench, GPU)
-    tips = {w.toolTip() for w in bench.window.top.findChildren(QWidget)}
-    assert any("212 W" in t and "PCIe 5.0 x16" in t and "581.29" in t for t in tips)

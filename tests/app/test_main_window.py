@@ -1,41 +1,28 @@
-from __future__ import annotations
-
 from pathlib import Path
 
-import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QApplication, QLabel
-from pytestqt.qtbot import QtBot
+from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLineEdit, QSlider
 
 from app import desktop
 from app.state.job_row import JobState
+from engine.api import UnfinishedJob
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands
-from engine.protocol.gpu_reading import GpuReading
-from engine.protocol.plan import Notice
-from tests.app.conftest import Bench
+from tests.app.conftest import dropped, texts
+from tests.app.test_gauges import GPU
 
 
-def texts(bench: Bench) -> str:
-    return "\n".join(
-        label.text() for label in bench.window.findChildren(QLabel) if label.isVisible()
-    )
-
-
-def test_the_engine_is_told_to_load_once_the_window_is_there(bench: Bench) -> None:
+def test_an_empty_window_invites_and_lets_the_engine_load(bench):
     assert bench.engine.is_started
     assert isinstance(bench.engine.commands[0], commands.Prepare)
-
-
-def test_an_empty_window_invites_and_cannot_start(bench: Bench) -> None:
-    assert not bench.button("primaryAction").isEnabled()
+    assert not bench.find("primaryAction").isEnabled()
     assert bench.find("emptyView").isVisible()
 
 
-def test_start_pause_resume_cancel_by_the_one_button(bench: Bench, qtbot: QtBot) -> None:
+def test_start_pause_resume_cancel_by_the_one_button(bench, qtbot):
     bench.add()
-    primary = bench.button("primaryAction")
+    primary = bench.find("primaryAction")
     assert (primary.text(), primary.isEnabled()) == ("Start", True)
     for text, kind in (
         ("Start", commands.StartQueue),
@@ -45,113 +32,81 @@ def test_start_pause_resume_cancel_by_the_one_button(bench: Bench, qtbot: QtBot)
         assert primary.text() == text
         qtbot.mouseClick(primary, Qt.MouseButton.LeftButton)
         bench.hear()
-        assert bench.engine.asked(kind)
-    qtbot.mouseClick(bench.button("secondAction"), Qt.MouseButton.LeftButton)
+        assert bench.asked(kind)
+    qtbot.mouseClick(bench.find("secondAction"), Qt.MouseButton.LeftButton)
     bench.hear()
-    assert bench.engine.asked(commands.CancelJob)
+    assert bench.asked(commands.CancelJob)
     assert bench.program.queue.rows[0].state is JobState.CANCELLED
 
 
-def test_nothing_starts_by_itself_after_cancel(bench: Bench) -> None:
-    bench.add("one.mp4")
-    bench.add("two.mp4")
-    bench.do("start")
-    bench.do("cancel")
-    sent = [type(command) for command in bench.engine.commands]
-    assert sent.index(commands.StopQueue) < sent.index(commands.CancelJob)
-
-
-def test_a_finished_film_offers_its_result(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, qtbot: QtBot
-) -> None:
+def test_a_finished_film_offers_its_result(bench, qtbot):
     opened: list[Path] = []
-    monkeypatch.setattr(desktop, "open_file", lambda path: opened.append(path) or True)
-    bench.add()
-    bench.do("start")
-    bench.engine.finish()
-    bench.hear()
-    assert "13 of 13 checks passed" in texts(bench)
-    assert bench.button("primaryAction").text() == "Open result"
-    qtbot.mouseClick(bench.button("primaryAction"), Qt.MouseButton.LeftButton)
+    bench.patch.setattr(desktop, "open_file", lambda path: opened.append(path) or True)
+    bench.start()
+    bench.finish()
+    assert "13 of 13 checks passed" in texts(bench.window)
+    assert bench.find("primaryAction").text() == "Open result"
+    qtbot.mouseClick(bench.find("primaryAction"), Qt.MouseButton.LeftButton)
     assert opened == [Path("films/film_x2.mp4")]
 
 
-def test_a_failed_check_is_not_called_a_success(bench: Bench) -> None:
-    bench.add()
-    bench.do("start")
+def test_a_failed_check_is_not_called_a_success(bench):
+    bench.start()
     bench.engine.finish(failed=("frame-count",))
     bench.hear()
-    assert "12 of 13 checks passed" in texts(bench)
-    assert "240 frames in, 240 out." in texts(bench)
+    assert "12 of 13 checks passed" in texts(bench.window)
+    assert "240 frames in, 240 out." in texts(bench.window)
 
 
-def test_a_file_that_is_no_film_stays_as_a_card_with_the_reason(bench: Bench) -> None:
+def test_a_file_that_is_no_film_stays_as_a_card_with_the_reason(bench):
     bench.engine.reject["letter.docx"] = ErrorInfo(
         code="unreadable-media", case="undecodable", params={"name": "letter.docx"}
     )
     bench.add("letter.docx")
-    assert "letter.docx is not a video or picture" in texts(bench)
-    assert bench.button("errorAction").text() == "Remove from the queue"
-    bench.button("errorAction").click()
+    assert "letter.docx is not a video or picture" in texts(bench.window)
+    assert bench.find("errorAction").text() == "Remove from the queue"
+    bench.find("errorAction").click()
     assert bench.program.queue.rows == ()
 
 
-def test_a_refused_plan_says_why_and_offers_the_button_that_helps(bench: Bench) -> None:
-    bench.engine.notices = (
-        Notice(
-            code="output-exists",
-            case="before-start",
-            severity="refusal",
-            params={"name": "film_x2.mp4"},
-        ),
-    )
-    bench.add()
-    assert "This cannot start" in texts(bench)
-    assert not bench.button("primaryAction").isEnabled()
-    assert bench.button("planHelp").text() == "Choose another name"
-
-
-def test_a_full_disk_shows_the_error_and_another_try(bench: Bench) -> None:
-    bench.add()
-    bench.do("start")
-    bench.engine.fail(ErrorInfo(code="disk-full", case="folder", params={"folder": "/films"}))
-    bench.hear()
-    assert bench.button("errorAction").text() == "Open the folder"
-    assert bench.button("primaryAction").text() == "Try again"
+def test_a_failed_or_cancelled_film_can_be_tried_again(bench):
+    first = bench.start("one.mp4")
+    bench.fail(ErrorInfo(code="disk-full", case="folder", params={"folder": "/films"}))
+    assert bench.find("errorAction").text() == "Open the folder"
+    assert bench.find("primaryAction").text() == "Try again"
     bench.do("retry")
-    assert bench.engine.asked(commands.RetryJob)
+    assert bench.asked(commands.RetryJob)
+    bench.add("two.mp4")
+    bench.do("start")
+    bench.do("cancel")
+    sent = [type(command) for command in bench.engine.commands]
+    assert sent.index(commands.StopQueue) < sent.index(commands.CancelJob), "nothing else starts"
+    bench.window.queue_column.view.select(first)
+    bench.hear()
+    assert bench.find("primaryAction").text() == "Start"
+    assert bench.find("secondAction").text() == "Try again"
 
 
-def test_choices_reach_the_selected_job_and_the_next_file(bench: Bench, qtbot: QtBot) -> None:
+def test_choices_reach_the_selected_job_and_the_next_file(bench, qtbot):
     job_id = bench.add("one.mp4")
     with qtbot.waitSignal(bench.window.choices.changed, timeout=2000):
-        qtbot.mouseClick(bench.button("segment-x4"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(bench.find("segment-x4"), Qt.MouseButton.LeftButton)
     bench.hear()
-    changed = bench.engine.asked(commands.ChangeJob)
+    changed = bench.asked(commands.ChangeJob)
     assert [(c.job_id, c.settings.scale) for c in changed] == [(job_id, 4)]
     bench.add("two.mp4")
-    assert bench.engine.asked(commands.AddJob)[-1].settings.scale == 4
-
-
-def test_start_does_not_overtake_a_choice_made_just_before(bench: Bench, qtbot: QtBot) -> None:
-    bench.add()
-    qtbot.mouseClick(bench.button("segment-1080p"), Qt.MouseButton.LeftButton)
-    bench.do("start")
-    sent = [type(command) for command in bench.engine.commands]
+    assert bench.asked(commands.AddJob)[-1].settings.scale == 4
+    before = len(bench.engine.commands)
+    qtbot.mouseClick(bench.find("segment-1080p"), Qt.MouseButton.LeftButton)
+    bench.do("start")  # does not overtake the choice
+    sent = [type(command) for command in bench.engine.commands[before:]]
     assert sent.index(commands.ChangeJob) < sent.index(commands.StartQueue)
 
 
-def test_a_running_film_keeps_its_choices(bench: Bench) -> None:
-    bench.add()
-    bench.do("start")
-    assert not bench.find("target").isEnabled()
-
-
-def test_files_dropped_anywhere_are_queued(bench: Bench, tmp_path: Path) -> None:
+def test_files_dropped_anywhere_are_queued(bench, tmp_path):
     film = tmp_path / "dropped.mkv"
     film.write_bytes(b"")
-    mime = QMimeData()
-    mime.setUrls([QUrl.fromLocalFile(str(film))])
+    mime = dropped(film)
     where = QPointF(700, 400)
     action, button = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
     key = Qt.KeyboardModifier.NoModifier
@@ -165,87 +120,61 @@ def test_files_dropped_anywhere_are_queued(bench: Bench, tmp_path: Path) -> None
     assert [row.source.name for row in bench.program.queue.rows] == ["dropped.mkv"]
 
 
-def test_closing_while_a_film_runs_asks_first(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench.add()
-    bench.do("start")
+def test_closing_while_a_film_runs_asks_first(bench):
+    bench.start()
     answers = [False, True]
-    monkeypatch.setattr(bench.window, "confirm_close", lambda: answers.pop(0))
+    bench.patch.setattr(bench.window, "confirm_close", lambda: answers.pop(0))
     for is_accepted in (False, True):
         event = QCloseEvent()
         bench.window.closeEvent(event)
         assert event.isAccepted() is is_accepted
 
 
-def test_jobs_of_the_last_time_are_offered_and_go_on(bench: Bench) -> None:
-    from engine.api import UnfinishedJob
-
-    left = UnfinishedJob(
-        job_id="old",
-        source=Path("old.mp4"),
-        output=Path("old_x2.mp4"),
-        frames_done=10,
-        frames_total=240,
-    )
+def test_jobs_of_the_last_time_are_offered_and_go_on(bench):
+    files = {"source": Path("old.mp4"), "output": Path("old_x2.mp4")}
+    left = UnfinishedJob(job_id="old", **files, frames_done=10, frames_total=240)
     bench.program.offer_left_over((left,))
     assert bench.find("unfinishedBanner").isVisible()
-    bench.button("continueUnfinished").click()
-    assert [c.job_id for c in bench.engine.asked(commands.AdoptJob)] == ["old"]
+    bench.find("continueUnfinished").click()
+    assert [c.job_id for c in bench.asked(commands.AdoptJob)] == ["old"]
     assert not bench.find("unfinishedBanner").isVisible()
 
 
-def test_the_queue_follows_the_keyboard(bench: Bench, qtbot: QtBot) -> None:
+def test_the_queue_follows_the_keyboard(bench, qtbot):
     bench.add("one.mp4")
     second = bench.add("two.mp4")
     bench.window.queue_column.view.select(second)
     bench.window.actions_["move_up"].trigger()
     assert [row.source.name for row in bench.program.queue.rows] == ["two.mp4", "one.mp4"]
-    assert bench.engine.asked(commands.MoveJob)[-1].position == 0
+    assert bench.asked(commands.MoveJob)[-1].position == 0
     bench.window.actions_["remove"].trigger()
     bench.hear()
     assert [row.source.name for row in bench.program.queue.rows] == ["one.mp4"]
 
 
-def test_without_a_card_the_window_says_so_and_works(bench: Bench) -> None:
-    bench.engine.emit_telemetry()
-    bench.hear()
-    assert "No NVIDIA GPU: runs on the processor" in texts(bench)
+def test_the_gpu_and_its_memory_are_shown(bench):
+    for gpu, shown in (
+        (None, ["No NVIDIA GPU: runs on the processor"]),
+        (GPU, ["12.0 / 15.9 GB", "RTX 5070 Ti · 16 GB"]),
+    ):
+        bench.engine.emit_telemetry(gpu)
+        bench.hear()
+        assert all(text in texts(bench.window) for text in shown), shown
 
 
-def test_with_a_card_its_memory_is_shown(bench: Bench) -> None:
-    reading = GpuReading(
-        name="NVIDIA Test Card",
-        total_mb=16384,
-        ours_mb=4096,
-        others_mb=1024,
-        load_percent=97,
-        temperature_c=67,
-    )
-    bench.engine.emit_telemetry(reading)
-    bench.hear()
-    assert "5.0 / 16.0 GB" in texts(bench)
-    assert "Test Card · 16 GB" in texts(bench)
-
-
-def test_progress_alone_does_not_rebuild_the_plan(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench.add()
-    bench.do("start")
+def test_progress_alone_does_not_rebuild_the_plan(bench):
+    bench.start()
     bench.engine.advance(10)
     bench.hear()
     built: list[object] = []
-    monkeypatch.setattr(bench.window.decision.plan, "show_job", built.append)
+    bench.patch.setattr(bench.window.decision.plan, "show_job", built.append)
     for done in range(11, 60):
         bench.engine.advance(done)
         bench.hear()
     assert built == []
 
 
-def test_everything_that_acts_has_a_name_for_screen_readers(bench: Bench) -> None:
-    from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QSlider
-
+def test_everything_that_acts_has_a_name_for_screen_readers(bench):
     bench.add()
     for kind in (QAbstractButton, QComboBox, QSlider, QLineEdit):
         for widget in bench.window.findChildren(kind):
@@ -254,29 +183,15 @@ def test_everything_that_acts_has_a_name_for_screen_readers(bench: Bench) -> Non
                 assert name, widget.objectName()
 
 
-def test_a_cancelled_film_can_be_retried_while_others_wait(bench: Bench) -> None:
-    first = bench.add("one.mp4")
-    bench.add("two.mp4")
-    bench.do("start")
-    bench.do("cancel")
-    bench.window.queue_column.view.select(first)
-    bench.hear()
-    assert bench.button("primaryAction").text() == "Start"
-    assert bench.button("secondAction").text() == "Try again"
-
-
-def test_another_name_for_a_failed_job_can_be_typed_before_it_runs_again(bench: Bench) -> None:
-    bench.add()
-    bench.do("start")
+def test_another_name_for_a_failed_job_can_be_typed_before_it_runs_again(bench):
+    bench.start()
     params = {"name": "film_x2.mp4"}
-    bench.engine.fail(ErrorInfo(code="output-exists", case="before-start", params=params))
-    bench.hear()
-    assert bench.button("errorAction").text() == "Choose another name"
-    before = len(bench.engine.asked(commands.StartQueue))
-    bench.button("errorAction").click()
-    bench.hear()
+    bench.fail(ErrorInfo(code="output-exists", case="before-start", params=params))
+    assert bench.find("errorAction").text() == "Choose another name"
+    before = len(bench.asked(commands.StartQueue))
+    bench.press("errorAction")
     assert bench.program.queue.rows[0].state is JobState.WAITING
-    assert len(bench.engine.asked(commands.StartQueue)) == before
+    assert len(bench.asked(commands.StartQueue)) == before
     field = bench.find("outputName")
     assert field.isEnabled()
     assert field.selectedText() == "film_x2"

@@ -3,8 +3,6 @@
 At 150 % of a 1920 x 1080 screen Qt lays out the same 1280 x 720.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 
@@ -13,13 +11,14 @@ from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from app.widgets.controls import ElidedLabel
-from engine.core.messages import message
 from engine.protocol import events
 from engine.protocol.plan import Notice
 from tests.app.conftest import Bench
-from tests.app.plan.test_plan_card import TOO_MUCH, plan, say_plan
+from tests.app.plan.test_plan_card import SMALLER, TOO_MUCH, plan, say_plan
 from tests.app.test_gauges import GPU
 from tests.helpers.plans import on_gpu, pretended
+
+pytestmark = pytest.mark.parametrize("language", ["en", "zh_CN"])
 
 
 def cut_off(parent: QWidget) -> Iterator[str]:
@@ -53,21 +52,12 @@ def make_narrow(bench: Bench, language: str) -> None:
     settle()
 
 
-@pytest.mark.parametrize("language", ["en", "zh_CN"])
-def test_gauges_and_a_running_plan_that_became_smaller(bench: Bench, language: str) -> None:
+def test_gauges_and_a_running_plan_that_became_smaller(bench, language):
     job_id = say_plan(bench, on_gpu(plan()))
     bench.do("start")
     bench.engine.advance(80, fps=0.42)
-    notice = Notice(
-        code="plan-changed",
-        case="out-of-memory",
-        severity="warning",
-        params={
-            "size": "1.2 GB",
-            "change": message("change.clips", before=45, after=21),
-            "gpu_user": message("reason.gpu-held", name="chrome.exe", size="2.1 GB"),
-        },
-    )
+    about = {"case": "out-of-memory", "params": SMALLER}
+    notice = Notice(code="plan-changed", severity="warning", **about)
     bench.engine.sink.emit(
         events.PlanDowngraded(job_id=job_id, plan=on_gpu(plan()), why="spilled", notice=notice)
     )
@@ -76,31 +66,28 @@ def test_gauges_and_a_running_plan_that_became_smaller(bench: Bench, language: s
     assert list(cut_off(bench.window.decision)) == []
 
 
-@pytest.mark.parametrize("language", ["en", "zh_CN"])
-def test_a_refused_plan_with_its_ways_out(bench: Bench, language: str) -> None:
+def test_a_refused_plan_with_its_ways_out(bench, language):
     say_plan(bench, dataclasses.replace(on_gpu(plan(), needed=20.0), notices=(TOO_MUCH,)))
     make_narrow(bench, language)
     assert list(cut_off(bench.window.decision)) == []
 
 
-@pytest.mark.parametrize("language", ["en", "zh_CN"])
-def test_a_pretended_plan_with_its_reasons(bench: Bench, language: str) -> None:
+def test_a_pretended_plan_with_its_reasons(bench, language):
     say_plan(bench, pretended(on_gpu(plan())))
     make_narrow(bench, language)
-    bench.button("whyThisPlan").click()
-    bench.hear()
+    bench.press("whyThisPlan")
     settle()
     assert list(cut_off(bench.window.decision)) == []
     assert bench.window.decision.height() < 600  # some of the choices stay in sight
 
 
-@pytest.mark.parametrize("language", ["en", "zh_CN"])
-def test_the_pages(bench: Bench, language: str) -> None:
+def test_the_pages(bench, language):
     make_narrow(bench, language)
-    for page, view in (("settings", "settings"), ("bench", "bench")):
+    for page, view in (
+        ("settings", bench.program.settings.dialog),
+        ("bench", bench.program.bench.view),
+    ):
         bench.do(page)
-        shown = getattr(bench.program, view)
-        dialog = shown.dialog if page == "settings" else shown.view
         settle()
-        assert list(cut_off(dialog)) == []
-        dialog.close()
+        assert list(cut_off(view)) == [], page
+        view.close()

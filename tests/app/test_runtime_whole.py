@@ -1,24 +1,20 @@
 """From the offer to the next start: window, engine, a server and a stand-in for the runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
 from app.state.runtimes_model import Situation
-from app.ui_state import UiState
-from engine.api import Engine
 from engine.core import paths
 from engine.runtimes import installation as folders
 from engine.runtimes import service
 from engine.runtimes.advice import DetectedGpu
 from engine.runtimes.catalogue import catalogue
+from tests.app.conftest import part, real_program
 from tests.helpers import runtimes
 from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
@@ -58,17 +54,8 @@ def program(
     monkeypatch.setenv("UPREEL_RUNTIME", "installed")  # as a packed program does
     monkeypatch.setattr(service, "detected_gpu", lambda: MACHINE)
     catalogue.cache_clear()
-    ui_state = UiState(tmp_path / "window.ini")
-    ui_state.language = "en"
-    made = Program(qapp, ui_state=ui_state)
-    made.window.show()
-    made.attach(Engine(made.bridge))
-    yield made
-    made.close()
-    made.window.hide()
-    made.window.deleteLater()
-    made.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    with real_program(qapp, tmp_path) as made:
+        yield made
     catalogue.cache_clear()
 
 
@@ -84,15 +71,12 @@ def is_coming(program: Program) -> bool:
 
 
 def press(program: Program, name: str) -> None:
-    button = program.runtime.bar.findChild(QPushButton, f"runtime-{name}")
-    assert button is not None
+    button = part(program.runtime.bar, f"runtime-{name}")
     assert button.isVisible(), name
     button.click()
 
 
-def test_download_cut_continue_and_the_next_start(
-    program: Program, server: FaultyServer, qtbot: QtBot
-) -> None:
+def test_download_pause_and_the_next_start(program, server, qtbot):
     until(qtbot, program, Situation.OFFER)
     assert "RTX 5070 Ti" in program.runtime.bar.accessibleName()
     server.always = Fault(drip=100)
@@ -112,9 +96,7 @@ def test_download_cut_continue_and_the_next_start(
     assert not program.window.isVisible()
 
 
-def test_a_wheel_from_a_file_then_back_and_away(
-    program: Program, wheel: Path, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_from_a_file_then_back_and_away(program, wheel, qtbot, monkeypatch):
     monkeypatch.setattr("app.controllers.runtimes.is_confirmed", lambda *_, **__: True)
     until(qtbot, program, Situation.OFFER)
     program.controller.add_files([wheel])
@@ -127,15 +109,3 @@ def test_a_wheel_from_a_file_then_back_and_away(
     program.runtime.act_on("remove", "cu999")
     until(qtbot, program, Situation.OFFER)
     assert not list(paths.runtimes_folder().glob("cu999-*"))
-
-
-def test_a_server_that_breaks_off_is_a_sentence(
-    program: Program, server: FaultyServer, qtbot: QtBot
-) -> None:
-    server.always = Fault(status=404)
-    until(qtbot, program, Situation.OFFER)
-    press(program, "download")
-    until(qtbot, program, Situation.FAILED)
-    assert "The NVIDIA runtime could not be downloaded" in program.runtime.bar.accessibleName()
-    press(program, "dismiss")
-    until(qtbot, program, Situation.OFFER)

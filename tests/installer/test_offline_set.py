@@ -1,7 +1,5 @@
 """The offline set, with a fake Inno Setup."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -49,9 +47,7 @@ def run(tmp_path: Path, setup: Path, server: FaultyServer) -> int:
     return offline_set.main([*arguments, "--catalogue", str(catalogue)])
 
 
-def test_the_wheel_is_verified_and_packed_into_the_set(
-    tmp_path: Path, setup: Path, compiler: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_wheel_is_verified_and_packed_into_the_set(tmp_path, setup, compiler, capsys):
     with faulty_server() as server:
         assert run(tmp_path, setup, server) == 0
     arguments = compiler.with_name("iscc.arguments").read_text(encoding="utf-8").splitlines()
@@ -68,37 +64,17 @@ def test_the_wheel_is_verified_and_packed_into_the_set(
     assert "upreel-1.2.3-offline-cu999.exe" in capsys.readouterr().out
 
 
-def test_a_failed_download_makes_no_set(
-    tmp_path: Path, setup: Path, compiler: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_missing_makes_no_set(tmp_path, setup, compiler, monkeypatch, capsys):
+    arguments = ["--runtime", "cu130", "--out", str(tmp_path / "out"), "--setup"]
+    for name, message in (("a.exe", "is no setup of Upreel"), (setup.name, "not in this build")):
+        assert offline_set.main([*arguments, str(tmp_path / name)]) == 1
+        assert message in capsys.readouterr().err
     with faulty_server() as server:
         server.always = Fault(status=404)
         assert run(tmp_path, setup, server) == 1
-    assert capsys.readouterr().err.startswith("no offline set: ")
-    assert not compiler.with_name("iscc.arguments").exists()
-
-
-def test_runtimes_of_the_sources_are_not_pinned(
-    tmp_path: Path, setup: Path, compiler: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["--setup", str(setup), "--runtime", "cu130", "--out", str(tmp_path / "out")]
-    assert offline_set.main(arguments) == 1
-    assert "not in this build" in capsys.readouterr().err.lower()
-
-
-def test_a_missing_inno_setup(
-    tmp_path: Path,
-    setup: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with faulty_server() as server:
+        assert capsys.readouterr().err.startswith("no offline set: ")
+        server.always = Fault()
+        monkeypatch.setenv("PATH", str(tmp_path))
         assert run(tmp_path, setup, server) == 1
-    assert "iscc is not installed" in capsys.readouterr().err
-
-
-def test_a_setup_of_another_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--setup", str(tmp_path / "a.exe"), "--runtime", "cu130", "--out", str(tmp_path)]
-    assert offline_set.main(arguments) == 1
-    assert "is no setup of Upreel" in capsys.readouterr().err
+        assert "iscc is not installed" in capsys.readouterr().err
+    assert not compiler.with_name("iscc.arguments").exists()

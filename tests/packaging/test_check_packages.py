@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess
@@ -13,20 +11,12 @@ from tests.packaging.check_packages import Step, quick_lane, run, run_stage, sta
 from tests.packaging.trial import ROOT, TrialFailed
 
 
-def test_every_script_of_every_step_is_there(tmp_path: Path) -> None:
-    for is_quick in (True, False):
-        found = stages(tmp_path, tmp_path, is_quick=is_quick)
-        for step in (step for lanes in found for lane in lanes for step in lane):
-            assert importlib.util.find_spec(step.command[2]), step.title
-
-
-def test_the_quick_part_is_in_the_whole(tmp_path: Path) -> None:
-    assert stages(tmp_path, tmp_path, is_quick=True) == [(quick_lane(),)]
-    assert quick_lane() in stages(tmp_path, tmp_path, is_quick=False)[0]
-
-
-def test_the_windows_program_is_tried_after_it_was_made(tmp_path: Path) -> None:
+def test_the_windows_program_is_tried_after_it_was_made_next_to_the_quick_part(tmp_path):
     made, tried = stages(tmp_path, tmp_path, is_quick=False)
+    assert stages(tmp_path, tmp_path, is_quick=True) == [(quick_lane(),)]
+    assert made[0] == quick_lane()
+    for step in (step for lane in (*made, *tried) for step in lane):
+        assert importlib.util.find_spec(step.command[2]), step.title
     assert "tools.windows_build.build" in {step.command[2] for lane in made for step in lane}
     payload = str(tmp_path / "windows" / "upreel")
     assert all(payload in step.command for lane in tried for step in lane)
@@ -37,39 +27,25 @@ def python(title: str, source: str) -> Step:
     return Step(title, (sys.executable, "-c", source))
 
 
-def waits_for(path: Path, then: str = "") -> str:
-    return f"""
-import pathlib, time
-while not pathlib.Path(r"{path}").exists():
-    time.sleep(0.01)
-{then}"""
-
-
 def makes(path: Path) -> str:
     return f"import pathlib; pathlib.Path(r'{path}').touch()\n"
 
 
-def test_lanes_run_in_parallel(tmp_path: Path) -> None:
-    a, b = tmp_path / "a", tmp_path / "b"
-    lanes = [(python("a", makes(a) + waits_for(b)),), (python("b", makes(b) + waits_for(a)),)]
-    assert set(run_stage(lanes)) == {"a", "b"}
-
-
-def test_a_failure_ends_the_other_lane_after_its_step(tmp_path: Path) -> None:
+def test_lanes_run_in_parallel_and_a_failure_ends_the_other_after_its_step(tmp_path):
     begun, later = tmp_path / "begun", tmp_path / "later"
-    lanes = [
-        (python("wrong", waits_for(begun, "raise SystemExit(4)")),),
-        (
-            python("right", makes(begun) + "import time; time.sleep(1)"),
-            python("never", makes(later)),
-        ),
-    ]
+    waits = f"""
+import pathlib
+while not pathlib.Path(r"{begun}").exists():
+    pass
+raise SystemExit(4)"""
+    right = python("right", f"{makes(begun)}import time; time.sleep(1)")
+    lanes = [(python("wrong", waits),), (right, python("never", makes(later)))]
     with pytest.raises(TrialFailed, match="wrong: status 4"):
         run_stage(lanes)
     assert not later.exists()
 
 
-def test_the_error_of_a_step_has_its_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_of_a_step_has_its_output(capsys):
     command = (sys.executable, "-c", "print('no disk'); raise SystemExit(4)")
     with pytest.raises(TrialFailed, match=r"(?s)setup: status 4.*no disk"):
         run(Step("setup", command))
@@ -77,7 +53,7 @@ def test_the_error_of_a_step_has_its_output(capsys: pytest.CaptureFixture[str]) 
     assert "no disk" in capsys.readouterr().out
 
 
-def test_only_the_tree_that_passed_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_tree_that_passed_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(check_packages, "_RECORD", tmp_path / "passed.json")
     assert not check_packages.passed_before("quick")
     monkeypatch.setattr(check_packages, "tree_hash", lambda root: "one")
@@ -90,13 +66,13 @@ def test_only_the_tree_that_passed_counts(tmp_path: Path, monkeypatch: pytest.Mo
     assert not check_packages.passed_before("quick")
 
 
-def test_the_listed_windows_tests_exist() -> None:
+def test_the_listed_windows_tests_exist():
     listed = [*windows_tests.FILES, *windows_tests.DESELECTED]
     assert [name for name in listed if not (ROOT / name.partition("::")[0]).exists()] == []
 
 
 @pytest.mark.slow
-def test_a_runtime_is_installed_damaged_and_removed_by_the_whole_program() -> None:
+def test_a_runtime_is_installed_damaged_and_removed_by_the_whole_program():
     python = [sys.executable, "-m"]
     command = [*python, "tests.packaging.check_runtime", *python, "engine"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -1,9 +1,6 @@
 """The trial of a setup on Windows, with a fake setup and a fake registry."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,7 +69,7 @@ def try_all(machine: FakeWindows) -> None:
     assert try_setup.steps(machine.folders, setup, older)[0][0] == "older version installed"
 
 
-def test_all_steps_pass(machine: FakeWindows) -> None:
+def test_all_steps_pass(machine):
     assert machine.folders.traces() == []
     try_all(machine)
     assert machine.folders.traces() == []
@@ -80,51 +77,30 @@ def test_all_steps_pass(machine: FakeWindows) -> None:
     assert machine.ran[-1].endswith('uninstall.exe" /S /PURGE')
 
 
-def leave_data(machine: FakeWindows) -> None:
-    machine.left.append(machine.folders.data)
-
-
-def report_another_version(machine: FakeWindows) -> None:
-    machine.version = "1.2.2"
-
-
-def fail_the_smoke_test(machine: FakeWindows) -> None:
-    machine.is_ok = False
-
-
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        (leave_data, "left: .*Upreel"),
-        (report_another_version, r"version 1\.2\.2 of upreel-1\.2\.3"),
-        (fail_the_smoke_test, "no window"),
-    ],
-)
-def test_a_fault_fails(
-    machine: FakeWindows, fault: Callable[[FakeWindows], None], message: str
-) -> None:
-    fault(machine)
-    with pytest.raises(TrialFailed, match=message):
+@pytest.mark.parametrize("fault", ["left: .*Upreel", r"version 1\.2\.2 of", "no window"])
+def test_a_fault_fails(machine, fault):
+    if fault.startswith("left"):
+        machine.left.append(machine.folders.data)
+    machine.version = "1.2.2" if fault.startswith("version") else "1.2.3"
+    machine.is_ok = fault != "no window"  # after the smoke test
+    with pytest.raises(TrialFailed, match=fault):
         try_all(machine)
 
 
-@pytest.mark.parametrize("bad", ["", "upreel-1.2.3-setup.exe", "upreel.exe", "uninstall.exe"])
-def test_every_signature_has_to_be_valid(
-    machine: FakeWindows, monkeypatch: pytest.MonkeyPatch, bad: str
-) -> None:
-    def status(path: Path) -> str:
-        return "NotTrusted" if path.name == bad else "Valid"
-
-    monkeypatch.setattr(try_setup, "signature_status", status)
-    steps = dict(try_setup.steps(machine.folders, Path("upreel-1.2.3-setup.exe"), is_signed=True))
-    if not bad:
-        steps["signatures"]()
-        return
-    with pytest.raises(TrialFailed, match=f"signature of {bad} is: NotTrusted"):
-        steps["signatures"]()
+def test_every_signature_must_be_valid(machine, monkeypatch):
+    setup, bad = Path("upreel-1.2.3-setup.exe"), {""}
+    check = dict(try_setup.steps(machine.folders, setup, is_signed=True))["signatures"]
+    monkeypatch.setattr(
+        try_setup, "signature_status", lambda path: "NotTrusted" if path.name in bad else "Valid"
+    )
+    check()
+    for name in (setup.name, "upreel.exe", "uninstall.exe"):
+        bad = {name}
+        with pytest.raises(TrialFailed, match=f"signature of {name} is: NotTrusted"):
+            check()
 
 
-def test_links_and_keys_are_traces(machine: FakeWindows) -> None:
+def test_links_and_keys_are_traces(machine):
     machine.folders.menu.mkdir(parents=True)
     (machine.folders.menu / "Upreel.lnk").touch()
     (machine.folders.menu / "Another.lnk").touch()
@@ -135,18 +111,11 @@ def test_links_and_keys_are_traces(machine: FakeWindows) -> None:
     assert "Applications" in found[1]
 
 
-def test_only_windows_can_run_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_runs_on_windows_only_and_touches_no_installed_program(machine, monkeypatch, capsys):
     monkeypatch.setattr(try_setup.sys, "platform", "linux")
     with pytest.raises(SystemExit):
         try_setup.main(["upreel-1.2.3-setup.exe"])
     assert "check_setup.py" in capsys.readouterr().err
-
-
-def test_an_installed_program_is_not_touched(
-    machine: FakeWindows, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
     monkeypatch.setattr(try_setup.sys, "platform", "win32")
     machine.folders.data.mkdir()
     assert try_setup.main(["upreel-1.2.3-setup.exe"]) == 1

@@ -1,9 +1,3 @@
-"""What is seen of the queue outside the window."""
-
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
@@ -11,22 +5,20 @@ from PySide6.QtWidgets import QApplication
 from app import desktop
 from app.desktop.windows_rules import Progress
 from engine.core.errors import DiskFull
-from tests.app.conftest import Bench
 
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Progress, float]]:
+    def show_progress(_window: object, state: Progress, share: float = 0.0) -> None:
+        seen.append((state, share))
+
     seen: list[tuple[Progress, float]] = []
-    monkeypatch.setattr(
-        desktop, "show_progress", lambda _window, state, share=0.0: seen.append((state, share))
-    )
+    monkeypatch.setattr(desktop, "show_progress", show_progress)
     monkeypatch.setattr(QApplication, "activeWindow", staticmethod(lambda: None))
     return seen
 
 
-def test_the_button_follows_the_running_film(
-    bench: Bench, shown: list[tuple[Progress, float]]
-) -> None:
+def test_the_button_follows_the_running_film(bench, shown):
     bench.add()
     assert shown == []
     bench.do("start")
@@ -40,40 +32,27 @@ def test_the_button_follows_the_running_film(
     bench.do("pause")
     assert shown[-1] == (Progress.PAUSED, 0.5)
     bench.do("resume")
-    bench.engine.finish()
-    bench.hear()
+    bench.finish()
     assert shown[-1] == (Progress.NONE, 0.0)
-
-
-def test_a_failure_stays_until_the_window_is_looked_at(
-    bench: Bench, shown: list[tuple[Progress, float]]
-) -> None:
-    bench.add()
-    bench.do("start")
-    bench.engine.fail(DiskFull("folder", folder="/films").info())
-    bench.hear()
-    assert shown[-1] == (Progress.FAILED, 1.0)
+    bench.start("two.mp4")
+    bench.fail(DiskFull("folder", folder="/films").info())
+    assert shown[-1] == (Progress.FAILED, 1.0)  # until the window is looked at
     QApplication.sendEvent(bench.window, QEvent(QEvent.Type.WindowActivate))
     assert shown[-1] == (Progress.NONE, 0.0)
 
 
-def test_the_user_is_called_once_when_the_last_film_is_done(
-    bench: Bench, shown: list[tuple[Progress, float]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_user_is_called_once_when_the_last_film_is_done(bench, shown):
     called: list[object] = []
-    monkeypatch.setattr(QApplication, "alert", staticmethod(called.append))
+    bench.patch.setattr(QApplication, "alert", staticmethod(called.append))
     bench.add("one.mp4")
-    bench.add("two.mp4")
-    bench.do("start")
-    bench.engine.finish()
-    bench.hear()
+    bench.start("two.mp4")
+    bench.finish()
     assert called == []
-    bench.engine.finish()
-    bench.hear()
+    bench.finish()
     assert called == [bench.window]
 
 
-def test_started_again_the_window_comes_back_with_the_files(bench: Bench, tmp_path: Path) -> None:
+def test_started_again_the_window_comes_back_with_the_files(bench, tmp_path):
     bench.window.showMinimized()
     bench.program.come_forward([tmp_path / "film.mp4", tmp_path / "a.latent"])
     bench.hear()

@@ -1,13 +1,10 @@
 """The calls of Windows themselves, on libraries that only write down what they are asked."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -51,37 +48,23 @@ def windows(libraries: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Any:
     sys.modules.pop("app.desktop.windows", None)
 
 
-def test_the_process_has_a_name_and_an_unpacked_one_leaves_the_registry_alone(
-    windows: Any, libraries: SimpleNamespace
-) -> None:
+def test_a_process_has_a_name_unless_it_is_packed(windows, libraries, monkeypatch, tmp_path):
     windows.prepare_process()  # the empty winreg would fail
     windows.let_come_forward()
     windows.colour_title_bar(0x1234, is_dark=True)
     assert libraries.shell32.calls == [("SetCurrentProcessExplicitAppUserModelID", "Upreel.Upreel")]
     assert libraries.user32.calls[0][1].value == 0xFFFFFFFF
     assert libraries.dwmapi.calls[0][2] == 20
-
-
-def test_a_packed_program_shares_the_button_of_its_pinned_shortcut(
-    windows: Any, libraries: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "upreel.exe"))
-    windows.prepare_process()
-    assert libraries.shell32.calls == []
-
-
-def test_without_a_taskbar_progress_is_asked_for_once_and_no_more(
-    windows: Any, libraries: SimpleNamespace
-) -> None:
+    windows.prepare_process()  # shares the button of its pinned shortcut
+    assert len(libraries.shell32.calls) == 1
     windows.show_progress(1, Progress.RUNNING, 0.5)
     windows.show_progress(1, Progress.NONE, 0.0)
     assert [call[0] for call in libraries.ole32.calls].count("CoCreateInstance") == 1
 
 
-def test_explorer_is_windows_own_and_no_console_flashes(
-    windows: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_explorer_is_windows_own_and_no_console_flashes(windows, monkeypatch, tmp_path):
     started: list[tuple[Any, int]] = []
     opened: list[str] = []
     monkeypatch.setattr(

@@ -1,10 +1,9 @@
 """Rules of Windows, on stand-ins: Explorer's command line, choice of GPU, taskbar."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 from collections.abc import Iterator
+from functools import partial
 from pathlib import PureWindowsPath
 from typing import Any
 
@@ -16,7 +15,7 @@ WINDOWS = PureWindowsPath("C:\\Windows")
 EXPLORER = '"C:\\Windows\\explorer.exe"'
 
 
-def test_a_file_is_marked_by_its_ordinary_path() -> None:
+def test_a_file_is_marked_by_its_ordinary_path_and_too_long_for_it_its_folder_opens():
     for file, marked in (
         ("C:\\My films, 2026\\a & b.mp4", "C:\\My films, 2026\\a & b.mp4"),
         ("\\\\nas\\films\\片段.mkv", "\\\\nas\\films\\片段.mkv"),
@@ -24,9 +23,6 @@ def test_a_file_is_marked_by_its_ordinary_path() -> None:
         ("\\\\?\\UNC\\nas\\films\\a.mp4", "\\\\nas\\films\\a.mp4"),
     ):
         assert command_for(PureWindowsPath(file), WINDOWS) == f'{EXPLORER} /select,"{marked}"'
-
-
-def test_of_a_path_too_long_for_explorer_the_nearest_folder_opens() -> None:
     folder = PureWindowsPath("C:\\films", "a" * 200)
     file = PureWindowsPath(f"\\\\?\\{folder}", "b" * 100, "film.mp4")
     assert command_for(file, WINDOWS) == f'{EXPLORER} "{folder}"'
@@ -58,15 +54,10 @@ class Registry:
         self.values[name] = value
 
 
-def test_the_fast_chip_is_asked_for_once() -> None:
+def test_the_fast_chip_is_asked_for_once_and_what_the_user_has_chosen_stays():
     registry = Registry()
     assert prefer_fast_gpu(registry, PROGRAM)
     assert registry.values == {PROGRAM: "GpuPreference=2;"}
-    assert not prefer_fast_gpu(registry, PROGRAM)
-
-
-def test_what_the_user_has_chosen_stays() -> None:
-    registry = Registry()
     registry.values[PROGRAM] = "GpuPreference=1;"
     assert not prefer_fast_gpu(registry, PROGRAM)
     assert registry.values == {PROGRAM: "GpuPreference=1;"}
@@ -82,22 +73,19 @@ class Shell:
         self.calls: list[tuple[Any, ...]] = []
         self.asked: list[str] = []
         self._answer = answer
-        init = ctypes.CFUNCTYPE(ctypes.c_int32, _P)(lambda _: self._heard("init"))
-        value = ctypes.CFUNCTYPE(ctypes.c_int32, _P, _P, _U64, _U64)(
-            lambda _, window, done, of: self._heard("value", window, done, of)
-        )
-        state = ctypes.CFUNCTYPE(ctypes.c_int32, _P, _P, _I)(
-            lambda _, window, state: self._heard("state", window, state)
-        )
-        self._kept = (init, value, state)
-        table = (_P * 11)()
-        for place, function in ((3, init), (9, value), (10, state)):
-            table[place] = ctypes.cast(function, _P)
-        self._table = table
-        self._object = _P(ctypes.addressof(table))
+        self._table, self._kept = (_P * 11)(), []
+        for place, name, kinds in (
+            (3, "init", ()),
+            (9, "value", (_P, _U64, _U64)),
+            (10, "state", (_P, _I)),
+        ):
+            function = ctypes.CFUNCTYPE(ctypes.c_int32, _P, *kinds)(partial(self._heard, name))
+            self._kept.append(function)
+            self._table[place] = ctypes.cast(function, _P)
+        self._object = _P(ctypes.addressof(self._table))
 
-    def _heard(self, *what: Any) -> int:
-        self.calls.append(what)
+    def _heard(self, name: str, _this: object, *what: Any) -> int:
+        self.calls.append((name, *what))
         return 0
 
     def CLSIDFromString(self, text: ctypes.c_wchar_p, _place: object) -> int:
@@ -109,7 +97,7 @@ class Shell:
         return self._answer
 
 
-def test_progress_is_shown_in_thousandths_with_its_state() -> None:
+def test_progress_is_shown_in_thousandths_with_its_state():
     shell = Shell()
     taskbar = Taskbar(shell)
     taskbar.show(0x1234, Progress.RUNNING, 0.25)
@@ -126,8 +114,5 @@ def test_progress_is_shown_in_thousandths_with_its_state() -> None:
         ("state", 0x1234, 0),
     ]
     assert shell.asked[0].startswith("{56FDF344")
-
-
-def test_a_session_without_a_taskbar_is_told() -> None:
     with pytest.raises(OSError, match="0x80040154"):
         Taskbar(Shell(answer=0x80040154 - 2**32))

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QAbstractButton, QLabel, QPushButton
+from PySide6.QtWidgets import QAbstractButton, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.latents.latent_sheet import Decision, LatentSheet
@@ -14,6 +12,7 @@ from app.latents.readings_form import ReadingCard
 from engine.core.errors import UnsupportedMedia, WrongModel
 from engine.core.messages import message
 from engine.protocol.events import LatentShown
+from tests.app.conftest import part, texts
 from tests.helpers.fake_states import MISSING, flat, made_read
 
 FILE = Path("ComfyUI_00001_.latent")
@@ -34,18 +33,13 @@ class Sheet:
         self.view.show()
 
     def card(self, reading: str) -> ReadingCard:
-        found = self.view.findChild(ReadingCard, f"reading-{reading}")
-        assert found is not None
-        return found
+        return part(self.view, f"reading-{reading}")
 
     def button(self, name: str) -> QAbstractButton:
-        found = self.view.findChild(QAbstractButton, name)
-        assert found is not None, name
-        return found
+        return part(self.view, name)
 
     def texts(self) -> str:
-        labels = self.view.findChildren(QLabel)
-        return "\n".join(label.text() for label in labels if label.isVisible())
+        return texts(self.view)
 
 
 @pytest.fixture
@@ -53,14 +47,10 @@ def sheet(qtbot: QtBot) -> Sheet:
     return Sheet(qtbot)
 
 
-def test_nothing_can_be_decided_before_the_file_was_read(sheet: Sheet) -> None:
+def test_both_readings_are_seen_and_the_guess_is_taken(sheet):
     assert "Reading the file" in sheet.texts()
-    assert not sheet.button("latentAdd").isEnabled()
-    assert not sheet.button("latentUpscale").isEnabled()
-    assert not sheet.card("raw").isEnabled()
-
-
-def test_both_readings_are_seen_and_the_guess_is_taken(sheet: Sheet) -> None:
+    undecided = (sheet.button("latentAdd"), sheet.button("latentUpscale"), sheet.card("raw"))
+    assert not any(one.isEnabled() for one in undecided)
     sheet.view.show_read(replace(READ, guess="normalised"))
     assert sheet.card("raw").instead == "Decoding one picture …"
     sheet.view.show_pictures(SHOWN)
@@ -74,14 +64,18 @@ def test_both_readings_are_seen_and_the_guess_is_taken(sheet: Sheet) -> None:
     assert "Only the middle" not in said
 
 
-def test_a_guess_that_may_be_wrong_says_so(sheet: Sheet) -> None:
+def test_a_guess_that_may_be_wrong_says_so(sheet):
+    sheet.view.show_file(FILE, place=(1, 3))
     sheet.view.show_read(replace(READ, is_sure=False))
     sheet.view.show_pictures(replace(SHOWN, is_whole=False))
     assert "The values would suit both." in sheet.texts()
     assert "Only the middle of the first picture is shown." in sheet.texts()
+    sheet.view.show_refusal(MISSING)
+    least = sheet.view.minimumSizeHint()
+    assert (least.width() <= 1024, least.height() <= 640) == (True, True), "the smallest window"
 
 
-def test_the_keyboard_is_enough(sheet: Sheet, qtbot: QtBot) -> None:
+def test_the_keyboard_is_enough(sheet, qtbot):
     sheet.view.show_read(READ)
     sheet.view.show_pictures(SHOWN)
     assert sheet.card("raw").isChecked()
@@ -95,14 +89,7 @@ def test_the_keyboard_is_enough(sheet: Sheet, qtbot: QtBot) -> None:
             assert button.accessibleName() or button.text(), button.objectName()
 
 
-def test_escape_decides_nothing(sheet: Sheet, qtbot: QtBot) -> None:
-    sheet.view.show_read(READ)
-    with qtbot.waitSignal(sheet.view.rejected, timeout=1000):
-        qtbot.keyClick(sheet.view, Qt.Key.Key_Escape)
-    assert sheet.decisions == []
-
-
-def test_what_was_chosen_stays_when_another_vae_shows_it_anew(sheet: Sheet) -> None:
+def test_what_was_chosen_stays_when_another_vae_shows_it_anew(sheet):
     sheet.view.show_read(READ)
     sheet.card("normalised").setChecked(True)
     sheet.button("segment-24").click()
@@ -114,16 +101,19 @@ def test_what_was_chosen_stays_when_another_vae_shows_it_anew(sheet: Sheet) -> N
     assert [(d.reading, d.rate, d.upscales) for d in sheet.decisions] == [("normalised", 24, False)]
 
 
-@pytest.mark.parametrize(("rate", "key"), [(16, "16"), (24, "24"), (30, "other")])
-def test_the_rate_begins_with_what_the_model_was_made_for(
-    sheet: Sheet, rate: int, key: str
-) -> None:
-    sheet.view.show_read(replace(READ, frame_rate=Fraction(rate)))
-    assert sheet.button(f"segment-{key}").isChecked()
-    assert sheet.view.rate.rate == rate
+def test_the_rate_begins_with_what_the_model_was_made_for(sheet):
+    sheet.view.show_read(replace(READ, frames=1))
+    assert "832×480 · one picture" in sheet.texts()
+    assert not sheet.view.rate.isVisible()
+    for rate, key in ((16, "16"), (24, "24"), (30, "other")):
+        sheet.view.show_file(FILE)
+        sheet.view.show_read(replace(READ, frame_rate=Fraction(rate)))
+        assert sheet.button(f"segment-{key}").isChecked()
+        assert sheet.view.rate.rate == rate
+        assert sheet.view.rate.isVisible()
 
 
-def test_any_rate_can_be_typed_and_tells_how_long_the_film_is(sheet: Sheet, qtbot: QtBot) -> None:
+def test_any_rate_can_be_typed_and_tells_how_long_the_film_is(sheet, qtbot):
     sheet.view.show_read(READ)
     assert "frames/s → 5 s" in sheet.texts()
     sheet.button("segment-other").click()
@@ -138,21 +128,7 @@ def test_any_rate_can_be_typed_and_tells_how_long_the_film_is(sheet: Sheet, qtbo
     assert field.text() == "23.976 frames/s"
 
 
-def test_a_vae_that_is_missing_offers_itself_and_leaves_the_choice_open(
-    sheet: Sheet, qtbot: QtBot
-) -> None:
-    sheet.view.show_read(READ)
-    sheet.view.show_refusal(MISSING)
-    assert "The model is not on this machine yet" in sheet.texts()
-    assert sheet.card("raw").instead == "Its picture is shown once the VAE can be used."
-    assert sheet.button("latentUpscale").isEnabled()
-    with qtbot.waitSignal(sheet.view.get_requested, timeout=1000):
-        sheet.button("getLatentVae").click()
-
-
-def test_a_file_that_cannot_be_used_says_why_and_leaves_one_button(
-    sheet: Sheet, qtbot: QtBot
-) -> None:
+def test_an_unusable_file_says_why_and_leaves_one_button(sheet, qtbot):
     sheet.view.show_refusal(REFUSED)
     said = sheet.texts()
     assert "This kind of file cannot be used" in said
@@ -165,7 +141,7 @@ def test_a_file_that_cannot_be_used_says_why_and_leaves_one_button(
     assert sheet.decisions == []
 
 
-def test_a_wrong_vae_can_be_replaced(sheet: Sheet, qtbot: QtBot, tmp_path: Path) -> None:
+def test_a_wrong_vae_can_be_replaced(sheet, qtbot, tmp_path):
     sheet.view.show_read(READ)
     wrong = WrongModel("not-wan", name="x", content=message("content.seedvr2-vae")).info()
     sheet.view.show_refusal(wrong)
@@ -182,22 +158,3 @@ def test_a_wrong_vae_can_be_replaced(sheet: Sheet, qtbot: QtBot, tmp_path: Path)
     sheet.view.show_pictures(SHOWN)
     sheet.button("latentAdd").click()
     assert sheet.decisions[0].vae == str(mine)
-
-
-def test_a_single_picture_has_no_frame_rate(sheet: Sheet) -> None:
-    sheet.view.show_read(replace(READ, frames=1))
-    assert "832×480 · one picture" in sheet.texts()
-    assert not sheet.view.rate.isVisible()
-    sheet.view.show_file(FILE)
-    sheet.view.show_read(READ)
-    assert sheet.view.rate.isVisible()
-
-
-def test_the_sheet_fits_into_the_smallest_window(sheet: Sheet) -> None:
-    sheet.view.show_file(FILE, place=(1, 3))
-    sheet.view.show_read(replace(READ, is_sure=False))
-    sheet.view.show_pictures(replace(SHOWN, is_whole=False))
-    sheet.view.show_refusal(MISSING)
-    least = sheet.view.minimumSizeHint()
-    assert least.width() <= 1024
-    assert least.height() <= 640

@@ -1,74 +1,40 @@
 """Small films, plans and pictures for the stage."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from PySide6.QtGui import QColor, QImage
 
 from engine.core.geometry import FrameSpan, Size
-from engine.models.lite.plan import LitePlan
 from engine.protocol.events import Picture
-from engine.protocol.media import MediaInfo, VideoInfo
-from engine.protocol.plan import PicturePlan, Plan
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
+from tests.helpers.fakes import make_media, make_plan
 
-Flat = Callable[..., Picture]
+
+def image_of(colour: QColor, width: int, height: int) -> QImage:
+    """An image of one colour."""
+    image = QImage(width, height, QImage.Format.Format_RGB32)
+    image.fill(colour)
+    return image
 
 
-@pytest.fixture
-def flat() -> Flat:
-    """Makes pictures of one colour."""
-
-    def make(width: int, height: int, colour: tuple[int, int, int]) -> Picture:
-        return Picture(size=Size(width, height), rgb=bytes(colour) * (width * height))
-
-    return make
+def flat(width: int, height: int, colour: tuple[int, int, int]) -> Picture:
+    """A picture of one colour."""
+    return Picture(size=Size(width, height), rgb=bytes(colour) * (width * height))
 
 
 @pytest.fixture
 def media() -> MediaInfo:
     """Ten seconds of 64x36 at 25 frames a second."""
-    return MediaInfo(
-        path=Path("film.mp4"),
-        kind="video",
-        container="mov,mp4",
-        bytes=1000,
-        video=VideoInfo(
-            index=0,
-            codec="h264",
-            size=Size(64, 36),
-            pixel_format="yuv420p",
-            chroma="420",
-            bit_depth=8,
-            frame_rate=Fraction(25),
-            frame_count=250,
-            duration=Fraction(10),
-        ),
-    )
+    made = make_media(Path("film.mp4"), size=Size(64, 36), frames=250)
+    return replace(made, video=replace(made.video, frame_rate=Fraction(25), duration=Fraction(10)))
 
 
 @pytest.fixture
-def plan() -> Plan:
-    """Twice as large, from 2 s to 8 s."""
-    return Plan(
-        source=Path("film.mp4"),
-        output=Path("film_x2.mp4"),
-        container="mp4",
-        source_size=Size(64, 36),
-        span=FrameSpan(0, 150),
-        start=Fraction(2),
-        stop=Fraction(8),
-        work=LitePlan(frame=Size(64, 36), tile=Size(64, 36)),
-        picture=PicturePlan(
-            size=Size(128, 72),
-            codec="h264",
-            encoder="libx264",
-            pixel_format="yuv420p",
-            chroma="420",
-            bit_depth=8,
-        ),
-        seconds=65.0,
-        peak_bytes=1_400_000_000,
-    )
+def plan(media: MediaInfo) -> Plan:
+    """2x, from 2 s to 8 s."""
+    cut = {"span": FrameSpan(0, 150), "start": Fraction(2), "stop": Fraction(8)}
+    return replace(make_plan(media), **cut, seconds=65.0, peak_bytes=1_400_000_000)

@@ -1,16 +1,12 @@
-"""The stage from the first job to the last report."""
-
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, Qt, QTranslator
-from PySide6.QtWidgets import QLabel, QPushButton
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 
+from app.i18n import Languages, tr
 from app.preview.preview_view import PreviewView
 from app.preview.scene import Mode
 from app.theme import tokens
@@ -19,18 +15,13 @@ from app.theme.qss import style_sheet
 from engine.core.errors import DiskFull
 from engine.core.geometry import Box, Size
 from engine.core.messages import message
-from engine.protocol.events import (
-    Picture,
-    PreviewReady,
-    StageProgress,
-    Telemetry,
-    TileDone,
-)
+from engine.protocol.events import PreviewReady, StageProgress, Telemetry, TileDone
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check, Report
+from tests.app.conftest import part
+from tests.app.preview.conftest import flat
 
-Flat = Callable[..., Picture]
 RED, BLUE, GREEN = (200, 40, 40), (40, 40, 200), (40, 200, 40)
 
 
@@ -47,7 +38,7 @@ def stage(qtbot: QtBot) -> PreviewView:
 
 
 @pytest.fixture
-def shown(stage: PreviewView, media: MediaInfo, plan: Plan, flat: Flat) -> PreviewView:
+def shown(stage: PreviewView, media: MediaInfo, plan: Plan) -> PreviewView:
     """With a job that waits."""
     stage.show_job("a", media, flat(64, 36, RED))
     stage.show_plan("a", plan)
@@ -60,26 +51,14 @@ def _progress(done: int, stage: str = "write") -> StageProgress:
     )
 
 
-def _tile(flat: Flat, frame: int = 10, *, job_id: str = "a") -> TileDone:
-    return TileDone(
-        job_id=job_id,
-        frame=frame,
-        tile=0,
-        tiles=1,
-        box=Box(0, 0, 128, 72),
-        canvas=Size(128, 72),
-        picture=flat(64, 36, GREEN),
-    )
+def _tile(frame: int = 10, *, job_id: str = "a") -> TileDone:
+    place = {"tile": 0, "tiles": 1, "box": Box(0, 0, 128, 72), "canvas": Size(128, 72)}
+    return TileDone(job_id=job_id, frame=frame, **place, picture=flat(64, 36, GREEN))
 
 
-def _preview(flat: Flat, *, seconds: float = 4.0) -> PreviewReady:
-    return PreviewReady(
-        job_id="a",
-        frame=50,
-        seconds=seconds,
-        source=flat(64, 36, RED),
-        result=flat(128, 72, BLUE),
-    )
+def _preview(*, seconds: float = 4.0) -> PreviewReady:
+    pictures = {"source": flat(64, 36, RED), "result": flat(128, 72, BLUE)}
+    return PreviewReady(job_id="a", frame=50, seconds=seconds, **pictures)
 
 
 def _report(*, passed: bool = True) -> Report:
@@ -87,20 +66,8 @@ def _report(*, passed: bool = True) -> Report:
     checks = [Check(code="size", passed=True, message=kept) for _ in range(12)]
     count = message("check.frame-count.different", before=150, after=149)
     checks.append(Check(code="frame-count", passed=passed, message=count))
-    return Report(
-        source=Path("film.mp4"),
-        output=Path("film_x2.mp4"),
-        checks=tuple(checks),
-        frames_out=150,
-        seconds=7.5,
-        peak_bytes=910_000_000,
-    )
-
-
-def _button(stage: PreviewView, name: str) -> QPushButton:
-    button = stage.findChild(QPushButton, name)
-    assert button is not None
-    return button
+    files = {"source": Path("film.mp4"), "output": Path("film_x2.mp4")}
+    return Report(**files, checks=tuple(checks), frames_out=150, seconds=7.5, peak_bytes=9 * 10**8)
 
 
 def _middle(stage: PreviewView, x: float = 0.25) -> tuple[int, ...]:
@@ -108,54 +75,24 @@ def _middle(stage: PreviewView, x: float = 0.25) -> tuple[int, ...]:
     return image.pixelColor(round(image.width() * x), image.height() * 2 // 3).getRgb()[:3]
 
 
-def test_the_empty_stage_invites(stage: PreviewView, qtbot: QtBot) -> None:
+def test_the_empty_stage_invites(stage, qtbot):
     stage.show_empty()
     assert stage.empty.isVisible()
     with qtbot.waitSignal(stage.files_requested):
-        qtbot.mouseClick(_button(stage, "emptyAddButton"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(part(stage, "emptyAddButton"), Qt.MouseButton.LeftButton)
     with qtbot.waitSignal(stage.sample_requested):
-        qtbot.mouseClick(_button(stage, "emptySampleButton"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(part(stage, "emptySampleButton"), Qt.MouseButton.LeftButton)
     with qtbot.waitSignal(stage.files_requested):
         qtbot.mouseClick(stage.empty.panel, Qt.MouseButton.LeftButton)
 
 
-def test_a_new_job_shows_its_picture_and_asks_for_a_larger_one(
-    stage: PreviewView, media: MediaInfo, flat: Flat, qtbot: QtBot
-) -> None:
+def test_a_new_job_shows_its_picture_upright_and_asks_for_a_larger_one(stage, media, qtbot):
     with qtbot.waitSignal(stage.frame_requested, timeout=1000) as asked:
         stage.show_job("a", media, flat(64, 36, RED))
         assert _middle(stage) == RED
     assert asked.args[0] == "a"
     assert asked.args[1] == pytest.approx(0.01)
     assert stage.canvas.mode is Mode.ORIGINAL
-
-
-def test_the_names_of_both_pictures_tell_their_sizes(shown: PreviewView) -> None:
-    assert shown.canvas.scene.labels == ("Original 64×36", "Lite 128×72")
-
-
-def test_a_reduced_preview_says_so(shown: PreviewView, flat: Flat) -> None:
-    shown.tile_done(_tile(flat))
-    shown.preview_ready(replace(_preview(flat), result=flat(96, 54, BLUE)))
-    assert shown.canvas.scene.labels[1] == "Lite 128×72, shown at 96×54"
-
-
-def test_tiles_of_a_running_job_fill_the_picture(shown: PreviewView, flat: Flat) -> None:
-    left = replace(_tile(flat), tiles=2, box=Box(0, 0, 64, 72))
-    shown.tile_done(left)
-    assert shown.canvas.mode is Mode.RESULT
-    assert _middle(shown, 0.25) == GREEN
-    assert _middle(shown, 0.75)[0] < RED[0]  # dimmed until its tile comes
-    assert shown.timeline.strip.value() == 60  # frame 10 of what is kept from 2 s on
-
-
-def test_tiles_of_another_job_change_nothing(shown: PreviewView, flat: Flat) -> None:
-    shown.tile_done(_tile(flat, job_id="b"))
-    assert shown.canvas.mode is Mode.ORIGINAL
-    assert _middle(shown) == RED
-
-
-def test_an_upright_film_is_shown_upright(stage: PreviewView, media: MediaInfo, flat: Flat) -> None:
     upright = replace(media, video=replace(media.video, rotation=90))
     stage.show_job("a", upright, flat(36, 64, RED))  # pictures come as they are seen
     assert stage.canvas.scene.labels[0] == "Original 36×64"
@@ -163,33 +100,41 @@ def test_an_upright_film_is_shown_upright(stage: PreviewView, media: MediaInfo, 
     assert target.height() > target.width()
 
 
-def test_the_pair_of_the_frame_in_work_is_split(shown: PreviewView, flat: Flat) -> None:
-    shown.tile_done(_tile(flat))
+def test_the_names_of_both_pictures_tell_their_sizes(shown):
+    assert shown.canvas.scene.labels == ("Original 64×36", "Lite 128×72")
+    shown.tile_done(_tile())
+    shown.preview_ready(replace(_preview(), result=flat(96, 54, BLUE)))
+    assert shown.canvas.scene.labels[1] == "Lite 128×72, shown at 96×54"
+
+
+def test_tiles_of_a_running_job_fill_the_picture(shown):
+    shown.tile_done(replace(_tile(), tiles=2, box=Box(0, 0, 64, 72)))
+    assert shown.canvas.mode is Mode.RESULT
+    assert _middle(shown, 0.25) == GREEN
+    assert _middle(shown, 0.75)[0] < RED[0]  # dimmed until its tile comes
+    assert shown.timeline.strip.value() == 60  # frame 10 of what is kept from 2 s on
+
+
+def test_the_pair_of_the_frame_in_work_is_split(shown):
+    shown.tile_done(_tile())
     assert shown.canvas.mode is Mode.SPLIT
     assert _middle(shown, 0.75) == GREEN  # the small picture of the tile, until the pair comes
-    shown.preview_ready(_preview(flat))
+    shown.preview_ready(_preview())
     assert (_middle(shown, 0.25), _middle(shown, 0.75)) == (RED, BLUE)
-    shown.tile_done(_tile(flat, frame=11))
+    shown.tile_done(_tile(frame=11))
     assert _middle(shown, 0.75) == BLUE
 
 
-def test_a_frame_that_nobody_asked_for_is_not_shown(shown: PreviewView, flat: Flat) -> None:
-    small = PreviewReady(job_id="a", frame=62, seconds=2.5, source=flat(32, 18, GREEN))
-    shown.preview_ready(small)
+def test_what_nobody_asked_for_is_not_shown(shown):
+    shown.tile_done(_tile(job_id="b"))
+    assert shown.canvas.mode is Mode.ORIGINAL
+    source = flat(32, 18, GREEN)
+    shown.preview_ready(PreviewReady(job_id="a", frame=62, seconds=2.5, source=source))
     assert _middle(shown) == RED
 
 
-def test_what_is_cut_off_has_no_result(shown: PreviewView, flat: Flat, qtbot: QtBot) -> None:
-    shown.finished(_report())
-    qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_Home)
-    with qtbot.waitSignal(shown.frame_requested, timeout=1000) as asked:
-        qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_PageUp)
-    shown.preview_ready(_preview(flat, seconds=asked.args[1]))
-    assert _middle(shown, 0.75) != BLUE
-    assert shown.canvas.scene.no_result_text == "This part of the film is cut off."
-
-
-def test_progress_fills_timeline_and_figures(shown: PreviewView) -> None:
+def test_progress_fills_timeline_and_figures(shown):
+    assert shown.figures.figure("memory").text == "1.3 GB planned"
     shown.progress(_progress(90, "upscale"))
     assert shown.timeline.strip.finished == 90
     shown.progress(_progress(60))
@@ -197,45 +142,30 @@ def test_progress_fills_timeline_and_figures(shown: PreviewView) -> None:
     assert shown.timeline.strip.finished == 60
     texts = {name: shown.figures.figure(name).text for name in ("speed", "left", "frame")}
     assert texts == {"speed": "20.0 frames/s", "left": "1 min 05 s", "frame": "50 ms"}
-
-
-def test_the_peak_of_memory_stands_beside_the_plan(shown: PreviewView) -> None:
-    assert shown.figures.figure("memory").text == "1.3 GB planned"
-    shown.progress(_progress(1))
     for megabytes in (500, 900, 700):
-        shown.telemetry(
-            Telemetry(
-                gpu=None,
-                ram_total_mb=16000,
-                ram_ours_mb=megabytes,
-                ram_others_mb=0,
-                cpu_percent=90.0,
-            )
-        )
+        ram = {"ram_total_mb": 16000, "ram_ours_mb": megabytes, "ram_others_mb": 0}
+        shown.telemetry(Telemetry(gpu=None, **ram, cpu_percent=90.0))
     assert shown.figures.figure("memory").text == "900 MB of 1.3 GB"
 
 
-def test_looking_elsewhere_does_not_stop_the_job_and_leads_back(
-    shown: PreviewView, flat: Flat, qtbot: QtBot
-) -> None:
-    shown.tile_done(_tile(flat))
-    follow = _button(shown, "liveButton")
+def test_looking_elsewhere_keeps_the_job_running(shown, qtbot):
+    shown.tile_done(_tile())
+    follow = part(shown, "liveButton")
     assert not follow.isVisible()
     with qtbot.waitSignal(shown.frame_requested, timeout=1000) as asked:
         qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_PageDown)
-    answer = replace(_preview(flat, seconds=asked.args[1]), source=flat(64, 36, GREEN))
-    shown.preview_ready(answer)
+    shown.preview_ready(replace(_preview(seconds=asked.args[1]), source=flat(64, 36, GREEN)))
     assert _middle(shown) == GREEN
-    shown.tile_done(_tile(flat, frame=11))
-    shown.preview_ready(_preview(flat, seconds=7.0))
+    shown.tile_done(_tile(frame=11))
+    shown.preview_ready(_preview(seconds=7.0))
     assert _middle(shown) == GREEN
     qtbot.mouseClick(follow, Qt.MouseButton.LeftButton)
-    shown.preview_ready(_preview(flat, seconds=7.5))
+    shown.preview_ready(_preview(seconds=7.5))
     assert _middle(shown) == RED
     assert not follow.isVisible()
 
 
-def test_scrubbing_asks_only_for_the_last_frame(shown: PreviewView, qtbot: QtBot) -> None:
+def test_scrubbing_asks_only_for_the_last_frame(shown, qtbot):
     asked: list[float] = []
     shown.frame_requested.connect(lambda _job, seconds: asked.append(seconds))
     for _ in range(20):
@@ -244,27 +174,30 @@ def test_scrubbing_asks_only_for_the_last_frame(shown: PreviewView, qtbot: QtBot
     assert asked == pytest.approx([20.25 / 25])
 
 
-def test_a_finished_job_is_compared(shown: PreviewView, flat: Flat, qtbot: QtBot) -> None:
-    shown.tile_done(_tile(flat))
+def test_a_chosen_view_is_kept_during_the_job(shown, qtbot):
+    qtbot.mouseClick(part(shown, "segment-side-by-side"), Qt.MouseButton.LeftButton)
+    for event in (lambda: shown.tile_done(_tile()), lambda: shown.finished(_report())):
+        event()
+        assert shown.canvas.mode is Mode.SIDE
+
+
+def test_a_finished_job_is_compared(shown, qtbot):
+    shown.tile_done(_tile())
     with qtbot.waitSignal(shown.frame_requested) as asked:
         shown.finished(_report())
     assert 2.0 < asked.args[1] < 8.0
-    shown.preview_ready(_preview(flat, seconds=asked.args[1]))
+    shown.preview_ready(_preview(seconds=asked.args[1]))
     assert shown.canvas.mode is Mode.SPLIT
     assert (_middle(shown, 0.25), _middle(shown, 0.75)) == (RED, BLUE)
     assert "all 13 checks passed" in shown.strip.text
     assert "20.0 frames/s" in shown.strip.text
-    for name, signal in (
-        ("openButton", shown.open_requested),
-        ("folderButton", shown.folder_requested),
-        ("reportButton", shown.report_requested),
-    ):
-        with qtbot.waitSignal(signal) as heard:
-            qtbot.mouseClick(_button(shown, name), Qt.MouseButton.LeftButton)
+    for name in ("open", "folder", "report"):
+        with qtbot.waitSignal(getattr(shown, f"{name}_requested")) as heard:
+            qtbot.mouseClick(part(shown, f"{name}Button"), Qt.MouseButton.LeftButton)
         assert heard.args == ["a"]
 
 
-def test_a_missing_result_is_explained(shown: PreviewView, flat: Flat, qtbot: QtBot) -> None:
+def test_a_missing_result_is_explained(shown, qtbot):
     scene = shown.canvas.scene
     shown.timeline.set_step(0)
     assert scene.no_result_text == "This part of the film is cut off."
@@ -275,38 +208,28 @@ def test_a_missing_result_is_explained(shown: PreviewView, flat: Flat, qtbot: Qt
     assert scene.no_result_text.startswith("This frame is finished.")
     shown.finished(_report())
     assert scene.no_result_text == "Reading this frame …"
+    qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_Home)
+    with qtbot.waitSignal(shown.frame_requested, timeout=1000) as asked:
+        qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_PageUp)
+    shown.preview_ready(_preview(seconds=asked.args[1]))
+    assert _middle(shown, 0.75) != BLUE
+    assert scene.no_result_text == "This part of the film is cut off."
 
 
-def test_a_failed_check_is_named(shown: PreviewView) -> None:
+def test_a_failed_check_and_an_error_are_named_in_any_window(shown):
     shown.finished(_report(passed=False))
     assert "1 of 13 checks failed" in shown.strip.text
     assert "Number of frames: 150 frames in, 149 out" in shown.strip.text
-
-
-def test_an_error_shows_message_and_hint_in_any_window(shown: PreviewView) -> None:
     shown.resize(480, 380)
     error = DiskFull("folder", folder="/films")
     shown.failed(error.info())
     assert shown.strip.isVisible()
     assert shown.strip.text == f"The disk is full\n{error.message} {error.hint}"
-    assert not _button(shown, "openButton").isVisible()
+    assert not part(shown, "openButton").isVisible()
 
 
-def test_a_chosen_view_is_kept_when_the_job_runs(
-    shown: PreviewView, flat: Flat, qtbot: QtBot
-) -> None:
-    side = _button(shown, "segment-side-by-side")
-    qtbot.mouseClick(side, Qt.MouseButton.LeftButton)
-    shown.tile_done(_tile(flat))
-    assert shown.canvas.mode is Mode.SIDE
-    shown.finished(_report())
-    assert shown.canvas.mode is Mode.SIDE
-
-
-def test_another_job_starts_with_a_clean_stage(
-    shown: PreviewView, media: MediaInfo, flat: Flat
-) -> None:
-    shown.tile_done(_tile(flat))
+def test_another_job_gets_a_clean_stage(shown, media):
+    shown.tile_done(_tile())
     shown.finished(_report())
     shown.show_job("b", media, flat(64, 36, BLUE))
     assert _middle(shown) == BLUE
@@ -316,55 +239,45 @@ def test_another_job_starts_with_a_clean_stage(
     assert shown.canvas.scene.labels == ("Original 64×36", "Result 64×36")
 
 
-def test_the_tiles_button_hides_the_grid(shown: PreviewView, flat: Flat, qtbot: QtBot) -> None:
-    shown.tile_done(_tile(flat))
-    assert not _button(shown, "tilesButton").isVisible()  # a single tile is no grid
-    shown.tile_done(replace(_tile(flat), tiles=2, box=Box(0, 0, 64, 72)))
-    assert _button(shown, "tilesButton").isVisible()
+def test_the_tiles_button_hides_the_grid(shown, qtbot):
+    shown.tile_done(_tile())
+    assert not part(shown, "tilesButton").isVisible()  # a single tile is no grid
+    shown.tile_done(replace(_tile(), tiles=2, box=Box(0, 0, 64, 72)))
+    assert part(shown, "tilesButton").isVisible()
     qtbot.keyClick(shown.canvas, Qt.Key.Key_T)
-    assert not _button(shown, "tilesButton").isChecked()
+    assert not part(shown, "tilesButton").isChecked()
     assert not shown.canvas.scene.are_tiles_shown
 
 
-@pytest.mark.parametrize("width", [360, 420, 480, 652, 812, 1400])
-def test_nothing_is_clipped_at_any_width(shown: PreviewView, flat: Flat, width: int) -> None:
-    shown.tile_done(replace(_tile(flat), tiles=2, box=Box(0, 0, 64, 72)))
-    shown.resize(width, 632)
-    for button in shown.bar.findChildren(QPushButton):
-        if button.isVisible():
-            assert button.width() >= button.sizeHint().width(), button.text()
-            right = button.mapTo(shown, button.rect().topRight()).x()
-            assert right < shown.width(), button.text()
+def test_nothing_is_clipped_at_any_width(shown):
+    shown.tile_done(replace(_tile(), tiles=2, box=Box(0, 0, 64, 72)))
+    for width in (360, 480, 652, 1400):
+        shown.resize(width, 632)
+        for button in shown.bar.findChildren(QPushButton):
+            if button.isVisible():
+                assert button.width() >= button.sizeHint().width(), (width, button.text())
+                right = button.mapTo(shown, button.rect().topRight()).x()
+                assert right < shown.width(), (width, button.text())
 
 
-class _Shouting(QTranslator):
-    """A language in which everything is the English text in capitals."""
-
-    def isEmpty(self) -> bool:
-        return False
-
-    def translate(
-        self, _context: str, source: str, _disambiguation: str | None = None, _n: int = -1
-    ) -> str:
-        parts = source.replace("{", "\0{").replace("}", "}\0").split("\0")
-        return "".join(part if part.startswith("{") else part.upper() for part in parts)
-
-
-def test_the_language_changes_while_it_is_open(shown: PreviewView, flat: Flat) -> None:
+def test_the_language_changes_while_it_is_open(shown, qapp):
     shown.finished(_report())
-    shouting = _Shouting()
-    QCoreApplication.installTranslator(shouting)
-    QCoreApplication.processEvents()
+    named = [one for one in shown.findChildren(QPushButton) if len(one.text()) > 1]
+    english = [button.text() for button in named]
+    languages = Languages(qapp)
+    languages.use("zh_CN")
+    QApplication.processEvents()
     try:
-        texts = [w.text() for w in shown.findChildren(QPushButton) if len(w.text()) > 1]
-        assert texts
-        assert [text for text in texts if text != text.upper()] == []
-        assert shown.canvas.scene.labels[0] == "ORIGINAL 64×36"
-        assert shown.strip.text.startswith("DONE: ALL 13")
-        assert shown.canvas.accessibleName() == "PICTURE"
+        translated = {text for text in english if tr(text) != text}
+        assert translated
+        assert not translated & {button.text() for button in named}
+        assert shown.canvas.scene.labels[0] == "原始 64×36"
+        assert "13" in shown.strip.text
+        assert not shown.strip.text.startswith("Done")
+        assert shown.canvas.accessibleName() == "画面"
     finally:
-        QCoreApplication.removeTranslator(shouting)
-        QCoreApplication.processEvents()
+        languages.use("en")
+        QApplication.processEvents()
+    assert [button.text() for button in named] == english
     assert shown.strip.text.startswith("Done: all 13")
-    headline = next(w for w in shown.empty.findChildren(QLabel) if w.text().startswith("Drop"))
-    assert headline.text() == "Drop films, pictures or folders"
+    assert shown.empty._title.text() == "Drop films, pictures or folders"

@@ -1,74 +1,27 @@
-"""The bar and the page with their links, in a window that holds nothing else: those are quick."""
+"""The bar over the window and the page of runtimes, on a machine with a card."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QVBoxLayout, QWidget
-from pytestqt.qtbot import QtBot
+from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.bridge.engine_bridge import EngineBridge
-from app.controllers.queue import QueueController
-from app.controllers.restart import RestartController
-from app.controllers.runtimes import RuntimesController
-from app.state.queue_model import QueueModel
-from app.state.runtimes_model import RuntimesModel
-from app.state.tasks_model import TasksModel
-from app.ui_state import UiState
+from engine.core.errors import ErrorInfo
 from engine.protocol import commands, events
-from tests.app.conftest import Bench
+from tests.app.conftest import Bench, part, texts
 from tests.helpers.fake_states import make_listed, make_older, make_runtime
-from tests.helpers.fake_tasks import RUNTIME, FakeTasks
-from tests.helpers.fakes import FakeEngine
-
-
-class Window(QWidget):
-    """The part of MainWindow that the links use."""
-
-    page_requested = Signal(str)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._column = QVBoxLayout(self)
-
-    def add_bar(self, bar: QWidget) -> None:
-        self._column.addWidget(bar)
-
-
-class Program:
-    """The part of the program that is about runtimes."""
-
-    def __init__(self, window: Window, ui_state: UiState) -> None:
-        self.ui_state, self.window = ui_state, window
-        self.bridge = EngineBridge(window)
-        self.engine = FakeEngine(self.bridge)
-        hub = self.bridge
-        self.queue = QueueModel(hub, window)
-        self.runtime_model = RuntimesModel(hub, TasksModel(hub, window), window)
-        self.controller = QueueController(hub, self.queue, window)
-        self.restart = RestartController(window, self.controller, self.queue)
-        self.runtime = RuntimesController(
-            window, self.controller, self.runtime_model, self.restart, ui_state, hub
-        )
-        self.controller.attach(self.engine)
-        self.runtime.look()
-
-    def hear(self) -> None:
-        self.bridge.drain()
-        QApplication.processEvents()
+from tests.helpers.fake_tasks import RUNTIME
 
 
 class Over:
-    """The bar over a window, on a machine with a card."""
+    """The bar over a window."""
 
-    def __init__(self, program: Any, engine: FakeEngine, hear: Any) -> None:
-        self.program, self.commands, self.hear = program, engine, hear
-        self.engine: FakeTasks = engine.tasks
-        self.link, self.bar = program.runtime, program.runtime.bar
+    def __init__(self, bench: Bench) -> None:
+        self.program, self.patch = bench.program, bench.patch
+        self.hear, self.asked = bench.hear, bench.asked
+        self.engine = bench.engine.tasks
+        self.link, self.bar = bench.program.runtime, bench.program.runtime.bar
         self.say()
 
     def say(self, listed: events.RuntimesListed | None = None) -> None:
@@ -79,56 +32,45 @@ class Over:
     def put(self, **changes: Any) -> None:
         self.say(make_listed(make_runtime(**changes), make_older()))
 
-    def texts(self, part: QWidget | None = None) -> str:
-        labels = (part or self.bar).findChildren(QLabel)
-        return "\n".join(label.text() for label in labels if label.isVisible() and label.text())
+    def advance(self, megabytes: float, **about: float) -> None:
+        self.engine.advance(RUNTIME, megabytes, **about)
+        self.hear()
+
+    def fail(self, error: ErrorInfo) -> None:
+        self.engine.fail(RUNTIME, error)
+        self.hear()
+
+    def texts(self, parent: QWidget | None = None) -> str:
+        return re.sub("\n+", "\n", texts(parent or self.bar)).strip("\n")
 
     def offered(self) -> list[str]:
         buttons = self.bar.findChildren(QPushButton)
         return [b.objectName().removeprefix("runtime-") for b in buttons if b.isVisible()]
 
     def press(self, name: str) -> None:
-        button = self.bar.findChild(QPushButton, f"runtime-{name}")
-        assert button is not None
+        button = part(self.bar, f"runtime-{name}")
         assert button.isVisible(), (name, self.offered())
         button.click()
         self.hear()
 
-    def asked(self, kind: type[commands.Command]) -> list[Any]:
-        return self.commands.asked(kind)
+    def runtimes(self, kind: type[commands.Command]) -> list[str]:
+        """The runtimes that commands of this class are about."""
+        return [command.runtime for command in self.asked(kind)]
 
-    def answer(self, monkeypatch: pytest.MonkeyPatch, yes: bool) -> list[str]:
-        """Answer every question; what was asked."""
+    def answer(self, yes: bool, do: Callable[[], None]) -> list[str]:
+        """Answer every question of an action; what was asked."""
         questions: list[str] = []
 
-        def confirmed(_: object, text: str, details: str = "", **__: str) -> bool:
+        def is_confirmed(_: object, text: str, details: str = "", **__: str) -> bool:
             questions.append(f"{text} {details}")
             return yes
 
-        monkeypatch.setattr("app.controllers.runtimes.is_confirmed", confirmed)
+        self.patch.setattr("app.controllers.runtimes.is_confirmed", is_confirmed)
+        do()
+        self.hear()
         return questions
 
 
 @pytest.fixture
-def _two_presses() -> Iterator[None]:
-    """Two presses in a row are two presses."""
-    interval = QApplication.doubleClickInterval()
-    QApplication.setDoubleClickInterval(0)
-    yield
-    QApplication.setDoubleClickInterval(interval)
-
-
-@pytest.fixture
-def over(qtbot: QtBot, tmp_path: Path, _two_presses: None) -> Over:
-    window = Window()
-    qtbot.addWidget(window)
-    window.resize(1280, 200)
-    window.show()
-    program = Program(window, UiState(tmp_path / "window.ini"))
-    return Over(program, program.engine, program.hear)
-
-
-@pytest.fixture
-def whole(bench: Bench, _two_presses: None) -> Over:
-    """Over the real window."""
-    return Over(bench.program, bench.engine, bench.hear)
+def over(bench: Bench, two_presses: None) -> Over:
+    return Over(bench)

@@ -1,21 +1,35 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDoubleSpinBox, QLineEdit
+from PySide6.QtWidgets import QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.jobs.more_choices import MoreChoices, groups
-from app.settings.editors import make_editor
+from app.jobs.more_choices import groups
+from app.settings.editors import Editor, make_editor
 from engine.settings import schema
-from tests.app.conftest import Bench
 
 FIELDS = schema.describe(schema.JobSettings)
 
 
-def test_every_setting_is_shown_exactly_once(bench: Bench) -> None:
+def made(qtbot: QtBot, name: str) -> tuple[Editor, list[tuple[str, object]]]:
+    """An editor and what it emits."""
+    editor, emitted = make_editor(name), []
+    qtbot.addWidget(editor)
+    editor.changed.connect(lambda *args: emitted.append(args))
+    return editor, emitted
+
+
+def enter(qtbot: QtBot, field: QWidget, text: str) -> None:
+    """Replace the text of a field and press Return."""
+    if isinstance(field, QLineEdit):
+        field.setText(text)
+    else:
+        field.selectAll()
+        qtbot.keyClick(field, Qt.Key.Key_Delete)
+        qtbot.keyClicks(field, text)
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+
+
+def test_every_setting_is_shown_exactly_once_and_number_fields_are_wide_enough(bench):
     grouped = [name for names in groups().values() for name in names]
     main = [name for name, about in FIELDS.items() if about.group == "main"]
     assert sorted([*main, *grouped]) == sorted(FIELDS)
@@ -23,108 +37,55 @@ def test_every_setting_is_shown_exactly_once(bench: Bench) -> None:
     names = {"scale": "target", "strength": "setting-strength"}  # of their controls, where others
     for name in main:
         bench.find(names.get(name, f"setting-{name}"))
-
-
-def test_showing_a_value_is_not_a_change(qtbot: QtBot) -> None:
-    emitted: list[object] = []
-    for name in FIELDS:
-        editor = make_editor(name)
-        qtbot.addWidget(editor)
-        editor.changed.connect(lambda *args: emitted.append(args))
-        editor.set_value(getattr(schema.JobSettings(), name))
-    assert emitted == []
-
-
-def test_an_edited_value_is_emitted_with_its_name(qtbot: QtBot) -> None:
-    more = MoreChoices()
-    qtbot.addWidget(more)
-    with qtbot.waitSignal(more.changed) as emitted:
-        more.editors["overwrite"].control.click()
-    assert emitted.args == ["overwrite", True]
-
-
-def test_a_text_that_is_not_a_time_is_marked_and_not_emitted(qtbot: QtBot) -> None:
-    editor = make_editor("start")
-    qtbot.addWidget(editor)
-    emitted: list[object] = []
-    editor.changed.connect(lambda *args: emitted.append(args))
-    field = editor.control
-    assert isinstance(field, QLineEdit)
-    field.setText("half past two")
-    qtbot.keyClick(field, Qt.Key.Key_Return)
-    assert emitted == []
-    assert field.property("wrong")
-    field.setText("1:02.5")
-    qtbot.keyClick(field, Qt.Key.Key_Return)
-    assert emitted == [("start", "1:02.5")]
-
-
-def test_number_fields_are_wide_enough(bench: Bench) -> None:
-    """Qt once gave the text of every number field a width of one pixel."""
-    bench.window.choices.more.unfold()
+    bench.window.choices.more.unfold()  # Qt once gave number fields a width of one pixel
     bench.hear()
     field = bench.find("setting-segment_seconds")
-    assert isinstance(field, QDoubleSpinBox)
     line = field.lineEdit()
     assert line.width() > line.fontMetrics().horizontalAdvance(field.text())
 
 
-def test_a_lowest_value_that_means_automatic_is_shown_as_such(
-    qtbot: QtBot,
-) -> None:
-    for name, default in (("blocks_on_device", -1), ("clip_frames", 0)):
-        editor = make_editor(name)
-        qtbot.addWidget(editor)
+def test_showing_a_value_is_not_a_change(qtbot):
+    for name in FIELDS:
+        editor, emitted = made(qtbot, name)
         editor.retranslate_ui()
-        editor.set_value(default)
-        assert editor.control.text() == "Automatic"
+        editor.set_value(getattr(schema.JobSettings(), name))
+        assert emitted == []
+        if name in ("blocks_on_device", "clip_frames"):  # the lowest value
+            assert editor.control.text() == "Automatic"
 
 
-def test_only_an_existing_file_is_emitted(qtbot: QtBot, tmp_path: Path) -> None:
-    editor = make_editor("dit")
-    qtbot.addWidget(editor)
-    emitted: list[object] = []
-    editor.changed.connect(lambda *args: emitted.append(args))
+def test_a_text_that_is_not_a_time_is_marked_and_not_emitted(qtbot):
+    editor, emitted = made(qtbot, "start")
     field = editor.control
-    assert isinstance(field, QLineEdit)
+    enter(qtbot, field, "half past two")
+    assert (emitted, field.property("wrong")) == ([], True)
+    enter(qtbot, field, "1:02.5")
+    assert emitted == [("start", "1:02.5")]
+
+
+def test_only_an_existing_file_is_emitted(qtbot, tmp_path):
+    editor, emitted = made(qtbot, "dit")
+    field = editor.control
     file = tmp_path / "mein 模型.safetensors"
-    field.setText(str(file))
-    qtbot.keyClick(field, Qt.Key.Key_Return)
+    enter(qtbot, field, str(file))
     assert (emitted, field.property("wrong")) == ([], True)
     file.write_bytes(b"")
-    qtbot.keyClick(field, Qt.Key.Key_Return)
-    assert emitted == [("dit", str(file))]
-    field.clear()
-    qtbot.keyClick(field, Qt.Key.Key_Return)
-    assert emitted[1:] == [("dit", "")]
+    enter(qtbot, field, str(file))
+    enter(qtbot, field, "")
+    assert emitted == [("dit", str(file)), ("dit", "")]
     assert not field.property("wrong")
 
 
-def test_a_share_is_a_percentage(qtbot: QtBot) -> None:
-    editor = make_editor("memory_share")
-    qtbot.addWidget(editor)
-    emitted: list[object] = []
-    editor.changed.connect(lambda *args: emitted.append(args))
+def test_a_share_is_a_percentage(qtbot):
+    editor, emitted = made(qtbot, "memory_share")
     field = editor.control
-    assert isinstance(field, QDoubleSpinBox)
     editor.set_value(0.7)
     assert field.text() == "70 %"
-    field.selectAll()
-    qtbot.keyClicks(field, "55")
-    qtbot.keyClick(field, Qt.Key.Key_Return)
+    enter(qtbot, field, "55")
     assert emitted == [("memory_share", 0.55)]
     qtbot.keyClick(field, Qt.Key.Key_Up)
     assert field.text() == "60 %"
-    field.selectAll()
-    qtbot.keyClicks(field, "99")  # more than there may be
-    qtbot.keyClick(field, Qt.Key.Key_Return)
-    assert field.value() == pytest.approx(0.95)
-    field.selectAll()
-    qtbot.keyClicks(field, "a lot")
-    qtbot.keyClick(field, Qt.Key.Key_Return)
-    assert field.value() == pytest.approx(0.95)
-    field.selectAll()
-    qtbot.keyClick(field, Qt.Key.Key_Delete)
-    qtbot.keyClick(field, Qt.Key.Key_Return)
-    assert field.value() == pytest.approx(0.95)
+    for text in ("99", "a lot", ""):  # more than there may be, no number, nothing
+        enter(qtbot, field, text)
+        assert field.value() == pytest.approx(0.95)
     assert field.text() == "95 %"

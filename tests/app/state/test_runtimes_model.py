@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +12,8 @@ from tests.helpers.fake_states import NO_CARD, OFFLINE, make_listed, make_older,
 
 S = Situation
 HERE = {"state": "here", "done_bytes": 5 * 10**9}
-OTHER = message("reason.runtime.other-version")
-FOREIGN = make_runtime(
-    id="cu130-2.9.1-aa",
-    driver="",
-    state="broken",
-    why=message("reason.runtime.other-version"),
-    bytes=0,
-)
+OTHER_VERSION = {"state": "broken", "why": message("reason.runtime.other-version")}
+FOREIGN = make_runtime(id="cu130-2.9.1-aa", driver="", bytes=0, **OTHER_VERSION)
 
 
 class Known:
@@ -40,7 +32,7 @@ def about(kind: type[events.TaskEvent], **values: Any) -> events.TaskEvent:
     return kind(**{"kind": TaskKind.RUNTIME, "subject": "cu130", "phase": "download", **values})
 
 
-def test_one_situation_for_each_state() -> None:
+def test_one_situation_for_each_state():
     for changes, situation in (
         ({}, S.OFFER),
         ({"state": "partial", "done_bytes": 1}, S.PARTIAL),
@@ -59,7 +51,7 @@ def test_one_situation_for_each_state() -> None:
         assert status_of(listed, None).situation is situation, changes
 
 
-def test_one_situation_for_each_machine() -> None:
+def test_one_situation_for_each_machine():
     for listed, situation in (
         (None, S.QUIET),
         (NO_CARD, S.QUIET),
@@ -71,16 +63,13 @@ def test_one_situation_for_each_machine() -> None:
         assert status_of(listed, None).situation is situation
 
 
-def test_a_runtime_of_another_version_is_offered_anew() -> None:
+def test_a_runtime_of_another_version_is_offered_unless_a_task_runs():
     listed = make_listed(make_runtime(), replace(FOREIGN, is_chosen=True))
     status = status_of(listed, None)
     assert (status.situation, status.outdated) == (S.OFFER, True)
     assert status.runtime == listed.runtimes[0]
     nothing_suits = replace(listed, suited="")
     assert status_of(nothing_suits, None).situation is S.BROKEN
-
-
-def test_what_is_done_comes_before_what_could_be() -> None:
     task = TaskState(subject="cu130", phase="download")
     assert status_of(make_listed(), task).situation is S.BUSY
     failed = replace(task, error=OFFLINE)
@@ -88,7 +77,7 @@ def test_what_is_done_comes_before_what_could_be() -> None:
     assert status_of(None, failed).runtime is None
 
 
-def test_files_are_taken_where_one_is_known() -> None:
+def test_files_are_taken_where_one_is_known():
     unknown = make_runtime(state="not-in-build")
     assert can_import(make_listed(unknown, make_older()))
     assert not can_import(make_listed(unknown, FOREIGN))
@@ -96,9 +85,9 @@ def test_files_are_taken_where_one_is_known() -> None:
     assert not can_import(None)
 
 
-def test_what_was_waved_away_stays_away_until_it_is_something_else() -> None:
-    first, again = Known(), Known()
-    model = first.say(make_listed())
+def test_what_was_waved_away_stays_away_until_it_is_something_else():
+    again = Known()
+    model = Known().say(make_listed())
     assert not model.is_hidden
     model.hide(for_good=True)
     assert model.is_hidden
@@ -110,17 +99,13 @@ def test_what_was_waved_away_stays_away_until_it_is_something_else() -> None:
     later.hide(for_good=False)
     assert later.is_hidden
     assert later.hidden == model.hidden
-
-
-def test_the_list_of_what_was_waved_away_stays_short() -> None:
-    known = Known()
     for number in range(20):
-        known.say(make_listed(make_runtime(torch=f"2.{number}.0"))).hide(for_good=True)
-    assert len(known.model.hidden) == 8
-    assert "2.19.0" in known.model.hidden[-1]
+        again.say(make_listed(make_runtime(torch=f"2.{number}.0"))).hide(for_good=True)
+    assert len(later.hidden) == 8
+    assert "2.19.0" in later.hidden[-1]
 
 
-def test_an_error_stays_until_it_was_read() -> None:
+def test_an_error_stays_until_it_was_read_and_good_news_until_the_next_request():
     known = Known()
     model = known.say(make_listed())
     model.request("download", "cu130")
@@ -131,12 +116,8 @@ def test_an_error_stays_until_it_was_read() -> None:
     assert model.status.situation is S.FAILED
     model.dismiss()
     assert model.status.situation is S.OFFER
-
-
-def test_good_news_is_kept_until_the_next_request() -> None:
-    known = Known()
     notice = Notice(code="runtime-changed", severity="info")
-    model = known.say(about(events.TaskDone, phase="use", notice=notice))
+    known.say(about(events.TaskDone, phase="use", notice=notice))
     assert model.done == notice
     model.request("use", "")
     assert model.done is None

@@ -1,7 +1,3 @@
-"""What every page knows of tasks in the background."""
-
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -35,7 +31,7 @@ def known() -> Known:
     return Known()
 
 
-def test_figures_alone_are_told_apart_from_news(known: Known) -> None:
+def test_figures_alone_are_told_apart_from_news(known):
     known.tasks.request(FILE, "download", "a")
     for done in (0.0, 1.0, 2.0):
         known.say(events.TaskProgress, FILE, "a", done=done, total=9.0)
@@ -46,16 +42,11 @@ def test_figures_alone_are_told_apart_from_news(known: Known) -> None:
     assert known.tasks.of(FILE) == {}
 
 
-def test_a_request_does_not_set_back_what_runs(known: Known) -> None:
+def test_what_runs_is_neither_set_back_nor_dismissed_and_an_error_stays_until_dismissed(known):
     known.say(events.TaskProgress, FILE, "a", done=3.0, total=9.0)
     known.tasks.request(FILE, "download", "a", "b")
-    assert [(task.done, task.waits) for task in known.tasks.of(FILE).values()] == [
-        (3.0, False),
-        (0.0, True),
-    ]
-
-
-def test_an_error_stays_until_dismissed_and_a_running_task_is_not_dismissed(known: Known) -> None:
+    states = [(task.done, task.waits) for task in known.tasks.of(FILE).values()]
+    assert states == [(3.0, False), (0.0, True)]
     known.say(events.TaskFailed, FILE, "a", error=OFFLINE)
     known.say(events.TaskProgress, FILE, "b")
     assert not known.tasks.runs(FILE, "a")
@@ -64,7 +55,7 @@ def test_an_error_stays_until_dismissed_and_a_running_task_is_not_dismissed(know
     assert list(known.tasks.of(FILE)) == ["b"]
 
 
-def test_of_other_kinds_only_the_latest_is_kept(known: Known) -> None:
+def test_of_other_kinds_only_the_latest_is_kept(known):
     known.tasks.request(RUNTIME, "import", "torch.whl")
     known.say(events.TaskProgress, RUNTIME, "cu130", phase="unpack")  # recognised
     assert list(known.tasks.of(RUNTIME)) == ["cu130"]

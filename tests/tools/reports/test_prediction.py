@@ -1,31 +1,14 @@
-"""The comparison of predicted and measured times."""
-
-from __future__ import annotations
-
 import pytest
 
 from engine.core.geometry import Size
 from engine.planner.rates import Rates, load_rates
 from engine.settings.schema import JobSettings
 from tools.reports import prediction
-from tools.reports.prediction import (
-    JOBS,
-    Job,
-    Line,
-    compare,
-    median_error,
-)
+from tools.reports.prediction import Job, Line, compare, median_error
 
 
 def a_line(cpu, predicted):
     return Line(title="a", cpu=cpu, cpu_predicted=predicted, wall=1.0, wall_predicted=1.0)
-
-
-def test_there_are_ten_jobs_of_all_models():
-    assert len({job.title for job in JOBS}) == 10
-    assert {job.title.partition(" ")[0].rstrip(",") for job in JOBS} == {
-        *("Lite", "no", "Wan", "SeedVR2")
-    }
 
 
 def test_the_median_counts_too_much_and_too_little_alike():

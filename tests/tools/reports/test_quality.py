@@ -1,9 +1,3 @@
-"""The tables of the model card."""
-
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -12,9 +6,11 @@ from tools.reports import quality
 from tools.reports.photographs import installed_photographs, photographs_in
 
 
-def test_tables_name_every_picture_and_a_mean(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_name_pictures_and_a_mean_and_an_empty_folder_is_one_sentence(tmp_path, capsys):
+    with pytest.raises(FileNotFoundError):
+        photographs_in(tmp_path)
+    assert quality.main(["--photographs", str(tmp_path)]) == 1
+    assert "no uncompressed pictures" in capsys.readouterr().err
     picture = installed_photographs()["astronaut"][160:256, 160:288]
     Image.fromarray(picture).save(tmp_path / "face.png")
     assert quality.main(["--photographs", str(tmp_path), "--scale", "2"]) == 0
@@ -24,16 +20,7 @@ def test_tables_name_every_picture_and_a_mean(
     assert "| crf 33 |" in text
 
 
-def test_an_empty_folder_is_said_in_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(FileNotFoundError):
-        photographs_in(tmp_path)
-    assert quality.main(["--photographs", str(tmp_path)]) == 1
-    assert "no uncompressed pictures" in capsys.readouterr().err
-
-
-def test_photographs_beat_lanczos_by_the_promised_margin() -> None:
+def test_photographs_beat_lanczos_by_the_promised_margin():
     net = quality.load_lite(quality.resource("weights", "lite_x2_faithful.safetensors"))
     pictures = installed_photographs()
     gains = []

@@ -1,16 +1,6 @@
-"""Pairs of damaged sources and targets."""
-
-from __future__ import annotations
-
 import numpy as np
-import pytest
 
-from tools.train_lite.degrade import (
-    WINDOW,
-    h264_round_trip,
-    make_pairs,
-    reduced,
-)
+from tools.train_lite.degrade import WINDOW, h264_round_trip, make_pairs, reduced
 
 
 def smooth_pictures(count: int) -> np.ndarray:
@@ -19,27 +9,23 @@ def smooth_pictures(count: int) -> np.ndarray:
     return np.stack([np.repeat((w * 90 + 128)[..., None], 3, 2) for w in waves]).astype(np.uint8)
 
 
-@pytest.mark.parametrize("scale", [2, 4])
-def test_faithful_sources_are_reduced_and_nothing_else(scale: int) -> None:
+def test_sources_are_reduced_targets_and_damaged_ones_lie_over_theirs():
     pictures = smooth_pictures(2)
-    sources, targets = make_pairs(pictures, scale=scale, form="faithful", seed=1)
-    assert targets is pictures
-    np.testing.assert_array_equal(sources[1], reduced(pictures[1], scale))
+    for scale in (2, 4):
+        sources, targets = make_pairs(pictures, scale=scale, form="faithful", seed=1)
+        assert targets is pictures
+        np.testing.assert_array_equal(sources[1], reduced(pictures[1], scale))
+        sources, targets = make_pairs(smooth_pictures(5), scale=scale, form="restore", seed=2)
+        assert sources.shape == (5, WINDOW // scale, WINDOW // scale, 3)
+        assert targets.shape == (5, WINDOW, WINDOW, 3)
+        for source, target in zip(sources, targets, strict=True):
+            wanted = reduced(target, scale).astype(float)
+            error = np.abs(source - wanted).mean()
+            moved = np.abs(np.roll(source, 3, (0, 1)) - wanted).mean()
+            assert 0 < error < 0.5 * moved
 
 
-@pytest.mark.parametrize("scale", [2, 4])
-def test_damaged_sources_lie_over_their_targets(scale: int) -> None:
-    sources, targets = make_pairs(smooth_pictures(5), scale=scale, form="restore", seed=2)
-    assert sources.shape == (5, WINDOW // scale, WINDOW // scale, 3)
-    assert targets.shape == (5, WINDOW, WINDOW, 3)
-    for source, target in zip(sources, targets, strict=True):
-        wanted = reduced(target, scale).astype(float)
-        error = np.abs(source - wanted).mean()
-        moved = np.abs(np.roll(source, 3, (0, 1)) - wanted).mean()
-        assert 0 < error < 0.5 * moved
-
-
-def test_damage_depends_on_the_seed_only() -> None:
+def test_damage_depends_on_the_seed_only():
     pictures = smooth_pictures(3)
     first, again, other = (
         make_pairs(pictures, scale=4, form="restore", seed=s)[0] for s in (3, 3, 4)
@@ -48,7 +34,7 @@ def test_damage_depends_on_the_seed_only() -> None:
     assert not np.array_equal(first, other)
 
 
-def test_stronger_compression_loses_more() -> None:
+def test_stronger_compression_loses_more():
     rng = np.random.default_rng(1)
     frames = rng.integers(0, 255, (3, 32, 48, 3)).astype(np.uint8)
     errors = [
