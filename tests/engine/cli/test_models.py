@@ -12,13 +12,7 @@ from safetensors.numpy import save_file
 
 from engine.cli.main import main
 from engine.model_files.store import Store
-from tests.helpers.servers import (
-    PLACE,
-    Fault,
-    FaultyServer,
-    published,
-    store_of,
-)
+from tests.helpers.servers import PLACE, Fault, FaultyServer, published, store_of
 
 Output = pytest.CaptureFixture[str]
 

@@ -174,9 +174,7 @@ def left_over(name: str, done: int = 3) -> SimpleNamespace:
     )
 
 
-def test_resume_lists_jobs_and_goes_on_with_those_that_are_named(
-    command_line: CommandLine,
-) -> None:
+def test_resume_lists_jobs_and_goes_on_with_those_that_are_named(command_line: CommandLine) -> None:
     assert "No job is unfinished." in command_line("resume").out
     assert command_line("resume", "--all").status == 0
     assert command_line.services.engine is None

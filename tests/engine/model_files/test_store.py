@@ -47,9 +47,17 @@ def test_a_file_is_read_once_before_it_is_loaded(store: Store) -> None:
     path = put(store)
     assert store.state("tiny").state == "unverified"
     assert store.path_of("tiny") == path
+    control = Control()
+    control.cancel()
+    with pytest.raises(errors.Cancelled):
+        store.ready("tiny", control=control)
+    assert store.state("tiny").state == "unverified"
     assert reads_of(store) == 1
     assert store.state("tiny").state == "here"
     assert reads_of(Store(store.folder, files=store.catalogue)) == 0
+    (store.folder / "files.json").write_text("[{]")  # a damaged cache of hashes
+    assert store.state("tiny").state == "unverified"
+    assert reads_of(store) == 1
 
 
 def test_a_file_that_was_touched_is_read_again(store: Store) -> None:
@@ -202,15 +210,6 @@ def test_a_folder_that_can_only_be_read_is_used_and_read_each_time(
     assert path.read_bytes() == b"wrong"
 
 
-def test_reading_can_be_stopped(store: Store) -> None:
-    put(store)
-    control = Control()
-    control.cancel()
-    with pytest.raises(errors.Cancelled):
-        store.ready("tiny", control=control)
-    assert store.state("tiny").state == "unverified"
-
-
 def test_a_file_that_is_busy_is_waited_for_before_it_is_loaded(
     store: Store, file: PublishedFile
 ) -> None:
@@ -228,14 +227,6 @@ def test_a_file_that_is_busy_is_waited_for_before_it_is_loaded(
         assert not found
     thread.join()
     assert found == [store.folder / "tiny.safetensors"]
-
-
-def test_a_damaged_ledger_only_means_reading_again(store: Store) -> None:
-    put(store)
-    store.ready("tiny")
-    (store.folder / "files.json").write_text("[{]")
-    assert store.state("tiny").state == "unverified"
-    assert reads_of(store) == 1
 
 
 def test_a_disk_that_is_too_small_is_reported_with_sizes(

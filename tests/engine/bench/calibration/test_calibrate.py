@@ -11,12 +11,7 @@ from engine.bench.calibration.calibrate import figure_rows, figures, keep
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
 from engine.planner import rates as kept
-from engine.planner.rates import (
-    COSTS,
-    Learned,
-    Rates,
-    load_rates,
-)
+from engine.planner.rates import COSTS, Learned, Rates, load_rates
 
 GPU = "RTX 5090, 32 GB"
 KIND = "lite-x2-cpu-libx264"
@@ -67,8 +62,7 @@ def test_what_is_kept_replaces_what_jobs_taught_about_the_same_device():
 
 def test_figures_have_units():
     rates = Rates(
-        costs={"read": 0.02, "start": 0.05, "vae-float32": 10.0},
-        cards={GPU: {"vae-float16": 0.01}},
+        costs={"read": 0.02, "start": 0.05, "vae-float32": 10.0}, cards={GPU: {"vae-float16": 0.01}}
     )
     assert {row["what"]: row["figure"] for row in figure_rows(rates)} == {
         "read": "50 million pixels a second of the CPU",
