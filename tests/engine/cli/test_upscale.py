@@ -27,8 +27,7 @@ def test_a_film_is_planned_done_and_proved(command_line: CommandLine) -> None:
     assert "warning[interlaced-as-frames]: This video is interlaced" in ended.err
     for part in ("a_x2.mp4", "lite", "Done:", "verified: all 13 checks passed"):
         assert part in ended.out
-    engine = command_line.services.engine
-    assert engine.is_closed
+    assert command_line.services.engine.is_closed
     (job,) = command_line.added
     assert job.source == Path.cwd() / "a.mp4"  # so that it can be resumed from another folder
     assert job.settings == JobSettings()
@@ -187,8 +186,8 @@ def test_resume_lists_jobs_and_goes_on_with_those_that_are_named(command_line: C
         assert ended.status == 1
         assert "error[unknown-job]" in ended.err
     assert command_line("resume", "20260102").status == 0
-    engine = command_line.services.engine
-    assert engine.asked(commands.AdoptJob) == [commands.AdoptJob(job_id="20260102-b")]
+    adopted = command_line.services.engine.asked(commands.AdoptJob)
+    assert adopted == [commands.AdoptJob(job_id="20260102-b")]
     assert command_line("resume", "--all").out.count("Done:") == 2
 
 
