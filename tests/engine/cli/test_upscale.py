@@ -129,18 +129,12 @@ def test_the_first_ctrl_c_cancels_and_tells_how_to_go_on(command_line: CommandLi
     first, second = (job.job_id for job in command_line.added)
     assert f"resume {first}" in ended.err
     assert second not in ended.err  # it was not begun
-    engine = command_line.services.engine
-    assert [type(command) for command in engine.commands[3:]] == [
-        commands.StopQueue,
-        commands.CancelJob,
-        commands.CancelJob,
-    ]
+    kinds = [type(command) for command in command_line.services.engine.commands[3:]]
+    assert kinds == [commands.StopQueue, commands.CancelJob, commands.CancelJob]
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_the_second_ctrl_c_ends_at_once(
-    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_ctrl_c_exits(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[int] = []
     monkeypatch.setattr(os, "_exit", ends.append)
 
@@ -153,9 +147,7 @@ def test_the_second_ctrl_c_ends_at_once(
     assert ends == [130]
 
 
-def test_patterns_are_filled_in_where_the_shell_does_not(
-    command_line: CommandLine, tmp_path: Path
-) -> None:
+def test_patterns_are_expanded_as_a_shell_does(command_line: CommandLine, tmp_path: Path) -> None:
     for name in ("1.mp4", "2.mp4", "3.txt"):
         (tmp_path / name).touch()
     command_line("upscale", str(tmp_path / "*.mp4"), "-o", str(tmp_path))

@@ -51,9 +51,7 @@ def test_an_untrusted_certificate_or_a_redirect_from_https_to_http_is_refused(
     assert get(server.url + PLACE) == CONTENT
 
 
-def test_the_proxy_of_the_system_is_used(
-    server: FaultyServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_system_proxy_is_used(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", server.url.replace("//", "//me:word@"))
     monkeypatch.delenv("no_proxy", raising=False)
     server.files["http://models.invalid" + PLACE] = CONTENT

@@ -119,6 +119,5 @@ def test_plans_are_for_the_card_and_a_start_is_refused(
 
 def test_presets_are_those_of_the_gpu(engine: Engine, heard: Listener) -> None:
     engine.send(c.ListPresets())
-    said = heard.wait(e.PresetsListed)
-    assert said.card == "RTX 5070 Ti, 12 GB"
-    assert said.presets[0].tier == "10gb"
+    listed = heard.wait(e.PresetsListed)
+    assert (listed.card, listed.presets[0].tier) == ("RTX 5070 Ti, 12 GB", "10gb")

@@ -244,9 +244,7 @@ def test_the_hubs_own_variable_stands_for_the_hub_only(
     assert all("mirror.example" not in url for url in named["seedvr2-text"])
 
 
-def test_a_disk_that_fills_up_keeps_what_is_there(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up_keeps_the_part(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     real = PartFile.write
 
     def write(self: PartFile, piece: bytes) -> None:

@@ -88,9 +88,7 @@ def test_odd_headers_give_tensors_odd_offsets(tmp_path: Path) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(sizes=st.lists(st.integers(0, 40000), min_size=1, max_size=5))
-def test_any_sizes_cross_pages_rightly(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[int]
-) -> None:
+def test_any_sizes_cross_pages(tmp_path_factory: pytest.TempPathFactory, sizes: list[int]) -> None:
     tensors = {f"t{i}": torch.arange(size, dtype=torch.int16) + i for i, size in enumerate(sizes)}
     path = written(tmp_path_factory.mktemp("sizes"), save(tensors))
     with SafetensorsFile(path) as file:
