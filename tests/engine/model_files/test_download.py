@@ -204,6 +204,7 @@ def test_a_server_that_delivers_nothing_is_reported_with_a_hint(tiny: Tiny) -> N
         (Fault(headers={"Content-Encoding": "gzip"}), "compressed"),
         (Fault(redirect="ftp://127.0.0.1/x"), "ftp"),
         (Fault(redirect="/"), "circle"),
+        (Fault(redirect="http://127.0.0.1:port/x"), "no address"),
         (Fault(headers={"X-Linked-Etag": '"' + "0" * 64 + '"'}), "another file"),
     ):
         tiny.server.always = fault
@@ -215,6 +216,9 @@ def test_a_server_that_delivers_nothing_is_reported_with_a_hint(tiny: Tiny) -> N
         with pytest.raises(errors.WeightsMissing, match=r"tiny\.safetensors"):
             tiny.store.ready("tiny")
         tiny.part.unlink(missing_ok=True)
+    tiny.server.close()
+    with pytest.raises(errors.DownloadFailed, match="takes no connections"):
+        tiny.get()
 
 
 def test_a_mirror_is_asked_first_and_the_publisher_after_it(

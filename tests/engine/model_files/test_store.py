@@ -161,6 +161,8 @@ def test_remove_takes_everything_of_ours_and_nothing_else(store: Store) -> None:
     assert left == {other, store.folder / ".locks"}
     with pytest.raises(errors.WeightsMissing):
         store.remove("tiny")
+    with pytest.raises(errors.WeightsUnreadable):
+        sha256_of(store.folder)
 
 
 def test_a_file_of_the_user_is_listed_checked_and_forgotten(store: Store, tmp_path: Path) -> None:
