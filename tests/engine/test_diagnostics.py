@@ -58,9 +58,7 @@ def test_an_exception_in_a_check_is_a_problem() -> None:
     assert str(second.message) == "RuntimeError: no floor"
 
 
-def test_torch_that_does_not_load_or_computes_wrongly_is_a_problem(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_torch_that_fails_or_computes_wrongly_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     right = torch.nn.functional.conv2d
@@ -118,9 +116,7 @@ def test_files_and_folders_that_cannot_be_used_are_a_problem(
     assert states_of(diagnostics._resources) == ["problem"]
 
 
-def test_models_of_lite_work_unless_their_weights_are_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_lite_models_work_unless_weights_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     trials = dict(registry.family("lite").self_tests())
     state, text = trials["lite_x2_faithful.safetensors"]()
     assert state == "ok"

@@ -58,9 +58,7 @@ def test_rows_of_a_run_are_plain_data(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines == ["a model measured", "models measured"]
 
 
-def test_the_speed_test_is_saved_if_it_ran_with_the_settings_of_jobs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_speed_test_is_saved_if_it_ran_as_jobs_do(monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[Rates] = []
     rates = Rates(costs={"read": 0.5})
     monkeypatch.setattr(calibrate, "calibrate", lambda: rates)

@@ -22,9 +22,7 @@ def usual(**changes: object) -> JobSettings:
     return JobSettings(**{"model": "none", "scale": 1, "latents": "raw", **changes})
 
 
-def test_options_of_decoding_become_settings_of_a_job(
-    command_line: CommandLine, latent: Path
-) -> None:
+def test_options_of_decoding_become_settings(command_line: CommandLine, latent: Path) -> None:
     vae = str(Path.cwd() / "my.safetensors")
     for words, settings in {
         "": usual(),

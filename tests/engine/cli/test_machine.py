@@ -26,9 +26,7 @@ def test_doctor_ends_with_1_only_when_something_is_broken(command_line: CommandL
         assert second["hint"].startswith("Free some space")
 
 
-def test_bench_shows_a_table_and_writes_the_figures(
-    command_line: CommandLine, tmp_path: Path
-) -> None:
+def test_bench_shows_and_writes_the_figures(command_line: CommandLine, tmp_path: Path) -> None:
     rows = [
         {"case": "lite", "size": "480x270", "ms": 41.26},
         {"case": "lite", "size": "960x540", "ms": 160.0, "note": "tiled"},

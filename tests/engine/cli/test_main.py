@@ -43,27 +43,21 @@ def test_help_ends_with_0(command_line: CommandLine) -> None:
 
 
 def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> None:
-    command_line.services.error = SourceMissing("latents", file="a.mp4")
+    command_line.services.error = SourceMissing("no-such-file", file=Path("a.mp4"))
     ended = command_line("probe", "a.mp4")
     assert ended.status == 1
     assert ended.out == ""
-    assert ended.err == "error[source-missing]: There is no file a.mp4.\n  hint: Check the name.\n"
+    assert ended.err.startswith("error[source-missing]: a.mp4 does not exist.\n  hint: Check the")
+    (answer,) = command_line("probe", "a.mp4", "--json").objects
+    error = answer["error"]
+    assert (error["code"], error["params"]) == ("source-missing", {"file": "a.mp4"})
+    assert error["message"] == "a.mp4 does not exist."
+    assert error["hint"].startswith("Check the name")
     command_line.services.error = OutputExists("file", path="b.mp4")
     ended = command_line("plan", "a.mp4")
     assert "hint: Choose another name. Here: -o NAME, or --overwrite." in ended.err
     command_line.services.error = KeyboardInterrupt()
     assert command_line("probe", "a.mp4").status == 130
-
-
-def test_an_error_is_one_json_object_too(command_line: CommandLine) -> None:
-    command_line.services.error = SourceMissing("no-such-file", file=Path("a.mp4"))
-    ended = command_line("probe", "a.mp4", "--json")
-    assert ended.status == 1
-    (answer,) = ended.objects
-    assert answer["error"]["code"] == "source-missing"
-    assert answer["error"]["params"] == {"file": "a.mp4"}
-    assert answer["error"]["message"] == "a.mp4 does not exist."
-    assert answer["error"]["hint"].startswith("Check the name")
 
 
 def test_a_mistake_of_ours_has_no_traceback_but_a_log(
@@ -77,7 +71,7 @@ def test_a_mistake_of_ours_has_no_traceback_but_a_log(
     assert "Traceback" not in ended.err
 
 
-def test_probe_tells_in_words_and_in_json(command_line: CommandLine) -> None:
+def test_probe_and_plan_answer_in_words_and_in_json(command_line: CommandLine) -> None:
     words = command_line("probe", "a.mp4")
     assert words.status == 0
     assert "480x270 h264" in words.out
@@ -85,16 +79,12 @@ def test_probe_tells_in_words_and_in_json(command_line: CommandLine) -> None:
     assert answer["path"] == "a.mp4"
     assert answer["video"]["time_base"] == "1/12288"
     assert answer["video"]["seen_size"] == {"width": 480, "height": 270}
-
-
-def test_plan_tells_what_would_be_done(command_line: CommandLine) -> None:
     words = command_line("plan", "a.mp4", "--scale", "4", "-o", "b.mkv")
     assert words.status == 0
     for part in ("b.mkv", "1920x1080 h264", "lite", "1 audio"):
         assert part in words.out
     (answer,) = command_line("plan", "a.mp4", "--json").objects
-    assert answer["fits"] is True
-    assert answer["frames"] == 240
+    assert (answer["fits"], answer["frames"]) == (True, 240)
     assert answer["picture"]["frame_rate"] == "24"
 
 

@@ -12,13 +12,7 @@ from safetensors.numpy import save_file
 
 from engine.cli.main import main
 from engine.model_files.store import Store
-from tests.helpers.servers import (
-    PLACE,
-    Fault,
-    FaultyServer,
-    published,
-    store_of,
-)
+from tests.helpers.servers import PLACE, Fault, FaultyServer, published, store_of
 
 Output = pytest.CaptureFixture[str]
 
@@ -79,7 +73,7 @@ def test_a_model_that_is_a_vae_comes_alone(
     assert "error[unknown-weights]" in capsys.readouterr().err
 
 
-def test_a_failed_download_is_said_and_the_others_come(
+def test_a_failed_download_does_not_stop_others(
     server: FaultyServer, store: Store, capsys: Output
 ) -> None:
     server.faults = [Fault(status=404)]
@@ -128,9 +122,7 @@ def test_import_and_remove(store: Store, tmp_path: Path, capsys: Output) -> None
     assert "error[weights-missing]" in capsys.readouterr().err
 
 
-def test_ctrl_c_keeps_what_was_downloaded(
-    server: FaultyServer, store: Store, capsys: Output
-) -> None:
+def test_ctrl_c_keeps_the_partial_file(server: FaultyServer, store: Store, capsys: Output) -> None:
     server.always = Fault(stall_after=5000)
 
     def interrupt() -> None:

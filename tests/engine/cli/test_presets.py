@@ -43,9 +43,7 @@ def test_a_preset_is_the_beginning_and_options_change_it(command_line: CommandLi
     assert (other.speed, other.height) == ("fast", 1080)
 
 
-def test_the_gpu_of_the_options_counts_before_that_of_the_environment(
-    command_line: CommandLine,
-) -> None:
+def test_the_gpu_of_the_options_precedes_that_of_the_environment(command_line: CommandLine) -> None:
     words = ("--preset", "balanced", "--pretend-gpu", "RTX 3050", "--pretend-vram", "6GiB")
     assert asked(command_line, *words).model == "seedvr2-3b"
     assert command_line("upscale", "a.mp4", "--preset", "balanced").status == 0
@@ -62,9 +60,7 @@ def test_a_target_of_the_options_replaces_that_of_the_preset(command_line: Comma
     assert (low.width, low.height) == (0, 720)
 
 
-def test_ones_own_are_saved_given_away_removed_and_taken(
-    command_line: CommandLine, tmp_path: Path
-) -> None:
+def test_presets_are_saved_exported_and_removed(command_line: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "tapes.toml"
     made = command_line("presets", "save", "Old tapes", "--preset", "best", "--set", "strength=80")
     assert made.out == "Old tapes: kept as old-tapes\n"

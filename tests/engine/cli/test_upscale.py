@@ -27,8 +27,7 @@ def test_a_film_is_planned_done_and_proved(command_line: CommandLine) -> None:
     assert "warning[interlaced-as-frames]: This video is interlaced" in ended.err
     for part in ("a_x2.mp4", "lite", "Done:", "verified: all 13 checks passed"):
         assert part in ended.out
-    engine = command_line.services.engine
-    assert engine.is_closed
+    assert command_line.services.engine.is_closed
     (job,) = command_line.added
     assert job.source == Path.cwd() / "a.mp4"  # so that it can be resumed from another folder
     assert job.settings == JobSettings()
@@ -130,18 +129,12 @@ def test_the_first_ctrl_c_cancels_and_tells_how_to_go_on(command_line: CommandLi
     first, second = (job.job_id for job in command_line.added)
     assert f"resume {first}" in ended.err
     assert second not in ended.err  # it was not begun
-    engine = command_line.services.engine
-    assert [type(command) for command in engine.commands[3:]] == [
-        commands.StopQueue,
-        commands.CancelJob,
-        commands.CancelJob,
-    ]
+    kinds = [type(command) for command in command_line.services.engine.commands[3:]]
+    assert kinds == [commands.StopQueue, commands.CancelJob, commands.CancelJob]
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_the_second_ctrl_c_ends_at_once(
-    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_ctrl_c_exits(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[int] = []
     monkeypatch.setattr(os, "_exit", ends.append)
 
@@ -154,9 +147,7 @@ def test_the_second_ctrl_c_ends_at_once(
     assert ends == [130]
 
 
-def test_patterns_are_filled_in_where_the_shell_does_not(
-    command_line: CommandLine, tmp_path: Path
-) -> None:
+def test_patterns_are_expanded_as_a_shell_does(command_line: CommandLine, tmp_path: Path) -> None:
     for name in ("1.mp4", "2.mp4", "3.txt"):
         (tmp_path / name).touch()
     command_line("upscale", str(tmp_path / "*.mp4"), "-o", str(tmp_path))
@@ -174,9 +165,7 @@ def left_over(name: str, done: int = 3) -> SimpleNamespace:
     )
 
 
-def test_resume_lists_jobs_and_goes_on_with_those_that_are_named(
-    command_line: CommandLine,
-) -> None:
+def test_resume_lists_jobs_and_goes_on_with_those_that_are_named(command_line: CommandLine) -> None:
     assert "No job is unfinished." in command_line("resume").out
     assert command_line("resume", "--all").status == 0
     assert command_line.services.engine is None
@@ -189,8 +178,8 @@ def test_resume_lists_jobs_and_goes_on_with_those_that_are_named(
         assert ended.status == 1
         assert "error[unknown-job]" in ended.err
     assert command_line("resume", "20260102").status == 0
-    engine = command_line.services.engine
-    assert engine.asked(commands.AdoptJob) == [commands.AdoptJob(job_id="20260102-b")]
+    adopted = command_line.services.engine.asked(commands.AdoptJob)
+    assert adopted == [commands.AdoptJob(job_id="20260102-b")]
     assert command_line("resume", "--all").out.count("Done:") == 2
 
 

@@ -36,15 +36,12 @@ def certificate(tmp_path: Path, server: FaultyServer) -> Path:
     return path
 
 
-def test_an_untrusted_certificate_is_refused(server: FaultyServer, certificate: Path) -> None:
+def test_an_untrusted_certificate_or_a_redirect_from_https_to_http_is_refused(
+    server: FaultyServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(PermanentHttpError, match="certificate is not trusted"):
         get(server.url + PLACE)
     assert server.asked == []
-
-
-def test_a_redirect_from_https_to_http_is_refused(
-    server: FaultyServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     assert ssl.get_default_verify_paths().cafile == str(certificate)
     server.faults = [Fault(redirect="http://127.0.0.1:9/x")]
@@ -54,9 +51,7 @@ def test_a_redirect_from_https_to_http_is_refused(
     assert get(server.url + PLACE) == CONTENT
 
 
-def test_the_proxy_of_the_system_is_used(
-    server: FaultyServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_system_proxy_is_used(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", server.url.replace("//", "//me:word@"))
     monkeypatch.delenv("no_proxy", raising=False)
     server.files["http://models.invalid" + PLACE] = CONTENT
@@ -65,15 +60,12 @@ def test_the_proxy_of_the_system_is_used(
     assert headers["Proxy-Authorization"] == "Basic bWU6d29yZA=="
     assert headers["Host"] == "models.invalid"
     assert "Authorization" not in headers
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    assert get(server.url + PLACE) == CONTENT
-
-
-def test_a_proxy_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for proxy in ("socks5://127.0.0.1:1080", "socks4://127.0.0.1:1080", "http://host:port"):
         monkeypatch.setenv("http_proxy", proxy)
         with pytest.raises(PermanentHttpError, match="cannot use a proxy"):
             get("http://models.invalid" + PLACE)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert get(server.url + PLACE) == CONTENT
 
 
 def test_a_redirect_sends_no_password_to_another_server(server: FaultyServer) -> None:
@@ -127,9 +119,6 @@ def test_why_an_address_cannot_be_read() -> None:
             get(url)
 
 
-# --- a cancel ends every wait
-
-
 def seconds_after_cancel(url: str) -> float:
     control = Control()
     times: list[float] = []
@@ -146,6 +135,11 @@ def seconds_after_cancel(url: str) -> float:
 
 
 def test_a_cancel_ends_the_wait_for_an_answer_or_a_byte(server: FaultyServer) -> None:
+    control = Control()
+    control.cancel()
+    with pytest.raises(Cancelled):
+        get(server.url + PLACE, control)
+    assert server.asked == [], "no request is sent"
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for scheme in ("http", "https"):
             address = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}/x"
@@ -161,11 +155,3 @@ def test_a_cancel_ends_the_wait_for_a_name(monkeypatch: pytest.MonkeyPatch) -> N
         assert seconds_after_cancel("http://models.invalid/x") < 0.5
     finally:
         is_over.set()
-
-
-def test_a_cancelled_control_sends_no_request(server: FaultyServer) -> None:
-    control = Control()
-    control.cancel()
-    with pytest.raises(Cancelled):
-        get(server.url + PLACE, control)
-    assert server.asked == []

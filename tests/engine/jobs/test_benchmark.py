@@ -75,9 +75,7 @@ def first_step(heard: Listener) -> e.TaskProgress:
     return progress
 
 
-def test_it_says_how_far_it_is_and_ends_with_the_report(
-    tmp_path: Path, gate: threading.Event
-) -> None:
+def test_it_emits_progress_and_then_the_report(tmp_path: Path, gate: threading.Event) -> None:
     with running_engine(tmp_path) as (engine, heard):
         engine.send(c.RunBenchmark(quick=False))
         step = first_step(heard)
@@ -101,7 +99,7 @@ def test_it_stops_when_asked_and_can_begin_again(tmp_path: Path, gate: threading
         assert len([p for p in heard.of(e.TaskProgress) if p.step]) == 2
 
 
-def test_jobs_wait_until_it_has_ended(tmp_path: Path, gate: threading.Event, job: HeldJob) -> None:
+def test_jobs_wait_until_it_ends(tmp_path: Path, gate: threading.Event, job: HeldJob) -> None:
     job.may_end.set()
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.RunBenchmark())
@@ -116,9 +114,7 @@ def test_jobs_wait_until_it_has_ended(tmp_path: Path, gate: threading.Event, job
         assert job.began.is_set()
 
 
-def test_it_is_refused_while_a_job_runs(
-    tmp_path: Path, gate: threading.Event, job: HeldJob
-) -> None:
+def test_it_is_refused_during_a_job(tmp_path: Path, gate: threading.Event, job: HeldJob) -> None:
     with running_engine(tmp_path / "jobs") as (engine, heard):
         start_job(engine, tmp_path)
         assert job.began.wait(30)

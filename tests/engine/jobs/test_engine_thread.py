@@ -9,7 +9,7 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import Clip, make_clip
-from tests.helpers.jobs import ENDS, Listener, running_engine
+from tests.helpers.jobs import ENDS, running_engine
 
 FAST = JobSettings(crf=30, segment_seconds=0.5, treatment="faithful")
 
@@ -76,6 +76,9 @@ def test_a_job_left_at_the_end_of_the_program_is_offered_and_finished_by_the_nex
         engine.send(c.StartQueue())
         add(engine, source)
         heard.wait(e.SegmentDone)
+    heard.wait(e.EngineClosed)
+    with pytest.raises(EngineStopped):
+        engine.send(c.StartQueue())
     (left,) = unfinished(tmp_path / "jobs")
     assert (left.job_id, left.frames_total) == ("a", 30)
     assert 12 <= left.frames_done < 30
@@ -176,13 +179,3 @@ def test_a_job_that_cannot_go_on_can_be_removed(source, tmp_path):
         engine.send(c.RemoveJob(job_id="a"))
         assert heard.wait(e.Warned).notice.code == "unknown-job"
     assert unfinished(tmp_path / "jobs") == ()
-
-
-def test_a_stopped_engine_says_so(tmp_path):
-    heard = Listener()
-    engine = Engine(heard, jobs_folder=tmp_path / "jobs")
-    engine.start()
-    assert engine.close()
-    heard.wait(e.EngineClosed)
-    with pytest.raises(EngineStopped):
-        engine.send(c.StartQueue())

@@ -1,4 +1,3 @@
-import threading
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ import pytest
 import torch
 
 from engine.core.geometry import Size
+from engine.jobs.services import LatentService
 from engine.models.wan.latents.spaces import raw
 from engine.models.wan.latents.vae import middle
 from engine.pipeline import display
@@ -42,6 +42,7 @@ def test_both_readings_of_the_first_picture(tmp_path: Path, vae: Any) -> None:
     path, model = vae
     latent = write_latent(tmp_path / "a.latent")
     command = c.ShowLatent(path=tmp_path / "a.latent", vae=str(path))
+    assert LatentService().answer(command).turn == "replaces", "only the latest that waits runs"
     shown, heard = answer(tmp_path / "jobs", command)
     assert isinstance(shown, e.LatentShown), shown
     assert shown.is_whole
@@ -104,27 +105,3 @@ def test_a_bad_file_and_a_bad_vae_are_refused(tmp_path: Path) -> None:
     refused, _ = answer(tmp_path / "jobs", command)
     assert isinstance(refused, e.TaskFailed)
     assert refused.error.code == "not-safetensors"
-
-
-def test_of_several_that_wait_the_last_one_is_answered(
-    tmp_path: Path, vae: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go, real = threading.Event(), display.first_picture
-
-    def slow(*args: Any) -> Any:
-        go.wait(20)
-        return real(*args)
-
-    monkeypatch.setattr(display, "first_picture", slow)
-    for name in "abc":
-        write_latent(tmp_path / f"{name}.latent")
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        engine.send(c.ShowLatent(path=tmp_path / "a.latent", vae=str(vae[0])))
-        heard.wait(e.LatentRead)
-        for name in "bc":
-            engine.send(c.ShowLatent(path=tmp_path / f"{name}.latent", vae=str(vae[0])))
-        engine.send(c.ShowFrame(job_id="none", seconds=0))
-        heard.wait(e.Warned)  # the engine has taken all commands, and answers meanwhile
-        go.set()
-        shown = [heard.wait(*ANSWERS), heard.wait(*ANSWERS)]
-    assert [event.path.name for event in shown] == ["a.latent", "c.latent"]

@@ -87,9 +87,7 @@ def test_a_published_file_is_known_by_its_content_and_replaces_a_wrong_one(
     assert names(store) == {"tiny.safetensors", ".locks", aside.name}
 
 
-def test_what_is_no_model_is_refused_and_leaves_nothing(
-    store: Store, model: Path, tmp_path: Path
-) -> None:
+def test_files_without_a_model_are_refused(store: Store, model: Path, tmp_path: Path) -> None:
     path = tmp_path / "what.safetensors"
     with pytest.raises(errors.WeightsMissing):
         take(path, "copy", store, Listener())

@@ -10,13 +10,7 @@ from engine.model_files.store import Store
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from tests.helpers.jobs import Listener, running_engine
-from tests.helpers.servers import (
-    CONTENT,
-    Fault,
-    FaultyServer,
-    published,
-    store_of,
-)
+from tests.helpers.servers import CONTENT, Fault, FaultyServer, published, store_of
 
 Start = Callable[[c.ModelFileCommand], None]
 

@@ -47,9 +47,7 @@ def waits_for(gate: threading.Event) -> Callable[[RunningTask], None]:
     return do
 
 
-def test_a_task_reports_its_progress_its_phases_and_its_end(
-    runner: TaskRunner, heard: Listener
-) -> None:
+def test_a_task_reports_progress_phases_and_its_end(runner: TaskRunner, heard: Listener) -> None:
     notice = Notice(code="own-weights", severity="warning", params={"title": "a"})
 
     def do(work: RunningTask) -> Outcome:

@@ -34,40 +34,49 @@ HASTY = RetryPolicy(
 HALF = len(CONTENT) // 2
 
 
-def get(store: Store, file: PublishedFile, **listener: object) -> None:
-    download(file, store, Listener(**({"retry": HASTY} | listener)))
+@dataclasses.dataclass(frozen=True)
+class Tiny:
+    """One published file, the store that it belongs into, and the server that has it."""
+
+    store: Store
+    file: PublishedFile
+    server: FaultyServer
+
+    @property
+    def part(self) -> Path:
+        return self.store.part(self.file.filename)
+
+    def get(self, **listener: object) -> None:
+        download(self.file, self.store, Listener(**({"retry": HASTY} | listener)))
+
+    def is_whole(self) -> bool:
+        return self.store.ready("tiny").read_bytes() == CONTENT and not self.part.exists()
+
+    def write_part(self, content: bytes) -> None:
+        self.store.folder.mkdir(parents=True, exist_ok=True)
+        self.part.write_bytes(content)
+
+    def quarantined(self) -> list[Path]:
+        return list(self.store.folder.glob("*.damaged-*"))
 
 
-def is_whole(store: Store, file: PublishedFile) -> bool:
-    path = store.ready(file.id)
-    return path.read_bytes() == CONTENT and not store.part(file.filename).exists()
+@pytest.fixture
+def tiny(store: Store, file: PublishedFile, server: FaultyServer) -> Tiny:
+    return Tiny(store, file, server)
 
 
-def part_of(store: Store, file: PublishedFile, content: bytes) -> Path:
-    store.folder.mkdir(parents=True, exist_ok=True)
-    path = store.part(file.filename)
-    path.write_bytes(content)
-    return path
-
-
-def quarantined(store: Store) -> list[Path]:
-    return list(store.folder.glob("*.damaged-*"))
-
-
-def test_a_file_comes_and_is_right(store: Store, file: PublishedFile, server: FaultyServer) -> None:
+def test_a_file_comes_and_is_right(tiny: Tiny) -> None:
     heard: list[tuple[int, int]] = []
-    get(store, file, on_progress=lambda done, total: heard.append((done, total)))
-    assert is_whole(store, file)
+    tiny.get(on_progress=lambda done, total: heard.append((done, total)))
+    assert tiny.is_whole()
     assert heard[-1] == (len(CONTENT), len(CONTENT))
     assert heard == sorted(heard)
-    assert store.state("tiny").state == "here"
-    get(store, file)
-    assert len(server.asked) == 1, "what is here is not asked for again"
+    assert tiny.store.state("tiny").state == "here"
+    tiny.get()
+    assert len(tiny.server.asked) == 1, "what is here is not asked for again"
 
 
-def test_faults_of_a_server_are_survived(
-    store: Store, file: PublishedFile, server: FaultyServer
-) -> None:
+def test_faults_of_a_server_are_survived(tiny: Tiny) -> None:
     for faults in (
         [Fault(cut_after=0), Fault(cut_after=5000), Fault(cut_after=1)],
         [Fault(stall_after=HALF)],
@@ -80,26 +89,24 @@ def test_faults_of_a_server_are_survived(
         [Fault(status=429, headers={"Retry-After": "0"}), Fault(status=500)],
         [Fault(cut_after=10), *[Fault(status=503)] * 4],
     ):
-        server.faults = list(faults)
-        get(store, file, retry=dataclasses.replace(HASTY, first_tries=4, tries=6))
-        assert is_whole(store, file), faults
-        assert not quarantined(store), faults
-        store.remove("tiny")
+        tiny.server.faults = list(faults)
+        tiny.get(retry=dataclasses.replace(HASTY, first_tries=4, tries=6))
+        assert tiny.is_whole(), faults
+        assert not tiny.quarantined(), faults
+        tiny.store.remove("tiny")
 
 
-def test_a_download_goes_on_where_it_ended(
-    store: Store, file: PublishedFile, server: FaultyServer
-) -> None:
-    server.always = Fault(cut_after=HALF, status=0)
-    server.faults = [Fault(cut_after=HALF), *[Fault(status=503)] * 3]
+def test_a_download_goes_on_where_it_ended(tiny: Tiny) -> None:
+    tiny.server.always = Fault(cut_after=HALF, status=0)
+    tiny.server.faults = [Fault(cut_after=HALF), *[Fault(status=503)] * 3]
     with pytest.raises(errors.DownloadFailed):
-        get(store, file)
-    state = store.state("tiny")
+        tiny.get()
+    state = tiny.store.state("tiny")
     assert (state.state, state.done_bytes) == ("partial", HALF)
-    server.always = GOOD
-    get(store, file)
-    assert server.ranges[-1] == f"bytes={HALF}-"
-    assert is_whole(store, file)
+    tiny.server.always = GOOD
+    tiny.get()
+    assert tiny.server.ranges[-1] == f"bytes={HALF}-"
+    assert tiny.is_whole()
 
 
 FAULTS = st.one_of(
@@ -126,35 +133,30 @@ def test_whatever_a_server_does_a_file_that_is_here_is_right(
         server.files[PLACE] = CONTENT
         server.faults = list(faults)
         file = published(bytes=known_bytes)
-        store = store_of(Path(folder), server, file)
-        part_of(store, file, rest)
-        policy = dataclasses.replace(HASTY, first_wait_s=0.001)
+        tiny = Tiny(store_of(Path(folder), server, file), file, server)
+        tiny.write_part(rest)
         for _ in range(len(faults) + 3):
             with contextlib.suppress(errors.EngineError):
-                get(store, file, retry=policy)
+                tiny.get(retry=dataclasses.replace(HASTY, first_wait_s=0.001))
                 break
-            assert store.state("tiny").state != "here"
-        assert is_whole(store, file), "once the server is good, the file comes"
+            assert tiny.store.state("tiny").state != "here"
+        assert tiny.is_whole(), "once the server is good, the file comes"
 
 
-def test_a_whole_part_is_kept_and_a_wrong_one_put_aside(
-    store: Store, file: PublishedFile, server: FaultyServer
-) -> None:
-    part_of(store, file, CONTENT)
-    get(store, file)
-    assert server.asked == []
+def test_a_whole_part_is_kept_and_a_wrong_one_put_aside(tiny: Tiny) -> None:
+    tiny.write_part(CONTENT)
+    tiny.get()
+    assert tiny.server.asked == []
     for rest in (b"wrong" * 100, CONTENT + b"more"):
-        store.remove("tiny")
-        part_of(store, file, rest)
-        get(store, file)
-        assert is_whole(store, file)
-        (aside,) = quarantined(store)
+        tiny.store.remove("tiny")
+        tiny.write_part(rest)
+        tiny.get()
+        assert tiny.is_whole()
+        (aside,) = tiny.quarantined()
         assert aside.read_bytes().startswith(rest)
 
 
-def test_nothing_that_was_loaded_is_lost_by_a_bad_answer(
-    store: Store, file: PublishedFile, server: FaultyServer
-) -> None:
+def test_nothing_that_was_loaded_is_lost_by_a_bad_answer(tiny: Tiny) -> None:
     for fault in (
         Fault(content=b"busy", ignore_range=True),
         Fault(ignore_range=True, cut_after=10),
@@ -163,38 +165,34 @@ def test_nothing_that_was_loaded_is_lost_by_a_bad_answer(
         Fault(status=206),
         Fault(status=500),
     ):
-        part_of(store, file, CONTENT[:HALF])
-        server.always = fault
+        tiny.write_part(CONTENT[:HALF])
+        tiny.server.always = fault
         with pytest.raises(errors.EngineError):
-            get(store, file)
-        kept = [*quarantined(store), store.part(file.filename)]
+            tiny.get()
+        kept = [*tiny.quarantined(), tiny.part]
         assert CONTENT[:HALF] in [path.read_bytes() for path in kept if path.exists()], fault
-        server.always = GOOD
-        get(store, file)
-        assert is_whole(store, file)
-        store.remove("tiny")
+        tiny.server.always = GOOD
+        tiny.get()
+        assert tiny.is_whole()
+        tiny.store.remove("tiny")
 
 
-def test_a_wrong_file_is_put_aside_and_never_loaded(
-    store: Store, file: PublishedFile, server: FaultyServer
-) -> None:
-    server.faults = [Fault(content=CONTENT[:-1] + b"!")]
+def test_a_wrong_file_is_put_aside_and_never_loaded(tiny: Tiny) -> None:
+    tiny.server.faults = [Fault(content=CONTENT[:-1] + b"!")]
     with pytest.raises(errors.HashMismatch):
-        get(store, file)
-    (aside,) = quarantined(store)
+        tiny.get()
+    (aside,) = tiny.quarantined()
     assert aside.read_bytes()[-1:] == b"!", "nothing is deleted"
-    assert store.state("tiny").state == "damaged"
-    for ask in (store.path_of, store.ready):
+    assert tiny.store.state("tiny").state == "damaged"
+    for ask in (tiny.store.path_of, tiny.store.ready):
         with pytest.raises(errors.HashMismatch):
             ask("tiny")
-    get(store, file)
-    assert is_whole(store, file)
+    tiny.get()
+    assert tiny.is_whole()
     assert aside.exists()
 
 
-def test_a_server_that_delivers_nothing_is_reported_with_a_hint(
-    store: Store, file: PublishedFile, server: FaultyServer
-) -> None:
+def test_a_server_that_delivers_nothing_is_reported_with_a_hint(tiny: Tiny) -> None:
     page = Fault(content=b"<html>Please log in", headers={"Content-Type": "text/html"})
     for fault, words in (
         (Fault(status=404), "404"),
@@ -206,32 +204,36 @@ def test_a_server_that_delivers_nothing_is_reported_with_a_hint(
         (Fault(headers={"Content-Encoding": "gzip"}), "compressed"),
         (Fault(redirect="ftp://127.0.0.1/x"), "ftp"),
         (Fault(redirect="/"), "circle"),
+        (Fault(redirect="http://127.0.0.1:port/x"), "no address"),
         (Fault(headers={"X-Linked-Etag": '"' + "0" * 64 + '"'}), "another file"),
     ):
-        server.always = fault
+        tiny.server.always = fault
         with pytest.raises(errors.DownloadFailed, match=words) as caught:
-            get(store, file)
+            tiny.get()
         assert "127.0.0.1" in caught.value.message
         assert caught.value.hint
-        assert not quarantined(store)
+        assert not tiny.quarantined()
         with pytest.raises(errors.WeightsMissing, match=r"tiny\.safetensors"):
-            store.ready("tiny")
-        store.part(file.filename).unlink(missing_ok=True)
+            tiny.store.ready("tiny")
+        tiny.part.unlink(missing_ok=True)
+    tiny.server.close()
+    with pytest.raises(errors.DownloadFailed, match="takes no connections"):
+        tiny.get()
 
 
 def test_a_mirror_is_asked_first_and_the_publisher_after_it(
-    store: Store, file: PublishedFile, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("UPREEL_MIRROR", f"{server.url}/mirror/")
+    monkeypatch.setenv("UPREEL_MIRROR", f"{tiny.server.url}/mirror/")
     mirrored = "/mirror/some/body/resolve/main/tiny.safetensors"
-    get(store, file)
-    assert [path for path, _ in server.asked] == [mirrored, PLACE]
-    assert is_whole(store, file)
-    store.remove("tiny")
-    server.files[mirrored] = b"something else"
-    get(store, file)
-    assert is_whole(store, file)
-    assert len(quarantined(store)) == 1
+    tiny.get()
+    assert [path for path, _ in tiny.server.asked] == [mirrored, PLACE]
+    assert tiny.is_whole()
+    tiny.store.remove("tiny")
+    tiny.server.files[mirrored] = b"something else"
+    tiny.get()
+    assert tiny.is_whole()
+    assert len(tiny.quarantined()) == 1
 
 
 def test_the_hubs_own_variable_stands_for_the_hub_only(
@@ -246,74 +248,64 @@ def test_the_hubs_own_variable_stands_for_the_hub_only(
     assert all("mirror.example" not in url for url in named["seedvr2-text"])
 
 
-def test_a_disk_that_fills_up_keeps_what_is_there(
-    store: Store, file: PublishedFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up_keeps_the_part(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     real = PartFile.write
 
     def write(self: PartFile, piece: bytes) -> None:
         if self.bytes > HALF:
-            with store.writing():
+            with tiny.store.writing():
                 raise OSError(errno.ENOSPC, "No space left on device")
         real(self, piece)
 
     monkeypatch.setattr(PartFile, "write", write)
     with pytest.raises(errors.DiskFull):
-        get(store, file)
+        tiny.get()
     monkeypatch.setattr(PartFile, "write", real)
-    assert store.state("tiny").done_bytes > HALF
-    get(store, file)
-    assert is_whole(store, file)
+    assert tiny.store.state("tiny").done_bytes > HALF
+    tiny.get()
+    assert tiny.is_whole()
 
 
 @pytest.mark.skipif(  # Wine shows the devices of its host as common files
     sys.platform == "win32" or not Path("/dev/full").exists(),
     reason="no device that is always full",
 )
-def test_a_device_without_space_is_a_full_disk(store: Store, file: PublishedFile) -> None:
-    store.folder.mkdir(parents=True)
-    store.part(file.filename).symlink_to("/dev/full")
+def test_a_device_without_space_is_a_full_disk(tiny: Tiny) -> None:
+    tiny.store.folder.mkdir(parents=True)
+    tiny.part.symlink_to("/dev/full")
     with pytest.raises(errors.DiskFull):
-        get(store, file)
+        tiny.get()
 
 
-def test_a_folder_that_is_a_file_is_reported(
-    file: PublishedFile, server: FaultyServer, tmp_path: Path
-):
-    (tmp_path / "models").write_text("not a folder")
+def test_a_folder_that_is_a_file_is_reported(tiny: Tiny) -> None:
+    tiny.store.folder.write_text("not a folder")
     with pytest.raises(errors.OutputUnwritable):
-        get(store_of(tmp_path / "models", server, file), file)
+        tiny.get()
 
 
-def test_stop_ends_a_download_at_once(
-    store: Store, file: PublishedFile, server: FaultyServer
-) -> None:
+def test_stop_ends_a_download_at_once(tiny: Tiny) -> None:
     for fault in (Fault(stall_after=HALF), Fault(drip=100), Fault(status=503)):
-        control, server.always = Control(), fault
+        control, tiny.server.always = Control(), fault
         threading.Timer(0.3, control.cancel).start()
         begin = time.monotonic()
         with pytest.raises(errors.Cancelled):
-            get(store, file, control=control, retry=RetryPolicy())
+            tiny.get(control=control, retry=RetryPolicy())
         assert time.monotonic() - begin < 3
-        assert not quarantined(store)
+        assert not tiny.quarantined()
 
 
 def test_a_copy_of_another_program_is_read_unless_it_is_wrong(
-    store: Store,
-    file: PublishedFile,
-    server: FaultyServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = tmp_path / "ComfyUI" / "models" / "SEEDVR2" / file.filename
+    copy = tmp_path / "ComfyUI" / "models" / "SEEDVR2" / tiny.file.filename
     copy.parent.mkdir(parents=True)
     copy.write_bytes(CONTENT)
     monkeypatch.setenv("UPREEL_COMFYUI", str(tmp_path / "ComfyUI"))
-    get(store, file)
-    assert server.asked == []
-    state = store.state("tiny")
+    tiny.get()
+    assert tiny.server.asked == []
+    state = tiny.store.state("tiny")
     assert (state.state, state.borrowed, state.path) == ("here", True, copy)
     copy.write_bytes(b"cut")
-    get(store, file)
-    assert is_whole(store, file)
+    tiny.get()
+    assert tiny.is_whole()
     assert copy.read_bytes() == b"cut"

@@ -47,9 +47,17 @@ def test_a_file_is_read_once_before_it_is_loaded(store: Store) -> None:
     path = put(store)
     assert store.state("tiny").state == "unverified"
     assert store.path_of("tiny") == path
+    control = Control()
+    control.cancel()
+    with pytest.raises(errors.Cancelled):
+        store.ready("tiny", control=control)
+    assert store.state("tiny").state == "unverified"
     assert reads_of(store) == 1
     assert store.state("tiny").state == "here"
     assert reads_of(Store(store.folder, files=store.catalogue)) == 0
+    (store.folder / "files.json").write_text("[{]")  # a damaged cache of hashes
+    assert store.state("tiny").state == "unverified"
+    assert reads_of(store) == 1
 
 
 def test_a_file_that_was_touched_is_read_again(store: Store) -> None:
@@ -77,9 +85,7 @@ def test_a_wrong_file_of_ours_is_put_aside(store: Store) -> None:
     assert store.state("tiny").state == "damaged"
 
 
-def test_a_size_that_cannot_be_is_seen_without_reading(
-    tmp_path: Path, server: FaultyServer
-) -> None:
+def test_a_wrong_size_is_seen_without_reading(tmp_path: Path, server: FaultyServer) -> None:
     store = store_of(tmp_path, server, published(bytes=len(CONTENT)))
     put(store, CONTENT[:-1])
     assert store.state("tiny").state == "damaged"
@@ -117,7 +123,7 @@ def test_files_of_other_programs_are_read_in_place(
         path.unlink()
 
 
-def test_capitals_make_another_file(
+def test_the_case_of_a_name_counts(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On Windows both names open it: wan2.2_vae is not Wan2.2_VAE."""
@@ -155,11 +161,11 @@ def test_remove_takes_everything_of_ours_and_nothing_else(store: Store) -> None:
     assert left == {other, store.folder / ".locks"}
     with pytest.raises(errors.WeightsMissing):
         store.remove("tiny")
+    with pytest.raises(errors.WeightsUnreadable):
+        sha256_of(store.folder)
 
 
-def test_a_file_of_the_users_own_is_listed_checked_and_forgotten(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_file_of_the_user_is_listed_checked_and_forgotten(store: Store, tmp_path: Path) -> None:
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(b"my numbers")
     digest = sha256_of(mine)
@@ -202,18 +208,7 @@ def test_a_folder_that_can_only_be_read_is_used_and_read_each_time(
     assert path.read_bytes() == b"wrong"
 
 
-def test_reading_can_be_stopped(store: Store) -> None:
-    put(store)
-    control = Control()
-    control.cancel()
-    with pytest.raises(errors.Cancelled):
-        store.ready("tiny", control=control)
-    assert store.state("tiny").state == "unverified"
-
-
-def test_a_file_that_is_busy_is_waited_for_before_it_is_loaded(
-    store: Store, file: PublishedFile
-) -> None:
+def test_a_busy_file_is_waited_for_before_it_is_loaded(store: Store, file: PublishedFile) -> None:
     put(store)
     with store.held("tiny"):
         assert store.state("tiny").state == "busy"
@@ -230,17 +225,7 @@ def test_a_file_that_is_busy_is_waited_for_before_it_is_loaded(
     assert found == [store.folder / "tiny.safetensors"]
 
 
-def test_a_damaged_ledger_only_means_reading_again(store: Store) -> None:
-    put(store)
-    store.ready("tiny")
-    (store.folder / "files.json").write_text("[{]")
-    assert store.state("tiny").state == "unverified"
-    assert reads_of(store) == 1
-
-
-def test_a_disk_that_is_too_small_is_reported_with_sizes(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_reported_with_sizes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.free_bytes() > 0
     monkeypatch.setattr(Store, "free_bytes", lambda _: 10**9)
     store.need(5 * 10**8)

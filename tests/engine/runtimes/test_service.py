@@ -86,9 +86,7 @@ def test_from_nothing_to_the_next_start(start: Start, heard: Listener) -> None:
     assert (state.state, state.is_chosen, state.is_used) == ("here", True, False)
 
 
-def test_an_imported_runtime_is_tried_put_back_and_removed(
-    start: Start, heard: Listener, wheel: Path
-) -> None:
+def test_an_import_is_tried_and_removed(start: Start, heard: Listener, wheel: Path) -> None:
     start(c.ImportRuntime(paths=(wheel,)))
     done = heard.done()
     assert done.subject == "cu999"
@@ -135,7 +133,7 @@ def test_a_second_command_is_refused_and_a_stopped_download_stays(
     assert store.state("cu999").state == "partial"
 
 
-def test_the_list_says_what_suits_the_gpu(
+def test_the_list_has_the_suited_runtime(
     store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for driver, suited, words in (

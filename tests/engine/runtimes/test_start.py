@@ -92,7 +92,7 @@ def test_a_packaged_program_takes_the_chosen_one(
     assert start.choice() == start.TorchChoice(why=message("torch-choice.none-chosen"))
 
 
-def test_what_is_not_whole_is_not_used(
+def test_a_damaged_runtime_is_not_used(
     store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = store.use("cu999")

@@ -50,9 +50,7 @@ def leftovers(store: RuntimeStore) -> list[str]:
     return [path.name for path in store.folder.iterdir() if path.name not in known]
 
 
-def test_a_runtime_comes_whole_and_its_wheel_goes(
-    store: RuntimeStore, server: FaultyServer
-) -> None:
+def test_a_runtime_is_whole_and_its_wheel_goes(store: RuntimeStore, server: FaultyServer) -> None:
     (store.folder / ".unpack-cu999-1" / "torch").mkdir(parents=True)  # an earlier crash
     wheels = store.download("cu999", listener())
     heard: list[tuple[int, int]] = []
@@ -197,9 +195,7 @@ def test_a_damaged_one_is_seen_refused_repaired_and_removed(store: RuntimeStore)
         store.remove("cu000")
 
 
-def test_one_of_another_version_is_shown_not_used_and_can_go(
-    store: RuntimeStore, tmp_path: Path
-) -> None:
+def test_another_version_is_shown_and_can_be_removed(store: RuntimeStore, tmp_path: Path) -> None:
     old = get(store)
     members = dict(runtimes.MEMBERS) | {"torch/new.py": ""}
     newer = runtimes.runtime(runtimes.wheel(tmp_path / "newer", members))
@@ -224,9 +220,7 @@ def test_a_cancelled_one_leaves_nothing(store: RuntimeStore) -> None:
     assert not store.folder_of("cu999").exists()
 
 
-def test_a_wheel_that_would_do_harm_leaves_nothing(
-    store: RuntimeStore, tmp_path: Path, server: FaultyServer
-) -> None:
+def test_a_wheel_that_would_do_harm_leaves_nothing(store: RuntimeStore, tmp_path: Path) -> None:
     bad = runtimes.wheel(tmp_path / "bad", {"../../outside.py": "", "torch/__init__.py": ""})
     known = RuntimeStore(runtimes.catalogue(runtimes.runtime(bad)))
     runtime, wheels = known.recognise([bad], listener())

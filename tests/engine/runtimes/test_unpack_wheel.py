@@ -54,14 +54,11 @@ def test_links_and_cut_archives_are_refused(tmp_path: Path) -> None:
             unpack(tmp_path / "w.whl", tmp_path / "out")
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+def test_a_bomb_is_refused_and_a_member_with_too_small_a_size_does_not_grow(tmp_path: Path) -> None:
     wheel = archive(tmp_path / "w.whl", ("torch/a.bin", bytes(50_000_000)))
     assert wheel.stat().st_size < 100_000
     with pytest.raises(UnsafeArchive, match="far more"):
         needed_bytes([wheel])
-
-
-def test_a_member_with_too_small_a_size_does_not_grow(tmp_path: Path) -> None:
     wheel = archive(tmp_path / "w.whl", ("torch/a.bin", bytes(100_000)))
     lie = wheel.read_bytes().replace((100_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
     wheel.write_bytes(lie)

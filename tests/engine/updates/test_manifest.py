@@ -38,33 +38,25 @@ def test_the_signature_is_that_of_the_standard() -> None:
 
 
 @given(st.integers(0, 8 * len(CONTENT) - 1))
-def test_no_bit_of_it_can_be_changed(bit: int) -> None:
+def test_no_bit_of_it_or_of_the_signature_can_be_changed(bit: int) -> None:
     changed = bytearray(CONTENT)
     changed[bit // 8] ^= 1 << bit % 8
     with pytest.raises(UpdateUntrusted, match="not signed by Upreel's key"):
         read(bytes(changed), signed(CONTENT, KEY))
-
-
-@given(st.integers(0, 511))
-def test_no_bit_of_the_signature_can_be_changed(bit: int) -> None:
     signature = bytearray(KEY.sign(CONTENT).signature)
-    signature[bit // 8] ^= 1 << bit % 8
+    signature[bit // 8 % 64] ^= 1 << bit % 8
     assert not manifest.is_signed(CONTENT, base64.b64encode(signature).decode(), [PUBLIC])
 
 
-def test_another_key_or_no_signature_signs_nothing() -> None:
-    other = signed(CONTENT, OTHER)
+def test_keys_can_be_changed_while_old_versions_are_in_use() -> None:
+    both, other = signed(CONTENT, KEY, OTHER), signed(CONTENT, OTHER)
+    assert read(CONTENT, both, PUBLIC).version == NEWER  # an old version
+    assert read(CONTENT, both, PUBLIC_OTHER).version == NEWER  # a new one
+    assert read(CONTENT, other, PUBLIC, PUBLIC_OTHER).version == NEWER
     for signatures in (other, b"", b"\n", b"no Base64!", b"QUJD", "ключ".encode()):
         with pytest.raises(UpdateUntrusted):
             read(CONTENT, signatures)
     assert not manifest.is_signed(CONTENT, signed(CONTENT, KEY).decode(), [])
-
-
-def test_keys_can_be_changed_while_old_versions_are_in_use() -> None:
-    both = signed(CONTENT, KEY, OTHER)
-    assert read(CONTENT, both, PUBLIC).version == NEWER  # an old version
-    assert read(CONTENT, both, PUBLIC_OTHER).version == NEWER  # a new one
-    assert read(CONTENT, signed(CONTENT, OTHER), PUBLIC, PUBLIC_OTHER).version == NEWER
 
 
 def parsed(**changes: Any) -> manifest.Manifest:

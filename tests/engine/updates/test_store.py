@@ -87,9 +87,7 @@ def test_an_older_or_equal_version_is_never_offered(release: Release, store: Upd
         store.ready()
 
 
-def test_a_newer_one_takes_the_place_of_what_was_loaded(
-    release: Release, store: UpdateStore
-) -> None:
+def test_a_newer_version_replaces_a_downloaded_one(release: Release, store: UpdateStore) -> None:
     release.publish("99.0.0")
     store.check(Control())
     store.download(listener())
@@ -100,9 +98,7 @@ def test_a_newer_one_takes_the_place_of_what_was_loaded(
     assert files(store) == {"update.json", "update.json.sig"}
 
 
-def test_the_new_version_deletes_the_setup_that_brought_it(
-    release: Release, checked: UpdateStore
-) -> None:
+def test_the_new_version_deletes_its_setup(release: Release, checked: UpdateStore) -> None:
     checked.download(listener())
     checked.tidy()
     assert checked.state().is_ready  # not installed yet
@@ -126,9 +122,7 @@ def test_a_build_that_cannot_judge_deletes_nothing(checked: UpdateStore, tmp_pat
     assert len(files(checked)) == 3
 
 
-def test_another_key_is_refused_and_what_was_known_stays(
-    release: Release, checked: UpdateStore
-) -> None:
+def test_another_key_is_refused_and_changes_nothing(release: Release, checked: UpdateStore) -> None:
     content = release.publish("99.2.0")
     release.publish_text(content, SigningKey(b"x" * 32))
     with pytest.raises(errors.UpdateUntrusted):

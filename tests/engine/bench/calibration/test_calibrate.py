@@ -11,12 +11,7 @@ from engine.bench.calibration.calibrate import figure_rows, figures, keep
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
 from engine.planner import rates as kept
-from engine.planner.rates import (
-    COSTS,
-    Learned,
-    Rates,
-    load_rates,
-)
+from engine.planner.rates import COSTS, Learned, Rates, load_rates
 
 GPU = "RTX 5090, 32 GB"
 KIND = "lite-x2-cpu-libx264"
@@ -67,14 +62,13 @@ def test_what_is_kept_replaces_what_jobs_taught_about_the_same_device():
 
 def test_figures_have_units():
     rates = Rates(
-        costs={"read": 0.02, "start": 0.05, "vae-float32": 10.0},
-        gpus={GPU: {"vae-float16": 0.01}},
+        costs={"read": 0.02, "start": 0.05, "vae-float32": 10.0}, gpus={GPU: {"vae-float16": 0.01}}
     )
     assert {row["what"]: row["figure"] for row in figure_rows(rates)} == {
         "read": "50 million pixels a second of the CPU",
         "start": "0.05 s a job",
         "vae-float32": "100 billion operations a second of the CPU",
-        f"vae-float16, {GPU}": "1e+05 billion operations a second of the GPU",
+        f"vae-float16, {GPU}": "1e+05 billion operations a second of the card",
     }
     found = [(one.title.code, one.value.code) for one in figures(rates)]
     assert found == [

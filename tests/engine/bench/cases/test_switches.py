@@ -6,12 +6,7 @@ import pytest
 import torch
 
 from engine.bench.cases import switches
-from engine.bench.cases.switch_models import (
-    BuiltModel,
-    MeasuredModel,
-    MeasuredTiles,
-    MeasuredVae,
-)
+from engine.bench.cases.switch_models import BuiltModel, MeasuredModel, MeasuredTiles, MeasuredVae
 from engine.bench.cases.switches import (
     SwitchComparison,
     dit_switch_rows,
@@ -100,9 +95,7 @@ def test_what_documents_promise_besides_has_lines() -> None:
     assert rows["dit.matmul=nvfp4"]["note"] == message("bench.no-matmul")
 
 
-def test_two_tiles_leave_under_the_switches_of_the_machine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_two_tiles_leave_under_the_switches_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     real = TileSink.add
 

@@ -15,9 +15,7 @@ def test_a_ceiling_is_operations_by_seconds(monkeypatch: pytest.MonkeyPatch) -> 
     assert peak_rates.matrix_ceiling("cpu", torch.float32, quick=True) == 2 * 512**3 / 0.5
 
 
-def test_the_calibration_takes_two_threads_and_restores_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_calibration_takes_two_threads_and_restores_them(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, tuple[int, int]]] = []
 
     def measured(work: object, *, runs: int, warm_ups: int) -> Timing:

@@ -84,7 +84,7 @@ def test_a_hostile_pickle_runs_nothing(path: Path, tmp_path: Path) -> None:
         trace.rmdir()
 
 
-def test_older_pickles_are_refused(path: Path, tmp_path: Path) -> None:
+def test_older_pickles_and_those_with_another_name_are_refused(path: Path, tmp_path: Path) -> None:
     trace = tmp_path / "it ran"
     torch.save({"x": torch.ones(1)}, path, _use_new_zipfile_serialization=False)
     with pytest.raises(errors.NotSafetensors, match="pickle"):
@@ -93,6 +93,11 @@ def test_older_pickles_are_refused(path: Path, tmp_path: Path) -> None:
     with pytest.raises(errors.NotSafetensors, match="pickle"):
         open_weights(path)
     assert not trace.exists()
+    named = tmp_path / "model.safetensors"
+    torch.save({"x": torch.ones(1)}, named)
+    with pytest.raises(errors.NotSafetensors, match="pickle") as caught:
+        open_weights(named)
+    assert ".pth" in caught.value.hint
 
 
 def test_a_file_that_is_cut_off_missing_or_damaged(path: Path, tmp_path: Path) -> None:
@@ -130,14 +135,6 @@ def test_something_else_than_a_list_of_tensors(path: Path) -> None:
         torch.save(content, path)
         with pytest.raises((errors.WeightsDamaged, errors.UnsafeWeights)):
             open_weights(path)
-
-
-def test_the_name_does_not_make_it_another_kind(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    torch.save({"x": torch.ones(1)}, path)
-    with pytest.raises(errors.NotSafetensors, match="pickle") as caught:
-        open_weights(path)
-    assert ".pth" in caught.value.hint
 
 
 def test_the_content_decides_the_format_not_the_name(tmp_path: Path) -> None:
