@@ -1,4 +1,4 @@
-"""Buffers of a card without a card: two lazy queues, each as late or as early as it may be."""
+"""Buffers of a GPU without a GPU: two lazy queues, each as late or as early as it may be."""
 
 from __future__ import annotations
 

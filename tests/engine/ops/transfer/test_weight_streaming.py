@@ -1,7 +1,3 @@
-"""Streamed weights give the bits of resident ones, and the schedule is what it says."""
-
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import pairwise
