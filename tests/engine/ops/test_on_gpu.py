@@ -35,7 +35,7 @@ def run(blocks: nn.ModuleList, x: Tensor, stream: WeightStream | None) -> Tensor
     return x
 
 
-WAYS = {
+SWITCHES = {
     "usual": RunSwitches(),
     "nothing pinned": RunSwitches(pinned_transfers=False),
     "one stream for tiles": RunSwitches(copy_stream=False),
@@ -44,7 +44,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("switches", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("switches", SWITCHES.values(), ids=SWITCHES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_bits_of_resident_weights(dtype: torch.dtype, switches: RunSwitches) -> None:
     x = torch.randn(64, WIDTH, device="cuda", dtype=dtype)
@@ -59,7 +59,7 @@ def test_bits_of_resident_weights(dtype: torch.dtype, switches: RunSwitches) -> 
                 assert torch.equal(run(blocks, x, stream), wanted), options
 
 
-@pytest.mark.parametrize("switches", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("switches", SWITCHES.values(), ids=SWITCHES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_tiles_leave_as_they_are(switches: RunSwitches, dtype: torch.dtype) -> None:
     torch.manual_seed(3)
@@ -71,7 +71,7 @@ def test_tiles_leave_as_they_are(switches: RunSwitches, dtype: torch.dtype) -> N
             sink.add(tile, box, 4 * index)
             wanted.add(tile.cpu(), box, 4 * index)
         difference = (sink.result().int() - wanted.result().int()).abs()
-        assert difference.max() <= 1  # a tie may be rounded the other way
+        assert difference.max() <= 1  # a tie may be rounded up or down
         sink.add(torch.full_like(tiles[0], torch.inf), box, 0)
         with pytest.raises(NumericOverflow):
             sink.check()

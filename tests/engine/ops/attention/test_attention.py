@@ -19,7 +19,7 @@ from engine.ops.attention.backends import BACKENDS, Backend
 from engine.ops.attention.trial import literal, sample
 
 CPU = torch.device("cpu")
-CARD = torch.device("cuda", 0)
+GPU = torch.device("cuda", 0)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 Function = Callable[..., Any]
 
@@ -264,10 +264,10 @@ def test_where_nothing_else_works_the_formula_does(monkeypatch: pytest.MonkeyPat
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_backends_of_a_gpu_are_the_formula(dtype: torch.dtype) -> None:
-    names = working(CARD, dtype, 128)
+    names = working(GPU, dtype, 128)
     assert {"sdpa", "math", "efficient"} <= set(names)
     for name in (*names, "auto"):
-        q, k, v = (x.to(CARD, dtype) for x in sample((3, 20, 463, 521), 128))
+        q, k, v = (x.to(GPU, dtype) for x in sample((3, 20, 463, 521), 128))
         wanted = literal(q.double(), k.double(), v.double(), 128**-0.5)
         exact = name == "auto" or BACKENDS[name].is_exact
         assert_same(attend(q, k, v, backend=name), wanted, 3e-2 if exact else 0.3)
@@ -275,7 +275,7 @@ def test_backends_of_a_gpu_are_the_formula(dtype: torch.dtype) -> None:
 
 @pytest.mark.gpu
 def test_auto_of_a_gpu_is_no_slower_than_torchs_own_choice() -> None:
-    chosen = fastest(CARD, torch.float16, 128, 521)
-    problem = module.speed.Problem(device=CARD, dtype=torch.float16, head_dim=128, length=512)
+    chosen = fastest(GPU, torch.float16, 128, 521)
+    problem = module.speed.Problem(device=GPU, dtype=torch.float16, head_dim=128, length=512)
     found = module.speed.measure(problem, [BACKENDS["sdpa"], BACKENDS[chosen]])
     assert found[chosen] <= 1.1 * found["sdpa"]

@@ -16,7 +16,7 @@ WIDTH = 8
 
 
 class Block(nn.Module):
-    """Some parameters, a text branch, and a buffer in a narrow format, as quantised twins have."""
+    """Some parameters, a text branch, and a buffer in a narrow format, as quantised layers have."""
 
     def __init__(self, index: int) -> None:
         super().__init__()
