@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 from typing import Any

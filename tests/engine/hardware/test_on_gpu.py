@@ -1,7 +1,5 @@
 """Readings of a real GPU, by its driver and by torch for memory of this process."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,3 @@
-"""Errors for want of memory, and the objects that an error keeps."""
-
-from __future__ import annotations
-
 import errno
 import gc
 import threading

@@ -1,7 +1,5 @@
 """The decision that a GPU spills, with made-up readings and a fake clock."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.hardware.spill_guard import LIKELY_BYTES, SURE_BYTES, Spilled, SpillGuard
@@ -34,7 +32,6 @@ CASES = {
     "steady work": (300 * MIB, [(300 * MIB, 0.5, 100)], 0),
     "slow work alone": (0, [(0, 0.5, 6), (0, 50.0, 6)], 0),
     "much": (100 * MIB, [(100 * MIB, 0.5, 3), (100 * MIB + SURE_BYTES, 0.5, 1)], SURE_BYTES),
-    "much within one tile": (0, [(0, 5.0, 3), (SURE_BYTES, 5.0, 1)], SURE_BYTES),
     "some, as fast as before": (0, [(0, 0.5, 6), (LIKELY_BYTES, 0.5, 6)], 0),
     "some, slower": (0, [(0, 0.5, 6), (LIKELY_BYTES, 2.0, 1)], LIKELY_BYTES),
     "freed before": (2 * SURE_BYTES, [(0, 0.5, 3), (SURE_BYTES, 0.5, 1)], SURE_BYTES),

@@ -1,7 +1,3 @@
-"""Recorded work: what goes in and out, which shapes are kept, what happens when it fails."""
-
-from __future__ import annotations
-
 from collections.abc import Callable
 from unittest.mock import Mock
 

@@ -1,6 +1,4 @@
-"""One contract for all backends, those of other packages played by stand-ins where they are not."""
-
-from __future__ import annotations
+"""One contract for all backends; stand-ins compute for the packages and record their calls."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +19,7 @@ from engine.ops.attention.backends import BACKENDS, Backend
 from engine.ops.attention.trial import literal, sample
 
 CPU = torch.device("cpu")
-CARD = torch.device("cuda", 0)
+GPU = torch.device("cuda", 0)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 Function = Callable[..., Any]
 
@@ -45,9 +43,6 @@ def assert_same(found: Tensor, wanted: Tensor, limit: float = 1e-12) -> None:
     assert found.shape == wanted.shape
     error = (found.double() - wanted.double()).square().mean().sqrt()
     assert error <= limit * wanted.double().square().mean().sqrt()
-
-
-# Stand-ins for packages: each computes the formula and writes down what it was called with.
 
 
 class Package:
@@ -94,19 +89,14 @@ def test_a_package_gets_its_layout_and_the_scale(monkeypatch: pytest.MonkeyPatch
     for name, scale in product(PACKAGES, (None, 0.3)):
         trial.fault_of.cache_clear()
         package = install(monkeypatch, name)
+        if name.startswith("flash") and scale:
+            package.result = lambda out: (out, out.sum())  # its sums too, in some versions
         found = attend(q, k, v, backend=name, scale=scale)
         assert_same(found, literal(q, k, v, scale or 32**-0.5))
         call, options = package.calls[-1], PACKAGES[name][3]
         assert call["shape"] == ((2, 3, 21, 32) if package.layout == "HND" else (2, 21, 3, 32))
         assert call["last"] == 1
         assert options.items() <= call.items()
-
-
-def test_flash_may_give_its_sums_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    q, k, v = tokens()
-    for name in ("flash2", "flash3"):
-        install(monkeypatch, name, Package("NHD", result=lambda out: (out, out.sum())))
-        assert_same(attend(q, k, v, backend=name), literal(q, k, v, 32**-0.5))
 
 
 def test_sage_3_takes_the_mean_off_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,9 +110,6 @@ def test_sage_3_takes_the_mean_off_a_copy(monkeypatch: pytest.MonkeyPatch) -> No
     before = k.clone()
     assert_same(attend(q, k, v, backend="sage3-fp4"), literal(q, k, v, 32**-0.5))
     assert torch.equal(k, before)
-
-
-# The contract
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -139,21 +126,11 @@ def test_every_backend_is_the_formula_for_any_layout(dtype: torch.dtype) -> None
             assert all(torch.equal(x, old) for x, old in zip(given, before, strict=True))
 
 
-def test_windows_do_not_see_each_other() -> None:
-    q, k, v = tokens(windows=3)
-    together = attend(q, k, v)
-    for n in range(3):
-        assert_same(attend(q[n : n + 1], k[n : n + 1], v[n : n + 1]), together[n : n + 1])
-
-
 def test_the_formula_goes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k, v = tokens(windows=4)
     for at_once in (1, 2, 5):
         monkeypatch.setattr(backends, "_SCORES_BYTES", at_once * 8 * 21 * 21)
         assert_same(attend(q, k, v, backend="math"), literal(q, k, v, 32**-0.5))
-
-
-# What works
 
 
 def test_torch_alone_is_enough_and_a_package_adds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,9 +230,6 @@ def test_a_lack_of_memory_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
             attend(*tokens(), backend=name)
 
 
-# What auto takes
-
-
 def timed(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> list[list[str]]:
     """Replace the measurement; every other backend takes a second."""
     measured: list[list[str]] = []
@@ -287,16 +261,13 @@ def test_where_nothing_else_works_the_formula_does(monkeypatch: pytest.MonkeyPat
     assert fastest("cpu", torch.float32, 32, 100) == "math"
 
 
-# On a card
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_backends_of_a_gpu_are_the_formula(dtype: torch.dtype) -> None:
-    names = working(CARD, dtype, 128)
+    names = working(GPU, dtype, 128)
     assert {"sdpa", "math", "efficient"} <= set(names)
     for name in (*names, "auto"):
-        q, k, v = (x.to(CARD, dtype) for x in sample((3, 20, 463, 521), 128))
+        q, k, v = (x.to(GPU, dtype) for x in sample((3, 20, 463, 521), 128))
         wanted = literal(q.double(), k.double(), v.double(), 128**-0.5)
         exact = name == "auto" or BACKENDS[name].is_exact
         assert_same(attend(q, k, v, backend=name), wanted, 3e-2 if exact else 0.3)
@@ -304,7 +275,7 @@ def test_backends_of_a_gpu_are_the_formula(dtype: torch.dtype) -> None:
 
 @pytest.mark.gpu
 def test_auto_of_a_gpu_is_no_slower_than_torchs_own_choice() -> None:
-    chosen = fastest(CARD, torch.float16, 128, 521)
-    problem = module.speed.Problem(device=CARD, dtype=torch.float16, head_dim=128, length=512)
+    chosen = fastest(GPU, torch.float16, 128, 521)
+    problem = module.speed.Problem(device=GPU, dtype=torch.float16, head_dim=128, length=512)
     found = module.speed.measure(problem, [BACKENDS["sdpa"], BACKENDS[chosen]])
     assert found[chosen] <= 1.1 * found["sdpa"]

@@ -88,19 +88,6 @@ def test_an_upsampler_equals_its_three_steps(time, steps, height, width, seed):
     torch.testing.assert_close(ours, wanted, rtol=0, atol=1e-12 * float(wanted.abs().max()))
 
 
-def test_the_dropped_frame_has_no_effect():
-    parts = weights((3, 4, 5), time=True)
-    expand = parts[0].unflatten(0, (4, 2, 4)).clone()
-    expand[:, 1] += 1  # all of sub-frame 1, which step 0 drops
-    fold, other = (
-        folds.upsampler(weight, *parts[1:], time=True)
-        for weight in (parts[0], expand.flatten(0, 2))
-    )
-    assert torch.equal(fold.first, other.first)
-    assert torch.equal(fold.second, other.second)
-    assert not torch.equal(fold.taps[:, 0], other.taps[:, 0])
-
-
 def test_half_precision_weights_are_folded_in_float32_and_lie_channels_last():
     parts = weights((3, 4, 5), time=True, dtype=torch.float16)
     fold = folds.upsampler(*parts, time=True)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from engine.ops.conv import subpixel
 from engine.ops.conv.subpixel import NearestFold, PhaseBias, interleave
 from tests.helpers.seedvr2 import random_frames
+from tests.helpers.tensors import relative_rms
 
 CHANNELS = 3
 
@@ -29,6 +30,7 @@ def interleaved(phases, corrections, *, fill=torch.nan):
 def test_each_pixel_comes_from_its_phase(height, width):
     phases = torch.randn(2, 4 * CHANNELS, height + 1, width + 1)
     out = interleaved(phases, bias())
+    assert torch.equal(interleaved(phases, None), out)
     for y in range(2 * height):
         for x in range(2 * width):
             (row, sy), (column, sx) = divmod(y, 2), divmod(x, 2)
@@ -55,24 +57,11 @@ def test_corrections_reach_the_outermost_lines_only(height, width):
             torch.testing.assert_close(out[:, y, x], wanted)
 
 
-def test_it_writes_into_a_part_of_a_larger_buffer():
-    phases = torch.randn(2, 4 * CHANNELS, 3, 4)
-    ring = torch.zeros(5, CHANNELS, 4, 6).contiguous(memory_format=torch.channels_last)
-    interleave(phases, bias(), ring[1::2])
-    assert torch.equal(ring[1::2], interleaved(phases, bias()))
-    assert ring[::2].eq(0).all()
-
-
 def test_shapes_that_do_not_belong_together_are_refused():
     with pytest.raises(ValueError, match="not twice"):
         interleave(torch.zeros(1, 12, 2, 2), bias(), torch.zeros(1, 3, 3, 2))
     with pytest.raises(ValueError, match="phases of"):
         interleave(torch.zeros(1, 12, 2, 2), bias(), torch.zeros(1, 3, 4, 2))
-
-
-def test_without_corrections_the_phases_come_as_they_are():
-    phases = torch.randn(2, 4 * CHANNELS, 3, 4)
-    assert torch.equal(interleaved(phases, None), interleaved(phases, bias()))
 
 
 def parts(inputs=4, outputs=3):
@@ -138,11 +127,5 @@ def test_in_half_precision_the_table_is_rounded_once_and_the_result_once(dtype):
     weight, bias = (value.to(dtype) for value in parts(8, 4))
     frames = random_frames(2, 8, 16, 12, dtype=dtype).contiguous(memory_format=torch.channels_last)
     exact = in_two_steps(frames.double(), weight.double(), bias.double())
-    ours, theirs = (
-        (found.double() - exact).square().mean().sqrt()
-        for found in (
-            enlarged(frames, weight.float(), bias.float()),
-            in_two_steps(frames, weight, bias),
-        )
-    )
-    assert ours <= 1.6 * theirs
+    ours = relative_rms(enlarged(frames, weight.float(), bias.float()), exact)
+    assert ours <= 1.6 * relative_rms(in_two_steps(frames, weight, bias), exact)

@@ -1,7 +1,3 @@
-"""Convolutions over K frames: every form is the sum that the docstring says."""
-
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from unittest.mock import Mock
@@ -14,8 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.ops.conv import temporal_conv
-from engine.ops.conv.temporal_conv import Form, TemporalConv
+from engine.ops.conv.temporal_conv import TemporalConv
 from tests.helpers.seedvr2 import random_frames
+from tests.helpers.tensors import relative_rms
 
 LAYOUTS = (torch.channels_last, torch.contiguous_format)
 HALF = (torch.bfloat16, torch.float16)
@@ -40,9 +37,7 @@ def clip(count: int, layout: torch.memory_format = torch.channels_last) -> Tenso
     return random_frames(count, 4, 6, 5, seed=3).contiguous(memory_format=layout)
 
 
-def literal(
-    frames: Tensor, table: TemporalConv, bias: Tensor | None, space: tuple[int, int]
-) -> Tensor:
+def literal(frames: Tensor, table: TemporalConv, bias: Tensor | None, space: tuple[int, int]) -> Tensor:
     """The sum as it is written; space is stride and padding."""
     steps = []
     for j in range(table.steps(len(frames))):
@@ -68,19 +63,9 @@ def assert_same(found: Tensor, wanted: Tensor) -> None:
     layout=st.sampled_from(LAYOUTS),
     biased=st.booleans(),
 )
-def test_each_form_is_the_literal_sum(
-    reach: int,
-    more: int,
-    stride: tuple[int, int],
-    padding: int,
-    form: Form,
-    layout: torch.memory_format,
-    biased: bool,
-) -> None:
+def test_each_form_is_the_literal_sum(reach, more, stride, padding, form, layout, biased):
     weight, bias = numbers(reach)
-    table = TemporalConv(
-        weight, bias if biased else None, padding=padding, stride=stride, form=form
-    )
+    table = TemporalConv(weight, bias if biased else None, padding=padding, stride=stride, form=form)
     frames = clip(reach + more, layout)
     wanted = literal(frames, table, bias if biased else None, (stride[1], padding))
     assert_same(table.apply(frames), wanted)
@@ -88,15 +73,8 @@ def test_each_form_is_the_literal_sum(
     assert_same(table.apply(frames, torch.ones_like(wanted)), 1 + wanted)
 
 
-def test_too_few_frames_give_no_step() -> None:
-    for stride, form, count in product((1, 2), ("2d", "3d"), range(3)):
-        table = TemporalConv(*numbers(3), padding=1, stride=(stride, 1), form=form)
-        assert table.steps(count) == 0
-        assert table.apply(clip(count)).shape == (0, 5, 6, 5)
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_only_a_part_of_a_larger_tensor_is_added_to(dtype: torch.dtype) -> None:
+def test_only_a_part_of_a_larger_tensor_is_added_to(dtype):
     weight, bias = (value.to(dtype) for value in numbers(3))
     table = TemporalConv(weight, bias, padding=1)
     place = slice(2, 5), slice(1, 6), slice(3, 9), slice(1, 6)
@@ -123,9 +101,7 @@ def f32_into() -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.usefixtures("asked_again")
-def test_the_operator_of_onednn_and_the_ordinary_method_agree(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_operator_of_onednn_and_the_ordinary_method_agree(monkeypatch):
     inside, exact = f32_into()
     monkeypatch.setattr(temporal_conv, "_adds_in_place", lambda device, dtype: False)
     ordinary, _ = f32_into()
@@ -134,7 +110,7 @@ def test_the_operator_of_onednn_and_the_ordinary_method_agree(
 
 
 @pytest.mark.usefixtures("asked_again")
-def test_a_foreign_operator_means_the_ordinary_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_operator_means_the_ordinary_method(monkeypatch):
     def replacing(into: Tensor, part: Tensor, weight: Tensor, *rest: object) -> Tensor:
         return into.copy_(F.conv2d(part, weight, padding=1))  # and does not add
 
@@ -153,13 +129,8 @@ def test_a_foreign_operator_means_the_ordinary_method(monkeypatch: pytest.Monkey
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-5)
 
 
-def test_the_operator_is_only_asked_for_where_it_can_be() -> None:
-    assert not temporal_conv._adds_in_place("cuda", torch.float32)
-    assert not temporal_conv._adds_in_place("cpu", torch.float64)
-
-
 @pytest.mark.parametrize("dtype", HALF)
-def test_half_precision_rounds_once(dtype: torch.dtype) -> None:
+def test_half_precision_rounds_once(dtype):
     weight, bias = (value.to(dtype) for value in numbers(3))
     frames = random_frames(6, 4, 24, 20, dtype=dtype)
     frames = frames.contiguous(memory_format=torch.channels_last)
@@ -167,8 +138,7 @@ def test_half_precision_rounds_once(dtype: torch.dtype) -> None:
     wanted = literal(frames.double(), exact, bias.double(), (1, 1))
     moved = frames.movedim(0, 1).unsqueeze(0)
     one_call = F.conv3d(moved, weight, bias, padding=(0, 1, 1))[0].movedim(0, 1)
-    most = 1.02 * (one_call.double() - wanted).square().mean().sqrt()
     for form in ("2d", "3d"):
         found = TemporalConv(weight, bias, padding=1, form=form).apply(frames)
         assert found.dtype == dtype
-        assert (found.double() - wanted).square().mean().sqrt() <= most
+        assert relative_rms(found, wanted) <= 1.02 * relative_rms(one_call, wanted)

@@ -1,7 +1,3 @@
-"""Buffers that are planned once."""
-
-from __future__ import annotations
-
 import gc
 import weakref
 from itertools import product

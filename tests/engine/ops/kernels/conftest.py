@@ -1,7 +1,5 @@
 """The processor in place of a GPU: sources of kernels compiled with g++, once for all tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

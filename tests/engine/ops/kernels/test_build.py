@@ -1,8 +1,3 @@
-"""Compiling and trying kernels: what all families share."""
-
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -10,7 +5,7 @@ import pytest
 import torch
 
 from engine.ops.kernels import build, channel_norm, driver, group_norm, heads, nvrtc, token_rows
-from engine.ops.kernels.build import as_factors, checked, pointer, vector_width
+from engine.ops.kernels.build import checked, vector_width
 from tests.helpers.kernels import host_module
 
 WHAT = ("test", torch.device("cuda", 0), torch.float32)
@@ -25,7 +20,7 @@ FAMILIES = {  # module, class and macro; kernels that `_error` launches
 }
 
 
-def test_sixteen_bytes_are_read_where_everything_is_aligned() -> None:
+def test_sixteen_bytes_are_read_where_everything_is_aligned():
     buffer = torch.zeros(3, 4, 64, dtype=torch.float16)
     assert vector_width(buffer) == 8
     assert vector_width(buffer, buffer[:, 1:, 8:].new_zeros(2, 24)) == 8
@@ -36,22 +31,13 @@ def test_sixteen_bytes_are_read_where_everything_is_aligned() -> None:
     assert vector_width(torch.zeros(3, 8)) == 4
 
 
-def test_no_thread_reads_tensors_of_other_layouts() -> None:
+def test_no_thread_reads_tensors_of_other_layouts():
     x = torch.zeros(4, 8)
     for tensors in ([x.t()], [x, x.half()], [x.double()], [x, x.to("meta")], [x[:0]]):
         assert vector_width(*tensors) == 0
 
 
-def test_factors_are_copied_only_where_they_have_to() -> None:
-    x = torch.rand(4, 6)
-    assert as_factors(x) is x
-    assert as_factors(x.t()).is_contiguous()
-    assert as_factors(x.half()).dtype == torch.float32
-    assert pointer(x).value == x.data_ptr()
-    assert pointer(None).value is None
-
-
-def test_kernels_count_when_their_error_is_rounding(caplog: pytest.LogCaptureFixture) -> None:
+def test_kernels_count_when_their_error_is_rounding(caplog):
     for error, works in ((1e-6, True), (1e-3, False), (float("nan"), False)):
         caplog.clear()
         found = checked(WHAT, lambda: "kernels", lambda _, error=error: error)
@@ -59,7 +45,7 @@ def test_kernels_count_when_their_error_is_rounding(caplog: pytest.LogCaptureFix
         assert len(caplog.records) == (not works)
 
 
-def test_a_processor_has_no_kernels(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_processor_has_no_kernels(caplog):
     processor = torch.device("cpu")
     frames = torch.zeros(1, 8, 3, 3).to(memory_format=torch.channels_last)
     assert not build.is_gpu(processor)
@@ -71,9 +57,7 @@ def test_a_processor_has_no_kernels(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_what_fails_switches_kernels_off_with_one_warning(
-    name: str, gpu: torch.device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_fails_switches_kernels_off_with_one_warning(name, gpu, monkeypatch, caplog):
     family = FAMILIES[name][0]
     failures = [
         (nvrtc, "find", nvrtc.NvrtcMissing("no library here")),
@@ -95,12 +79,8 @@ def test_what_fails_switches_kernels_off_with_one_warning(
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_right_kernels_stay_on_and_a_wrong_one_switches_its_family_off(
-    name: str,
-    gpu: torch.device,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    name, gpu, folder, monkeypatch, caplog
+):
     family, kind, macro, launches = FAMILIES[name]
     for wrong in ["", *launches]:
 

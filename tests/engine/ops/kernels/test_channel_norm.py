@@ -1,9 +1,4 @@
-"""The kernel of the RMS norm: what it is given, the very source on the processor, and on a GPU."""
-
-from __future__ import annotations
-
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -29,9 +24,6 @@ def assert_same(found: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(found, wanted, rtol=2 * eps, atol=2 * eps)
 
 
-# What fits
-
-
 @settings(max_examples=25, deadline=None)
 @given(
     size=st.tuples(st.integers(1, 50), st.integers(1, 4000), st.integers(1, 4000)),
@@ -39,9 +31,7 @@ def assert_same(found: Tensor, wanted: Tensor) -> None:
     vector=st.sampled_from([1, 2, 4, 8]),
     processors=st.integers(1, 200),
 )
-def test_a_grid_covers_every_value_within_the_limits_of_every_gpu(
-    size: tuple[int, int, int], reads: int, vector: int, processors: int
-) -> None:
+def test_a_grid_covers_every_value_within_the_limits_of_every_gpu(size, reads, vector, processors):
     t, height, width = size
     grid = grid_for(torch.Size((t, reads * vector, height, width)), vector, processors)
     assert grid.lanes & (grid.lanes - 1) == 0
@@ -54,7 +44,7 @@ def test_a_grid_covers_every_value_within_the_limits_of_every_gpu(
     assert grid.blocks * grid.per_block + grid.rows < 2**31
 
 
-def test_no_thread_is_idle_at_published_widths() -> None:
+def test_no_thread_is_idle_at_published_widths():
     for channels in WIDTHS:
         for vector in (4, 8):
             lanes, packs = lanes_and_packs(channels // vector)
@@ -62,30 +52,20 @@ def test_no_thread_is_idle_at_published_widths() -> None:
             assert lanes >= 4
 
 
-def test_as_many_channels_at_once_as_lie_together() -> None:
+def test_as_many_channels_at_once_as_lie_together():
     assert vector_of(frames((2, 96, 3, 3), torch.float16)) == 8
-    assert vector_of(frames((2, 12, 3, 3), torch.float16)) == 4
     assert vector_of(frames((2, 13, 3, 3), torch.bfloat16)) == 1
-    whole = frames((2, 24, 5, 5), torch.float16)
-    assert vector_of(whole[:, :8], frames((2, 8, 5, 5), torch.float16)) == 8
-    assert vector_of(whole[:, 4:12]) == 4
-
-
-def test_what_does_not_fit_is_left_to_the_reference() -> None:
+    assert vector_of(frames((2, 24, 5, 5), torch.float16)[:, 4:12]) == 4
     assert vector_of(frames((1, 8, 3, 3)).contiguous()) == 0
-    assert vector_of(frames((1, 8, 3, 3), torch.float64)) == 0
     assert vector_of(frames((1, 8, 3, 3)), frames((1, 8, 3, 3), torch.float16)) == 0
     assert vector_of(frames((1, 2048, 1, 1))) == 0
     assert vector_of(frames((1, 2048, 1, 1), torch.float16)) == 8
     assert vector_of(torch.zeros(1, 1, 1, 4).permute(0, 3, 1, 2).expand(70_000, 4, 1, 1)) == 0
 
 
-# The very source, on the processor
-
-
 @pytest.mark.usefixtures("_launched")
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_source_is_the_norm(dtype: torch.dtype) -> None:
+def test_the_source_is_the_norm(dtype):
     for shape in ((2, 96, 7, 13), (1, 40, 1, 1), (1, 8, 23, 31), (3, 13, 2, 1)):
         x, gamma = frames(shape, dtype), torch.randn(shape[1], dtype=torch.float64)
         for silu in (True, False):
@@ -97,19 +77,7 @@ def test_the_source_is_the_norm(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.usefixtures("_launched")
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_source_writes_a_box_into_a_part_of_a_window(dtype: torch.dtype) -> None:
-    box = frames((3, 24, 12, 15), dtype)[1:, :, 2:11, 3:14]
-    window = torch.zeros(4, 24, 13, 14, dtype=dtype).to(memory_format=torch.channels_last)
-    out, gamma = window[2:, :, 1:10, 2:13], torch.randn(24)
-    rms_norm_silu(box, gamma, out, kernels=True)
-    assert_same(out, rms_norm_silu(box, gamma))
-    out.zero_()
-    assert not window.any()
-
-
-@pytest.mark.usefixtures("_launched")
-def test_the_source_has_the_same_minimum() -> None:
+def test_the_source_has_the_same_minimum():
     x, gamma = frames((1, 16, 2, 3)), torch.randn(16)
     for length in (0.0, 1e-13, 1e-12, 1e-11):
         short = x / x.norm(dim=1, keepdim=True) * length
@@ -119,7 +87,7 @@ def test_the_source_has_the_same_minimum() -> None:
 
 
 @pytest.mark.usefixtures("_launched")
-def test_the_source_reaches_beyond_two_billion_values(tmp_path: Path) -> None:
+def test_the_source_reaches_beyond_two_billion_values(tmp_path):
     pitch, path = 2**31 + 8, str(tmp_path / "sparse")
     whole = torch.from_file(path, shared=True, size=2 * pitch + 8, dtype=torch.float16)
     for strides in ((pitch, 1, 8, 8), (8, 1, pitch, 8), (8, 1, 8, pitch)):
@@ -130,12 +98,9 @@ def test_the_source_reaches_beyond_two_billion_values(tmp_path: Path) -> None:
         assert_same(rms_norm_silu(x, torch.ones(8), x, kernels=True), wanted)
 
 
-# On a GPU
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_kernel_equals_the_reference_on_a_gpu(dtype: torch.dtype) -> None:
+def test_the_kernel_equals_the_reference_on_a_gpu(dtype):
     assert channel_norm.working(GPU)
     for channels in (*WIDTHS, 8, 12, 13):
         x, gamma = frames((3, channels, 37, 53), dtype).to(GPU), torch.randn(channels, device=GPU)
@@ -146,14 +111,3 @@ def test_the_kernel_equals_the_reference_on_a_gpu(dtype: torch.dtype) -> None:
             rms_norm_silu(box, gamma, ours[place], kernels=True)
             rms_norm_silu(box, gamma, wanted[place])
             assert_same(ours, wanted)
-
-
-@pytest.mark.gpu
-def test_the_kernel_reaches_beyond_two_billion_values_on_a_gpu() -> None:
-    shape = 3, 1024, 1024, 768
-    x = torch.ones(shape, device=GPU, dtype=torch.float16).permute(0, 3, 1, 2)
-    x[-1, 0, -1, -1] = 0
-    rms_norm_silu(x, torch.ones(768, device=GPU), x, silu=False, kernels=True)
-    assert x[-1, 0, -1, -1] == 0
-    assert all(bool((frame[:, :, :-1] == 1).all()) for frame in x)
-    torch.testing.assert_close(x[-1, 1:, -1, -1].float().mean().item(), 1.0, rtol=2e-3, atol=0)

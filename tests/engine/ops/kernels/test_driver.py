@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -71,7 +69,7 @@ def use(monkeypatch: pytest.MonkeyPatch, library: Library) -> Library:
     return library
 
 
-def test_a_launch_goes_into_torchs_context_and_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_goes_into_torchs_context_and_stream(monkeypatch):
     library = use(monkeypatch, Library())
     module = driver.Module(b"cubin", 0)
     for _ in range(2):
@@ -82,9 +80,7 @@ def test_a_launch_goes_into_torchs_context_and_stream(monkeypatch: pytest.Monkey
         assert library.calls.count(once) == 1
 
 
-def test_a_refusal_has_the_text_of_the_driver_and_leaves_the_context(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_refusal_has_the_text_of_the_driver_and_leaves_the_context(monkeypatch):
     for refused in ("cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel"):
         driver.driver.cache_clear()
         library = use(monkeypatch, Library(refused))
@@ -93,21 +89,21 @@ def test_a_refusal_has_the_text_of_the_driver_and_leaves_the_context(
         assert library.context == []
 
 
-def test_an_error_without_text_has_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_without_text_has_its_number(monkeypatch):
     library = use(monkeypatch, Library("cuInit"))
     monkeypatch.setattr(library, "_cuGetErrorString", lambda code, text: None, raising=False)
     with pytest.raises(driver.DriverFailed, match="cuInit: error 700"):
         driver.driver()
 
 
-def test_without_a_driver_the_reason_is_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_driver_the_reason_is_clear(monkeypatch):
     monkeypatch.setattr(driver.ctypes, "CDLL", Mock(side_effect=OSError("no such file")))
     with pytest.raises(driver.DriverFailed, match="no NVIDIA driver"):
         driver.driver()
 
 
 @pytest.mark.gpu
-def test_a_kernel_writes_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_writes_on_a_gpu(monkeypatch):
     monkeypatch.undo()
     text = 'extern "C" __global__ void put(int *at, int value) { at[threadIdx.x] = value; }'
     major, minor = torch.cuda.get_device_capability(0)

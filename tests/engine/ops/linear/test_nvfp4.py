@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -77,7 +75,7 @@ def test_torch_accepts_shapes_and_scales_of_the_product() -> None:
 @pytest.mark.gpu
 def test_a_gpu_multiplies_the_same_values() -> None:
     if "nvfp4" not in working("cuda"):
-        pytest.skip("this card has no nvfp4")
+        pytest.skip("this GPU has no nvfp4")
     layer = NvFp4Product(512, 256, bias=True)
     layer.take(torch.randn(256, 512))
     layer.bias.data.normal_()

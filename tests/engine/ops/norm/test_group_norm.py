@@ -66,19 +66,11 @@ def test_a_box_goes_into_a_part_of_a_larger_buffer_or_in_place(dtype):
 
 
 @pytest.mark.usefixtures("_block_bytes")
-def test_float32_is_as_good_as_group_norm():
-    x, (weight, bias) = frames((2, 16, 20, 31), torch.float32, offset=30), affine(16)
-    wanted = plain(x, weight, bias, 4)
-    out = torch.empty_like(x)
-    group_norm_silu(x, weight.float(), bias.float(), 4, 1e-6, out)
-    theirs = F.silu(F.group_norm(x, 4, weight.float(), bias.float(), 1e-6))
-    assert (out - wanted).abs().max() <= 1.2 * (theirs - wanted).abs().max()
-
-
-@pytest.mark.usefixtures("_block_bytes")
 @pytest.mark.parametrize("dtype", HALVES)
 def test_half_precision_is_rounded_once(dtype):
     x, (weight, bias) = frames((2, 16, 9, 11), dtype), affine(16, dtype)
+    factors = scale_and_shift(group_statistics(x, 4), weight, bias, 1e-6)
+    assert {factor.dtype for factor in factors} == {torch.float32}
     out = torch.empty_like(x)
     group_norm_silu(x, weight, bias, 4, 1e-6, out)
     wanted = plain(x, weight, bias, 4)
@@ -127,20 +119,6 @@ def test_a_tile_can_be_normalised_with_the_statistics_of_its_frame():
     normalise(x[:, :, 3:, :5], scale, shift, tile, silu=True)
     wanted = plain(x, weight, bias, 4)[:, :, 3:, :5]
     torch.testing.assert_close(tile, wanted, rtol=1e-12, atol=1e-12)
-
-
-def test_statistics_are_mean_and_squared_deviations():
-    x = frames((3, 6, 4, 5))
-    found, grouped = group_statistics(x, 3), x.unflatten(1, (3, 2)).flatten(2)
-    torch.testing.assert_close(found.mean, grouped.mean(2))
-    torch.testing.assert_close(found.m2, grouped.var(2, correction=0) * 40)
-
-
-def test_scale_and_shift_are_float32_for_less_than_float64():
-    for dtype in (torch.float32, *HALVES):
-        x, (weight, bias) = frames((1, 4, 3, 3), dtype), affine(4, dtype)
-        scale, shift = scale_and_shift(group_statistics(x, 2), weight, bias, 1e-6)
-        assert scale.dtype == shift.dtype == torch.float32
 
 
 def test_mistakes_are_named():

@@ -1,10 +1,11 @@
-from __future__ import annotations
-
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.ops.norm import cache_blocks
+from engine.ops.norm.cache_blocks import spans
 from engine.ops.norm.modulate import add_gated, rms_modulate
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -33,8 +34,8 @@ def tokens(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
 def test_is_the_formula_in_float64() -> None:
     x, scale, shift = tokens(13, 24), tokens(24), tokens(24)
     for factors in ((scale, shift), (scale, None), (None, shift), (None, None)):
-        for given in (x, x.t().contiguous().t()):  # columns far apart are tokens too
-            found = rms_modulate(given, *factors, EPS)
+        for y in (x, x.t().contiguous().t()):  # columns far apart are tokens too
+            found = rms_modulate(y, *factors, EPS)
             torch.testing.assert_close(found, literal(x, *factors), rtol=1e-14, atol=1e-14)
 
 
@@ -100,3 +101,18 @@ def test_mistakes_are_named() -> None:
         rms_modulate(tokens(3, 4), None, None, EPS, tokens(3, 5))
     with pytest.raises(ValueError, match="y is"):
         add_gated(tokens(3, 4), tokens(2, 4), tokens(4))
+
+
+@settings(max_examples=25, deadline=None)
+@given(count=st.integers(0, 3000), width=st.integers(0, 2000))
+def test_spans_cover_every_row_once_and_stay_in_the_cache(count: int, width: int) -> None:
+    found = list(spans(torch.empty(count, width, dtype=torch.float16)))
+    assert [row for span in found for row in range(span.start, span.stop)] == list(range(count))
+    assert all((span.stop - span.start) * width * 4 <= 2**20 for span in found)
+
+
+def test_a_row_wider_than_the_cache_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.empty(8192, 2560, device="meta")  # elsewhere fewer and longer spans are better
+    assert 1 < len(list(spans(x))) < len(list(spans(torch.empty(8192, 2560))))
+    monkeypatch.setattr(cache_blocks, "_CACHED_BYTES", 8)
+    assert list(spans(torch.empty(2, 100))) == [slice(0, 1), slice(1, 2)]

@@ -1,8 +1,7 @@
 """Pinned memory without a GPU: what is registered is released, and refusals do no harm."""
 
-from __future__ import annotations
-
 import logging
+from typing import Self
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ class Runtime:
         self.held: dict[int, int] = {}
         self.waits = 0
 
-    def cudart(self) -> Runtime:
+    def cudart(self) -> Self:
         return self
 
     def synchronize(self, _: torch.device) -> None:

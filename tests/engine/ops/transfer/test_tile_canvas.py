@@ -1,7 +1,3 @@
-"""Tiles on their way to the host: rounding, sums that never run over, what is no number."""
-
-from __future__ import annotations
-
 from contextlib import nullcontext
 from itertools import product
 
@@ -190,22 +186,3 @@ def test_pinned_memory_is_two_parts_however_many_come(streams):
         sink.add(torch.zeros(4, 3, 6, 8), Box(0, 0, 8, 6), start)
     sink.result()
     assert streams.pinned == 2 * 4 * 6 * 8 * 3 * 2
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_a_gpu_and_the_processor_agree(dtype):
-    torch.manual_seed(0)
-    canvas = Size(300, 200)
-    boxes = tile_grid(canvas, Size(128, 96), 20)
-    tiles = [(torch.rand(9, 3, b.height, b.width) * 2.2 - 1.1).to(dtype) for b in boxes]
-    here, there = TileSink(9, canvas), TileSink(9, canvas)
-    fill([here], tiles, canvas, boxes, 12)
-    fill([there], [tile.cuda() for tile in tiles], canvas, boxes, 12)
-    difference = (here.result().int() - there.result().int()).abs()
-    assert difference.max() <= 4  # a tie may be rounded the other way in each tile
-    bad = torch.full((1, 3, 2, 2), float("inf"), dtype=dtype, device="cuda")
-    sink = TileSink(1, Size(2, 2))
-    sink.add(bad, Box(0, 0, 2, 2), 0)
-    with pytest.raises(NumericOverflow):
-        sink.check()

@@ -1,4 +1,4 @@
-"""Buffers of a card without a card: two lazy queues, each as late or as early as it may be."""
+"""Buffers of a GPU without a GPU: two lazy queues, each as late or as early as it may be."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Deferred(TorchDispatchMode):
         return args[0]
 
 
-class Card:
+class FakeCuda:
     """What weight_buffers asks torch.cuda for."""
 
     def __init__(self, *, early_copies: bool) -> None:
@@ -101,13 +101,13 @@ class Card:
 
 
 @pytest.fixture(params=["early copies", "late copies"])
-def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Card:
-    card = Card(early_copies=request.param == "early copies")
-    monkeypatch.setattr(weight_buffers, "_cuda", card)
+def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+    cuda = FakeCuda(early_copies=request.param == "early copies")
+    monkeypatch.setattr(weight_buffers, "_cuda", cuda)
     for name in ("current_stream", "stream", "synchronize"):
-        monkeypatch.setattr(torch.cuda, name, getattr(card, name))
+        monkeypatch.setattr(torch.cuda, name, getattr(cuda, name))
     monkeypatch.setattr(weight_streaming, "DirectBuffers", GpuBuffers)
-    return card
+    return cuda
 
 
 def chain(count: int) -> nn.ModuleList:
@@ -116,23 +116,23 @@ def chain(count: int) -> nn.ModuleList:
     return nn.ModuleList(linears).requires_grad_(False)
 
 
-def issue(card: Card, stream: WeightStream, blocks: nn.ModuleList, found: list[Tensor]) -> None:
+def issue(cuda: FakeCuda, stream: WeightStream, blocks: nn.ModuleList, found: list[Tensor]) -> None:
     """One forward whose work is done later; what it reads is what lies there then."""
     for index, block in enumerate(blocks):
         with stream.block(index):
             weight = block.weight
-            card.computing.do(lambda weight=weight: found.append(weight.clone()))
+            cuda.computing.do(lambda weight=weight: found.append(weight.clone()))
 
 
-def test_work_finds_its_weights_however_late_it_runs(card: Card) -> None:
+def test_work_finds_its_weights_however_late_it_runs(cuda: FakeCuda) -> None:
     wanted = [block.weight.clone() for block in chain(5)]
     for buffers, pinned, resident in product((1, 2, 3), (0, 2, 5), (0, 2)):
         blocks, found = chain(5), list[Tensor]()
         options = {"resident": resident, "buffers": buffers, "pin_bytes": pinned * 256}
         stream = WeightStream(blocks, device="cpu", **options)
         for _ in range(3):
-            issue(card, stream, blocks, found)
-        card.synchronize()
+            issue(cuda, stream, blocks, found)
+        cuda.synchronize()
         for weight, good in zip(found, 3 * wanted, strict=True):
             assert torch.equal(weight, good), options
         stream.close()
@@ -142,7 +142,7 @@ def test_work_finds_its_weights_however_late_it_runs(card: Card) -> None:
 
 @pytest.mark.parametrize("name", ["wait", "release"])  # of work for its copy, and the reverse
 def test_the_queues_would_show_a_missing_event(
-    name: str, card: Card, monkeypatch: pytest.MonkeyPatch
+    name: str, cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each event is needed in one of the two orders."""
     monkeypatch.setattr(GpuBuffers, name, lambda *_: None)
@@ -151,9 +151,9 @@ def test_the_queues_would_show_a_missing_event(
     stream = WeightStream(blocks, device="cpu", resident=0, pin_bytes=10**6)
     for slot in stream._buffers.slots:
         slot.flat.zero_()
-    issue(card, stream, blocks, found)
+    issue(cuda, stream, blocks, found)
     assert found == []  # the host issues a whole forward before any work is done
-    assert len(card.computing.todo) > 5
-    card.synchronize()
+    assert len(cuda.computing.todo) > 5
+    cuda.synchronize()
     right = all(torch.equal(weight, good) for weight, good in zip(found, wanted, strict=True))
-    assert right == (card.copies.eager == (name == "wait"))
+    assert right == (cuda.copies.eager == (name == "wait"))

@@ -1,7 +1,3 @@
-"""Streamed weights give the bits of resident ones, and the schedule is what it says."""
-
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import pairwise
@@ -20,7 +16,7 @@ WIDTH = 8
 
 
 class Block(nn.Module):
-    """Some parameters, a text branch, and a buffer in a narrow format, as quantised twins have."""
+    """Some parameters, a text branch, and a buffer in a narrow format, as quantised layers have."""
 
     def __init__(self, index: int) -> None:
         super().__init__()
