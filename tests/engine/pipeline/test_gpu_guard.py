@@ -30,9 +30,8 @@ class Ears:
 
 
 def a_context(**changes: Any) -> Context:
-    return Context(
-        job_id="a", media=a_media(), plan=a_plan(**changes), control=Control(), events=Ears()
-    )
+    about = {"job_id": "a", "media": a_media(), "plan": a_plan(**changes)}
+    return Context(**about, control=Control(), events=Ears())
 
 
 def on_card(**changes: Any) -> Context:
@@ -83,7 +82,7 @@ def test_a_job_on_a_processor_is_left_alone_and_only_windows_is_watched(
         assert context.guard is None
 
 
-def test_the_guard_sees_what_windows_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guard_sees_spilling_and_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     context = on_card()
     with cared_for(context, preserve_vram=False):
         context.check("tile")
@@ -91,9 +90,7 @@ def test_the_guard_sees_what_windows_says(monkeypatch: pytest.MonkeyPatch) -> No
         time.sleep(0.25)  # it does not ask more often
         with pytest.raises(Spilled):
             context.check("tile")
-
-
-def test_a_pause_gives_back_only_where_that_was_asked_for() -> None:
+    monkeypatch.setattr(shared_memory, "own_bytes", lambda: 0)
     context = on_card()
     with cared_for(context, preserve_vram=True):
         context.check()

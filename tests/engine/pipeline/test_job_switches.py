@@ -3,10 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from engine.core.control import Control
-from engine.core.serialization import from_plain, to_plain
 from engine.models import registry
 from engine.ops.torch_flags import current
 from engine.pipeline.context import Context
@@ -14,9 +11,8 @@ from engine.pipeline.gpu_guard import switched
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.events import Warned
-from engine.protocol.plan import Plan, WorkPlan
+from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
-from engine.settings.switches import Switches
 from tests.helpers.jobs import Events
 from tests.helpers.plans import a_budget, a_media
 from tests.helpers.seedvr2 import write_seedvr2
@@ -42,14 +38,6 @@ def test_models_are_loaded_with_the_switches_of_their_plan(tmp_path: Path) -> No
     plan = plan_of(JobSettings(model="wan-2x", vae=str(file), switches=CHANGED))
     wan: Any = registry.family_of(plan.work).load_shots(plan.work)
     assert not wan._vae.switches.in_place
-
-
-def test_a_resumed_job_keeps_its_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of(write_seedvr2(tmp_path).settings(switches=CHANGED))
-    monkeypatch.setenv("UPREEL_VAE_IN_PLACE", "on")  # what later runs say does not count
-    again = from_plain(Plan, to_plain(plan), {WorkPlan: registry.plan_class})
-    assert again.work.switches == plan.work.switches
-    assert again.work.switches != Switches()
 
 
 def test_what_holds_for_the_process_is_set_for_the_job_and_what_comes_too_late_is_told() -> None:
