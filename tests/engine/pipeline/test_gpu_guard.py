@@ -1,7 +1,6 @@
 """What is done around a job on a card, with a card that is made up."""
 
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,9 +15,8 @@ from engine.hardware.spill_guard import SURE_BYTES, Spilled
 from engine.models.lite.plan import LitePlan
 from engine.pipeline import gpu_guard
 from engine.pipeline.context import Context, MemoryReleased
-from engine.pipeline.gpu_guard import cared_for, expected_seconds
+from engine.pipeline.gpu_guard import cared_for
 from engine.protocol.events import Event
-from engine.protocol.plan import StagePlan
 from tests.helpers.plans import a_media, a_plan
 
 GIB = 2**30
@@ -97,10 +95,3 @@ def test_the_guard_sees_spilling_and_pauses(monkeypatch: pytest.MonkeyPatch) -> 
         context.control.pause()
         with pytest.raises(MemoryReleased):
             context.check()
-
-
-def test_predicted_time_of_a_tile() -> None:
-    stages = (StagePlan(stage="upscale", peak_bytes=0, seconds=100.0),)
-    context = on_card(stages=stages)
-    assert expected_seconds(context.plan) == {"tile": 100.0 / (250 / 2 * 4)}
-    assert expected_seconds(replace(context.plan, stages=())) == {}

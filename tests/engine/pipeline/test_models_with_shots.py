@@ -77,23 +77,18 @@ def test_a_shot_comes_out_as_if_alone(lossless: Lossless, film: Path, tmp_path: 
     assert worst(found[0][11:18], found[1]) == 0
 
 
-@pytest.mark.parametrize(
-    ("kind", "stop_after", "changes"),
-    [
-        ("seedvr2", 1, {"join": "latents", **JOINED}),
-        ("seedvr2", 2, {"join": "frames", **JOINED}),
-        ("wan", 2, {}),
-    ],
-    ids=str,
-)
+RESUMED = [
+    ("seedvr2", 1, {"join": "latents", **JOINED}),
+    ("seedvr2", 2, {"join": "frames", **JOINED}),
+    ("wan", 2, {}),
+]
+
+
+@pytest.mark.parametrize("case", RESUMED, ids=str)
 def test_a_resumed_job_gives_the_same_pictures(
-    request: pytest.FixtureRequest,
-    film: Path,
-    tmp_path: Path,
-    kind: str,
-    stop_after: int,
-    changes: dict[str, Any],
+    request: pytest.FixtureRequest, film: Path, tmp_path: Path, case: tuple[str, int, Any]
 ) -> None:
+    kind, stop_after, changes = case
     settings = request.getfixturevalue(kind)(**changes)
     plan = plan_of(film, tmp_path / "whole.mkv", settings)
     run(plan, tmp_path / "one")

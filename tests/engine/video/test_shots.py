@@ -1,5 +1,6 @@
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,16 +11,15 @@ from engine.core.geometry import Size
 from engine.protocol.media import VideoInfo
 from engine.video.read.frames import PlanarFrame
 from engine.video.shots import HISTORY, PictureReducer, ShotDetector, compensated_distance, distance
+from tests.helpers.plans import a_media
 
 WIDTH, HEIGHT = 192, 108
 Picture = np.ndarray  # [3, h, w]: Y, U, V of 4:4:4, 0 to 1
 
 
-def video_of(
-    chroma: str = "444", bit_depth: int = 8, size: Size = Size(WIDTH, HEIGHT)
-) -> VideoInfo:
-    how = {"size": size, "chroma": chroma, "bit_depth": bit_depth}
-    return VideoInfo(index=0, codec="", pixel_format="", **how)
+def video_of(chroma: str = "444", bit_depth: int = 8, **changes: Any) -> VideoInfo:
+    how = {"size": Size(WIDTH, HEIGHT), "chroma": chroma, "bit_depth": bit_depth}
+    return a_media(**{**how, **changes}).video
 
 
 def scene(seed: int, width: int = 3 * WIDTH) -> Picture:
