@@ -19,21 +19,27 @@ SHARING_VIOLATION = 32
 class Held:
     """Path.replace or Path.rename as on Windows while another process has the file open."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, verb: str, *, times: int) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        verb: str,
+        *,
+        times: int,
+        winerror: int | None = SHARING_VIOLATION,
+    ) -> None:
         self.tries = 0
-        self._times = times
-        self._real = getattr(Path, verb)
-        self.winerror: int | None = SHARING_VIOLATION
-        monkeypatch.setattr(Path, verb, lambda part, target: self._try(part, target))
+        real = getattr(Path, verb)
 
-    def _try(self, part: Path, target: Path) -> Any:
-        self.tries += 1
-        if self.tries <= self._times:
+        def attempt(part: Path, target: Path) -> Any:
+            self.tries += 1
+            if self.tries > times:
+                return real(part, target)
             error = PermissionError(errno.EACCES, "in use")
-            if self.winerror is not None:
-                error.winerror = self.winerror  # only Windows fills it in
+            if winerror is not None:
+                error.winerror = winerror  # only Windows fills it in
             raise error
-        return self._real(part, target)
+
+        monkeypatch.setattr(Path, verb, attempt)
 
 
 def names(folder: Path) -> list[str]:
@@ -84,8 +90,7 @@ def test_renaming_is_retried_only_while_a_scanner_reads_the_file_or_folder(
     for winerror in (5, SHARING_VIOLATION, 33, None):
         part.write_text(f"new {winerror}")
         with monkeypatch.context() as patch:
-            held = Held(patch, "replace", times=3)
-            held.winerror = winerror
+            held = Held(patch, "replace", times=3, winerror=winerror)
             with pytest.raises(PermissionError) if winerror is None else contextlib.nullcontext():
                 atomic_file.replace(part, target)
         assert held.tries == (1 if winerror is None else 4)

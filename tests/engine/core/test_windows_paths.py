@@ -36,22 +36,18 @@ def test_paths_start_at_their_drive() -> None:
         assert str(windows_paths.whole(PureWindowsPath(given), current_folders)) == meant
 
 
-@pytest.mark.parametrize(
-    ("start", "long_start"),
-    [("C:\\", "\\\\?\\C:\\"), ("\\\\nas\\films\\", "\\\\?\\UNC\\nas\\films\\")],
-)
-def test_only_long_paths_take_the_long_form_and_it_is_never_shown(
-    start: str, long_start: str
-) -> None:
-    short = PureWindowsPath(start, "film.mp4")
-    assert windows_paths.long_form(short) == short
-    path = PureWindowsPath(start, LONG_NAME, LONG_NAME, "film.mp4")
-    long = windows_paths.long_form(path)
-    assert str(long).startswith(long_start)
-    assert windows_paths.long_form(long) == long
-    assert str(long.parent / long.name) == str(long)
-    assert windows_paths.shown(long) == str(path)
-    assert windows_paths.shown(short) == str(short)
+def test_only_long_paths_take_the_long_form_and_it_is_never_shown() -> None:
+    starts = {"C:\\": "\\\\?\\C:\\", "\\\\nas\\films\\": "\\\\?\\UNC\\nas\\films\\"}
+    for start, long_start in starts.items():
+        short = PureWindowsPath(start, "film.mp4")
+        assert windows_paths.long_form(short) == short
+        path = PureWindowsPath(start, LONG_NAME, LONG_NAME, "film.mp4")
+        long = windows_paths.long_form(path)
+        assert str(long).startswith(long_start)
+        assert windows_paths.long_form(long) == long
+        assert str(long.parent / long.name) == str(long)
+        assert windows_paths.shown(long) == str(path)
+        assert windows_paths.shown(short) == str(short)
 
 
 def test_what_we_append_still_fits_into_a_short_path() -> None:

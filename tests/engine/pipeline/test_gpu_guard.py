@@ -1,7 +1,6 @@
 """What is done around a job on a card, with a card that is made up."""
 
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,9 +15,8 @@ from engine.hardware.spill_guard import SURE_BYTES, Spilled
 from engine.models.lite.plan import LitePlan
 from engine.pipeline import gpu_guard
 from engine.pipeline.context import JobContext, MemoryReleased
-from engine.pipeline.gpu_guard import cared_for, expected_seconds
+from engine.pipeline.gpu_guard import cared_for
 from engine.protocol.events import Event
-from engine.protocol.plan import StagePlan
 from tests.helpers.plans import a_media, a_plan
 
 GIB = 2**30
@@ -30,9 +28,8 @@ class Ears:
 
 
 def a_context(**changes: Any) -> JobContext:
-    return JobContext(
-        job_id="a", media=a_media(), plan=a_plan(**changes), control=Control(), events=Ears()
-    )
+    about = {"job_id": "a", "media": a_media(), "plan": a_plan(**changes)}
+    return JobContext(**about, control=Control(), events=Ears())
 
 
 def on_card(**changes: Any) -> JobContext:
@@ -83,7 +80,7 @@ def test_a_job_on_a_processor_is_left_alone_and_only_windows_is_watched(
         assert context.guard is None
 
 
-def test_the_guard_sees_what_windows_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guard_sees_spilling_and_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     context = on_card()
     with cared_for(context, preserve_vram=False):
         context.check("tile")
@@ -91,19 +88,10 @@ def test_the_guard_sees_what_windows_says(monkeypatch: pytest.MonkeyPatch) -> No
         time.sleep(0.25)  # it does not ask more often
         with pytest.raises(Spilled):
             context.check("tile")
-
-
-def test_a_pause_gives_back_only_where_that_was_asked_for() -> None:
+    monkeypatch.setattr(shared_memory, "own_bytes", lambda: 0)
     context = on_card()
     with cared_for(context, preserve_vram=True):
         context.check()
         context.control.pause()
         with pytest.raises(MemoryReleased):
             context.check()
-
-
-def test_predicted_time_of_a_tile() -> None:
-    stages = (StagePlan(stage="upscale", peak_bytes=0, seconds=100.0),)
-    context = on_card(stages=stages)
-    assert expected_seconds(context.plan) == {"tile": 100.0 / (250 / 2 * 4)}
-    assert expected_seconds(replace(context.plan, stages=())) == {}

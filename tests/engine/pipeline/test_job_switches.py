@@ -3,10 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from engine.core.control import Control
-from engine.core.serialization import from_plain, to_plain
 from engine.models import registry
 from engine.ops.torch_flags import current
 from engine.pipeline.context import JobContext
@@ -14,9 +11,8 @@ from engine.pipeline.gpu_guard import switched
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.events import Warned
-from engine.protocol.plan import Plan, WorkPlan
+from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
-from engine.settings.switches import Switches
 from tests.helpers.jobs import Events
 from tests.helpers.plans import a_budget, a_media
 from tests.helpers.seedvr2 import write_seedvr2
@@ -44,17 +40,13 @@ def test_models_are_loaded_with_the_switches_of_their_plan(tmp_path: Path) -> No
     assert not wan._vae.switches.in_place
 
 
-def test_a_resumed_job_keeps_its_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of(write_seedvr2(tmp_path).settings(switches=CHANGED))
-    monkeypatch.setenv("UPREEL_VAE_IN_PLACE", "on")  # what later runs say does not count
-    again = from_plain(Plan, to_plain(plan), {WorkPlan: registry.plan_class})
-    assert again.work.switches == plan.work.switches
-    assert again.work.switches != Switches()
-
-
-def test_what_holds_for_the_process_is_set_for_the_job_and_what_comes_too_late_is_told() -> None:
+def test_switches_of_the_process_are_those_of_the_job_and_what_comes_too_late_is_told() -> None:
     before = current()
-    for switches in ("run.tf32=on,run.cudnn_benchmark=on", "run.allocator=async"):
+    late = {"switch": "run.allocator", "variable": "UPREEL_RUN_ALLOCATOR"}
+    for switches, told in (
+        ("run.tf32=on,run.cudnn_benchmark=on", []),
+        ("run.allocator=async", [("switch-too-late", late)]),
+    ):
         plan = plan_of(JobSettings(model="lite", switches=switches))
         events = Events(control := Control())
         context = JobContext(
@@ -64,9 +56,5 @@ def test_what_holds_for_the_process_is_set_for_the_job_and_what_comes_too_late_i
             assert current() == plan.work.switches.run
             assert current().tf32 == ("tf32" in switches)
         assert current() is before
-        if "tf32" in switches:
-            assert events.all == []
-    (warned,) = events.all
-    assert isinstance(warned, Warned)
-    assert warned.notice.code == "switch-too-late"
-    assert warned.notice.params == {"switch": "run.allocator", "variable": "UPREEL_RUN_ALLOCATOR"}
+        warned = [event.notice for event in events.all if isinstance(event, Warned)]
+        assert [(notice.code, notice.params) for notice in warned] == told

@@ -249,14 +249,13 @@ def test_previews_begin_with_decoding_and_never_show_a_source(tmp_path: Path, va
 
 def test_new_settings_are_a_new_film(tmp_path: Path, vaes: Any) -> None:
     write_latent(tmp_path / "a.latent")
+    job = a_job(tmp_path / "a.latent", vaes[16])
+    changed = a_job(tmp_path / "a.latent", vaes[16], latents="normalised", latent_rate=24.0)
     with running_engine(tmp_path / "jobs") as (engine, heard):
-        job = a_job(tmp_path / "a.latent", vaes[16])
         engine.send(job)
         first = heard.wait(e.PlanChosen).plan
-        changed = a_job(tmp_path / "a.latent", vaes[16], latents="normalised", latent_rate=24.0)
         engine.send(c.ChangeJob(job_id="a", settings=changed.settings, output=job.output))
         second = heard.wait(e.PlanChosen).plan
-    assert first.latent is not None
-    assert second.latent is not None
-    assert (first.latent.normalised, second.latent.normalised) == (False, True)
-    assert (first.picture.frame_rate, second.picture.frame_rate) == (16, 24)
+    for plan, normalised, rate in ((first, False, 16), (second, True, 24)):
+        assert plan.latent is not None
+        assert (plan.latent.normalised, plan.picture.frame_rate) == (normalised, rate)

@@ -177,21 +177,17 @@ def test_too_little_memory_is_refused(
 
 def test_cancelling_leaves_nothing_behind(tmp_path: Path, vaes: Any) -> None:
     film, control = a_film(tmp_path / "film.mkv", 30), Control()
-    seen: list[int] = []
+    seen: list[tuple[int, int]] = []
 
-    def tell(done: int, total: int) -> None:
-        seen.append(done)
-        assert total == 30
+    def report(done: int, total: int) -> None:
+        seen.append((done, total))
         control.cancel()
 
     settings = JobSettings(latent_vae=str(vaes["wan21-vae"][0]))
+    job = (film, tmp_path / "a.latent", "wan21-vae", settings, EngineSettings())
     with pytest.raises(Cancelled):
-        latents_encode.encode_latents(
-            *(film, tmp_path / "a.latent", "wan21-vae", settings, EngineSettings()),
-            report=tell,
-            control=control,
-        )
-    assert seen == [5]
+        latents_encode.encode_latents(*job, report=report, control=control)
+    assert seen == [(5, 30)]
     assert [path.name for path in tmp_path.iterdir()] == ["film.mkv"]
 
 

@@ -25,16 +25,13 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 def job(path: Path, heard: list[Event] | None = None, *, of_latents: bool = False) -> Any:
     """A job that was planned with the file as it is now."""
-    about = path.stat()
-    planned = WeightsPlan(
-        path=path, published="tiny", bytes=about.st_size, modified_ns=about.st_mtime_ns
-    )
-    plan = SimpleNamespace(
-        work=SimpleNamespace(weights_files=() if of_latents else (planned,)),
-        latent=SimpleNamespace(weights=(planned,)) if of_latents else None,
-    )
-    said = SimpleNamespace(emit=(heard if heard is not None else []).append)
-    return SimpleNamespace(job_id="a", plan=plan, events=said, control=Control())
+    now = path.stat()
+    times = {"bytes": now.st_size, "modified_ns": now.st_mtime_ns}
+    files = (WeightsPlan(path=path, published="tiny", **times),)
+    work = SimpleNamespace(weights_files=() if of_latents else files)
+    plan = SimpleNamespace(work=work, latent=SimpleNamespace(weights=files) if of_latents else None)
+    events = SimpleNamespace(emit=(heard if heard is not None else []).append)
+    return SimpleNamespace(job_id="a", plan=plan, events=events, control=Control())
 
 
 def test_a_file_that_nobody_has_read_is_read_before_the_first_frame(store: Store) -> None:

@@ -49,9 +49,6 @@ def test_the_rate_follows_the_settings(latent: Path) -> None:
     again = described(media, JobSettings(latent_rate=30))
     assert (again.video.frame_rate, again.video.duration) == (30, Fraction(9, 30))
     assert described(media, JobSettings()).video.frame_rate == 16
-
-
-def test_rates_that_are_meant() -> None:
     assert [exact_rate(rate) for rate in (16, 29.97, 59.94, 12.5, 0.25)] == [
         *(16, Fraction(30000, 1001), Fraction(60000, 1001), Fraction(25, 2), Fraction(1, 4))
     ]

@@ -14,52 +14,31 @@ from tests.helpers.plans import a_plan
 
 FILE = WeightsPlan(path=Path("a.safetensors"))
 SIZE = Size(1920, 1080)
-SEEDVR2 = SeedVr2Plan(
-    model="seedvr2-3b",
-    dit=FILE,
-    vae=FILE,
-    text=FILE,
-    size=SIZE,
-    padded=SIZE,
-    reflected=0,
-    clip=6,
-    shared=2,
-)
-WAN = WanPlan(vae=FILE, size=SIZE, padded=SIZE)
+FILES = {"dit": FILE, "vae": FILE, "text": FILE}
+SIZES = {"size": SIZE, "padded": SIZE}
+SEEDVR2 = SeedVr2Plan(model="seedvr2-3b", **FILES, **SIZES, reflected=0, clip=6, shared=2)
+WAN = WanPlan(vae=FILE, **SIZES)
 LATENT = LatentPlan(vae=FILE, model="wan21-vae", normalised=False)
-LITE = LitePlan(
-    weights="lite_x2_faithful.safetensors",
-    frame=Size(640, 360),
-    tile=Size(640, 360),
-    overlap=32,
-    clip_frames=4,
-)
+FRAME = Size(640, 360)
+WEIGHTS = "lite_x2_faithful.safetensors"
+LITE = LitePlan(weights=WEIGHTS, frame=FRAME, tile=FRAME, overlap=32, clip_frames=4)
 
 
+TILED = replace(SEEDVR2, encode_tile=Size(1024, 1024))
+SWAPPED = replace(SEEDVR2, blocks_on_device=32)
+LARGE, SMALL = Size(1024, 1024), Size(512, 512)
 CHANGES = [
     (SEEDVR2, {"clip": 3}, "clips of 9 instead of 21 frames"),
     (replace(SEEDVR2, join="none", clip=21), {"clip": 9}, "clips of 9 instead of 21 frames"),
-    (
-        SEEDVR2,
-        {"decode_tile": Size(1024, 1024)},
-        "decoding in tiles of 1024x1024 instead of whole frames",
-    ),
-    (
-        replace(SEEDVR2, encode_tile=Size(1024, 1024)),
-        {"encode_tile": Size(512, 512)},
-        "encoding in tiles of 512x512 instead of 1024x1024",
-    ),
+    (SEEDVR2, {"decode_tile": LARGE}, "decoding in tiles of 1024x1024 instead of whole frames"),
+    (TILED, {"encode_tile": SMALL}, "encoding in tiles of 512x512 instead of 1024x1024"),
     (SEEDVR2, {"blocks_on_device": 32}, "32 blocks of the model kept loaded instead of all of it"),
-    (
-        replace(SEEDVR2, blocks_on_device=32),
-        {"blocks_on_device": 24},
-        "24 instead of 32 blocks of the model kept loaded",
-    ),
+    (SWAPPED, {"blocks_on_device": 24}, "24 instead of 32 blocks of the model kept loaded"),
     (SEEDVR2, {"vae_dtype": "bfloat16"}, "values in bfloat16 instead of float32"),
     (SEEDVR2, {"warm_up": 6}, "tiles that begin early instead of keeping their state"),
     (SEEDVR2, {"pin_bytes": 5}, "fewer copies of the model in main memory"),
     (WAN, {"parks": True}, "the states of whole frames waiting in main memory"),
-    (WAN, {"decode_tile": Size(512, 512)}, "decoding in tiles of 512x512 instead of whole frames"),
+    (WAN, {"decode_tile": SMALL}, "decoding in tiles of 512x512 instead of whole frames"),
 ]
 
 

@@ -1,5 +1,6 @@
 """Every card, size, model and goal: a plan that fits, or a refusal that says what would."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,17 +26,12 @@ def _no_models() -> Iterator[None]:
         yield
 
 
-def cases_of(card: GpuSpec, ram_gib: float) -> Iterator[Case]:
-    for preset in presets_for(card):
-        for height in HEIGHTS:
-            for model in MODELS:
-                yield case_of(card, height, model, preset, ram_gib)
-
-
 def check(card: GpuSpec) -> None:
-    for ram_gib in (32, 16) if card.memory_bytes <= 8 * GIB else (32,):
-        for case in cases_of(card, ram_gib):
-            check_case(case, f"{card.title} {case.height} {case.model} {case.goal}")
+    rams_gib = (32, 16) if card.memory_bytes <= 8 * GIB else (32,)
+    for preset, *what in itertools.product(presets_for(card), HEIGHTS, MODELS, rams_gib):
+        height, model, ram_gib = what
+        case = case_of(card, height, model, preset, ram_gib)
+        check_case(case, f"{preset.title} {what}")
 
 
 def check_case(case: Case, what: str) -> None:

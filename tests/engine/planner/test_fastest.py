@@ -57,14 +57,12 @@ def model_seconds(plan: Plan, budget: Budget) -> float:
     return times.model_seconds(plan.work, plan.frames, budget, Rates())
 
 
+JOBS = {"size": st.sampled_from(SIZES), "model": st.sampled_from(MODELS)}
+CARDS = st.sampled_from(gpu_specs())
+
+
 @settings(max_examples=40, deadline=None)
-@given(
-    card=st.sampled_from(gpu_specs()),
-    vram=st.floats(1, 46),
-    ram=st.floats(1, 60),
-    size=st.sampled_from(SIZES),
-    model=st.sampled_from(MODELS),
-)
+@given(card=CARDS, vram=st.floats(1, 46), ram=st.floats(1, 60), **JOBS)
 def test_a_plan_stays_within_its_budget(
     card: GpuSpec, vram: float, ram: float, size: Size, model: str
 ) -> None:
@@ -92,12 +90,11 @@ def assert_never_better(
 
 @settings(max_examples=30, deadline=None)
 @given(
-    card=st.sampled_from(gpu_specs()),
+    card=CARDS,
     vram=st.floats(2, 40),
     less=st.floats(0.01, 12),
     ram=st.sampled_from([8.0, 16.0, 24.0, 48.0]),
-    size=st.sampled_from(SIZES),
-    model=st.sampled_from(MODELS),
+    **JOBS,
 )
 def test_less_of_the_cards_memory_never_gives_a_bigger_or_better_plan(
     card: GpuSpec, vram: float, less: float, ram: float, size: Size, model: str
@@ -112,8 +109,7 @@ def test_less_of_the_cards_memory_never_gives_a_bigger_or_better_plan(
     card=st.sampled_from([None, *gpu_specs()[::9]]),
     ram=st.floats(4, 60),
     less=st.floats(0.01, 12),
-    size=st.sampled_from(SIZES),
-    model=st.sampled_from(MODELS),
+    **JOBS,
 )
 def test_less_main_memory_never_gives_a_bigger_or_better_plan(
     card: GpuSpec | None, ram: float, less: float, size: Size, model: str

@@ -1,7 +1,7 @@
 """Predicted memory of whole jobs against what torch and the process really take."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 
 from engine.pipeline.stages.restore import Restore
 from engine.planner.peaks import ram_bytes, stage_peaks
-from engine.protocol.plan import Plan, WorkPlan
+from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.jobs import plan_of, run
 from tests.helpers.memory import Allocations, seedvr2_plan, wan_plan
@@ -40,27 +40,18 @@ def job(folder: Path, size: str, frames: int, **settings: Any) -> Plan:
     return plan_of(film, folder / "out.mkv", JobSettings(**wanted))
 
 
-def with_work(plan: Plan, work: WorkPlan) -> Plan:
-    """The same job with another model, whose pictures are as large."""
-    return replace(plan, work=replace(work, threads=1))
-
-
-def in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Finished planes are copied: what torch lent would be given back by another thread."""
+def assert_predicted(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch takes in the thread that computes."""
     run_as_before = Restore.run
 
     def copied(self: Restore, *args: Any) -> Any:
+        """Planes of numpy: what torch lent would be given back by another thread."""
         planes, picture = run_as_before(self, *args)
         return [tuple(np.array(plane) for plane in frame) for frame in planes], picture
 
-    monkeypatch.setattr(Restore, "run", copied)
-
-
-def assert_predicted(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What torch takes in the thread that computes."""
-    in_numpy(monkeypatch)
     gc.collect()
-    with Allocations() as found:
+    with monkeypatch.context() as patch, Allocations() as found:
+        patch.setattr(Restore, "run", copied)
         run(plan, folder / plan.output.stem)
     peaks = stage_peaks(plan)
     wanted = max(peak.ram for name, peak in peaks.items() if name not in ("read", "write"))
@@ -79,15 +70,13 @@ def test_a_job_with_lite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.slow
-def test_a_job_with_seedvr2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = with_work(job(tmp_path, "64x56", 29), seedvr2_plan())
-    plan = replace(plan, picture=replace(plan.picture, size=plan.work.canvas))
+@pytest.mark.parametrize(("made", "size"), [(seedvr2_plan, "64x56"), (wan_plan, "96x80")])
+def test_a_job_with_a_model_of_shots(
+    made: Callable[[], Any], size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, work = job(tmp_path, size, 29), replace(made(), threads=1)
+    plan = replace(plan, work=work, picture=replace(plan.picture, size=work.canvas))
     assert_predicted(plan, tmp_path, monkeypatch)
-
-
-@pytest.mark.slow
-def test_a_job_with_wan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_predicted(with_work(job(tmp_path, "96x80", 29), wan_plan()), tmp_path, monkeypatch)
 
 
 @pytest.mark.slow

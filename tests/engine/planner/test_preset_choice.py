@@ -3,16 +3,8 @@ from engine.planner.preset_choice import GOALS, presets_for, presets_of, tier_of
 from engine.settings.presets import Preset, applied, matching
 from engine.settings.schema import JobSettings
 
-TIERS = {
-    "cpu": (0,),
-    "4gb": (4,),
-    "6gb": (6,),
-    "8gb": (7.9,),
-    "10gb": (10, 11, 11.99),
-    "16gb": (15.9, 20),
-    "24gb": (23.99,),
-    "32gb": (31.8, 96),
-}
+SMALL = {"cpu": (0,), "4gb": (4,), "6gb": (6,), "8gb": (7.9,), "10gb": (10, 11, 11.99)}
+TIERS = {**SMALL, "16gb": (15.9, 20), "24gb": (23.99,), "32gb": (31.8, 96)}  # name -> GiB
 
 
 CARDS = [None, *{card.memory_bytes: card for card in gpu_specs()}.values()]  # one of each size

@@ -93,6 +93,10 @@ def test_little_main_memory_is_what_decides() -> None:
     step = next(one for one in reasons(plan).alternatives if one.code == "tiles-that-remember")
     assert (step.fits, step.ram_bytes > plan.budget_bytes) == (False, True)
     assert "of main memory" in plan_words(plan)
+    tiles = planned(a_machine(6), Size(1920, 1080))
+    assert tiles.work.decodes_whole_tiles
+    assert "decoder-in-tiles" in {notice.code for notice in tiles.notices}
+    assert choice(tiles, "decode").endswith("each by itself, and blended.")
     assert reasons(planned(a_machine(0, ram_gib=30), device="cpu")).limited_by == "memory"
 
 
@@ -106,36 +110,23 @@ def test_models_without_shots_have_reasons_too() -> None:
     assert choice(planned(a_machine(3), model="none"), "model").startswith("No model")
 
 
-@pytest.mark.parametrize(
-    ("vram", "wanted"),
-    [(2.2, {"height": 2160}), (1.0, {}), (5.0, {"height": 4320, "model": "seedvr2-7b"})],
-    ids=str,
-)
-def test_a_refusal_offers_what_fits(vram: float, wanted: dict[str, Any]) -> None:
-    budget = a_machine(vram)
-    found = refusal(planned(budget, Size(640, 360), **wanted))
+def test_a_refusal_offers_what_fits() -> None:
+    large = {"height": 4320, "model": "seedvr2-7b"}
+    for vram, wanted in ((2.2, {"height": 2160}), (1.0, {}), (5.0, large)):
+        budget = a_machine(vram)
+        found = refusal(planned(budget, Size(640, 360), **wanted))
+        assert found.hint
+        offers = found.params["offers"].split(";")
+        settings = JobSettings(**{"model": "seedvr2-3b", **wanted})
+        for offer in offers:
+            other = with_text(settings, offer.split(","))
+            request = Request(media=a_media(size=Size(640, 360)), settings=other)
+            plan = bare_plan(request, budget, Rates())
+            assert "plan-does-not-fit" not in {notice.code for notice in plan.notices}
+        assert "model=lite" in offers
+    found = refusal(planned(a_machine(1, ram_gib=0.3), Size(3840, 2160)))
+    assert "offers" not in found.params, "nothing fits"
     assert found.hint
-    offers = found.params["offers"].split(";")
-    settings = JobSettings(**{"model": "seedvr2-3b", **wanted})
-    for offer in offers:
-        other = with_text(settings, offer.split(","))
-        request = Request(media=a_media(size=Size(640, 360)), settings=other)
-        plan = bare_plan(request, budget, Rates())
-        assert "plan-does-not-fit" not in {notice.code for notice in plan.notices}
-    assert "model=lite" in offers
-
-
-def test_no_offer_is_made_where_nothing_fits() -> None:
-    found = refusal(planned(replace(a_machine(1, ram_gib=0.3)), Size(3840, 2160)))
-    assert "offers" not in found.params
-    assert found.hint
-
-
-def test_a_decoder_in_tiles_is_told() -> None:
-    plan = planned(a_machine(6), Size(1920, 1080))
-    assert plan.work.decodes_whole_tiles
-    assert "decoder-in-tiles" in {notice.code for notice in plan.notices}
-    assert choice(plan, "decode").endswith("each by itself, and blended.")
 
 
 def test_a_result_as_high_as_its_source_is_offered() -> None:

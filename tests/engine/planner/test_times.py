@@ -33,14 +33,6 @@ def test_more_frames_take_longer():
         assert found == sorted(set(found)), model
 
 
-def test_work_is_told_apart_from_what_every_job_takes():
-    budget = a_budget()
-    one, two = (planned(frames=count) for count in (250, 500))
-    fixed = times.fixed_seconds(one, Rates())
-    assert two.seconds - fixed == pytest.approx(2 * (one.seconds - fixed))
-    assert one.seconds == pytest.approx(fixed + times.work_seconds(one, budget, Rates()))
-
-
 def test_no_stage_takes_longer_than_all_and_all_no_longer_than_their_sum():
     for budget in BUDGETS:
         plan = planned(budget=budget)

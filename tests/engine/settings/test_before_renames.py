@@ -22,8 +22,7 @@ FILES = Path(__file__).parent / "before_renames"
 def test_a_job(tmp_path: Path) -> None:
     folder = tmp_path / "20260101-120000-abcdef"
     folder.mkdir()
-    shutil.copy(FILES / "job.json", folder)
-    data = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    data = json.loads((FILES / "job.json").read_text(encoding="utf-8"))
     (folder / "job.json").write_text(json.dumps(data | {"id": folder.name}), encoding="utf-8")
     settings = JobStore(tmp_path).load(folder.name).settings
     assert settings == JobSettings(

@@ -82,9 +82,6 @@ def test_old_names_are_understood_and_new_ones_count_more() -> None:
 
 def test_no_name_has_two_meanings() -> None:
     for kind in (JobSettings, EngineSettings):
-        names = [
-            name
-            for field in kind.__dataclass_fields__.values()
-            for name in (field.name, *field.metadata["old_names"])
-        ]
+        fields = kind.__dataclass_fields__
+        names = [*fields, *(old for f in fields.values() for old in f.metadata["old_names"])]
         assert len(set(names)) == len(names)

@@ -6,14 +6,19 @@ import pytest
 
 from engine.core.errors import SettingsError
 from engine.core.serialization import from_plain, to_plain
+from engine.settings.schema import with_environment, with_text
 from engine.settings.optimisations import (
+    ALL,
+    EXACT,
+    GROUPS,
     DitSwitches,
     RunSwitches,
     VaeSwitches,
     choices,
+    model_switch_names,
     optimisations,
 )
-from engine.settings.schema import ATTENTION, JobSettings, with_environment, with_text
+from engine.settings.schema import ATTENTION, JobSettings, about
 from engine.settings.switches import (
     Switches,
     changes_of,
@@ -104,16 +109,6 @@ def test_a_text_comes_back_from_its_changes() -> None:
     assert changes_of("") == {}
 
 
-def test_old_names_of_switches_are_understood() -> None:
-    assert changes_of("dit.onednn_products=off") == {"dit.onednn_matmul": False}
-    assert settings_of("dit.products=fp8", {}) == {"matmul": "fp8"}
-    assert environment_changes({"UPREEL_DIT_ONEDNN_PRODUCTS": "off"}) == {
-        "dit.onednn_matmul": False
-    }
-    plain = {"onednn_products": False, "compile": True}
-    assert from_plain(DitSwitches, plain) == DitSwitches(onednn_matmul=False, compile=True)
-
-
 def test_an_unreadable_text_is_refused_with_the_nearest_name() -> None:
     for text, message, hint in (
         ("vae.temporal_vinograd=on", "no switch 'vae.temporal_vinograd'", "vae.temporal_winograd"),
@@ -133,6 +128,9 @@ def test_an_unreadable_text_is_refused_with_the_nearest_name() -> None:
 
 def test_the_environment_is_checked_too() -> None:
     assert environment_changes({"UPREEL_RUN_TF32": "1", "UPREEL_DATA": "x"}) == {"run.tf32": True}
+    old = {"UPREEL_DIT_ONEDNN_PRODUCTS": "off"}
+    assert environment_changes(old) == {"dit.onednn_matmul": False}
+    assert settings_of("dit.products=fp8", {}) == {"matmul": "fp8"}
     with pytest.raises(SettingsError, match="UPREEL_VAE_IN_PLAICE") as caught:
         environment_changes({"UPREEL_VAE_IN_PLAICE": "on"})
     assert "UPREEL_VAE_IN_PLACE" in caught.value.hint
@@ -141,16 +139,11 @@ def test_the_environment_is_checked_too() -> None:
 
 
 def test_set_takes_names_of_switches_and_groups() -> None:
-    found = with_text(
-        JobSettings(switches="run.tf32=on"),
-        ["vae.temporal-winograd=on", "crf=18", "dit.compile = yes"],
-    )
+    given = ["vae.temporal-winograd=on", "crf=18", "dit.compile = yes"]
+    found = with_text(JobSettings(switches="run.tf32=on"), given)
     assert found.crf == 18
-    assert changes_of(found.switches) == {
-        "run.tf32": True,
-        "vae.temporal_winograd": True,
-        "dit.compile": True,
-    }
+    names = ("run.tf32", "vae.temporal_winograd", "dit.compile")
+    assert changes_of(found.switches) == dict.fromkeys(names, True)
     again = with_text(found, ["switches=", "vae.in_place=off"])
     assert changes_of(again.switches) == {"vae.in_place": False}
     assert with_text(JobSettings(), ["switches=exact", "all=off"]).switches == "exact,all=off"
@@ -192,3 +185,41 @@ def test_a_plan_keeps_them() -> None:
     assert from_plain(Switches, to_plain(chosen)) == chosen
     usual = Switches(vae=VaeSwitches(), dit=DitSwitches(), run=RunSwitches())
     assert from_plain(Switches, {}) == usual
+
+
+def test_choices_have_their_values_and_agree_with_the_settings_they_are() -> None:
+    for entry in choices():
+        assert entry.default in entry.values, entry.key
+        assert entry.plain in ("", *entry.values), entry.key
+        if entry.setting:
+            assert about(entry.setting).choices == entry.values
+            assert getattr(JobSettings(), entry.setting) == entry.default
+        else:
+            assert getattr(GROUPS[entry.group](), entry.name) == entry.default
+
+
+def test_all_off_one_alone_and_all() -> None:
+    for group, name in ((VaeSwitches, "in_place"), (DitSwitches, "token_chunks")):
+        assert group.all_off().names_on() == ()
+        assert group.only(EXACT) == group.all_off()
+        assert group.only(name).names_on() == (name,)
+        assert name not in group().changed(name, False).names_on()
+        assert group().changed(ALL, False) == group.all_off()
+        assert len(group.only(ALL).names_on()) == len(group.optimisations())
+    assert VaeSwitches.all_off().convolution == DitSwitches.all_off().attention == "auto"
+
+
+def test_a_group_knows_its_own_names_with_and_without_prefix() -> None:
+    names = ("token_chunks", "kernels", "vae.in_place", "dit.all", "all", "exact", "fly")
+    assert VaeSwitches.known(names) == ("kernels", "in_place", "all", "exact")
+    assert DitSwitches.known(names) == ("token_chunks", "kernels", "all", "all", "exact")
+    groups = (*VaeSwitches.optimisations(), *DitSwitches.optimisations())
+    assert sorted(model_switch_names()) == sorted({entry.name for entry in groups})
+
+
+def test_an_unknown_name_is_an_error_of_the_caller() -> None:
+    for name in ("fly", "convolution", "attention"):
+        with pytest.raises(KeyError):
+            VaeSwitches.find(name)
+        with pytest.raises(KeyError):
+            DitSwitches().changed(name, True)

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.messages import Message, message, text_of
 from engine.verify.frame_order import (
     Edit,
     FrameAlignment,
@@ -11,6 +12,7 @@ from engine.verify.frame_order import (
     edits_of,
     with_frozen,
 )
+from engine.verify.phrases import alternatives, clauses, sentences
 from engine.verify.thumbnails import Thumbnail, area_mean, likeness
 
 CELLS = (9, 16)
@@ -122,3 +124,14 @@ def test_frozen_frame_is_found_where_the_result_differs_more_than_neighbours_do(
     added = [doubled, Edit(kind="missing", frame=5, shown_at=6)]
     assert with_frozen([], [5], every[:20]) == added
     assert with_frozen([doubled], [5], every[:20]) == [doubled], "it was found before"
+
+
+PARTS = [message("reading.frames-damaged", count=number) for number in range(5)]
+
+
+def test_the_first_parts_are_in_full_and_the_others_counted() -> None:
+    assert str(sentences(PARTS[:2])) == " ".join(map(str, PARTS[:2]))
+    assert str(clauses(PARTS[:1])) == str(PARTS[0])
+    assert str(clauses(PARTS)) == "; ".join([*map(str, PARTS[:3]), "and 2 more"])
+    assert str(alternatives(["tv", Message("check.tags.untagged"), "pc"])) == "tv or nothing or pc"
+    assert text_of(clauses(PARTS[:2]), "zh_CN").count("；") == 1

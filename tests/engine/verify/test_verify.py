@@ -29,16 +29,9 @@ MP4 = {"subtitles": ("mov_text",)}
 @pytest.fixture(scope="module")
 def clips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("clips")
+    common = {"audio_tracks": 2, "chapters": 2, "metadata": {"title": "A film"}, "tags": HD}
     return {
-        suffix: make_clip(
-            folder / f"source{suffix}",
-            frames=FRAMES,
-            audio_tracks=2,
-            chapters=2,
-            metadata={"title": "A film"},
-            tags=HD,
-            **more,
-        )
+        suffix: make_clip(folder / f"source{suffix}", frames=FRAMES, **common, **more)
         for suffix, more in ((".mkv", MKV), (".mp4", MP4))
     }
 
@@ -291,9 +284,8 @@ def test_sound_of_a_part_may_end_with_the_picture(source: Path, tmp_path: Path) 
     begin, end = Fraction(2, 5), Fraction(8, 5)
     short = make_result(source, tmp_path / f"short{source.suffix}", shows=ALL[:40], scale=1)
     start = probe(short).start
-    result = make_result(
-        short, tmp_path / f"result{source.suffix}", cut=(begin, end), without_chapters=True
-    )
+    result = tmp_path / f"result{source.suffix}"
+    make_result(short, result, cut=(begin, end), without_chapters=True)
     for requested in (end, Fraction(99)):
         plan = a_plan(short, start=begin - start, stop=requested - start)
         report = verify(short, result, plan=plan)

@@ -5,8 +5,6 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-import av
-import numpy as np
 import pytest
 
 from engine.core.errors import (
@@ -19,8 +17,9 @@ from engine.core.errors import (
 )
 from engine.core.geometry import Size
 from engine.protocol.media import ChapterInfo, ColourTags
+from engine.video.read.media_file import is_truncated
 from engine.video.read.probe import probe
-from tests.helpers.clips import cut_short, make_clip, make_cover, make_picture, make_pictures
+from tests.helpers.clips import cut_short, make_clip, make_picture, make_pictures
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 
 HDR = {"matrix": "bt2020nc", "range": "tv", "primaries": "bt2020", "transfer": "smpte2084"}
@@ -54,17 +53,11 @@ def test_a_plain_film_is_described_completely(tmp_path: Path) -> None:
 
 
 def test_other_streams_chapters_and_metadata_are_listed(tmp_path: Path) -> None:
-    media = probe(
-        make_clip(
-            tmp_path / "a.mkv",
-            frames=25,
-            audio_tracks=1,
-            subtitles=["subrip", "ass", "hdmv_pgs_subtitle"],
-            chapters=2,
-            attachments={"font.ttf": b"abc"},
-            metadata={"title": "A film"},
-        )
-    )
+    texts = ["subrip", "ass", "hdmv_pgs_subtitle"]
+    about = {"attachments": {"font.ttf": b"abc"}, "metadata": {"title": "A film"}}
+    path = tmp_path / "a.mkv"
+    make_clip(path, frames=25, audio_tracks=1, subtitles=texts, chapters=2, **about)
+    media = probe(path)
     assert [(s.index, s.kind, s.codec, s.file_name) for s in media.streams] == [
         (1, "audio", "aac", ""),
         (2, "subtitle", "subrip", ""),
@@ -123,14 +116,6 @@ def test_the_chroma_location_and_high_dynamic_range_are_read(tmp_path: Path) -> 
         assert (video.hdr, video.bit_depth, video.tags.matrix) == (kind, 10, "bt2020nc")
 
 
-def test_a_cover_is_never_the_film(tmp_path: Path) -> None:
-    film = make_clip(tmp_path / "a.mp4", frames=3)
-    picture = make_picture(tmp_path / "a.png", size=(640, 480)).read_bytes()
-    media = probe(make_cover(tmp_path / "b.mp4", film, picture))
-    assert (media.video.codec, media.video.size) == ("h264", Size(96, 64))
-    assert [s.kind for s in media.streams] == ["cover"]
-
-
 @NEEDS_FFMPEG
 def test_the_default_or_else_the_largest_picture_is_the_film(tmp_path: Path) -> None:
     small = make_clip(tmp_path / "s.mp4", frames=2, size=(32, 32))
@@ -155,43 +140,32 @@ def test_unusual_names_are_only_names(tmp_path: Path) -> None:
         assert probe(path).video.frame_count == 2
 
 
-def test_times_start_where_the_first_stream_starts(tmp_path: Path) -> None:
-    media = probe(make_clip(tmp_path / "a.ts", frames=5, audio_tracks=1))
-    assert media.start > 0
-    first = media.video.start_pts * media.video.time_base
-    assert 0 <= first - media.start < Fraction(1, 20)
-
-
-def sound_only(path: Path) -> Path:
-    with av.open(str(path), "w") as output:
-        stream = output.add_stream("aac", rate=48000, layout="mono")
-        frame = av.AudioFrame.from_ndarray(
-            np.zeros((1, 1024), np.int16), format="s16", layout="mono"
-        )
-        frame.sample_rate, frame.pts = 48000, 0
-        output.mux(stream.encode(frame))
-        output.mux(stream.encode(None))
-    return path
+CONTENTS: dict[str, bytes] = {
+    "empty": b"",
+    "text": b"What a film it was.\n" * 300,
+    "noise": random.Random(1).randbytes(30_000),
+    "html": b"<html><body>404 not found</body></html>",
+    "playlist": b"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nwhole.ts\n#EXT-X-ENDLIST\n",
+    "list of files": b"ffconcat version 1.0\nfile whole.ts\n",
+    "archive": b"PK\x03\x04" + bytes(400),
+    "drawing": b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>',
+}
+UNSUPPORTED = ("subtitles", "sound", "unknown codec", "no size", "absurd size")
+BAD_FILES: dict[str, type[EngineError]] = {
+    **dict.fromkeys(CONTENTS, UnreadableMedia),
+    **dict.fromkeys(UNSUPPORTED, UnsupportedMedia),
+    "cut off": TruncatedMedia,
+}
 
 
 def bad_file(folder: Path, what: str) -> Path:
     path = folder / f"{what.replace(' ', '_')}.mp4"
-    noise = random.Random(1).randbytes(30_000)
-    contents = {
-        "empty": b"",
-        "text": b"What a film it was.\n" * 300,
-        "noise": noise,
-        "html": b"<html><body>404 not found</body></html>",
-        "playlist": b"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nwhole.ts\n#EXT-X-ENDLIST\n",
-        "list of files": b"ffconcat version 1.0\nfile whole.ts\n",
-        "archive": b"PK\x03\x04" + bytes(400),
-        "drawing": b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>',
-        "subtitles": b"1\n00:00:00,000 --> 00:00:01,000\nHello\n",
-    }
-    if what in contents:
-        path.write_bytes(contents[what])
+    if what in CONTENTS:
+        path.write_bytes(CONTENTS[what])
+    elif what == "subtitles":
+        path.write_bytes(b"1\n00:00:00,000 --> 00:00:01,000\nHello\n")
     elif what == "sound":
-        sound_only(path)
+        ffmpeg(*("-f", "lavfi", "-i", "anullsrc", "-t", "0.1", path))
     elif what == "cut off":
         cut_short(make_clip(folder / "whole.mp4", frames=30), path, 0.5)
     elif what == "unknown codec":
@@ -206,15 +180,7 @@ def bad_file(folder: Path, what: str) -> Path:
     return path
 
 
-BAD_FILES: dict[str, type[EngineError]] = {
-    **dict.fromkeys(("empty", "text", "noise", "html", "playlist"), UnreadableMedia),
-    **dict.fromkeys(("list of files", "archive", "drawing"), UnreadableMedia),
-    **dict.fromkeys(("subtitles", "sound", "unknown codec"), UnsupportedMedia),
-    **dict.fromkeys(("no size", "absurd size"), UnsupportedMedia),
-    "cut off": TruncatedMedia,
-}
-
-
+@NEEDS_FFMPEG
 def test_bad_files_are_refused_with_their_own_error(tmp_path: Path) -> None:
     make_clip(tmp_path / "whole.ts", frames=3)
     for what, error in BAD_FILES.items():
@@ -268,3 +234,25 @@ def test_a_sequence_is_probed_as_a_whole(tmp_path: Path) -> None:
         assert media.pattern == str(pattern)
         assert media.bytes == sum(file.stat().st_size for file in (tmp_path / "shots").iterdir())
     assert probe(media.path).kind == "image"
+
+
+def test_a_missing_end_is_noticed(tmp_path: Path) -> None:
+    for name in ("a.mp4", "a.mov", "a.mkv", "a.webm", "a.avi", "a.png", "a.jpg"):
+        codec = {"a.webm": "libvpx-vp9", "a.avi": "mpeg4"}.get(name, "libx264")
+        if name in ("a.png", "a.jpg"):
+            pixel_format = "rgb24" if name == "a.png" else "yuvj420p"
+            whole = make_picture(tmp_path / name, pixel_format=pixel_format)
+        else:
+            whole = make_clip(tmp_path / name, frames=12, codec=codec)
+        assert not is_truncated(whole), name
+        for share in (0.3, 0.6, 0.95):
+            cut = cut_short(whole, tmp_path / f"cut{whole.suffix}", share)
+            assert is_truncated(cut), (name, share)
+
+
+def test_other_files_count_as_whole(tmp_path: Path) -> None:
+    assert not is_truncated(make_clip(tmp_path / "a.ts", frames=3))
+    assert not is_truncated(tmp_path / "missing")
+    for number, content in enumerate((b"", b"x", b"\x1a\x45\xdf\xa3", bytes(100))):
+        (tmp_path / f"{number}").write_bytes(content)
+        assert not is_truncated(tmp_path / f"{number}")

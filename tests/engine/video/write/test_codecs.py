@@ -3,6 +3,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import pytest
 
 from engine.core.errors import ContainerMismatch, EncoderMissing, SettingsError
@@ -19,8 +20,9 @@ from engine.video.write.codecs import (
     picture_notices,
     plan_picture,
 )
-from engine.video.write.containers import plan_streams, stream_notices
+from engine.video.write.containers import CONTAINERS, plan_streams, stream_notices
 from engine.video.write.encoders import ENCODERS, ON_PROCESSOR, colour_options
+from tests.helpers.clips import make_clip
 from tests.helpers.plans import a_media
 
 MP4 = "mov,mp4,m4a,3gp,3g2,mj2"
@@ -251,3 +253,28 @@ def test_every_encoder_format_has_the_layout_that_ffmpeg_says() -> None:
         for (chroma, depth, alpha), name in encoder.formats.items():
             layout = layout_of(name)
             assert (layout.chroma, layout.bit_depth, layout.has_alpha) == (chroma, depth, alpha)
+
+
+CODERS = ("aac", "ac3", "mp2", "alac", "flac", "libopus", "pcm_s16le")
+
+
+def test_the_table_of_sound_codecs_is_that_of_the_muxers(tmp_path: Path) -> None:
+    for coder in CODERS:
+        codec = coder.removeprefix("lib")
+        source = make_clip(tmp_path / "a.mkv", frames=3, audio_tracks=1, audio_codec=coder)
+        for name, container in CONTAINERS.items():
+            written = is_written(source, tmp_path / "copy", container.muxer)
+            assert (codec in container.audio) is written, f"{codec} in {name}"
+
+
+def is_written(source: Path, target: Path, muxer: str) -> bool:
+    try:
+        with av.open(str(source)) as old, av.open(str(target), "w", format=muxer) as new:
+            stream = new.add_stream_from_template(old.streams.audio[0], opaque=True)
+            for packet in old.demux(audio=0):
+                if packet.dts is not None:
+                    packet.stream = stream
+                    new.mux(packet)
+    except av.FFmpegError:
+        return False
+    return True

@@ -41,12 +41,12 @@ def test_a_picture_keeps_every_value_and_its_alpha(tmp_path: Path) -> None:
         assert plan.output.read_bytes()[:2] == (b"\x89P" if after == "png" else b"II")
 
 
-def sequence(tmp_path: Path, count: int = 5) -> tuple[MediaInfo, Plan, list[SegmentFile]]:
-    media = probe(make_pictures(tmp_path / "in", count, first=7))
+def sequence(tmp_path: Path) -> tuple[MediaInfo, Plan, list[SegmentFile]]:
+    media = probe(make_pictures(tmp_path / "in", 5, first=7))
     plan = plan_of(media, tmp_path / "out", IDENTITY)
     segments = []
     for first in (0, 2, 4):
-        numbers = tuple(range(first, min(first + 2, count)))
+        numbers = tuple(range(first, min(first + 2, 5)))
         path = tmp_path / f"{first}.segment"
         with SegmentWriter(path, plan.picture) as writer:
             for number in numbers:
@@ -78,25 +78,20 @@ def test_a_film_becomes_numbered_pictures_on_request(tmp_path: Path) -> None:
     assert len(list(target.iterdir())) == 6
 
 
-def test_cancelling_and_a_damaged_segment_remove_the_folder(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_finished_is_removed(tmp_path: Path, small_disk: Path) -> None:
     media, plan, segments = sequence(tmp_path)
     control, out = Control(), tmp_path / "out"
     with pytest.raises(Cancelled):
         cancel = {"control": control, "progress": lambda done, total: control.cancel()}
         mux_all(media, plan, segments, out, **cancel)
     assert not out.exists()
+    for folder, error in ((tmp_path / "no", OutputUnwritable), (small_disk, DiskFull)):
+        with pytest.raises(error):
+            mux_all(media, plan, segments, folder / "out")
+    assert list(small_disk.iterdir()) == []
     data = segments[1].path.read_bytes()
     segments[1].path.write_bytes(data[: len(data) // 2])
     with pytest.raises(OutputError) as caught:
         mux_all(media, plan, segments, out)
     assert caught.value.hint
     assert not out.exists()
-
-
-def test_a_missing_folder_and_a_full_disk_are_errors(tmp_path: Path, small_disk: Path) -> None:
-    media, plan, segments = sequence(tmp_path)
-    with pytest.raises(OutputUnwritable):
-        mux_all(media, plan, segments, tmp_path / "no" / "out")
-    with pytest.raises(DiskFull):
-        mux_all(media, plan, segments, small_disk / "out")
-    assert list(small_disk.iterdir()) == []

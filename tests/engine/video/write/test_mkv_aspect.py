@@ -15,8 +15,6 @@ from tests.helpers.clips import make_clip
 SHAPES = [
     (Size(720, 576), Fraction(64, 45)),
     (Size(1440, 1080), Fraction(4, 3)),
-    (Size(96, 64), Fraction(16, 15)),
-    (Size(2880, 1920), Fraction(8, 9)),
     (Size(7680, 4320), Fraction(255, 254)),
     (Size(16384, 16384), Fraction(2, 1)),
 ]

@@ -73,15 +73,8 @@ def test_uneven_frames_keep_every_exact_time_but_for_milliseconds_in_mkv(tmp_pat
 
 
 def test_every_codec_comes_out_whole_with_sound_tags_and_pixel_shape(tmp_path: Path) -> None:
-    path = make_clip(
-        tmp_path / "a.mp4",
-        frames=13,
-        codec="libx265",
-        pixel_format="yuv420p10le",
-        tags=HDR,
-        sar=Fraction(16, 15),
-        audio_tracks=1,
-    )
+    how = {"codec": "libx265", "pixel_format": "yuv420p10le", "audio_tracks": 1}
+    path = make_clip(tmp_path / "a.mp4", frames=13, tags=HDR, sar=Fraction(16, 15), **how)
     media, source = probe(path), Ffprobed(path)
     containers = {"h264": ["mp4"], "hevc": ["mp4", "mov", "mkv"], "av1": ["mp4", "mkv"]}
     for codec, suffixes in {**containers, "prores": ["mov", "mkv"], "ffv1": ["mkv"]}.items():
