@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from engine.models.seedvr2.sampler import (
     condition,
@@ -25,27 +24,14 @@ from tests.helpers.seedvr2 import random_dit, random_inputs
 SHAPE = (2, 6, 8, 16)
 
 
-@pytest.fixture
-def given_(request: pytest.FixtureRequest) -> dict[str, Tensor]:
+def test_one_step_is_noise_minus_the_prediction() -> None:
     dit = random_dit()
     _, text = random_inputs(dit.config)
     noise, latent = (seeded_noise(SHAPE, seed).double() for seed in (1, 2))
-    return {"noise": noise, "condition": condition(latent), "text": text}
-
-
-def test_condition_has_a_mask_of_one() -> None:
-    latent = torch.randn(SHAPE)
-    seen = condition(latent)
-    assert seen.shape == (2, 6, 8, 17)
-    assert torch.equal(seen[..., :16], latent)
-    assert torch.equal(seen[..., 16:], torch.ones(2, 6, 8, 1))
-
-
-def test_one_step_is_noise_minus_the_prediction(given_) -> None:
-    dit = random_dit()
-    seen = torch.cat((given_["noise"], given_["condition"]), dim=-1)
-    wanted = given_["noise"] - dit(seen, given_["text"], 1000.0)
-    assert torch.equal(sample(dit, **given_), wanted)
+    mask = torch.ones(2, 6, 8, 1, dtype=torch.float64)
+    assert torch.equal(condition(latent), torch.cat((latent, mask), dim=-1))
+    wanted = noise - dit(torch.cat((noise, latent, mask), dim=-1), text, 1000.0)
+    assert torch.equal(sample(dit, noise=noise, condition=condition(latent), text=text), wanted)
 
 
 STARTS = st.integers(0, 10**6)
@@ -93,28 +79,15 @@ def test_reference_noise_is_drawn_with_channels_outermost() -> None:
     assert not torch.equal(noise, reference_noise(SHAPE, generator))
 
 
-def test_no_noise_is_added_unless_it_is_wanted() -> None:
-    latent, noise = torch.randn(SHAPE), torch.randn(SHAPE)
+def test_noise_is_mixed_into_the_latent_only_where_it_is_wanted() -> None:
+    latent, noise, more = (torch.randn(SHAPE) for _ in range(3))
     assert noisy_latent(latent, 0.0, noise, noise) is latent
     assert noisy_frames(latent, 0.0, noise) is latent
-
-
-def test_all_of_the_latent_noise_leaves_nothing_of_the_latent() -> None:
-    latent, noise, more = (torch.randn(SHAPE) for _ in range(3))
     mixed = noisy_latent(latent, 1.0, noise, more)
     torch.testing.assert_close(mixed, 0.1 * noise + 0.05 * more)
     share = shifted_timestep(350, (6, 8, 16)) / 1000  # height, width, channels: as published
     wanted = (1 - share) * latent + share * (0.1 * noise + 0.05 * more)
     torch.testing.assert_close(noisy_latent(latent, 0.35, noise, more), wanted)
-
-
-def test_larger_clips_move_the_time_step_further() -> None:
-    sizes = [(1, 32, 32), (1, 90, 160), (1, 135, 240)]
-    moved = [shifted_timestep(500, size) for size in sizes]
-    assert moved[0] == pytest.approx(500)
-    assert moved == sorted(moved)
-    assert shifted_timestep(1000, sizes[1]) == pytest.approx(1000)
-    assert shifted_timestep(0, sizes[1]) == 0
 
 
 def test_golden_shift() -> None:

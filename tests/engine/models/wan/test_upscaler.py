@@ -20,7 +20,7 @@ from engine.models.wan.upscaler import WanUpscaler, load_wan_upscaler, resumptio
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.protocol.plan import WeightsPlan
-from tests.helpers.memory import Allocations
+from tests.helpers.memory import Allocations, planned_file
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.wan import tiny_wan, tiny_wan_config, write_wan
 
@@ -35,12 +35,7 @@ def vae() -> FastWanVae:
 
 def plan_of(size: Size, weights: Path = Path("vae.safetensors"), **changes: Any) -> WanPlan:
     padded = Size(-(-size.width // 8) * 8, -(-size.height // 8) * 8)
-    about = weights.stat() if weights.exists() else None
-    file = WeightsPlan(
-        path=weights,
-        bytes=about.st_size if about else 0,
-        modified_ns=about.st_mtime_ns if about else 0,
-    )
+    file = planned_file(weights) if weights.exists() else WeightsPlan(path=weights)
     return WanPlan(vae=file, size=size, padded=padded, **changes)
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.fast_build import GroupNorm, TileFlow
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.ops.conv.causal_conv import Carry
+from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae
 
@@ -40,6 +45,11 @@ def assert_equal(fast: Tensor, plain: Tensor) -> None:
 @pytest.fixture(scope="module")
 def plain() -> SeedVr2Vae:
     return tiny_vae()
+
+
+@pytest.fixture(scope="module")
+def fast(plain: SeedVr2Vae) -> FastVae:
+    return double(plain)
 
 
 def test_every_switch_equals_the_plain_form(plain: SeedVr2Vae) -> None:
@@ -112,8 +122,7 @@ def test_a_clip_may_be_cut_anywhere_even_after_its_first_step(
         assert_equal(torch.cat(parts, dim=2), wanted)
 
 
-def test_a_carry_of_another_size_or_batch_is_refused(plain: SeedVr2Vae) -> None:
-    fast = double(plain)
+def test_a_carry_of_another_size_or_batch_is_refused(fast: FastVae) -> None:
     latent = random_frames(2, 4, 1, 3, 3)
     for first, second in ((latent[..., 1:], latent), (latent[:1], latent), (latent, latent[:1])):
         _, carry = fast.decode_slice(first, Carry())
@@ -121,8 +130,7 @@ def test_a_carry_of_another_size_or_batch_is_refused(plain: SeedVr2Vae) -> None:
             fast.decode_slice(second, carry)
 
 
-def test_low_and_high_make_the_whole(plain: SeedVr2Vae) -> None:
-    fast = double(plain)
+def test_low_and_high_make_the_whole(plain: SeedVr2Vae, fast: FastVae) -> None:
     latent = random_frames(1, 4, 3, 3, 4)
     features, _ = fast.decode_low(latent, Carry(last=True))
     before = features.clone()
@@ -132,8 +140,7 @@ def test_low_and_high_make_the_whole(plain: SeedVr2Vae) -> None:
     torch.testing.assert_close(features, before, rtol=0, atol=0)
 
 
-def test_the_caller_keeps_what_it_gave(plain: SeedVr2Vae) -> None:
-    fast = double(plain)
+def test_the_caller_keeps_what_it_gave(fast: FastVae) -> None:
     clip, latent = random_frames(1, 3, 5, 16, 16), random_frames(1, 4, 2, 2, 2)
     copies = clip.clone(), latent.clone()
     fast.encode(clip)
@@ -150,3 +157,77 @@ def test_buffers_stay_what_they_are_after_the_first_slices(plain: SeedVr2Vae) ->
     assert fast.workspace.bytes_held == held > 0
     fast.release()
     assert fast.workspace.bytes_held == 0
+
+
+def test_the_program_around_us_keeps_its_precision_and_we_ours(fast: FastVae) -> None:
+    outside = torch.get_float32_matmul_precision()
+    backends: Any = torch.backends
+
+    def precisions() -> tuple[str, str]:
+        return backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision
+
+    inside = []
+    fast.trace = lambda *given: inside.append(precisions())
+    try:
+        for around in ("highest", "high", "medium"):
+            torch.set_float32_matmul_precision(around)
+            before = precisions()
+            fast.decode(random_frames(1, 4, 1, 2, 2))
+            assert precisions() == before
+            assert torch.get_float32_matmul_precision() == around
+    finally:
+        fast.trace = None
+        torch.set_float32_matmul_precision(outside)
+    assert set(inside) == {("ieee", "ieee")}
+
+
+def test_a_mean_far_from_zero_costs_no_digits() -> None:
+    norm = GroupNorm("norm", (torch.ones(8), torch.zeros(8)), 4, 1e-6)
+    workspace = Workspace(torch.device("cpu"), torch.float32, planned=True, channels_last=True)
+    for layout in (torch.channels_last, torch.contiguous_format):
+        frames = 30 + random_frames(2, 8, 24, 32, dtype=torch.float32)
+        frames = frames.contiguous(memory_format=layout)
+        exact = F.group_norm(frames.double().contiguous(), 4, eps=1e-6)
+        for fused in (True, False):
+            switches = VaeSwitches().changed("fused_norm", fused)
+            flow = TileFlow(carry=Carry(), workspace=workspace, switches=switches)
+            found = torch.empty_like(frames)
+            norm.write(frames, found, flow, silu=False)
+            torch.testing.assert_close(found.double(), exact, rtol=0, atol=5e-5)
+
+
+def test_an_error_within_a_slice_leaves_nothing_broken(fast: FastVae) -> None:
+    latent = random_frames(1, 4, 3, 2, 3)
+    carry = fast.decode_slice(latent[:, :, :1], Carry())[1]
+    wanted, _ = fast.decode_slice(latent[:, :, 1:], carry)
+
+    def refuse(name: str, frames: Tensor) -> None:
+        if name == "decoder.up_blocks.1.resnets.0":
+            raise torch.OutOfMemoryError(f"no {frames.nbytes} bytes")
+
+    given = carry.handed_over()
+    twin = fast.decode_slice(latent[:, :, :1], Carry())[1]
+    fast.trace = refuse
+    try:
+        for unlucky in (given, twin):
+            with pytest.raises(torch.OutOfMemoryError):
+                fast.decode_slice(latent[:, :, 1:], unlucky)
+    finally:
+        fast.trace = None
+    with pytest.raises(ValueError, match="did not end"):
+        fast.decode_slice(latent[:, :, 1:], given)
+    assert torch.equal(fast.decode_slice(latent[:, :, 1:], twin)[0], wanted)
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_results_belong_to_the_caller(fast: FastVae, around: bool) -> None:
+    with torch.inference_mode(around):
+        frames = fast.decode(random_frames(1, 4, 2, 2, 2))
+        mean = fast.encode(frames)
+    assert not mean.requires_grad
+    frames.clamp_(-1, 1)
+    factor = torch.ones((), dtype=torch.float64, requires_grad=True)
+    if not around:  # what `encode` makes of the moments belongs to torch's mode around it
+        (mean * factor).sum().backward()
+        torch.testing.assert_close(factor.grad, mean.sum())
+    (frames * factor).sum().backward()
