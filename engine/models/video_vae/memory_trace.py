@@ -287,7 +287,7 @@ class MemoryTrace:
             self.live.drop("sums", steps * result)
 
     def apply(self, conv: Conv, taps: int, steps: int, out: Kind | None) -> None:
-        """As `Taps.apply`."""
+        """As `TemporalConv.apply`."""
         work, result = self.work, steps * self._result(conv)
         part = steps * self.frame_bytes(conv.inner, conv.pad)
         window = (self._before(conv) + self.frames) * self.frame_bytes(conv.inner, conv.pad)

@@ -6,7 +6,6 @@ import pytest
 
 from engine.core.errors import SettingsError
 from engine.core.serialization import from_plain, to_plain
-from engine.settings.schema import with_environment, with_text
 from engine.settings.optimisations import (
     ALL,
     EXACT,
@@ -18,7 +17,7 @@ from engine.settings.optimisations import (
     model_switch_names,
     optimisations,
 )
-from engine.settings.schema import ATTENTION, JobSettings, about
+from engine.settings.schema import ATTENTION, JobSettings, about, with_environment, with_text
 from engine.settings.switches import (
     Switches,
     changes_of,

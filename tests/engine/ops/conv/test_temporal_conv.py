@@ -37,7 +37,9 @@ def clip(count: int, layout: torch.memory_format = torch.channels_last) -> Tenso
     return random_frames(count, 4, 6, 5, seed=3).contiguous(memory_format=layout)
 
 
-def literal(frames: Tensor, table: TemporalConv, bias: Tensor | None, space: tuple[int, int]) -> Tensor:
+def literal(
+    frames: Tensor, table: TemporalConv, bias: Tensor | None, space: tuple[int, int]
+) -> Tensor:
     """The sum as it is written; space is stride and padding."""
     steps = []
     for j in range(table.steps(len(frames))):
@@ -65,7 +67,9 @@ def assert_same(found: Tensor, wanted: Tensor) -> None:
 )
 def test_each_form_is_the_literal_sum(reach, more, stride, padding, form, layout, biased):
     weight, bias = numbers(reach)
-    table = TemporalConv(weight, bias if biased else None, padding=padding, stride=stride, form=form)
+    table = TemporalConv(
+        weight, bias if biased else None, padding=padding, stride=stride, form=form
+    )
     frames = clip(reach + more, layout)
     wanted = literal(frames, table, bias if biased else None, (stride[1], padding))
     assert_same(table.apply(frames), wanted)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.fast_build import GroupNorm, TileFlow
+from engine.models.seedvr2.vae.fast_build import GroupNorm, TileContext
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
@@ -190,7 +190,7 @@ def test_a_mean_far_from_zero_costs_no_digits() -> None:
         exact = F.group_norm(frames.double().contiguous(), 4, eps=1e-6)
         for fused in (True, False):
             switches = VaeSwitches().changed("fused_norm", fused)
-            flow = TileFlow(carry=Carry(), workspace=workspace, switches=switches)
+            flow = TileContext(carry=Carry(), workspace=workspace, switches=switches)
             found = torch.empty_like(frames)
             norm.write(frames, found, flow, silu=False)
             torch.testing.assert_close(found.double(), exact, rtol=0, atol=5e-5)
