@@ -3,6 +3,8 @@ import sys
 
 import pytest
 
+from tests.helpers.clips import make_clip
+
 LIGHT = [
     "engine.api",
     "engine.cli.main",
@@ -45,3 +47,38 @@ def test_import_rows_are_kept():
     code = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+FILES_OF_A_PLAN = """
+import sys
+from pathlib import Path
+from engine import api
+from engine.settings.schema import EngineSettings, JobSettings
+
+files = set()
+
+
+def trace(frame, event, argument):
+    if event == "call":
+        file, caller = frame.f_code.co_filename, frame
+        while caller and "importlib" not in caller.f_code.co_filename:
+            caller = caller.f_back
+        if caller is None:  # what importing a module runs does not count
+            files.add(file)
+
+
+source, settings, gpu = Path(sys.argv[1]), JobSettings(model="seedvr2-3b"), "RTX 5070 Ti"
+pretend = api.pretended(gpu)
+sys.setprofile(trace)
+api.plan(source, settings, None, engine_settings=EngineSettings(), pretend=pretend)
+sys.setprofile(None)
+root = str(Path(api.__file__).parents[1])
+print("\\n".join(sorted(file for file in files if file.startswith(root) and file.endswith(".py"))))
+"""
+
+
+def test_a_plan_goes_through_at_most_60_files(tmp_path):
+    source = make_clip(tmp_path / "clip.mp4", frames=12)
+    code = [sys.executable, "-c", FILES_OF_A_PLAN, source]
+    files = subprocess.run(code, capture_output=True, text=True, check=True).stdout.split()
+    assert 30 < len(files) <= 60, "\n".join(files)

@@ -84,3 +84,9 @@ class FrameSpan:
 
     def __contains__(self, frame: int) -> bool:
         return self.start <= frame < self.stop
+
+
+def spread_indices(count: int, chosen: int) -> frozenset[int]:
+    """Indices of `chosen` of `count` positions, spread evenly; all where there are fewer."""
+    chosen = min(count, chosen)
+    return frozenset((2 * index + 1) * count // (2 * chosen) for index in range(chosen))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShotPlan(WorkPlan):
-    """How a model works that takes shots."""
+    """Plan of a model that restores whole shots."""
 
     shot_sensitivity: int | None = None  # %; None looks for no cuts
 

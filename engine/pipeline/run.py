@@ -43,7 +43,7 @@ READER_THREADS = 2
 
 
 def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Report:
-    """Do what is left of a job and publish its result.
+    """Run the rest of a job and publish its result.
 
     Args:
         context: The job; its plan may become smaller meanwhile.
@@ -91,11 +91,11 @@ def frames_of(segments: SegmentLog) -> int:
 
 
 def _make_segments(context: JobContext, segments: SegmentLog) -> None:
-    """All segments that are missing; with a smaller plan where memory or a format was too small.
+    """Make all missing segments; a smaller plan after OutOfMemory, a wider dtype after overflow.
 
     Raises:
         OutOfMemory: There is no smaller plan.
-        NumericOverflow: There is no wider format.
+        NumericOverflow: There is no wider dtype.
     """
     recovery = Recovery(context)
     while not segments.is_complete:

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from engine.core.geometry import spread_indices
 from engine.ops.torch_flags import current
 from engine.ops.transfer.flat_storage import FlatTensors, put_tensor
-from engine.ops.transfer.residency import resident_blocks
 from engine.ops.transfer.weight_buffers import DirectBuffers, GpuBuffers, Slot, StreamedBlock
 
 _USUAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -55,7 +55,8 @@ class WeightStream:
     Args:
         modules: The blocks in the order of use; their tensors are on the host, mapped or not.
         device: Where they compute.
-        resident: So many blocks stay on the device, see `resident_blocks`.
+        resident: So many blocks stay on the device, spread evenly among the streamed ones, so
+            that each copy overlaps with as much computation as possible.
         buffers: Blocks on the device in addition to those.
         dtype: Parameters of usual floating-point types are converted to it; buffers and
             narrower formats stay as they are. None: all stay as they are.
@@ -84,7 +85,7 @@ class WeightStream:
         self.device, self._dtype, self.trace = torch.device(device), dtype, trace
         self._count = len(modules)
         self._hooks: list[RemovableHandle] = []
-        stay = resident_blocks(len(modules), resident)
+        stay = spread_indices(len(modules), resident)
         with torch.inference_mode(mode=False), torch.no_grad():
             blocks = {
                 index: self._take_in(module, keep_on_host or _nothing if index in stay else _all)

@@ -337,6 +337,6 @@ def estimated_bits_per_pixel(picture: PicturePlan) -> float:
 @cache
 def encoder_works(name: str) -> bool:
     """Whether this machine's FFmpeg really opens an encoder; tried once a program run."""
-    from engine.video.write.segment_writer import opens  # av: only here
+    from engine.video.write.encoders import opens
 
     return opens(name)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
 
 from engine.core.geometry import Size
 from engine.protocol.media import Chroma, ColourTags, subsampling
+
+os.environ.setdefault("SVT_LOG", "1")  # SVT-AV1 writes a page to standard error otherwise
 
 Layout = tuple[Chroma, int, bool]  # chroma, bits, alpha
 
@@ -289,3 +296,48 @@ def bits_per_pixel(codec: str, crf: int, bit_depth: int, chroma: Chroma) -> floa
     if codec == "prores":
         return _FIXED_BITS[codec] * (planes / 2.0)
     return _FIXED_BITS[codec] * (planes / 1.5 if codec == "ffv1" else planes / 3) * bit_depth / 8
+
+
+@contextmanager
+def own_scheduling() -> Iterator[None]:
+    """Restores the scheduling policy of the process's threads.
+
+    libsvtav1 puts the thread that opens it and its own threads into SCHED_FIFO with priority 99
+    where it may (as root): everything else on the machine then waits for them.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        yield
+    finally:
+        for thread in (int(task.name) for task in Path("/proc/self/task").iterdir()):
+            with suppress(OSError):  # it has ended
+                if os.sched_getscheduler(thread) == os.SCHED_FIFO:
+                    os.sched_setscheduler(thread, policy, parameters)
+
+
+def opens(name: str) -> bool:
+    """Whether an encoder exists here and really encodes a small frame. Loads av."""
+    from av import CodecContext, VideoFrame
+    from av.error import FFmpegError
+    from av.video.codeccontext import VideoCodecContext
+
+    encoder = ENCODERS[name]
+    layout, pixel_format = next(iter(encoder.formats.items()))
+    size = Size(256, 128)
+    options = encoder_options(encoder, crf=30, speed="fast", layout=layout, size=size)
+    try:
+        context = CodecContext.create(name, "w")
+        if not isinstance(context, VideoCodecContext):
+            return False
+        context.width, context.height, context.pix_fmt = size.width, size.height, pixel_format
+        context.time_base, context.framerate = Fraction(1, 25), Fraction(25)
+        context.options = with_threads(options, name, 1)
+        frame = VideoFrame(size.width, size.height, pixel_format)
+        frame.pts = 0
+        with own_scheduling():
+            return bool([*context.encode(frame), *context.encode(None)])
+    except (FFmpegError, ValueError):
+        return False  # no such encoder, no GPU, or one that refuses

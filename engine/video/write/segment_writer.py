@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import av
-from av import CodecContext, VideoFrame
+from av import VideoFrame
 from av.error import FFmpegError
 from av.video.codeccontext import VideoCodecContext
 from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
 from engine.core.errors import EncoderMissing
-from engine.core.geometry import Size
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import PicturePlan
 from engine.video.colour.planes import frame_of
@@ -27,12 +24,11 @@ from engine.video.write.encoders import (
     Layout,
     colour_options,
     encoder_options,
+    own_scheduling,
     with_threads,
 )
 from engine.video.write.image_files import ImageSegment
 from engine.video.write.segment_file import rename_durably, writing
-
-os.environ.setdefault("SVT_LOG", "1")  # SVT-AV1 writes a page to standard error otherwise
 
 _TICK = Fraction(1, 1000)  # of Matroska: time stamp n ms is frame n of a segment
 _DELAY = 64  # frames: more than any encoder reorders
@@ -232,7 +228,7 @@ def _configure(context: VideoCodecContext, picture: PicturePlan) -> None:
 
 def _open_context(context: VideoCodecContext, picture: PicturePlan) -> None:
     try:
-        with _own_scheduling():
+        with own_scheduling():
             context.open()
     except FFmpegError as err:
         raise EncoderMissing(
@@ -243,44 +239,3 @@ def _open_context(context: VideoCodecContext, picture: PicturePlan) -> None:
             reason=err.strerror,
             encoder=picture.encoder,
         ) from err
-
-
-@contextmanager
-def _own_scheduling() -> Iterator[None]:
-    """Restores the scheduling policy of the process's threads.
-
-    libsvtav1 puts the thread that opens it and its own threads into SCHED_FIFO with priority 99
-    where it may (as root): everything else on the machine then waits for them.
-    """
-    if sys.platform != "linux":
-        yield
-        return
-    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
-    try:
-        yield
-    finally:
-        for thread in (int(task.name) for task in Path("/proc/self/task").iterdir()):
-            with suppress(OSError):  # it has ended
-                if os.sched_getscheduler(thread) == os.SCHED_FIFO:
-                    os.sched_setscheduler(thread, policy, parameters)
-
-
-def opens(name: str) -> bool:
-    """Whether an encoder exists here and really encodes a small frame."""
-    encoder = ENCODERS[name]
-    layout, pixel_format = next(iter(encoder.formats.items()))
-    size = Size(256, 128)
-    options = encoder_options(encoder, crf=30, speed="fast", layout=layout, size=size)
-    try:
-        context = CodecContext.create(name, "w")
-        if not isinstance(context, VideoCodecContext):
-            return False
-        context.width, context.height, context.pix_fmt = size.width, size.height, pixel_format
-        context.time_base, context.framerate = Fraction(1, 25), Fraction(25)
-        context.options = with_threads(options, name, 1)
-        frame = VideoFrame(size.width, size.height, pixel_format)
-        frame.pts = 0
-        with _own_scheduling():
-            return bool([*context.encode(frame), *context.encode(None)])
-    except (FFmpegError, ValueError):
-        return False  # no such encoder, no GPU, or one that refuses

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from engine.core.geometry import spread_indices
 from engine.models.seedvr2.dit.config import (
     GROUP_ROWS,
     DitConfig,
@@ -22,7 +23,6 @@ from engine.models.seedvr2.dit.config import (
     token_count,
 )
 from engine.ops.attention.windows import Grid, Window
-from engine.ops.transfer.residency import resident_blocks
 
 
 def streams(config: DitConfig, blocks: int | None, device: str) -> bool:
@@ -59,7 +59,7 @@ def resident_bytes(
     ends, each, text = _weights(config, bytes_per_weight, dtype)
     if blocks is None or not streams(config, blocks, device):
         return ends + sum(each)
-    stay = resident_blocks(config.layers, blocks)
+    stay = spread_indices(config.layers, blocks)
     own_text = config.separate_layers == config.layers
     kept = sum(each[i] - (text[i] if own_text else 0) for i in stay)
     coming = [each[i] for i in range(config.layers) if i not in stay]
@@ -73,7 +73,7 @@ def streamed_bytes(
 ) -> int:
     """Of weights that come and go: what pinned copies of all of them take in main memory."""
     _, each, text = _weights(config, bytes_per_weight, dtype)
-    stay = resident_blocks(config.layers, blocks)
+    stay = spread_indices(config.layers, blocks)
     coming = sum(each[i] for i in range(config.layers) if i not in stay)
     own_text = config.separate_layers == config.layers
     return coming + own_text * sum(text[i] for i in stay)

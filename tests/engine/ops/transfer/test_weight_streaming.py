@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from engine.ops.transfer.residency import resident_blocks
+from engine.core.geometry import spread_indices
 from engine.ops.transfer.weight_streaming import StreamEvent, WeightStream
 
 WIDTH = 8
@@ -165,7 +165,7 @@ def test_what_fits_is_copied_once(events: list[StreamEvent]) -> None:
     assert stream.buffer_bytes == 0
 
 
-def test_only_the_text_of_resident_blocks_comes_and_goes() -> None:
+def test_only_the_text_of_spread_indices_comes_and_goes() -> None:
     blocks = chain(4)
     text = {"keep_on_host": lambda name: name.startswith("txt.")}
     stream = WeightStream(blocks, device="cpu", resident=4, **text)
@@ -249,8 +249,8 @@ def test_streams_made_in_inference_mode_work_outside() -> None:
 
 @given(count=st.integers(1, 40), resident=st.integers(0, 50))
 @settings(max_examples=50, deadline=None)
-def test_resident_blocks_are_spread_evenly(count: int, resident: int) -> None:
-    stay = sorted(resident_blocks(count, resident))
+def test_spread_indices_are_spread_evenly(count: int, resident: int) -> None:
+    stay = sorted(spread_indices(count, resident))
     assert len(stay) == min(count, resident)
     assert all(0 <= index < count for index in stay)
     if len(stay) > 1:

@@ -20,8 +20,8 @@ from engine.video.colour.planes import planes_of
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 from engine.video.write.codecs import plan_picture
-from engine.video.write.encoders import ENCODERS, encoder_options
-from engine.video.write.segment_writer import LosslessWriter, SegmentWriter, opens
+from engine.video.write.encoders import ENCODERS, encoder_options, opens
+from engine.video.write.segment_writer import LosslessWriter, SegmentWriter
 from tests.helpers.plans import a_media
 from tests.helpers.program import ROOT
 from tests.helpers.results import random_planes
