@@ -71,7 +71,7 @@ class JobService:
         return self._is_closing and self._worker is None
 
     def carry_out(self, command: c.Command) -> None:
-        """Do it, and emit what has changed.
+        """Carry out a command and emit what has changed.
 
         Raises:
             EngineError: It cannot be done.

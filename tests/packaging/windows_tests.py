@@ -17,14 +17,14 @@ FILES: Final = (
     # names and paths
     "tests/engine/core/test_atomic_file.py",
     "tests/engine/core/test_windows_paths.py",
-    "tests/engine/planner/test_target.py",
+    "tests/engine/planner/test_plan_job.py",
     "tests/engine/pipeline/test_output.py",
     "tests/app/desktop",
     # processes
     "tests/engine/hardware/test_process.py",
     "tests/engine/hardware/test_shared_memory.py",
     "tests/engine/hardware/test_devices.py",
-    "tests/engine/cli/test_code_page.py",
+    "tests/engine/cli/test_console.py",
     "tests/engine/cli/test_runtime.py",
     # settings, jobs on the disk
     "tests/engine/settings",

@@ -68,7 +68,7 @@ def test_figures_have_units():
         "read": "50 million pixels a second of the CPU",
         "start": "0.05 s a job",
         "vae-float32": "100 billion operations a second of the CPU",
-        f"vae-float16, {GPU}": "1e+05 billion operations a second of the card",
+        f"vae-float16, {GPU}": "1e+05 billion operations a second of the GPU",
     }
     found = [(one.title.code, one.value.code) for one in figures(rates)]
     assert found == [
