@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import cache
@@ -53,6 +54,7 @@ class Allocations:
         )
 
     def __enter__(self) -> Allocations:
+        gc.collect()  # or garbage of earlier tests is released inside
         self._profile.__enter__()
         return self
 
