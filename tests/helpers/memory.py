@@ -54,12 +54,13 @@ class Allocations:
         )
 
     def __enter__(self) -> Allocations:
-        gc.collect()  # or garbage of earlier tests is released inside
+        gc.disable()  # or garbage of earlier tests is released inside
         self._profile.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._profile.__exit__(*error)
+        gc.enable()
         profiler: Any = self._profile.profiler  # None before it ran, as its types say
         events = sorted(profiler.kineto_results.events(), key=lambda event: event.start_ns())
         calls = [event for event in events if event.name().startswith(_MARK)]

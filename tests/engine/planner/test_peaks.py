@@ -1,6 +1,5 @@
 """Predicted bytes of every stage against what torch takes, over random plans of small models."""
 
-import gc
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -55,7 +54,6 @@ def measured(plan: WorkPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> di
     """Bytes of each stage."""
     model, kept = loaded(plan, monkeypatch)
     source = source_of(plan)
-    gc.collect()
     with torch.inference_mode(), Allocations() as found:
         run_shot(model, source, frames)
     model.close()
@@ -73,7 +71,6 @@ def loaded(plan: WorkPlan, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
         assert isinstance(model._dit, FastDit)
         assert isinstance(model._vae, FastVae)
         latent = torch.zeros(1, 4, 4, model._dit.config.in_channels)
-        gc.collect()
         with torch.inference_mode(), Allocations() as trying:  # backends of attention, once
             model._predict(latent, model._text, 1000.0)
             model._dit.release()

@@ -1,6 +1,5 @@
 """Predicted memory of whole jobs against what torch and the process really take."""
 
-import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +48,6 @@ def assert_predicted(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) 
         planes, picture = run_as_before(self, *args)
         return [tuple(np.array(plane) for plane in frame) for frame in planes], picture
 
-    gc.collect()
     with monkeypatch.context() as patch, Allocations() as found:
         patch.setattr(Restore, "run", copied)
         run(plan, folder / plan.output.stem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -100,7 +99,6 @@ def inputs(name: str, case: VaeWorkload) -> tuple[Tensor, Tensor]:
 def measured(step: Callable[[], object], fast: Any) -> int:
     """Peak bytes of a step, with fresh buffers."""
     fast.release()
-    gc.collect()
     with Allocations() as found:
         step()
     return found.peak_bytes
@@ -184,7 +182,6 @@ def test_tables_are_counted(name: str, dtype: str) -> None:
     double = {key: value.double() for key, value in weights_of(name).items()}
     for switches in (CHANGED[table] for table in TABLES):
         fast = None
-        gc.collect()  # so that nothing of an earlier model goes inside
         with Allocations() as found:
             fast = family.fast(config, double, dtype=getattr(torch, dtype), switches=switches)
         assert weights_bytes(config, dtype, switches) == pytest.approx(found.left_bytes, rel=0.005)
