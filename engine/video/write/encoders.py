@@ -273,7 +273,10 @@ def _intra_options(encoder: EncoderSpec, layout: Layout, size: Size) -> dict[str
         profile = "4444" if chroma == "444" else "hq"
         return {"profile": profile, "vendor": "apl0", "alpha_bits": "16" if alpha else "0"}
     if encoder.name == "ffv1":
-        slices = 1 if min(size.width, size.height) < 64 else 4 if size.pixels < 2**21 else 16
+        across, down = subsampling(chroma)
+        is_odd = size.width % across or size.height % down  # FFmpeg refuses some in slices
+        is_small = min(size.width, size.height) < 64
+        slices = 1 if is_odd or is_small else 4 if size.pixels < 2**21 else 16
         return {"level": "3", "g": "1", "slicecrc": "1", "slices": str(slices)}
     if encoder.name == "tiff":
         return {"compression_algo": "deflate"}

@@ -80,6 +80,12 @@ def test_an_encoder_leaves_no_thread_in_real_time_scheduling(tmp_path: Path) -> 
     assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_OTHER}
 
 
+def test_ffv1_takes_odd_sizes_of_every_chroma(tmp_path: Path) -> None:
+    for chroma, size in itertools.product(("420", "422", "444"), (Size(87, 64), Size(71, 79))):
+        path = write(tmp_path / "s", picture_of("ffv1", size, chroma=chroma), 1)
+        assert [(f.width, f.height) for f in read(path)] == [(size.width, size.height)]
+
+
 def test_few_frames_of_hevc_are_a_segment(tmp_path: Path) -> None:
     for frames in (1, 2, 3):  # x265 gave decoding times from uninitialised memory
         assert len(read(write(tmp_path / "s", picture_of("hevc"), frames))) == frames
