@@ -64,7 +64,7 @@ class SettingsDialog(Translated, QDialog):
         self.setWindowTitle(tr("Settings"))
         self._title.setText(tr("Settings"))
         self._foot.setText(
-            tr("They apply to every film. A film in work keeps those it started with.")
+            tr("They apply to every film. A running job keeps those it started with.")
         )
         self._default.setText(tr("As delivered"))
         self._close.setText(tr("Close"))

@@ -47,7 +47,7 @@ class Player:
         self.say(found[-1:])
 
     def add(self, job_id: str, name: str, settings: JobSettings | None = None) -> None:
-        """A GPU for a film."""
+        """Adds a film to the queue."""
         folder = paths.resource("samples")
         self._program.controller.settings = settings or JobSettings()
         self._program.queue.add(job_id, folder / name, settings or JobSettings())
