@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,7 @@ def test_readers_and_other_writers_see_whole_files(tmp_path: Path) -> None:
     with ThreadPoolExecutor(3) as pool:
         writing = [pool.submit(write, number) for number in range(1, 4)]
         while not all(each.done() for each in writing):
+            time.sleep(0.001)  # on Windows a file that is always open cannot be replaced
             with contextlib.suppress(PermissionError):  # Windows, for the instant of the renaming
                 found = json.loads(path.read_text())
                 assert (len(set(found)), len(found)) == (1, 5000)

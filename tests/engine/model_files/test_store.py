@@ -63,11 +63,11 @@ def test_a_file_is_read_once_before_it_is_loaded(store: Store) -> None:
 def test_a_file_that_was_touched_is_read_again(store: Store) -> None:
     path = put(store)
     store.ready("tiny")
-    os.utime(path, ns=(1, 1))
+    os.utime(path, (1, 1))
     assert store.state("tiny").state == "unverified"
     assert reads_of(store) == 1
     put(store, CONTENT[:-1] + b"?")
-    os.utime(path, ns=(2, 2))
+    os.utime(path, (2, 2))
     with pytest.raises(errors.HashMismatch):
         store.ready("tiny")
 
