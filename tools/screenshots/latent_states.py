@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.core.errors import ErrorInfo
+from engine.core.messages import message
 from engine.protocol import events
 from engine.protocol.media import LATENT
 from engine.protocol.tasks import TaskKind
@@ -33,8 +34,8 @@ _REFUSED = ErrorInfo(
     params={
         "name": "ComfyUI_00002_.latent",
         "channels": "4",
-        "other": "Stable Diffusion or SDXL",
-        "known": "16 (Wan 2.1) and 48 (Wan 2.2 5B)",
+        "other": message("list.alternatives", first="Stable Diffusion", next="SDXL"),
+        "known": ("16 (Wan 2.1)", "48 (Wan 2.2 5B)"),
     },
 )
 
