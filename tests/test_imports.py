@@ -72,7 +72,7 @@ pretend = api.pretended(gpu)
 sys.setprofile(trace)
 api.plan(source, settings, None, engine_settings=EngineSettings(), pretend=pretend)
 sys.setprofile(None)
-root = str(Path(api.__file__).parents[1])
+root = str(Path(api.__file__).parent)
 print("\\n".join(sorted(file for file in files if file.startswith(root) and file.endswith(".py"))))
 """
 

@@ -50,6 +50,9 @@ def run(argv: Sequence[str], services: Callable[[], ApiServices]) -> int:
     except SystemExit as end:  # argparse has printed why
         _flush()
         return end.code if isinstance(end.code, int) else context.FAILED
+    except BrokenPipeError:  # of a help text that is longer than the buffer
+        _silence()
+        return context.FAILED
 
 
 def _command(

@@ -1,8 +1,10 @@
+import argparse
 import subprocess
 import sys
 from pathlib import Path
 
 from engine import __version__
+from engine.cli import main
 from engine.core.errors import OutputExists, SourceMissing
 from engine.protocol.plan import Notice
 from tests.helpers.command_line import CommandLine
@@ -141,6 +143,16 @@ def test_the_reader_of_a_pipe_may_leave() -> None:
         text = process.stderr.read()
     assert "Traceback" not in text
     assert "Exception ignored" not in text
+
+
+def test_a_help_text_longer_than_the_buffer_may_lose_its_reader(monkeypatch) -> None:
+    def closed(*_: object) -> None:
+        raise BrokenPipeError
+
+    silenced = []
+    monkeypatch.setattr(main, "_silence", lambda: silenced.append(True))
+    monkeypatch.setattr(argparse.ArgumentParser, "print_help", closed)
+    assert (main.main(["upscale", "--help"]), silenced) == (1, [True])
 
 
 def test_paths_of_any_writing_can_be_printed(tmp_path: Path) -> None:
