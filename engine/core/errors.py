@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from engine.core.messages import Message, Param, hint_of, message, text_of
+from engine.core.messages import HasMessage, Message, Param, message
 
 
-class EngineError(Exception):
+class EngineError(HasMessage, Exception):
     """An error that a user can understand.
 
     Args:
@@ -36,17 +36,11 @@ class EngineError(Exception):
         super().__init__(case)
         self.case = case
         self.params = params
-        self.as_message = message(f"{self.code}.{case}" if case else self.code, **params)
 
     @property
-    def message(self) -> str:
-        """The sentence in English."""
-        return text_of(self.as_message)
-
-    @property
-    def hint(self) -> str:
-        """What to do next, in English; "" where there is nothing to do."""
-        return hint_of(self.as_message)
+    def as_message(self) -> Message:
+        """The message of the catalogue."""
+        return message(f"{self.code}.{self.case}" if self.case else self.code, **self.params)
 
     def info(self) -> ErrorInfo:
         """The same as plain data, for events."""
@@ -57,7 +51,7 @@ class EngineError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorInfo:
+class ErrorInfo(HasMessage):
     """An error as plain data: what an event or a file carries."""
 
     code: str
@@ -68,16 +62,6 @@ class ErrorInfo:
     def as_message(self) -> Message:
         """The message of the catalogue."""
         return Message(f"{self.code}.{self.case}" if self.case else self.code, dict(self.params))
-
-    @property
-    def message(self) -> str:
-        """The sentence in English."""
-        return text_of(self.as_message)
-
-    @property
-    def hint(self) -> str:
-        """What to do next, in English; "" where there is nothing to do."""
-        return hint_of(self.as_message)
 
 
 class InputError(EngineError, code="input-error"):

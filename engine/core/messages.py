@@ -55,6 +55,27 @@ class Message:
 Param = str | Message | tuple[str | Message, ...]
 
 
+class HasMessage:
+    """Something that the catalogue has a message for: an error, a notice."""
+
+    __slots__ = ()
+
+    @property
+    def as_message(self) -> Message:
+        """The message of the catalogue."""
+        raise NotImplementedError
+
+    @property
+    def message(self) -> str:
+        """The sentence in English."""
+        return text_of(self.as_message)
+
+    @property
+    def hint(self) -> str:
+        """What to do next, in English; "" where there is nothing to do."""
+        return hint_of(self.as_message)
+
+
 def title(code: str) -> Message:
     """The title of an entry, as a message."""
     return Message(code, part="title")

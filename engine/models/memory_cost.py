@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}  # of one value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
@@ -33,22 +35,4 @@ class Cost:
             activations=self.activations + other.activations,
             workspace=self.workspace + other.workspace,
             carry=self.carry + other.carry,
-        )
-
-    def then(self, other: Cost) -> Cost:
-        """One after the other: the larger of each part."""
-        return Cost(
-            weights=max(self.weights, other.weights),
-            activations=max(self.activations, other.activations),
-            workspace=max(self.workspace, other.workspace),
-            carry=max(self.carry, other.carry),
-        )
-
-    def scaled(self, factor: float) -> Cost:
-        """Everything but the weights times `factor`."""
-        return Cost(
-            weights=self.weights,
-            activations=round(self.activations * factor),
-            workspace=round(self.workspace * factor),
-            carry=round(self.carry * factor),
         )

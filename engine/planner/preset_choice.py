@@ -20,7 +20,6 @@ from engine.settings import preset_store
 from engine.settings.presets import Goal, Preset, Value, applied
 from engine.settings.schema import JobSettings
 
-PROCESSOR = "cpu"  # tier of a machine without a GPU
 GOALS: tuple[Goal, ...] = ("fast", "balanced", "best")
 
 # What a choice before may have left and every preset gives back to the planner: the longest clip,

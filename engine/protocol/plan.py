@@ -10,7 +10,7 @@ from typing import Literal
 
 from engine.core.errors import EngineError
 from engine.core.geometry import FrameSpan, Size
-from engine.core.messages import Message, Param, catalogue, hint_of, text_of
+from engine.core.messages import HasMessage, Message, Param, catalogue
 from engine.protocol.media import Chroma, ColourTags
 from engine.settings.switches import Switches
 
@@ -18,7 +18,7 @@ Severity = Literal["info", "warning", "refusal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notice(HasMessage):
     """One thing the user should know before the start, by the code of its message.
 
     Attributes:
@@ -38,16 +38,6 @@ class Notice:
         code = f"{self.code}.{self.case}" if self.case else self.code
         own = f"notice.{code}"
         return Message(own if catalogue("en").has_text(own) else code, dict(self.params))
-
-    @property
-    def message(self) -> str:
-        """The sentence in English."""
-        return text_of(self.as_message)
-
-    @property
-    def hint(self) -> str:
-        """What to do next, in English; "" where there is nothing to do."""
-        return hint_of(self.as_message)
 
 
 def notice_of_error(error: EngineError, severity: Severity) -> Notice:
@@ -220,7 +210,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reasons:
+class Reasons(HasMessage):
     """Why a plan is as it is."""
 
     limited_by: Limit
@@ -232,11 +222,6 @@ class Reasons:
     def as_message(self) -> Message:
         """What limits the plan."""
         return Message(f"reason.limit.{self.limited_by}", dict(self.params))
-
-    @property
-    def message(self) -> str:
-        """What limits the plan, in English."""
-        return text_of(self.as_message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,7 @@
-"""Settings of this machine in a TOML file: read, checked, and replaced in one step.
-
-Keys that this version does not know are kept, so that an older program does not delete what a newer
-one wrote; comments are lost. A settings class has a table of its own.
-"""
+"""Settings of this machine from a TOML file that its user writes; a document as TOML."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import tomllib
@@ -14,8 +9,8 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any
 
-from engine.core import atomic_file, paths
-from engine.core.errors import OutputUnwritable, SettingsError
+from engine.core import paths
+from engine.core.errors import SettingsError
 from engine.settings.schema import EngineSettings, known
 
 _TABLE = "engine"
@@ -46,29 +41,6 @@ def load_engine_settings(path: Path | None = None) -> EngineSettings:
         raise SettingsError(
             "in-settings-file", problem=problem, advice=problem.hint, path=path
         ) from err
-
-
-def save_engine_settings(settings: EngineSettings, path: Path | None = None) -> None:
-    """Store the settings; a reader sees the old file or the new one, never a part of it.
-
-    A file that is no TOML is renamed to "settings.toml.damaged".
-
-    Raises:
-        OutputUnwritable: The folder or the file cannot be written.
-    """
-    path = path or settings_file()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            data = _read(path)
-        except SettingsError:
-            atomic_file.replace(path, path.with_name(path.name + ".damaged"))
-            data = {}
-        old = data.get(_TABLE)
-        data[_TABLE] = (old if isinstance(old, dict) else {}) | dataclasses.asdict(settings)
-        atomic_file.write_text(path, to_toml(data))
-    except OSError as err:
-        raise OutputUnwritable("settings", path=path, reason=err.strerror or str(err)) from err
 
 
 def to_toml(data: dict[str, Any]) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-AGAIN = "Download or copy the file again."
 
 
 class FileMap:

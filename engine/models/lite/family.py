@@ -12,6 +12,7 @@ from engine.models.frame_family import FrameFamily, frame_needs
 from engine.models.lite import files, plan
 from engine.models.lite.cost import lite_cost, lite_multiplications
 from engine.models.lite.plan import LitePlan
+from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.notices import chosen, chosen_tiles
 from engine.models.planning.search import MemoryRequirement
 from engine.models.upscalers import FrameUpscaler
@@ -19,7 +20,6 @@ from engine.protocol.plan import Notice
 from engine.protocol.report import State
 from engine.settings.schema import JobSettings
 
-_DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _RGB_BYTES, _FLOAT_BYTES = 12, 4
 _GREY_OFF = 0.02  # that an enlarged grey picture may be, of white
 
@@ -44,7 +44,7 @@ class LiteFamily(FrameFamily[LitePlan]):
 
     def needs(self, work: LitePlan) -> MemoryRequirement:
         """Bytes of enlarging a clip tile by tile, the result included."""
-        item = _DTYPE_BYTES[work.dtype]
+        item = DTYPE_BYTES[work.dtype]
         cost = lite_cost(
             files.config_of(work.weights), work.tile, frames=work.clip_frames, dtype_bytes=item
         )

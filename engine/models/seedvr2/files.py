@@ -29,16 +29,11 @@ _SUITED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFiles:
-    """Transformer, VAE and text embedding of a job; `missing` are those that are not here.
-
-    Configurations of files that are missing are those of the published ones.
-    """
+    """Transformer, VAE and text embedding of a job; `missing` are those that are not here."""
 
     dit: WeightsPlan
     vae: WeightsPlan
     text: WeightsPlan
-    dit_config: DitConfig
-    vae_config: VaeConfig
     missing: tuple[str, ...] = ()  # ids in the catalogue
 
 
@@ -55,7 +50,6 @@ def files_of(
 
     Raises:
         WeightsMissing: A file that the user named is not there.
-        WeightsError: A file is none of this kind.
     """
     own = (settings.dit, settings.vae, settings.text_embedding)
     if all(own):
@@ -71,8 +65,6 @@ def files_of(
         dit=dit,
         vae=vae,
         text=text,
-        dit_config=_dit_config(dit) if dit.is_here else _published_config(model),
-        vae_config=_vae_config(vae) if vae.is_here else VAE,
         missing=tuple(weights.published for weights in (dit, vae, text) if not weights.is_here),
     )
 
@@ -89,7 +81,7 @@ def model_of(dit: Path) -> str:
 
 
 def configs(plan: SeedVr2Plan) -> tuple[DitConfig, VaeConfig]:
-    """Configurations of a planned job's transformer and VAE.
+    """Configurations of a planned job's transformer and VAE; the published ones' of missing files.
 
     Raises:
         WeightsError: A file was removed or replaced.

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from engine.core.geometry import Size
-from engine.models.memory_cost import Cost
+from engine.models.memory_cost import DTYPE_BYTES, Cost
 from engine.settings.optimisations import VaeSwitches
 
 Kind = Literal["stream", "inner", "phases", "result", "window", "sums", "carry"]
 
-ITEM = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}  # bytes of a value
 _SMALL_BYTES = 64 * 2**10  # means, deviations, biases
 
 
@@ -62,7 +61,7 @@ class VaeWorkload:
     @property
     def item(self) -> int:
         """Bytes of a number."""
-        return ITEM[self.dtype]
+        return DTYPE_BYTES[self.dtype]
 
     @property
     def is_half(self) -> bool:

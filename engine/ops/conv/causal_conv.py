@@ -49,7 +49,7 @@ class Carry:
         if self._is_ours:
             self._is_ours, self._is_open = False, True
             return self
-        return self._twin(dict(self._tails))
+        return self._with_tails(dict(self._tails))
 
     def done(self) -> Carry:
         """The same after its slice."""
@@ -69,7 +69,7 @@ class Carry:
         """
         self._need_whole()
         tails, self._tails = self._tails, {}
-        other = self._twin(tails)
+        other = self._with_tails(tails)
         other.last, other._is_ours = last, True
         return other
 
@@ -77,18 +77,13 @@ class Carry:
         """The same with its frames on another device, in the same memory format."""
         self._need_whole()
         tails = {key: frames.to(device) for key, frames in self._tails.items()}
-        return self._twin(tails)
-
-    @property
-    def bytes_held(self) -> int:
-        """Bytes of all frames kept."""
-        return sum(frames.nbytes for frames in self._tails.values())
+        return self._with_tails(tails)
 
     def _need_whole(self) -> None:
         if self._is_open:
             raise ValueError("the carry was handed over to a slice that did not end")
 
-    def _twin(self, tails: dict[Hashable, Tensor]) -> Carry:
+    def _with_tails(self, tails: dict[Hashable, Tensor]) -> Carry:
         other = Carry(last=self.last)
         other.first, other._tails = self.first, tails
         return other

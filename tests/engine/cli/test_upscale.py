@@ -12,7 +12,7 @@ from engine.core.errors import ErrorInfo
 from engine.protocol import commands, events
 from engine.protocol.plan import Notice
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.settings.store import save_engine_settings
+from engine.settings.store import settings_file
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.command_line import CommandLine, ScriptedEngine
 
@@ -75,7 +75,7 @@ def test_impossible_settings_are_refused_with_a_hint(command_line: CommandLine) 
 
 
 def test_settings_of_the_machine_are_those_kept_and_those_given(command_line: CommandLine) -> None:
-    save_engine_settings(EngineSettings(threads=3))
+    settings_file().write_text("[engine]\nthreads = 3\n")
     command_line("upscale", "a.mp4", "--set", "memory_share=0.5")
     assert command_line.services.settings == EngineSettings(
         threads=3, memory_share=0.5, tile_previews=False

@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from engine.core.geometry import spread_indices
+from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.seedvr2.dit.config import (
     GROUP_ROWS,
     DitConfig,
@@ -84,7 +85,7 @@ def _weights(
     config: DitConfig, bytes_per_weight: float, dtype: str
 ) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     """Bytes of the ends, of each block, and of the text's share of each block."""
-    item = ITEM[dtype]
+    item = DTYPE_BYTES[dtype]
     ends = sum(some.nbytes(bytes_per_weight, item) for some in end_tensors(config))
     blocks = [list(block_tensors(config, layer)) for layer in range(config.layers)]
     each = tuple(sum(some.nbytes(bytes_per_weight, item) for some in block) for block in blocks)
@@ -150,7 +151,6 @@ def _text_numbers(config: DitConfig, layer: int) -> int:
     return matrix_weights(block_tensors(config, layer), ("text", "both"))
 
 
-ITEM = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}  # bytes
 _MIB = 2**20
 _EXACT = 4  # bytes of a value that sums are kept in
 
@@ -175,7 +175,7 @@ def forward_bytes(
         device: Kind of the torch device.
         widened: Weights are in a narrow format; those of one layer at a time are widened.
     """
-    wide = _widened(config) * ITEM[dtype] if widened else 0
+    wide = _widened(config) * DTYPE_BYTES[dtype] if widened else 0
     return _Forward(config, latent, text, dtype, device).peak() + wide
 
 
@@ -200,7 +200,7 @@ class _Forward:
 
     def __init__(self, config: DitConfig, latent: Grid, text: int, dtype: str, device: str) -> None:
         self.config, self.text = config, text
-        self.item, self.on_gpu = ITEM[dtype], device == "cuda"
+        self.item, self.on_gpu = DTYPE_BYTES[dtype], device == "cuda"
         self.tokens = token_count(config, latent)
         self.orders = [layer_windows(config, latent, shifted=shifted) for shifted in (False, True)]
         self.moves = set(self.orders[0]) != set(self.orders[1])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
+from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.search import MemoryRequirement, PhaseMemory, Streamed, peak_use
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit import cost as dit_cost
@@ -15,7 +16,7 @@ from engine.models.seedvr2.planning import vae_memory
 from engine.models.seedvr2.planning.vae_memory import Asked
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.video_vae.workload import ITEM, VaeWorkload
+from engine.models.video_vae.workload import VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 
 _EXACT = 4  # bytes of a number of latents and of finished frames
@@ -111,7 +112,7 @@ def _stages(
 
 def vae_item(plan: SeedVr2Plan) -> int:
     """Bytes of a number of the VAE."""
-    return ITEM[plan.vae_dtype]
+    return DTYPE_BYTES[plan.vae_dtype]
 
 
 def _held_frames(plan: SeedVr2Plan) -> int:
@@ -135,7 +136,7 @@ def _finished_frames(plan: SeedVr2Plan) -> int:
 
 def _finishing(plan: SeedVr2Plan, pictures: int) -> int:
     """Bytes of frames that are finished, and of so many times as many pictures."""
-    item, is_pooled = ITEM[plan.vae_dtype], plan.colour in _POOLED
+    item, is_pooled = DTYPE_BYTES[plan.vae_dtype], plan.colour in _POOLED
     padded = _COLOURS * (_EXACT + (item if item < _EXACT else 0)) * (2 if is_pooled else 1)
     each = padded * plan.padded.pixels + pictures * _COLOURS * _EXACT * plan.size.pixels
     return _finished_frames(plan) * each + _SMOOTHING_BYTES * plan.size.pixels
@@ -197,7 +198,7 @@ def _transformer(dit: DitConfig, plan: SeedVr2Plan) -> tuple[int, int]:
     """Bytes of a forward, and of what stays after it."""
     stored = _bytes_per_weight(dit, plan)
     asked = (dit, _grid(plan), files.TEXT_TOKENS, plan.dtype, plan.device)
-    widened = plan.products == "none" and stored < ITEM[plan.dtype]
+    widened = plan.products == "none" and stored < DTYPE_BYTES[plan.dtype]
     return dit_cost.forward_bytes(*asked, widened=widened), dit_cost.kept_bytes(*asked)
 
 
@@ -207,7 +208,7 @@ def _bytes_per_weight(dit: DitConfig, plan: SeedVr2Plan) -> float:
         return FORMAT_BYTES[plan.products]
     count = parameters(dit)
     stored = plan.dit.bytes / count if plan.dit.bytes else 2.0
-    wide = ITEM[plan.dtype]
+    wide = DTYPE_BYTES[plan.dtype]
     return stored if stored < 1.6 else wide
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain
 
 from engine.core.geometry import Size
-from engine.models.memory_cost import Cost
+from engine.models.memory_cost import DTYPE_BYTES, Cost
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.layer_specs import (
     Part,
@@ -23,7 +23,6 @@ from engine.models.seedvr2.vae.layer_specs import (
 )
 from engine.models.video_vae.layer_specs import Attention, Conv
 from engine.models.video_vae.workload import (
-    ITEM,
     Flops,
     VaePass,
     VaePeak,
@@ -139,7 +138,7 @@ def weights_bytes(
         parts += chain(*decoder_parts(config))
     values = sum(_numbers(part, switches, image=image) for part in parts)
     norms = sum(2 * width for part in parts for width in part.norm_widths)
-    return values * ITEM[dtype] + norms * max(4, ITEM[dtype])
+    return values * DTYPE_BYTES[dtype] + norms * max(4, DTYPE_BYTES[dtype])
 
 
 def _cost(config: VaeConfig, work: VaeWorkload, peak: VaePeak) -> Cost:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from engine.core.geometry import Size
+from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.search import PhaseMemory, Streamed
-from engine.models.video_vae.workload import ITEM, VaePeak, VaeWorkload
+from engine.models.video_vae.workload import VaePeak, VaeWorkload
 from engine.models.wan.vae import cost, split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
@@ -59,7 +60,7 @@ class Pass:
     @property
     def item(self) -> int:
         """Bytes of a number."""
-        return ITEM[self.dtype]
+        return DTYPE_BYTES[self.dtype]
 
     @property
     def on_gpu(self) -> bool:

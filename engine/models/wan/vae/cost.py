@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.core.geometry import Size
-from engine.models.memory_cost import Cost
+from engine.models.memory_cost import DTYPE_BYTES, Cost
 from engine.models.video_vae.layer_specs import (
     TAPS,
     Attention,
@@ -24,7 +24,6 @@ from engine.models.video_vae.layer_specs import (
     Exit,
 )
 from engine.models.video_vae.workload import (
-    ITEM,
     Flops,
     VaePass,
     VaePeak,
@@ -183,7 +182,7 @@ def weights_bytes(
         parts += [*halves.low, *halves.high] if wanted else []
     values = sum(_numbers(part, switches) for part in parts)
     norms = sum(width for part in parts for width in part.norm_widths)
-    return values * ITEM[dtype] + norms * max(4, ITEM[dtype])
+    return values * DTYPE_BYTES[dtype] + norms * max(4, DTYPE_BYTES[dtype])
 
 
 def _cost(config: WanConfig, work: VaeWorkload, peak: VaePeak) -> Cost:
