@@ -7,7 +7,6 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
 from typing import Any, Literal
 
 from tools.figures.child import ROOT
@@ -87,18 +86,18 @@ def better_of(
     return found
 
 
-def load(path: Path = PATH) -> Baseline:
+def load() -> Baseline:
     """The committed baseline; an empty one where there is none."""
-    if not path.is_file():
+    if not PATH.is_file():
         return Baseline()
-    data: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    data: dict[str, Any] = json.loads(PATH.read_text("utf-8"))
     return Baseline(
         values={name: figure["value"] for name, figure in data["figures"].items()},
         moves=tuple(data["moves"]),
     )
 
 
-def save(baseline: Baseline, figures: Sequence[Figure], path: Path = PATH) -> None:
+def save(baseline: Baseline, figures: Sequence[Figure]) -> None:
     """Write a baseline; figures that are no more are left out."""
     about = {figure.name: figure for figure in figures}
     data = {
@@ -109,7 +108,7 @@ def save(baseline: Baseline, figures: Sequence[Figure], path: Path = PATH) -> No
             if name in about
         },
     }
-    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    PATH.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def machine() -> str:
