@@ -75,6 +75,7 @@ def test_impossible_settings_are_refused_with_a_hint(command_line: CommandLine) 
 
 
 def test_settings_of_the_machine_are_those_kept_and_those_given(command_line: CommandLine) -> None:
+    settings_file().parent.mkdir()
     settings_file().write_text("[engine]\nthreads = 3\n")
     command_line("upscale", "a.mp4", "--set", "memory_share=0.5")
     assert command_line.services.settings == EngineSettings(
