@@ -21,12 +21,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers whose teams of threads spin on the same cores wait for each other for minutes.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A machine with a card may have neither: there only files with tests for cards are collected.
+# A machine with a GPU may have neither: there only files with GPU tests are collected.
 _BARE = any(importlib.util.find_spec(name) is None for name in ("av", "PySide6"))
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave alone what has no tests for cards where something is missing; None: as usual."""
+    """Ignore what has no GPU tests where something is missing; None: as usual."""
     if not _BARE or collection_path.name == "tests":
         return None
     is_folder = collection_path.is_dir()
@@ -36,14 +36,14 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.hookimpl(trylast=True)  # after those that are not wanted were left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests for cards where there is none, and say so."""
+    """Skip GPU tests where there is no GPU, and say so."""
     mine = [item for item in items if item.get_closest_marker("gpu")]
-    if mine and not _has_card():
+    if mine and not _has_gpu():
         for item in mine:
-            item.add_marker(pytest.mark.skip(reason="no NVIDIA card that torch can use"))
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU that torch can use"))
 
 
-def _has_card() -> bool:
+def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()

@@ -150,7 +150,7 @@ def _line(state: RuntimeState, suited: str) -> str:
     words = [f"{state.id:<8}", f"{_STATES.get(state.state, state.state):<17}", f"CUDA {state.cuda}"]
     words += [f"driver {state.driver} or newer"] if state.driver else []
     if state.state in ("missing", "not-in-build"):
-        words.append(f"{size} to load, about {bytes_text(state.disk_bytes)} on the disk")
+        words.append(f"{size} to download, about {bytes_text(state.disk_bytes)} on the disk")
     elif state.done_bytes:
         words.append(bytes_text(state.done_bytes))
     words += [str(state.why)] if state.why else []

@@ -85,6 +85,6 @@ def _show(state: UpdateState, context: CommandContext) -> None:
     if not state.newer:
         console.say(f"Upreel {state.version} is the newest version.")
         return
-    where = "its setup is here" if state.is_ready else f"{bytes_text(state.bytes)} to load"
+    where = "its setup is here" if state.is_ready else f"{bytes_text(state.bytes)} to download"
     console.say(f"Upreel {state.newer} of {state.date}; {where}. You have {state.version}.")
     console.say(state.notes["en"].strip())

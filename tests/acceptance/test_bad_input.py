@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform == "win32", reason="users and tmpfs of Linux"),
 ]
-NOBODY = 65534
+UNPRIVILEGED = 65534
 _DROP_BOUND = 24  # PR_CAPBSET_DROP
 _POWERS = range(10)  # over files and users: CAP_CHOWN, CAP_DAC_OVERRIDE ... CAP_SETPCAP is 8
 
@@ -60,7 +60,7 @@ class Stranger:
     def own(self, path: Path) -> Path:
         """Give a file or folder to this user."""
         if os.geteuid() == 0 and nobody_can_run_python():
-            os.chown(path, NOBODY, NOBODY)
+            os.chown(path, UNPRIVILEGED, UNPRIVILEGED)
         return path
 
     def run(self, *words: str | Path) -> Ended:

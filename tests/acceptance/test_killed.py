@@ -1,4 +1,4 @@
-"""Killed at ten moments, resumed each time: the result equals the uninterrupted one."""
+"""Killed at ten points in time, resumed after each: the result equals the uninterrupted one."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_job_killed_ten_times_equals_the_uninterrupted_one(suffix: str, tmp_path
     folder = tmp_path / "out"
     folder.mkdir()
     result = folder / f"result{suffix}"
-    moments = random.Random(suffix)
+    rng = random.Random(suffix)
     words: tuple[str | Path, ...] = ("upscale", source, "-o", result, *WORDS)
     for number in range(10):
-        stage, delay = "run", moments.uniform(0.0, plain.wall_s / 10)
+        stage, delay = "run", rng.uniform(0.0, plain.wall_s / 10)
         if number in (8, 9):
-            stage, delay = ("mux", "verify")[number - 8], moments.uniform(0, 0.02)
+            stage, delay = ("mux", "verify")[number - 8], rng.uniform(0, 0.02)
         is_killed = is_killed_at({"stage": stage}, *words, delay_s=delay)
         assert is_killed, f"it ended before kill number {number + 1}, {stage} + {delay:.2f} s"
         assert not result.exists()

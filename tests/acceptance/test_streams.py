@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
 
 _CHAPTERS = """;FFMETADATA1
 title=Two voices
-artist=Nobody
+artist=Unknown
 [CHAPTER]
 TIMEBASE=1/1000
 START=0

@@ -147,7 +147,7 @@ def program(
 ) -> Iterator[Program]:
     """An open window with an engine of its own, on a machine without models."""
     for name in ("UPREEL_COMFYUI", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "HOME", "USERPROFILE"):
-        monkeypatch.setenv(name, str(tmp_path / "nobody"))
+        monkeypatch.setenv(name, str(tmp_path / "missing"))
     with real_program(qapp, tmp_path) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""Every text of the window has a Chinese one, and nothing is translated that nobody says."""
+"""Every text of the window has a Chinese one, and every translated text is used."""
 
 import ast
 import re

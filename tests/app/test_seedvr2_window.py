@@ -26,7 +26,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultySe
     """The very small SeedVR2 as if it were the published one, on a server that cuts connections."""
     files = write_seedvr2(tmp_path / "published")
     kinds = {"dit": files.dit, "vae": files.vae, "text": files.text}
-    told = tuple(
+    entries = tuple(
         published(
             path.read_bytes(), id=f"tiny-{kind}", kind=kind, models=SEEDVR2, filename=path.name
         )
@@ -36,7 +36,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultySe
         made.files = {f"/some/body/main/{p.name}": p.read_bytes() for p in kinds.values()}
         made.faults = [Fault(cut_after=100), Fault(cut_after=1000)]
         hosts = {"loopback": made.url + "/{repository}/{revision}/{filename}"}
-        known = catalogue.ModelCatalogue(hosts=hosts, files=told)
+        known = catalogue.ModelCatalogue(hosts=hosts, files=entries)
         monkeypatch.setattr(catalogue, "catalogue", lambda: known)
         yield made
 

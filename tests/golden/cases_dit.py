@@ -63,7 +63,7 @@ def check_cases(path: Path) -> Iterator[Outcome]:
         if name.rpartition(".")[2] not in _PARTS:
             yield Outcome(case=f"{path.name} {name}", problem="unknown tensor")
     for form in FORMS:
-        dit = load_dit(files.weights_beside(path, "dit"), form=form)
+        dit = load_dit(files.weights_next_to(path, "dit"), form=form)
         for tag in tags:
             shape = [int(side) for side in tensors[f"{tag}.vid_shape"].flatten()]
             latent, text = (_input(tensors, tag, name) for name in ("vid_in", "txt_in"))
@@ -87,7 +87,7 @@ def check_blocks(path: Path) -> Iterator[Outcome]:
     latent = tensors.pop("input.vid").view(*shape, -1)
     text = tensors.pop("input.txt")
     for form in FORMS:
-        dit = load_dit(files.weights_beside(path, "dit"), form=form)
+        dit = load_dit(files.weights_next_to(path, "dit"), form=form)
         found: dict[str, Tensor] = {}
         with traced_blocks(dit, found):
             found["output"] = dit(latent, text, float(match[4]))

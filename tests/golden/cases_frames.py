@@ -57,7 +57,7 @@ def check_resize(path: Path) -> Iterator[Outcome]:
 
 
 def check_padding(path: Path) -> Iterator[Outcome]:
-    """Numbers of the frames of clips made longer."""
+    """Indices of the frames of clips made longer."""
     for case in json.loads(path.read_text("utf-8")):
         frames, mode, count = case["frames"], case["mode"], case.get("count", "")
         if mode == "append_to_4n+1":

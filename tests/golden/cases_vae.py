@@ -70,9 +70,9 @@ def check_weights(path: Path) -> Iterator[Outcome]:
 
 @torch.inference_mode()
 def check_cases(path: Path) -> Iterator[Outcome]:
-    """Every output in a file of cases, with both forms."""
+    """Every output in a file of cases, with both variants."""
     tensors, options = files.tensors(path), files.entry(path, "cases")
-    weights = files.weights_beside(path, "vae")
+    weights = files.weights_next_to(path, "vae")
     groups = sorted({_group(name) for name in tensors})
     for form in FORMS:
         vae = load_vae(weights, form=form)

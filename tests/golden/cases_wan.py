@@ -1,7 +1,7 @@
 """The Wan VAEs: strict names, encode, decode, slices of every length, half precision, traces.
 
 A file of cases (`wan*_io*`) holds `x` with what encoding it gives, and `z` with what decoding it
-gives; `..._norm` are for latents that are normalised. Both forms of the model are checked.
+gives; `..._norm` are for latents that are normalised. Both variants of the model are checked.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def check_weights(path: Path) -> Iterator[Outcome]:
 
 @torch.inference_mode()
 def check_cases(path: Path) -> Iterator[Outcome]:
-    """Every output in a file of cases, with both forms: at once, in slices, in half precision."""
-    tensors, weights = files.tensors(path), files.weights_beside(path, "wan")
+    """Every output in a file of cases, of both variants: at once, in slices, in half precision."""
+    tensors, weights = files.tensors(path), files.weights_next_to(path, "wan")
     for form in FORMS:
         vae = load_wan(weights, form=form)
         for size in (None, *SLICES):
@@ -91,11 +91,11 @@ def check_cases(path: Path) -> Iterator[Outcome]:
 
 @torch.inference_mode()
 def check_traces(path: Path) -> Iterator[Outcome]:
-    """The output of every block of both forms: of the clip at once, and joined from slices.
+    """The output of every block of both variants: of the clip at once, and joined from slices.
 
-    Blocks inside give larger numbers than frames have; they may be off by as much more.
+    Blocks inside give larger values than frames have; the limit grows with them.
     """
-    tensors, weights = files.tensors(path), files.weights_beside(path, "wan")
+    tensors, weights = files.tensors(path), files.weights_next_to(path, "wan")
     for form in FORMS:
         vae = load_wan(weights, form=form)
         for how, sizes in (("at once", None), ("one by one", (1, 1)), ("1, then 2", (1, 2))):
@@ -115,7 +115,7 @@ def _traced(
     """What every block gave, its slices joined.
 
     Args:
-        vae: Of either form.
+        vae: Of either variant.
         tensors: With the inputs.
         sizes: Latent steps of the first slice and of those after it; None: at once.
     """
@@ -139,7 +139,7 @@ def _traced(
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a block is no part of its own in the fast form: the norm before a convolution."""
+    """Whether a block is no part of its own in the fast variant: the norm before a convolution."""
     return name.endswith(".head.0")
 
 

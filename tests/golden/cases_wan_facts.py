@@ -56,7 +56,7 @@ def check_statistics(path: Path) -> Iterator[Outcome]:
 
 
 def check_checkpoints(path: Path) -> Iterator[Outcome]:
-    """Numbers of parameters, names that tell the layouts apart, and sizes of published files."""
+    """Counts of parameters, names that tell the layouts apart, and sizes of published files."""
     about = json.loads(path.read_text("utf-8"))
     entries = {entry.sha256: entry for entry in catalogue().files}
     for model, config in PUBLISHED.items():
@@ -137,7 +137,7 @@ def _check_case(case: str, path: Path, facts: Mapping[str, Any]) -> Iterator[Out
     for name, deviation in facts["std"].items():
         error = abs(float(tensors[name].std()) - deviation)
         yield Outcome(case=f"{case} deviation of {name}", error=error, limit=STATED)
-    weights = files.weights_beside(path, "wan")
+    weights = files.weights_next_to(path, "wan")
     exact = load_wan(weights, form="plain", dtype=torch.float64)
     rounded = load_wan(weights, form="plain")
     wide = {name: value.double() for name, value in tensors.items()}

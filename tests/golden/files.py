@@ -29,7 +29,7 @@ def entry(path: Path, name: str) -> Any:
     return json.loads(metadata(path).get(name, "{}"))
 
 
-def weights_beside(path: Path, beginning: str) -> Path:
+def weights_next_to(path: Path, beginning: str) -> Path:
     """The weights whose name has the longest beginning in common with a file of cases."""
     found = [
         weights

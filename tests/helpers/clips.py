@@ -143,7 +143,7 @@ def cut_short(source: Path, target: Path, share: float) -> Path:
 
 
 def make_pictures(folder: Path, count: int, *, name: str = "shot_%04d.png", **how: Any) -> Path:
-    """Write a numbered sequence with its numbers in the pictures; returns the pattern."""
+    """Write a numbered sequence with each index in its picture; returns the pattern."""
     folder.mkdir(parents=True, exist_ok=True)
     first = how.pop("first", 1)
     for number in range(count):
@@ -176,7 +176,7 @@ def make_picture(
 
 
 def drop_to_nobody() -> None:
-    """Become the unprivileged user "nobody" in this (child) process; nothing if not root."""
+    """Become the unprivileged user 65534 in this (child) process; nothing if not root."""
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         os.setgid(65534)
         os.setuid(65534)
@@ -199,7 +199,7 @@ def _add_video(output: Any, clip: Clip) -> Any:
         context.gop_size, context.max_b_frames = clip.gop, clip.b_frames
     if clip.sar is not None:
         context.sample_aspect_ratio = clip.sar
-    for key, value in _colour_numbers(clip.tags).items():
+    for key, value in _colour_codes(clip.tags).items():
         setattr(context, key, value)
     if clip.rotation or clip.mirrored:
         stream.set_display_rotation(-clip.rotation, hflip=clip.mirrored)
@@ -228,7 +228,7 @@ _TRANSFER = {"bt709": 1, "smpte170m": 6, "bt2020-10": 14, "smpte2084": 16, "arib
 _TRANSFER |= {"iec61966-2-1": 13, "linear": 8}
 
 
-def _colour_numbers(tags: Mapping[str, str]) -> dict[str, int]:
+def _colour_codes(tags: Mapping[str, str]) -> dict[str, int]:
     tables = {
         "matrix": ("colorspace", _MATRIX),
         "range": ("color_range", {"tv": 1, "pc": 2}),
@@ -316,11 +316,11 @@ def _write_media(output: Any, clip: Clip, video: Any, sounds: Sequence[Any]) -> 
 
 
 def _tag(frame: Any, clip: Clip) -> None:
-    numbers = _colour_numbers(clip.tags)
-    frame.colorspace = numbers.get("colorspace", 2)
-    frame.color_range = numbers.get("color_range", 0)
-    frame.color_primaries = numbers.get("color_primaries", 2)
-    frame.color_trc = numbers.get("color_trc", 2)
+    codes = _colour_codes(clip.tags)
+    frame.colorspace = codes.get("colorspace", 2)
+    frame.color_range = codes.get("color_range", 0)
+    frame.color_primaries = codes.get("color_primaries", 2)
+    frame.color_trc = codes.get("color_trc", 2)
 
 
 def _write_sound(output: Any, sounds: Sequence[Any], done: int, until: int) -> int:

@@ -73,7 +73,7 @@ def _file(
     )
 
 
-CARD = "NVIDIA GeForce RTX 5070 Ti"
+GPU = "NVIDIA GeForce RTX 5070 Ti"
 
 
 def make_runtime(**changes: Any) -> RuntimeState:
@@ -105,16 +105,16 @@ def make_listed(*runtimes: RuntimeState, **changes: Any) -> events.RuntimesListe
     made = events.RuntimesListed(
         runtimes=runtimes or (make_runtime(), make_older()),
         used=message("torch-choice.none-chosen"),
-        advice=message("runtime-advice.suits", title=title, gpu=CARD, driver="581.29"),
+        advice=message("runtime-advice.suits", title=title, gpu=GPU, driver="581.29"),
         suited="cu130",
         free_mb=212_000.0,
-        card=CARD,
+        card=GPU,
         driver="581.29",
     )
     return replace(made, **changes)
 
 
-NO_CARD = make_listed(advice=message("runtime-advice.no-gpu"), suited="", card="", driver="")
+NO_GPU = make_listed(advice=message("runtime-advice.no-gpu"), suited="", card="", driver="")
 
 
 OWN = UpdateState(version="0.1.0", is_in_build=True, installed_as="setup")
@@ -129,7 +129,7 @@ NEWER = replace(
 )
 
 
-PRESET_CARD = "RTX 5070 Ti, 16 GB"
+PRESET_GPU = "RTX 5070 Ti, 16 GB"
 TAKEN = ErrorInfo(code="settings-error", case="not-a-preset", params={"name": "a.toml"})
 
 
@@ -143,7 +143,7 @@ def make_presets() -> tuple[Preset, ...]:
     return tuple(
         Preset(
             name=goal,
-            title=f"{PRESET_CARD}: {goal.capitalize()}",
+            title=f"{PRESET_GPU}: {goal.capitalize()}",
             goal=goal,
             tier="16gb",
             description=f"What {goal} means.",

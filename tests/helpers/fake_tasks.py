@@ -21,10 +21,10 @@ from tests.helpers.fake_states import (
     MB,
     MISSING,
     NEWER,
-    NO_CARD,
+    NO_GPU,
     OFFLINE,
     OWN,
-    PRESET_CARD,
+    PRESET_GPU,
     TAKEN,
     flat,
     made_read,
@@ -67,7 +67,7 @@ class FakeTasks:
         self.tasks: list[Task] = []  # the first of a kind has its turn
         self.files = {file.id: file for file in make_files()}
         self.free_mb = 212_000.0
-        self.runtimes = NO_CARD
+        self.runtimes = NO_GPU
         self.update, self.found = OWN, NEWER
         self.update_error: ErrorInfo | None = None  # how the next thing about updates ends
         self.check_waits = False
@@ -175,7 +175,7 @@ class FakeTasks:
         elif kind is UPDATE:
             self.sink.emit(e.UpdateKnown(state=self.update))
         elif kind is TaskKind.PRESET:
-            self.sink.emit(e.PresetsListed(presets=self.presets, card=PRESET_CARD))
+            self.sink.emit(e.PresetsListed(presets=self.presets, card=PRESET_GPU))
 
     def put(self, file: str, state: State, *, megabytes: float | None = None) -> None:
         """Let a model file stand in a state, with as much of it here."""

@@ -40,8 +40,8 @@ class Allocations:
         left_bytes: What is still there at the end.
         taken: Sizes of all allocations, in order.
         largest: Sizes of the largest ones, for messages.
-        stages: The highest sum while calls of each stage ran (`marked`), and that of all other
-            moments under "".
+        stages: The highest sum while calls of each stage ran (`marked`), and that of all the
+            rest under "".
     """
 
     def __init__(self) -> None:

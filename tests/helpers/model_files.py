@@ -16,7 +16,7 @@ from torch import Tensor
 from engine.ops.linear.gguf import BLOCKS
 
 Shape = tuple[int, ...]
-Tensors = Mapping[str, Tensor | Shape]  # numbers, or the shape of random ones
+Tensors = Mapping[str, Tensor | Shape]  # values, or the shape of random ones
 Format = str | Callable[[str, Shape], str]  # of each tensor
 
 _TORCH = {
@@ -99,7 +99,7 @@ def write_safetensors(
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name, tensor in tensors.items():
-            file.write(_bytes(_numbers(name, tensor, pool).to(_TORCH[kinds[name]])))
+            file.write(_bytes(_values(name, tensor, pool).to(_TORCH[kinds[name]])))
 
 
 def write_fp8(
@@ -161,8 +161,8 @@ def _stored(name: str, shape: Shape, kind: Format, cut_rows: bool) -> tuple[str,
     return "F16", shape
 
 
-def _numbers(name: str, tensor: Tensor | Shape, pool: _Pool) -> Tensor:
-    """Numbers of a tensor; random ones keep the size of what goes through."""
+def _values(name: str, tensor: Tensor | Shape, pool: _Pool) -> Tensor:
+    """Values of a tensor; random ones keep the variance of activations."""
     if isinstance(tensor, Tensor):
         return tensor
     noise = pool.some(math.prod(tensor)).view(tensor)
@@ -176,10 +176,10 @@ def _packed(name: str, tensor: Tensor | Shape, kind: str, pool: _Pool) -> np.nda
         return _random_blocks(_shape(tensor), kind, pool)
     import gguf
 
-    numbers = _numbers(name, tensor, pool)
+    values = _values(name, tensor, pool)
     if kind in _TORCH:
-        return np.frombuffer(_bytes(numbers.to(_TORCH[kind])), np.uint8)
-    flat = numbers.float().reshape(-1, _sizes(kind)[0])
+        return np.frombuffer(_bytes(values.to(_TORCH[kind])), np.uint8)
+    flat = values.float().reshape(-1, _sizes(kind)[0])
     known = gguf.GGMLQuantizationType[kind]
     parts = [gguf.quantize(part.numpy(), known) for part in flat.split(2**16)]
     return np.concatenate(parts)
@@ -201,7 +201,7 @@ def _bytes(tensor: Tensor) -> memoryview:
     return memoryview(tensor.contiguous().flatten().view(torch.uint8).numpy())
 
 
-SCALES = {"Q6_K": (208,), "Q8_0": (0,), "Q4_0": (0,), "Q5_0": (0,)}  # bytes of half numbers
+SCALES = {"Q6_K": (208,), "Q8_0": (0,), "Q4_0": (0,), "Q5_0": (0,)}  # offsets of float16 scales
 
 
 def random_blocks(kind: str, count: int, seed: int = 1) -> Tensor:

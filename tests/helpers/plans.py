@@ -68,9 +68,9 @@ def a_budget(**changes: Any) -> Budget:
 
 
 GIB = 2**30
-CARD = "RTX 5070 Ti, 16 GB"
+GPU = "RTX 5070 Ti, 16 GB"
 
-PRETENDED = Notice(code="pretended-card", severity="refusal", params={"gpu": CARD})
+PRETENDED = Notice(code="pretended-card", severity="refusal", params={"gpu": GPU})
 
 REASONS = Reasons(
     limited_by="video-memory",
@@ -118,7 +118,7 @@ def on_gpu(plan: Plan, *, needed: float = 11.4, limit: float = 15.0) -> Plan:
     return replace(
         plan,
         stages=(*around[:1], *on_device, *around[1:]),
-        card=CARD,
+        card=GPU,
         device_bytes=round(needed * GIB),
         device_budget_bytes=round(limit * GIB),
         peak_bytes=6 * GIB,

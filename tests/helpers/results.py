@@ -26,7 +26,7 @@ from engine.video.write.codecs import choose_container, plan_picture, plan_strea
 from engine.video.write.mux import mux
 from engine.video.write.segment_file import SegmentFile
 from engine.video.write.segment_writer import SegmentWriter
-from tests.helpers.clips import _colour_numbers
+from tests.helpers.clips import _colour_codes
 from tests.helpers.program import ffprobe
 
 needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no ffprobe here")
@@ -222,7 +222,7 @@ def _add_picture(new: Any, old: Any, first: Any, how: Damage) -> Any:
 
 def _numbers(how: Damage, first: Any) -> dict[str, int]:
     if how.tags is not None:
-        return _colour_numbers(how.tags)
+        return _colour_codes(how.tags)
     names = ("colorspace", "color_range", "color_primaries", "color_trc")
     return {name: int(getattr(first, name)) for name in names}
 

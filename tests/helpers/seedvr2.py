@@ -58,7 +58,7 @@ def randomise(module: nn.Module, seed: int) -> None:
 
 
 def random_frames(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 7) -> Tensor:
-    """Numbers in [-1, 1]."""
+    """Values in [-1, 1]."""
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1).to(dtype)
 

@@ -28,14 +28,14 @@ class AskingNorm(FrameNorm):
         if self.statistics is None:
             return super().forward(frames)
         x = frames[0].transpose(0, 1)
-        moments = self.statistics.for_norm(self.name, x, self.num_groups)
-        scale, shift = scale_and_shift(moments, self.weight, self.bias, self.eps)
+        statistics = self.statistics.for_norm(self.name, x, self.num_groups)
+        scale, shift = scale_and_shift(statistics, self.weight, self.bias, self.eps)
         result = x * scale[:, :, None, None] + shift[:, :, None, None]
         return result.transpose(0, 1)[None]
 
 
 class PlainSplit:
-    """`decode_low` and `decode_high` made of the plain form's blocks."""
+    """`decode_low` and `decode_high` made of the plain variant's blocks."""
 
     def __init__(self, vae: SeedVr2Vae) -> None:
         self.vae = vae

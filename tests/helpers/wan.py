@@ -85,7 +85,7 @@ MARKER = {"latent_format_version_0": torch.empty(0)}
 
 
 def a_latent(channels: int = 16, length: int = 3, height: int = 3, width: int = 5) -> Tensor:
-    """[1, C, t, h, w] float32, always the same numbers."""
+    """[1, C, t, h, w] float32, always the same values."""
     generator = torch.Generator().manual_seed(channels)
     return torch.randn(1, channels, length, height, width, generator=generator)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from installer.project import PackagingError
 from installer.sign import SignError
 from tests.packaging import setup_trial
-from tests.packaging.setup_steps import steps
+from tests.packaging.setup_scenario import steps
 from tests.packaging.setup_trial import SetupTrial
 from tests.packaging.trial import SAMPLE, TrialFailed, run_step
 from tools.windows_build.wine import PACKAGES, Wine, WineMissing, install_missing

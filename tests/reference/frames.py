@@ -28,7 +28,7 @@ def reference_sizes(source: Size, short_side: int, longest: int = 0) -> tuple[Si
 
 
 def reference_result(resized: Size) -> Size:
-    """The size of the reference's result: both sides rounded down to even numbers."""
+    """The size of the reference's result: both sides rounded down to even."""
     return Size(resized.width // 2 * 2, resized.height // 2 * 2)
 
 

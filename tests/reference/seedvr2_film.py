@@ -124,10 +124,10 @@ def batches(frames: int, options: ReferenceOptions) -> list[tuple[int, int]]:
 
 
 def lengthened(frames: int, options: ReferenceOptions) -> list[int]:
-    """Numbers of the frames of a batch: as long as the others if wanted, then 1 + 4 n."""
-    numbers = mirrored_indices(frames, max(0, options.batch - frames) if options.uniform else 0)
-    more = mirrored_indices(len(numbers), clip_length(len(numbers)) - len(numbers))
-    return [numbers[index] for index in more]
+    """Indices of the frames of a batch: as long as the others if wanted, then 1 + 4 n."""
+    indices = mirrored_indices(frames, max(0, options.batch - frames) if options.uniform else 0)
+    more = mirrored_indices(len(indices), clip_length(len(indices)) - len(indices))
+    return [indices[index] for index in more]
 
 
 def restore_batch(

@@ -60,12 +60,12 @@ def test_every_batch_brings_new_frames_and_is_as_long_as_the_model_takes(
     for (_, stop), (start, end) in pairwise(spans):
         assert stop - start == options.overlap
         assert stop < end
-    numbers = lengthened(frames, options)
-    assert numbers[:frames] == list(range(frames))
-    assert set(numbers) <= set(range(frames))
-    assert len(numbers) % 4 == 1
+    indices = lengthened(frames, options)
+    assert indices[:frames] == list(range(frames))
+    assert set(indices) <= set(range(frames))
+    assert len(indices) % 4 == 1
     least = max(frames, options.batch) if options.uniform else frames
-    assert least <= len(numbers) < least + 4
+    assert least <= len(indices) < least + 4
 
 
 def takes_its_condition(seen: Tensor, text: Tensor, timestep: float) -> Tensor:

@@ -7,7 +7,7 @@ from engine.protocol.tasks import TaskKind
 from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench, part
-from tests.helpers.fake_states import PRESET_CARD, make_presets
+from tests.helpers.fake_states import PRESET_GPU, make_presets
 
 
 def order(bench: Bench, what: str) -> None:
@@ -29,7 +29,7 @@ def test_the_list_is_asked_for_at_the_start_and_named_for_the_card(bench, qtbot)
     form = PresetForm()
     qtbot.addWidget(form)
     assert form.isHidden(), "without presets"
-    assert bench.find("presetFor").whole == f"for {PRESET_CARD}"
+    assert bench.find("presetFor").whole == f"for {PRESET_GPU}"
     box = bench.find("preset")
     shown = [box.itemText(at) for at in range(box.count())]
     assert shown == ["Own choice", "Fast", "Balanced", "Best"]
@@ -84,8 +84,8 @@ def test_a_preset_is_given_away_and_a_bad_one_is_refused_in_words(bench, tmp_pat
     choose(bench, "Fast")
     bench.patch.setattr(PresetsController, "ask_file", lambda *_: tmp_path / "p.toml")
     order(bench, "export")
-    (told,) = bench.asked(commands.ExportPreset)
-    assert (told.name, told.path) == ("fast", tmp_path / "p.toml")
+    (command,) = bench.asked(commands.ExportPreset)
+    assert (command.name, command.path) == ("fast", tmp_path / "p.toml")
     order(bench, "import")
     assert bench.find("presetProblem").isVisible()
     choose(bench, "Best")

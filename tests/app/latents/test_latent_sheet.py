@@ -89,7 +89,7 @@ def test_the_keyboard_is_enough(sheet, qtbot):
             assert button.accessibleName() or button.text(), button.objectName()
 
 
-def test_what_was_chosen_stays_when_another_vae_shows_it_anew(sheet):
+def test_what_was_chosen_stays_when_another_vae_shows_it_again(sheet):
     sheet.view.show_read(READ)
     sheet.card("normalised").setChecked(True)
     sheet.button("segment-24").click()

@@ -46,7 +46,7 @@ class Open:
         self.bench.hear()
 
     def menu(self, file: str) -> dict[str, Any]:
-        """Entries of the menu behind a row."""
+        """Entries of the menu of a row."""
         return {action.text(): action for action in self.part(f"more-{file}").menu().actions()}
 
     def trigger(self, file: str, entry: str) -> None:
@@ -198,7 +198,7 @@ def test_files_of_the_users_own_are_used_as_files(models, tmp_path):
     models.press("own-2")
     settings = models.bench.program.controller.settings
     assert (settings.model, settings.vae) == ("wan-2x", str(file))
-    assert settings.precision == "q4"  # a wish about SeedVR2
+    assert settings.precision == "q4"  # an option of SeedVR2
 
 
 def test_check_show_in_folder_and_remove_are_in_the_menu(models):
@@ -305,7 +305,7 @@ def test_enter_only_presses_the_button_that_has_the_focus(models, qtbot):
 
 def test_a_machine_without_a_card_is_told_before_gigabytes_are_fetched(models):
     warning: QWidget = models.part("noGpu")
-    assert not warning.isVisible()  # nobody knows yet
+    assert not warning.isVisible()  # not known yet
     for gpu in (None, GPU):
         models.bench.engine.emit_telemetry(gpu)
         models.bench.hear()

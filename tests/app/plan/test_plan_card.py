@@ -11,7 +11,7 @@ from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench, texts
 from tests.helpers.fakes import make_media, make_plan
-from tests.helpers.plans import CARD, GIB, on_gpu, pretended
+from tests.helpers.plans import GIB, GPU, on_gpu, pretended
 
 TOO_MUCH = Notice(
     code="plan-does-not-fit",
@@ -85,7 +85,7 @@ def test_a_guessed_time_leads_to_the_speed_test(bench, qtbot):
 def test_a_pretended_card_is_said_plainly_and_cannot_start(bench):
     say_plan(bench, pretended(on_gpu(plan())))
     shown = said(bench)
-    assert f"Planned for {CARD}: not in this machine" in shown
+    assert f"Planned for {GPU}: not in this machine" in shown
     assert "It would fit" in shown
     start = bench.find("primaryAction")
     assert not start.isEnabled()

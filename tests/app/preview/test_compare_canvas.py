@@ -15,7 +15,7 @@ LEFT = Qt.MouseButton.LeftButton
 
 @pytest.fixture
 def canvas(qtbot: QtBot) -> CompareCanvas:
-    """Red source beside blue result, 16:9, in a widget of that shape."""
+    """Red source next to blue result, 16:9, in a widget of that shape."""
     canvas = CompareCanvas()
     qtbot.addWidget(canvas)
     canvas.resize(640, 360)

@@ -56,7 +56,7 @@ def test_tiles_without_pictures_draw_edges_and_the_next_is_in_work(tile_map):
     assert image.pixelColor(*SPOTS[0]) == BACKGROUND
     assert image.pixelColor(*SPOTS[3]) == BACKGROUND
     assert image.pixelColor(50, 0) != BACKGROUND  # the upper edge of the first tile
-    assert tile_map.active_box() is None  # nobody knows the grid yet
+    assert tile_map.active_box() is None  # the grid is not known yet
     for tile in (1, 2, 3):
         _add(tile_map, 0, tile, None)
     _add(tile_map, 1, 0, None)
@@ -66,11 +66,11 @@ def test_tiles_without_pictures_draw_edges_and_the_next_is_in_work(tile_map):
 def test_only_what_changed_is_repainted(tile_map):
     for tile in range(4):
         _add(tile_map, 0, tile, COLOURS[tile])
-    assert Box(0, 0, 400, 200) in _add(tile_map, 1, 0, COLOURS[0])  # all is dimmed anew
+    assert Box(0, 0, 400, 200) in _add(tile_map, 1, 0, COLOURS[0])  # all tiles are dimmed again
     assert _add(tile_map, 1, 1, COLOURS[1]) == {GRID[1], GRID[2]}  # finished, and next in work
 
 
-def test_another_size_starts_anew_and_the_collected_picture_stays_small(tile_map):
+def test_another_size_starts_again_and_the_collected_picture_stays_small(tile_map):
     _add(tile_map, 0, 0, COLOURS[0])
     tile_map.add(0, 0, 1, Box(0, 0, 80, 40), Size(80, 40), image_of(COLOURS[2], 80, 40))
     assert tile_map.canvas == Size(80, 40)

@@ -13,7 +13,7 @@ from engine.protocol import commands, events
 from tests.app.conftest import dropped, part
 from tests.app.test_gauges import GPU
 from tests.app.test_narrow_window import cut_off, settle
-from tests.helpers.fake_states import NO_CARD, OFFLINE, make_listed, make_older, make_runtime
+from tests.helpers.fake_states import NO_GPU, OFFLINE, make_listed, make_older, make_runtime
 from tests.helpers.fake_tasks import RUNTIME
 
 DISK_FULL = DiskFull("runtime", folder="/data", free="4.1 GB", needed="7.6 GB").info()
@@ -24,7 +24,7 @@ NOT_INSTALLED = message("reason.runtime.not-installed")
 
 def test_without_a_card_nothing_is_offered(bench):
     assert bench.asked(commands.ListRuntimes)
-    assert bench.program.runtime_model.listed == NO_CARD
+    assert bench.program.runtime_model.listed == NO_GPU
     assert not bench.program.runtime.bar.isVisible()
 
 
@@ -40,7 +40,7 @@ def test_a_card_without_a_runtime_gets_one_clear_offer_and_is_called_unused(over
     assert chip.whole == "RTX 5070 Ti · 16 GB · not used"
     over.put(**HERE, is_chosen=True, is_used=True)
     assert chip.whole == "RTX 5070 Ti · 16 GB"
-    over.say(make_listed(follows_choice=False))  # a checkout: nobody knows before torch is there
+    over.say(make_listed(follows_choice=False))  # a checkout: not known before torch is imported
     assert chip.whole == "RTX 5070 Ti · 16 GB"
 
 

@@ -12,7 +12,7 @@ from engine.protocol import commands
 from tests.app.conftest import part
 from tests.app.runtimes.conftest import Over
 from tests.app.test_narrow_window import cut_off, settle
-from tests.helpers.fake_states import NO_CARD, OFFLINE, make_listed, make_older, make_runtime
+from tests.helpers.fake_states import NO_GPU, OFFLINE, make_listed, make_older, make_runtime
 
 HERE = {"state": "here", "done_bytes": 5_640_000_000, "path": Path("runtimes/cu130")}
 USED = HERE | {"is_chosen": True, "is_used": True}
@@ -123,7 +123,7 @@ def test_one_wish_at_a_time(over, page):
 
 def test_without_a_card_nothing_is_offered_here_either(over, page):
     runtimes = (make_runtime(suits_card=False), make_older(suits_card=False))
-    over.say(replace(NO_CARD, runtimes=runtimes))
+    over.say(replace(NO_GPU, runtimes=runtimes))
     assert "There is no NVIDIA GPU here: no runtime is needed." in over.texts(page)
     parts = (button(page, "cu130"), button(page, "cu126"), part(page, "runtimeFile"), over.bar)
     assert not any(one.isVisible() for one in parts)

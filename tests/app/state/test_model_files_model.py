@@ -155,7 +155,7 @@ def test_an_error_of_the_vae_shows_where_a_transformer_needs_it(both):
     assert both.status("seedvr2-7b-fp8") is FileStatus.MISSING
 
 
-def test_without_a_wish_the_file_that_is_here_is_taken_then_one_that_was_begun(both):
+def test_without_an_option_the_file_that_is_here_is_taken_then_one_that_was_begun(both):
     def best(precision: str = "auto", model: str = "seedvr2-3b") -> str:
         package = both.model.best_package(model, precision)
         return package.main.id if package is not None else ""
@@ -163,7 +163,7 @@ def test_without_a_wish_the_file_that_is_here_is_taken_then_one_that_was_begun(b
     assert best(model="wan21-vae") == "wan21-vae-fp32"
     both.put("wan21-vae-16bit", "unverified")  # holds the same values
     assert best(model="wan21-vae") == "wan21-vae-16bit"
-    assert best("q4", "wan-2x") == "wan-2x-fp32"  # a wish about transformers
+    assert best("q4", "wan-2x") == "wan-2x-fp32"  # an option of transformers
     assert best() == "seedvr2-3b-fp16"
     assert best("q4") == "seedvr2-3b-q4"
     assert best("int1") == ""
@@ -173,7 +173,7 @@ def test_without_a_wish_the_file_that_is_here_is_taken_then_one_that_was_begun(b
     assert best() == "seedvr2-3b-fp8"
 
 
-def test_a_size_that_nobody_knows_is_no_division_by_zero(both):
+def test_a_size_that_is_not_known_is_no_division_by_zero(both):
     both.change(VAE, bytes=0)
     both.get(VAE)
     both.emit(events.TaskProgress(kind=FILE, subject=VAE, phase="download", done=12.0))

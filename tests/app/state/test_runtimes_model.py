@@ -8,7 +8,7 @@ from engine.core.messages import message
 from engine.protocol import events
 from engine.protocol.plan import Notice
 from engine.protocol.tasks import TaskKind
-from tests.helpers.fake_states import NO_CARD, OFFLINE, make_listed, make_older, make_runtime
+from tests.helpers.fake_states import NO_GPU, OFFLINE, make_listed, make_older, make_runtime
 
 S = Situation
 HERE = {"state": "here", "done_bytes": 5 * 10**9}
@@ -54,7 +54,7 @@ def test_one_situation_for_each_state():
 def test_one_situation_for_each_machine():
     for listed, situation in (
         (None, S.QUIET),
-        (NO_CARD, S.QUIET),
+        (NO_GPU, S.QUIET),
         (make_listed(suited=""), S.OLD_GPU),
         (make_listed(suited="", driver="560.1", driver_needed="580.0"), S.OLD_DRIVER),
         (make_listed(follows_choice=False), S.QUIET),  # a checkout has its own torch

@@ -157,11 +157,11 @@ def test_a_running_film_is_asked_for(bench):
     assert [Path(film["source"]).name for film in films] == ["waits.mp4"]
 
 
-def test_a_setup_that_does_not_start_is_told(bench):
-    told: list[str] = []
-    bench.patch.setattr(QMessageBox, "exec", lambda box: told.append(box.informativeText()))
+def test_a_setup_that_does_not_start_is_reported(bench):
+    texts: list[str] = []
+    bench.patch.setattr(QMessageBox, "exec", lambda box: texts.append(box.informativeText()))
     assert not bench.program.updates.start_setup()  # this is a checkout
-    assert "was not installed by its setup" in told[0]
+    assert "was not installed by its setup" in texts[0]
 
 
 def test_what_comes_after_us(monkeypatch):
@@ -169,7 +169,7 @@ def test_what_comes_after_us(monkeypatch):
     monkeypatch.setattr(restart, "start_again", started.append)
     for starts_setup, works, is_due, again in (
         (True, True, True, False),  # the setup starts the new version
-        (True, False, True, True),  # nobody is left without a program
+        (True, False, True, True),  # it did not start: this version starts again
         (False, False, True, True),
         (False, False, False, False),
     ):

@@ -14,7 +14,7 @@ ROWS: list[dict[str, Any]] = [
     {"case": "machine", "processor": "Another one"},
     {"case": "optimisations-vae", "switch": "vae.usual", "about": "VAE, small"},
     {"case": "optimisations-vae", "switch": "vae.in_place", "time": 0.9},
-    {"case": "optimisations-around", "switch": "run.tf32", "note": "needs an NVIDIA card"},
+    {"case": "optimisations-around", "switch": "run.tf32", "note": "needs an NVIDIA GPU"},
 ]
 
 

@@ -67,7 +67,7 @@ def test_wrong_usage(command_line: CommandLine) -> None:
         assert command_line(*words.split()).status == 2, words
 
 
-def test_a_film_is_encoded_and_told_in_words(command_line: CommandLine) -> None:
+def test_a_film_is_encoded_and_reported_in_words(command_line: CommandLine) -> None:
     ended = command_line("encode-latent", "a.mp4", "-o", "a.latent")
     assert ended.status == 0
     assert "3 latents of wan21-vae, raw, 98.0 kB, in 2 s" in ended.out
@@ -82,8 +82,12 @@ def test_a_film_is_encoded_and_told_in_words(command_line: CommandLine) -> None:
 def test_options_of_encoding(command_line: CommandLine) -> None:
     words = "--model wan22-vae --normalised --vae v.pth --start 1 --stop 0:02 --set device=cpu"
     ended = command_line("encode-latent", "a.mp4", "-o", "a.latent", *words.split(), "--json")
-    (told,) = ended.objects
-    assert (told["model"], told["latents"], told["size"]["width"]) == ("wan22-vae", 3, 250)
+    (reported,) = ended.objects
+    assert (reported["model"], reported["latents"], reported["size"]["width"]) == (
+        "wan22-vae",
+        3,
+        250,
+    )
     ((_, _, _, job, _),) = command_line.services.asked
     vae = str(Path.cwd() / "v.pth")
     assert job == usual(latents="normalised", latent_vae=vae, start="1", stop="0:02", device="cpu")

@@ -18,7 +18,7 @@ Output = pytest.CaptureFixture[str]
 @pytest.mark.usefixtures("release")
 def test_check_and_download(capsys: Output) -> None:
     assert main(["update", "check"]) == 0
-    found = f"Upreel {NEWER} of 2026-12-01; 102 kB to load. You have {__version__}."
+    found = f"Upreel {NEWER} of 2026-12-01; 102 kB to download. You have {__version__}."
     assert found in capsys.readouterr().out
     assert main(["update", "download"]) == 0
     text = capsys.readouterr().out

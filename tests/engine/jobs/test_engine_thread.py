@@ -92,7 +92,7 @@ def test_a_job_left_at_the_end_of_the_program_is_offered_and_finished_by_the_nex
 
 
 def test_a_job_that_fails_does_not_stop_the_queue(source, tmp_path):
-    (tmp_path / "film_x2.mkv").write_bytes(b"somebody's")
+    (tmp_path / "film_x2.mkv").write_bytes(b"another program's")
     with running_engine(tmp_path / "jobs") as (engine, heard):
         add(engine, source)
         add(engine, source, "b", output=tmp_path / "other.mkv")
@@ -101,7 +101,7 @@ def test_a_job_that_fails_does_not_stop_the_queue(source, tmp_path):
     assert isinstance(failed, e.JobFailed)
     assert failed.error.code == "output-exists"
     assert isinstance(done, e.JobFinished)
-    assert (tmp_path / "film_x2.mkv").read_bytes() == b"somebody's"
+    assert (tmp_path / "film_x2.mkv").read_bytes() == b"another program's"
 
 
 def test_a_damaged_source_is_used_as_far_as_it_goes_and_that_is_said(tmp_path):
@@ -134,7 +134,7 @@ def test_orders_that_make_no_sense_are_answered_not_obeyed(source, tmp_path):
     text = tmp_path / "letter.txt"
     text.write_text("Dear Sir or Madam")
     with running_engine(tmp_path / "jobs") as (engine, heard):
-        engine.send(c.PauseJob(job_id="nobody"))
+        engine.send(c.PauseJob(job_id="unknown"))
         assert heard.wait(e.Warned).notice.code == "unknown-job"
         add(engine, source)
         heard.wait(e.JobQueued)

@@ -92,7 +92,7 @@ def test_complete_means_all_segments_are_there(tmp_path):
 def test_a_job_belongs_to_one_program_until_it_is_killed(store, job):
     with store.held("b2"):
         pass
-    assert store.ids() == [], "a job that was never saved leaves nothing behind"
+    assert store.ids() == [], "a job that was never saved leaves no files"
     folder = store.save(job)
     code = (
         "import sys, time, pathlib\n"

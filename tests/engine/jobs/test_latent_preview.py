@@ -46,15 +46,15 @@ def test_both_readings_of_the_first_picture(tmp_path: Path, vae: Any) -> None:
     shown, heard = answer(tmp_path / "jobs", command)
     assert isinstance(shown, e.LatentShown), shown
     assert shown.is_whole
-    for picture, numbers in ((shown.raw, latent), (shown.normalised, raw(latent))):
+    for picture, values in ((shown.raw, latent), (shown.normalised, raw(latent))):
         assert picture.size == Size(40, 24)
-        truth = model.decode(numbers[:, :, :1].double())[0, :, 0].movedim(0, -1)
+        truth = model.decode(values[:, :, :1].double())[0, :, 0].movedim(0, -1)
         wanted = ((truth.clamp(-1, 1) + 1) / 2 * 255).numpy()
         assert abs(pixels(picture) - wanted).max() <= 1
     (read,) = heard.of(e.LatentRead)
     assert (read.model, read.channels, read.frames) == ("wan21-vae", 16, 9)
     assert (read.size, read.frame_rate) == (Size(40, 24), Fraction(16))
-    assert read.guess == "normalised", "as numbers around zero look"
+    assert read.guess == "normalised", "as values around zero look"
 
 
 def test_of_a_large_picture_the_middle_is_shown(
@@ -80,7 +80,7 @@ def test_of_a_large_picture_the_middle_is_shown(
         assert box.bottom <= grid.height
 
 
-def test_a_missing_vae_is_named_after_the_file_was_told(
+def test_a_missing_vae_is_named_after_the_file_was_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))

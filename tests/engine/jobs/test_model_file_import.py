@@ -119,7 +119,7 @@ def test_another_model_is_refused_by_its_name(store: Store, tmp_path: Path) -> N
 
 
 class Hostile:
-    """Makes a file as soon as somebody unpickles it with code."""
+    """Makes a file when it is unpickled with code."""
 
     def __init__(self, proof: Path) -> None:
         self.proof = proof

@@ -38,7 +38,7 @@ def test_download_verify_import_and_remove(
     start: Start, heard: Listener, store: Store, server: FaultyServer, tmp_path: Path
 ) -> None:
     server.faults = [Fault(status=404)]
-    for file, code in (("tiny", "download-failed"), ("nobody", "unknown-weights")):
+    for file, code in (("tiny", "download-failed"), ("unknown", "unknown-weights")):
         start(c.DownloadModelFile(file=file))
         assert heard.failed().error.code == code
     heard.seen.clear()

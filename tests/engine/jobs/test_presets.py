@@ -36,13 +36,13 @@ def test_a_gpu_of_no_table_is_named_as_the_driver_does(monkeypatch: pytest.Monke
         capability=(8, 6),
     )
     monkeypatch.setattr(budget, "_torch_has_cuda", lambda: True)
-    for gpus, card, title in (
+    for gpus, name, title in (
         ((gpu,), "NVIDIA RTX A4000, 16 GB", "NVIDIA RTX A4000, 16 GB: Fast"),
         ((), "", "Processor: Fast"),
     ):
         monkeypatch.setattr(devices, "gpus", lambda found=gpus: found)
         (said,) = PresetService(None).answer(c.ListPresets())
-        assert said.card == card
+        assert said.card == name
         assert titles(said)[0] == title
 
 
@@ -63,7 +63,7 @@ def test_saving_exporting_removing_and_importing(service: PresetService, tmp_pat
     assert titles(said)[3:] == ["RTX 5070 Ti, 16 GB: Best"]
 
 
-def test_failures_are_told(service: PresetService, tmp_path: Path) -> None:
+def test_failures_are_reported(service: PresetService, tmp_path: Path) -> None:
     for command in (
         c.SavePreset(title="Best", settings=JobSettings()),
         c.RemovePreset(name="best"),
@@ -77,7 +77,7 @@ def test_failures_are_told(service: PresetService, tmp_path: Path) -> None:
         assert heard.wait(e.TaskFailed).kind == "preset"
 
 
-def test_a_damaged_file_is_told_when_asked_for_the_list(service: PresetService) -> None:
+def test_a_damaged_file_is_reported_when_asked_for_the_list(service: PresetService) -> None:
     preset_store.folder().mkdir(parents=True)
     (preset_store.folder() / "bad.toml").write_text("title =", encoding="utf-8")
     listed, failed = service.answer(c.ListPresets())
@@ -85,20 +85,20 @@ def test_a_damaged_file_is_told_when_asked_for_the_list(service: PresetService) 
     assert isinstance(failed, e.TaskFailed)
     assert "bad.toml" in failed.error.message
     said = service.answer(c.SavePreset(title="Mine", settings=JobSettings()))
-    assert len(said) == 1  # told once, not at every change
+    assert len(said) == 1  # reported once, not at every change
 
 
 @pytest.fixture
 def engine(tmp_path: Path, heard: Listener) -> Iterator[Engine]:
-    card = api.pretended("RTX 5070 Ti", "12 GB")
+    gpu = api.pretended("RTX 5070 Ti", "12 GB")
     settings = EngineSettings(threads=2)
-    made = Engine(heard, settings=settings, jobs_folder=tmp_path / "jobs", pretend=card)
+    made = Engine(heard, settings=settings, jobs_folder=tmp_path / "jobs", pretend=gpu)
     made.start()
     yield made
     assert made.close(timeout_s=60)
 
 
-def test_plans_are_for_the_card_and_a_start_is_refused(
+def test_plans_are_for_the_gpu_and_a_start_is_refused(
     engine: Engine, heard: Listener, tmp_path: Path
 ) -> None:
     film = make_clip(tmp_path / "film.mkv", Clip(frames=3))

@@ -80,9 +80,9 @@ def test_progress_is_metered_and_tells_the_speed(
 
     runner.start(task(do))
     heard.wait(*TASK_ENDS)
-    told = heard.of(e.TaskProgress)[1:]
-    assert 2 <= len(told) < 50
-    last = told[-1]
+    reported = heard.of(e.TaskProgress)[1:]
+    assert 2 <= len(reported) < 50
+    last = reported[-1]
     assert last.per_second > 0
     assert last.seconds_left == pytest.approx((1000 - last.done) / last.per_second)
 

@@ -40,7 +40,7 @@ def test_every_file_can_be_known_and_found() -> None:
     assert "/Wan_2.2_ComfyUI_Repackaged/" in second
 
 
-@pytest.mark.skipif(not PUBLISHED.exists(), reason="the golden folder is not beside the checkout")
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="the golden folder is not next to the checkout")
 def test_names_and_hashes_are_those_of_the_golden_list() -> None:
     golden = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     wanted = {
@@ -53,18 +53,18 @@ def test_names_and_hashes_are_those_of_the_golden_list() -> None:
     assert {file["url"] for file in golden["files"]} <= addresses
 
 
-@pytest.mark.skipif(not CHECKPOINTS.exists(), reason="no golden folder beside the checkout")
+@pytest.mark.skipif(not CHECKPOINTS.exists(), reason="no golden folder next to the checkout")
 def test_files_of_wan_are_those_of_the_golden_list() -> None:
     golden = json.loads(CHECKPOINTS.read_text(encoding="utf-8"))
     for model, name in WAN.items():
         about = golden[name]
         mine = [file for file in catalogue() if model in file.models]
         for file in mine:
-            told = next(one for one in about["files"] if file.filename in one["name"])
-            assert file.sha256 in told["sha256"]
-            assert file.repository in told["repo"] or "Wan-AI" in file.repository
-            if isinstance(told["bytes"], int):
-                assert file.bytes == told["bytes"]
+            published = next(one for one in about["files"] if file.filename in one["name"])
+            assert file.sha256 in published["sha256"]
+            assert file.repository in published["repo"] or "Wan-AI" in file.repository
+            if isinstance(published["bytes"], int):
+                assert file.bytes == published["bytes"]
             width = {"fp32": 4, "bf16": 2, "16-bit": 2}[file.precision]
             expected = pytest.approx(width * about["param_count"], rel=0.01)
             assert file.bytes or file.about_bytes == expected

@@ -40,7 +40,7 @@ def test_a_missing_file_is_reported_with_the_command_that_downloads_it(store: St
         assert "models download tiny" in caught.value.hint
     with pytest.raises(errors.UnknownWeights):
         store.ready("tinier")
-    assert not store.folder.exists(), "looking leaves nothing behind"
+    assert not store.folder.exists(), "a query creates no files"
 
 
 def test_a_file_is_read_once_before_it_is_loaded(store: Store) -> None:
@@ -167,7 +167,7 @@ def test_remove_takes_everything_of_ours_and_nothing_else(store: Store) -> None:
 
 def test_a_file_of_the_user_is_listed_checked_and_forgotten(store: Store, tmp_path: Path) -> None:
     mine = tmp_path / "mine.gguf"
-    mine.write_bytes(b"my numbers")
+    mine.write_bytes(b"my weights")
     digest = sha256_of(mine)
     own = PublishedState(
         id="own-1",
@@ -182,7 +182,7 @@ def test_a_file_of_the_user_is_listed_checked_and_forgotten(store: Store, tmp_pa
     state = store.state("own-1")
     assert (state.state, state.borrowed, state.is_own) == ("here", True, True)
     assert store.ready("own-1") == mine
-    mine.write_bytes(b"other numbers")
+    mine.write_bytes(b"other weights")
     with pytest.raises(errors.HashMismatch):
         store.ready("own-1")
     mine.unlink()

@@ -1,6 +1,6 @@
 """In steady state every slice takes and gives back the same memory as the one before it.
 
-A card's allocator keeps what it was given back: equal sizes in equal order come from there, and
+A GPU's allocator keeps what it was given back: equal sizes in equal order come from there, and
 the driver is asked for nothing more.
 """
 

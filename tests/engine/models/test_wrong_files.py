@@ -1,4 +1,4 @@
-"""Every loader refuses wrong files in the same way: each kind has its own error, in either form."""
+"""Every loader refuses wrong files alike: each kind has its own error, in either variant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done around a job on a card, with a card that is made up."""
+"""What is done around a job on a GPU, with a simulated GPU."""
 
 import time
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ GIB = 2**30
 
 class Ears:
     def emit(self, event: Event) -> None:
-        """Nobody listens."""
+        """Drop the event."""
 
 
 def a_context(**changes: Any) -> JobContext:
@@ -32,56 +32,56 @@ def a_context(**changes: Any) -> JobContext:
     return JobContext(**about, control=Control(), events=Ears())
 
 
-def on_card(**changes: Any) -> JobContext:
+def on_gpu(**changes: Any) -> JobContext:
     frame = Size(640, 360)
     work = LitePlan(device="cuda", frame=frame, tile=Size(400, 200), clip_frames=2)
     return a_context(work=work, device_budget_bytes=4 * GIB, **changes)
 
 
 @pytest.fixture(autouse=True)
-def card(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A card of 8 GiB on Windows that writes down what is done to it."""
-    told: list[Any] = []
+def gpu(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Calls that reach a simulated GPU of 8 GiB on Windows."""
+    calls: list[Any] = []
     about = SimpleNamespace(total_memory=8 * GIB)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _device: about)
     monkeypatch.setattr(
-        torch.cuda, "set_per_process_memory_fraction", lambda share, _device: told.append(share)
+        torch.cuda, "set_per_process_memory_fraction", lambda share, _device: calls.append(share)
     )
-    monkeypatch.setattr(gpu_guard, "free_memory", lambda **how: told.append(how["libraries_too"]))
+    monkeypatch.setattr(gpu_guard, "free_memory", lambda **how: calls.append(how["libraries_too"]))
     monkeypatch.setattr(shared_memory, "own_bytes", lambda: 0)
-    return told
+    return calls
 
 
-def test_a_job_on_a_card_is_limited_watched_and_given_back(card: list[Any]) -> None:
+def test_a_job_on_a_gpu_is_limited_watched_and_given_back(gpu: list[Any]) -> None:
     for preserve in (False, True):
-        card.clear()
-        context = on_card()
+        gpu.clear()
+        context = on_gpu()
         with pytest.raises(JobError), cared_for(context, preserve_vram=preserve):
-            assert card == [0.5]
+            assert gpu == [0.5]
             assert context.releases_memory == preserve
             assert context.guard is not None
             assert context.gpu_users is gpu_reading.other_programs
             raise JobError("running")
-        assert card == [0.5, 1.0, preserve]
+        assert gpu == [0.5, 1.0, preserve]
 
 
 def test_a_job_on_a_processor_is_left_alone_and_only_windows_is_watched(
-    card: list[Any], monkeypatch: pytest.MonkeyPatch
+    gpu: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = a_context()
     with cared_for(context, preserve_vram=True):
         assert not context.releases_memory
         assert context.guard is None
-    assert card == [True]
+    assert gpu == [True]
     monkeypatch.setattr(shared_memory, "own_bytes", lambda: None)
-    context = on_card()
+    context = on_gpu()
     with cared_for(context, preserve_vram=False):
         assert context.guard is None
 
 
 def test_the_guard_sees_spilling_and_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = on_card()
+    context = on_gpu()
     with cared_for(context, preserve_vram=False):
         context.check("tile")
         monkeypatch.setattr(shared_memory, "own_bytes", lambda: SURE_BYTES)
@@ -89,7 +89,7 @@ def test_the_guard_sees_spilling_and_pauses(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(Spilled):
             context.check("tile")
     monkeypatch.setattr(shared_memory, "own_bytes", lambda: 0)
-    context = on_card()
+    context = on_gpu()
     with cared_for(context, preserve_vram=True):
         context.check()
         context.control.pause()

@@ -40,10 +40,10 @@ def test_models_are_loaded_with_the_switches_of_their_plan(tmp_path: Path) -> No
     assert not wan._vae.switches.in_place
 
 
-def test_switches_of_the_process_are_those_of_the_job_and_what_comes_too_late_is_told() -> None:
+def test_switches_of_the_process_are_those_of_the_job_and_what_comes_too_late_is_reported() -> None:
     before = current()
     late = {"switch": "run.allocator", "variable": "UPREEL_RUN_ALLOCATOR"}
-    for switches, told in (
+    for switches, expected in (
         ("run.tf32=on,run.cudnn_benchmark=on", []),
         ("run.allocator=async", [("switch-too-late", late)]),
     ):
@@ -57,4 +57,4 @@ def test_switches_of_the_process_are_those_of_the_job_and_what_comes_too_late_is
             assert current().tf32 == ("tf32" in switches)
         assert current() is before
         warned = [event.notice for event in events.all if isinstance(event, Warned)]
-        assert [(notice.code, notice.params) for notice in warned] == told
+        assert [(notice.code, notice.params) for notice in warned] == expected

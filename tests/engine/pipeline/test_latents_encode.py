@@ -151,7 +151,7 @@ REFUSED: dict[str, tuple[type[EngineError], dict[str, str]]] = {
 }
 
 
-def test_refusals_leave_nothing_behind(tmp_path: Path, vaes: Any) -> None:
+def test_refusals_leave_no_files(tmp_path: Path, vaes: Any) -> None:
     a_film(tmp_path / "film.mkv", 5)
     write_latent(tmp_path / "there.latent")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
@@ -175,7 +175,7 @@ def test_too_little_memory_is_refused(
         encoded(film, vaes["wan21-vae"])
 
 
-def test_cancelling_leaves_nothing_behind(tmp_path: Path, vaes: Any) -> None:
+def test_cancelling_leaves_no_files(tmp_path: Path, vaes: Any) -> None:
     film, control = a_film(tmp_path / "film.mkv", 30), Control()
     seen: list[tuple[int, int]] = []
 

@@ -76,11 +76,11 @@ def test_a_missing_folder_a_locked_one_and_a_full_disk_are_refused(media, tmp_pa
 def test_a_file_that_appeared_meanwhile_survives_and_so_does_the_result(tmp_path):
     part, output = part_path(tmp_path / "a.mkv", "j1"), tmp_path / "a.mkv"
     part.write_bytes(b"new")
-    output.write_bytes(b"somebody's")
+    output.write_bytes(b"another program's")
     assert part.suffix == ".mkv"
     with pytest.raises(OutputExists):
         publish(part, output, overwrite=False)
-    assert (output.read_bytes(), part.read_bytes()) == (b"somebody's", b"new")
+    assert (output.read_bytes(), part.read_bytes()) == (b"another program's", b"new")
     publish(part, output, overwrite=True)
     assert output.read_bytes() == b"new"
     assert not part.exists()

@@ -69,8 +69,8 @@ def assert_right(job: SmallJob, done: Outcome, codes: int = 0) -> None:
     for number, (a, b) in enumerate(zip(done.pictures, job.expected(done.events), strict=True)):
         worst = int(np.abs(a.astype(int) - b).max())
         assert worst <= codes, f"frame {number} is wrong by {worst}"
-    numbers = [event.segment for event in done.of(SegmentDone)]
-    assert numbers == list(range(len(numbers))), "a segment was lost or made twice"
+    segments = [event.segment for event in done.of(SegmentDone)]
+    assert segments == list(range(len(segments))), "a segment was lost or made twice"
     assert done.of(SegmentDone)[-1].frames_done == FRAMES
 
 
@@ -80,7 +80,7 @@ def refused_at(job: SmallJob, at: int, kind: str) -> Outcome:
     done = job.run(mode)
     assert mode.refused, f"allocation {at} never came"
     changes = [*done.of(PlanDowngraded), *done.of(Warned)]
-    assert changes, f"nobody was told about allocation {at}, {mode.refused}"
+    assert changes, f"allocation {at} was not reported, {mode.refused}"
     assert_right(job, done, LITE_CODES if kind == "lite" else 0)
     if kind == "lite":  # and those of the plan that did not fit are the same pictures
         for a, b in zip(done.pictures, job.right(job.plan.work), strict=True):

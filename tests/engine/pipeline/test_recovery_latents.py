@@ -1,4 +1,4 @@
-"""Memory that runs out while latents are decoded or encoded: the same film, the same numbers."""
+"""Memory that runs out while latents are decoded or encoded: the same film, the same latents."""
 
 import random
 from collections.abc import Callable

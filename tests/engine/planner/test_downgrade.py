@@ -87,8 +87,8 @@ def test_a_notice_names_who_holds_the_memory() -> None:
 
 
 def test_the_smallest_plan_that_does_not_fit_states_what_it_needs_and_what_is_free() -> None:
-    on_card = a_plan(work=replace(LITE, device="cuda"), device_bytes=3 * 2**30)
-    error = no_smaller(on_card, 2**30, (GpuProcess(name="chrome.exe", mb=2048),))
+    on_gpu = a_plan(work=replace(LITE, device="cuda"), device_bytes=3 * 2**30)
+    error = no_smaller(on_gpu, 2**30, (GpuProcess(name="chrome.exe", mb=2048),))
     assert "takes about 3.0 GB of GPU memory, and 1.0 GB are free" in error.message
     assert error.hint.startswith("chrome.exe holds 2.0 GB of the GPU's memory. Close other")
     assert error.info().params["holders"] == "chrome.exe"

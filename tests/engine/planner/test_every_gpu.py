@@ -1,4 +1,4 @@
-"""Every card, size, model and goal: a plan that fits, or a refusal that says what would."""
+"""Every GPU, size, model and goal: a plan that fits, or a refusal that says what would."""
 
 import itertools
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tools.reports import plan_table
 from tools.reports.plan_table import HEIGHTS, MODELS, Case, case_of, nothing_here, source_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "presets.md"
-BY_MEMORY = {card.memory_bytes: card for card in gpu_specs()}  # one of each size
+BY_MEMORY = {gpu.memory_bytes: gpu for gpu in gpu_specs()}  # one of each size
 
 
 @pytest.fixture(autouse=True)
@@ -26,11 +26,11 @@ def _no_models() -> Iterator[None]:
         yield
 
 
-def check(card: GpuSpec) -> None:
-    rams_gib = (32, 16) if card.memory_bytes <= 8 * GIB else (32,)
-    for preset, *what in itertools.product(presets_for(card), HEIGHTS, MODELS, rams_gib):
+def check(gpu: GpuSpec) -> None:
+    rams_gib = (32, 16) if gpu.memory_bytes <= 8 * GIB else (32,)
+    for preset, *what in itertools.product(presets_for(gpu), HEIGHTS, MODELS, rams_gib):
         height, model, ram_gib = what
-        case = case_of(card, height, model, preset, ram_gib)
+        case = case_of(gpu, height, model, preset, ram_gib)
         check_case(case, f"{preset.title} {what}")
 
 
@@ -47,31 +47,31 @@ def check_case(case: Case, what: str) -> None:
         assert int(notice.params["needed"]) > int(notice.params["allowed"]), what
 
 
-def test_a_card_of_each_size_has_plans_or_refusals() -> None:
-    for card in BY_MEMORY.values():
-        check(card)
+def test_a_gpu_of_each_size_has_plans_or_refusals() -> None:
+    for gpu in BY_MEMORY.values():
+        check(gpu)
 
 
 @pytest.mark.slow
-def test_every_card_has_plans_or_refusals() -> None:
-    for card in gpu_specs():
-        check(card)
+def test_every_gpu_has_plans_or_refusals() -> None:
+    for gpu in gpu_specs():
+        check(gpu)
 
 
-def test_presets_of_every_card_fit_at_full_hd() -> None:
-    """What is chosen for a card by its goals, a film of half the size, no other choices."""
-    for card in BY_MEMORY.values():
-        budget = pretended_budget(card, ram_bytes=round(0.7 * 32 * GIB))
-        for preset in presets_for(card):
+def test_presets_of_every_gpu_fit_at_full_hd() -> None:
+    """What is chosen for a GPU by its goals, a film of half the size, no other choices."""
+    for gpu in BY_MEMORY.values():
+        budget = pretended_budget(gpu, ram_bytes=round(0.7 * 32 * GIB))
+        for preset in presets_for(gpu):
             settings = applied(preset, JobSettings(height=1080))
             plan = plan_job(Request(media=source_of(1080), settings=settings), budget, Rates())
             assert "plan-does-not-fit" not in {n.code for n in plan.notices}, preset.title
 
 
 def test_the_page_in_docs_is_that_of_this_program() -> None:
-    """Of the cards of two sizes; all of them in the slow test."""
+    """Of the GPUs of two sizes; all of them in the slow test."""
     for memory in (10, 24):
-        some = [card for card in gpu_specs() if card.memory_bytes == memory * GIB]
+        some = [gpu for gpu in gpu_specs() if gpu.memory_bytes == memory * GIB]
         assert "\n".join(plan_table.page(some)) in DOCS.read_text("utf-8")
 
 

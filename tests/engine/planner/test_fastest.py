@@ -58,15 +58,15 @@ def model_seconds(plan: Plan, budget: Budget) -> float:
 
 
 JOBS = {"size": st.sampled_from(SIZES), "model": st.sampled_from(MODELS)}
-CARDS = st.sampled_from(gpu_specs())
+GPUS = st.sampled_from(gpu_specs())
 
 
 @settings(max_examples=40, deadline=None)
-@given(card=CARDS, vram=st.floats(1, 46), ram=st.floats(1, 60), **JOBS)
+@given(gpu=GPUS, vram=st.floats(1, 46), ram=st.floats(1, 60), **JOBS)
 def test_a_plan_stays_within_its_budget(
-    card: GpuSpec, vram: float, ram: float, size: Size, model: str
+    gpu: GpuSpec, vram: float, ram: float, size: Size, model: str
 ) -> None:
-    budget = pretended_budget(card, ram_bytes=round(ram * GIB))
+    budget = pretended_budget(gpu, ram_bytes=round(ram * GIB))
     budget = replace(budget, vram_bytes=round(vram * GIB))
     plan = planned(budget, size, model)
     fits = plan.peak_bytes <= budget.ram_bytes and plan.device_bytes <= budget.vram_bytes
@@ -90,31 +90,31 @@ def assert_never_better(
 
 @settings(max_examples=30, deadline=None)
 @given(
-    card=CARDS,
+    gpu=GPUS,
     vram=st.floats(2, 40),
     less=st.floats(0.01, 12),
     ram=st.sampled_from([8.0, 16.0, 24.0, 48.0]),
     **JOBS,
 )
 def test_less_of_the_cards_memory_never_gives_a_bigger_or_better_plan(
-    card: GpuSpec, vram: float, less: float, ram: float, size: Size, model: str
+    gpu: GpuSpec, vram: float, less: float, ram: float, size: Size, model: str
 ) -> None:
-    much = replace(pretended_budget(card, ram_bytes=round(ram * GIB)), vram_bytes=round(vram * GIB))
+    much = replace(pretended_budget(gpu, ram_bytes=round(ram * GIB)), vram_bytes=round(vram * GIB))
     little = replace(much, vram_bytes=max(0, much.vram_bytes - round(less * GIB)))
     assert_never_better(size, model, much, little, lambda plan: plan.device_bytes)
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    card=st.sampled_from([None, *gpu_specs()[::9]]),
+    gpu=st.sampled_from([None, *gpu_specs()[::9]]),
     ram=st.floats(4, 60),
     less=st.floats(0.01, 12),
     **JOBS,
 )
 def test_less_main_memory_never_gives_a_bigger_or_better_plan(
-    card: GpuSpec | None, ram: float, less: float, size: Size, model: str
+    gpu: GpuSpec | None, ram: float, less: float, size: Size, model: str
 ) -> None:
-    much = pretended_budget(card, ram_bytes=round(ram * GIB))
+    much = pretended_budget(gpu, ram_bytes=round(ram * GIB))
     little = replace(much, ram_bytes=max(0, much.ram_bytes - round(less * GIB)))
     assert_never_better(size, model, much, little, lambda plan: plan.peak_bytes)
 
@@ -127,8 +127,8 @@ def test_less_main_memory_never_gives_a_bigger_or_better_plan(
     stage=st.sampled_from(("encode", "transformer", "decode")),
 )
 def test_the_stage_that_failed_needs_less(vram: float, size: Size, model: str, stage: str) -> None:
-    card = gpu_specs()[0]
-    budget = replace(pretended_budget(card, ram_bytes=48 * GIB), vram_bytes=round(vram * GIB))
+    gpu = gpu_specs()[0]
+    budget = replace(pretended_budget(gpu, ram_bytes=48 * GIB), vram_bytes=round(vram * GIB))
     now = planned(budget, size, model).work
     family = registry.family_of(now)
     if stage not in family.needs(now).stages:

@@ -119,12 +119,12 @@ def test_a_disk_that_may_fill_is_said(tmp_path: Path, vae: Path) -> None:
     assert not any("decoded film" in found.message for found in plan.notices)
 
 
-def test_a_card_too_small_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_too_small_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
     media = a_source(tmp_path, a_latent(48, 2, 68, 120))  # 1920x1088
     for vram, fits in ((1 << 30, False), (12 << 30, True)):
-        card = a_budget(cuda=True, vram_bytes=vram, capability=(8, 6))
-        plan = planned(media, None, card)
+        budget = a_budget(cuda=True, vram_bytes=vram, capability=(8, 6))
+        plan = planned(media, None, budget)
         assert plan.latent is not None
         assert (plan.latent.device, plan.latent.dtype) == ("cuda", "float16")
         assert plan.latent.decode_tile is not None

@@ -32,7 +32,7 @@ MOST = 1.10
 
 
 def predicted(plan: WorkPlan) -> dict[str, int]:
-    """Bytes of each stage beside the weights; the processor's memory is one."""
+    """Bytes of each stage without the weights; the processor's memory is one."""
     needs = registry.family_of(plan).needs(plan)
     return {name: size - needs.weights + needs.hosts[name] for name, size in needs.stages.items()}
 
@@ -61,7 +61,7 @@ def measured(plan: WorkPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> di
 
 
 def loaded(plan: WorkPlan, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
-    """A model whose stages can be told apart, and bytes that it keeps from an earlier clip."""
+    """A model whose stages can be distinguished, and bytes that it keeps from an earlier clip."""
     kept = 0
     model: Any = registry.family_of(plan).load_shots(plan)
     for stream in (encode_stream.SeedVr2EncodeStream, streams.WanEncodeStream):
@@ -85,9 +85,9 @@ def check(plan: WorkPlan, frames: int, monkeypatch: pytest.MonkeyPatch) -> None:
     most = max(stages.values())
     ratios = {name: wanted[name] / stages[name] for name in wanted}
     ratios["all"] = max(wanted.values()) / most
-    told = ", ".join(f"{name} {ratio:.3f}" for name, ratio in ratios.items())
-    print(f"\n{plan.model}: {most / 2**20:.0f} MiB; {told}")
-    assert all(1 <= ratio <= MOST for ratio in ratios.values()), f"{told}: {plan}"
+    text = ", ".join(f"{name} {ratio:.3f}" for name, ratio in ratios.items())
+    print(f"\n{plan.model}: {most / 2**20:.0f} MiB; {text}")
+    assert all(1 <= ratio <= MOST for ratio in ratios.values()), f"{text}: {plan}"
 
 
 @pytest.fixture(autouse=True)
@@ -112,8 +112,8 @@ def test_plans(made: Random, seed: int, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["seedvr2", "wan"])
-def test_peak_of_a_card(kind: str) -> None:
-    """Not seen on a card yet; scratch of its libraries outweighs what small models take."""
+def test_peak_of_a_gpu(kind: str) -> None:
+    """Not run on a GPU yet; scratch of its libraries outweighs what small models take."""
     made, dtype = (wan_plan, "float16") if kind == "wan" else (seedvr2_plan, "bfloat16")
     half = {} if kind == "wan" else {"vae_dtype": "float16"}
     plan = made(size=Size(640, 480), device="cuda", dtype=dtype, **half)

@@ -7,7 +7,7 @@ SMALL = {"cpu": (0,), "4gb": (4,), "6gb": (6,), "8gb": (7.9,), "10gb": (10, 11, 
 TIERS = {**SMALL, "16gb": (15.9, 20), "24gb": (23.99,), "32gb": (31.8, 96)}  # name -> GiB
 
 
-CARDS = [None, *{card.memory_bytes: card for card in gpu_specs()}.values()]  # one of each size
+GPUS = [None, *{gpu.memory_bytes: gpu for gpu in gpu_specs()}.values()]  # one of each size
 
 
 def test_a_gpu_has_the_tier_of_its_memory_and_every_tier_is_reached() -> None:
@@ -17,10 +17,10 @@ def test_a_gpu_has_the_tier_of_its_memory_and_every_tier_is_reached() -> None:
 
 
 def test_every_gpu_has_three_different_presets_with_its_name() -> None:
-    for card in CARDS:
-        found = presets_for(card)
+    for gpu in GPUS:
+        found = presets_for(gpu)
         assert tuple(preset.name for preset in found) == GOALS
-        title = card.title if card else "Processor"
+        title = gpu.title if gpu else "Processor"
         goals = ("Fast", "Balanced", "Best")
         assert [preset.title for preset in found] == [f"{title}: {goal}" for goal in goals]
         settings = [applied(preset, JobSettings()) for preset in found]  # all are possible
@@ -36,7 +36,7 @@ def test_a_preset_keeps_the_choices_of_the_result_and_returns_others_to_the_plan
     how = {"clip_frames": 5, "encode_tile": 256, "blocks_on_device": 2, "matmul": "fp8"}
     chosen = JobSettings(**result, **how, strength=80, precision="fp8")
     kept = (*result, "scale", "strength", "start", "switches")
-    for preset in (preset for card in CARDS for preset in presets_for(card)):
+    for preset in (preset for gpu in GPUS for preset in presets_for(gpu)):
         now = applied(preset, chosen)
         assert all(getattr(now, name) == getattr(chosen, name) for name in kept), preset.title
         assert (now.clip_frames, now.encode_tile, now.blocks_on_device) == (0, 0, -1)
@@ -50,18 +50,18 @@ def _of(preset: Preset) -> tuple[object, object]:
 
 def test_presets_choose_the_models_that_measurements_favour() -> None:
     """Never plain fp8, 7B sharp as the best, nothing but Lite without a GPU of 6 GB at least."""
-    for card in CARDS:
-        found = {preset.name: _of(preset) for preset in presets_for(card)}
+    for gpu in GPUS:
+        found = {preset.name: _of(preset) for preset in presets_for(gpu)}
         assert "fp8" not in {precision for _, precision in found.values()}
-        fresh = matching(presets_for(card), JobSettings())
+        fresh = matching(presets_for(gpu), JobSettings())
         assert fresh is not None
-        if card is None or card.memory_bytes < 6 * GIB:
+        if gpu is None or gpu.memory_bytes < 6 * GIB:
             assert {model for model, _ in found.values()} == {"lite", "auto"}  # which is Lite too
             assert fresh.goal == "balanced"
             continue
-        best = "fp16" if card.memory_bytes >= 10 * GIB else "q4"
+        best = "fp16" if gpu.memory_bytes >= 10 * GIB else "q4"
         assert found["best"] == ("seedvr2-7b-sharp", best)
-        small = card.memory_bytes < 8 * GIB
+        small = gpu.memory_bytes < 8 * GIB
         assert found["balanced"][0] == ("seedvr2-3b" if small else "seedvr2-7b-sharp")
         assert fresh.goal == "fast"  # Lite: 3B saves a tenth of the time at best
 

@@ -1,4 +1,4 @@
-"""Reasons of plans: true to their figures, readable for small and large cards, and translated."""
+"""Reasons of plans: true to their figures, readable for small and large GPUs, and translated."""
 
 import re
 from dataclasses import replace
@@ -50,7 +50,7 @@ def refusal(plan: Plan) -> Notice:
     return next(notice for notice in plan.notices if notice.code == "plan-does-not-fit")
 
 
-def test_a_large_card_is_short_of_nothing() -> None:
+def test_a_large_gpu_is_short_of_nothing() -> None:
     plan = planned(a_machine(80))
     assert reasons(plan).limited_by == "nothing"
     assert choice(plan, "blocks") == "The whole model stays on the GPU."
@@ -61,7 +61,7 @@ def test_a_large_card_is_short_of_nothing() -> None:
     assert reasons(planned(a_machine(80), clip_frames=81)).limited_by == "settings"
 
 
-def test_a_small_card_says_what_more_would_take() -> None:
+def test_a_small_gpu_says_what_more_would_take() -> None:
     for vram in (3, 6, 10, 22):
         plan = planned(a_machine(vram))
         found = reasons(plan)

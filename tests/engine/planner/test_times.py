@@ -1,4 +1,4 @@
-"""Predicted times: more work takes longer, better cards are not slower, jobs correct them."""
+"""Predicted times: more work takes longer, better GPUs are not slower, jobs correct them."""
 
 import itertools
 from dataclasses import replace
@@ -24,7 +24,7 @@ def planned(model="lite", *, budget=None, rates=None, frames=250, **wanted):
     return plan_job(request, budget or a_budget(), rates or Rates())
 
 
-BUDGETS = [pretended_budget(card, ram_bytes=64 * GB, threads=4) for card in (None, gpu_specs()[0])]
+BUDGETS = [pretended_budget(gpu, ram_bytes=64 * GB, threads=4) for gpu in (None, gpu_specs()[0])]
 
 
 def test_more_frames_take_longer():
@@ -42,8 +42,8 @@ def test_no_stage_takes_longer_than_all_and_all_no_longer_than_their_sum():
         assert work <= sum(each) * (1 + 1e-9)
 
 
-def test_a_better_card_is_never_slower():
-    """The same work on every card, beside every card that is at least as good in everything."""
+def test_a_better_gpu_is_never_slower():
+    """The same work on every GPU, and on every GPU that is at least as good in everything."""
     strong = pretended_budget(gpu_specs()[-1], ram_bytes=64 * GB)
     limits = ("half_flops", "single_flops", "bandwidth", "link_bandwidth", "capability")
     better = [
@@ -55,20 +55,20 @@ def test_a_better_card_is_never_slower():
     for model in MODELS:
         job = planned(model, budget=strong).work
         seconds = {
-            card: times.model_seconds(job, 100, replace(strong, gpu=card), Rates())
-            for card in gpu_specs()
+            gpu: times.model_seconds(job, 100, replace(strong, gpu=gpu), Rates())
+            for gpu in gpu_specs()
         }
         for one, other in better:
             assert seconds[one] <= seconds[other], (model, one.title, other.title)
 
 
-def test_a_card_of_no_table_counts_as_the_middle_one_of_its_generation():
+def test_a_gpu_of_no_table_counts_as_the_middle_one_of_its_generation():
     for capability, generation in (
         *((None, "turing"), ((7, 0), "turing"), ((8, 0), "turing"), ((8, 6), "ampere")),
         *(((9, 0), "ada"), ((12, 1), "blackwell")),
     ):
         found = counted_gpu(None, capability)
-        rates = [card.half_flops for card in gpu_specs() if card.generation == generation]
+        rates = [gpu.half_flops for gpu in gpu_specs() if gpu.generation == generation]
         assert found.generation == generation
         assert min(rates) < found.half_flops < max(rates)
 
@@ -83,11 +83,11 @@ def test_streamed_weights_take_time_and_pinned_copies_less():
     assert found == sorted(set(found))
 
 
-def test_what_the_speed_test_measured_counts_on_its_own_card_alone():
+def test_what_the_speed_test_measured_counts_on_its_own_gpu_alone():
     here, other = gpu_specs()[-1], gpu_specs()[0]
     rates = Rates(gpus={here.title: {"vae-float16": 1.0, "transformer-bfloat16": 1.0}})
-    on_card = pretended_budget(here, ram_bytes=64 * GB)
-    guessed, measured = (planned("seedvr2-3b", budget=on_card, rates=r) for r in (Rates(), rates))
+    on_gpu = pretended_budget(here, ram_bytes=64 * GB)
+    guessed, measured = (planned("seedvr2-3b", budget=on_gpu, rates=r) for r in (Rates(), rates))
     assert measured.seconds != guessed.seconds
     assert (guessed.is_measured, measured.is_measured) == (False, True)
     assert measured.seconds_error / measured.seconds < guessed.seconds_error / guessed.seconds
@@ -115,7 +115,7 @@ def test_finished_jobs_correct_the_prediction():
     assert planned(frames=5000, rates=load_rates()).seconds < 1.1 * first.seconds
 
 
-def test_a_card_learns_for_itself():
+def test_a_gpu_learns_for_itself():
     first, second = (pretended_budget(gpu_specs()[n], ram_bytes=64 * GB) for n in (-1, 0))
     plan = planned("seedvr2-3b", budget=first, frames=5000)
     times.learn(plan, 2 * plan.seconds)

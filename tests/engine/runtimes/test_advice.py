@@ -11,7 +11,7 @@ from engine.runtimes.catalogue import catalogue
 from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
 
-CARD = DetectedGpu(name="RTX 5070 Ti", driver="581.29", capability=(12, 0))
+GPU = DetectedGpu(name="RTX 5070 Ti", driver="581.29", capability=(12, 0))
 
 
 @pytest.fixture
@@ -42,16 +42,16 @@ def test_what_suits_a_machine() -> None:
 def test_the_self_test_reports_the_torch_in_use_and_why(
     store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (line,) = lines(CARD)
+    (line,) = lines(GPU)
     assert (line.state, str(line.message)) == ("ok", str(start.current().why))
     folder = store.folder_of("cu999")
     used = start.TorchChoice(why=CHOSEN, folder=folder, runtime="cu999")
     monkeypatch.setattr(start, "_choice", used)
-    (line,) = lines(CARD)
+    (line,) = lines(GPU)
     assert line.state == "ok"
     assert str(line.message) == f"{CHOSEN} torch {runtimes.VERSION}, 6 files, all there."
     (folder / "torch/version.py").unlink()
-    (line,) = lines(CARD)
+    (line,) = lines(GPU)
     assert (line.state, "torch/version.py" in str(line.message)) == ("problem", True)
     broken = start.TorchChoice(why=UNUSED, runtime="cu130", is_fallback=True)
     monkeypatch.setattr(start, "_choice", broken)
@@ -62,6 +62,6 @@ def test_the_self_test_reports_the_torch_in_use_and_why(
 
 def test_a_packaged_program_with_a_gpu_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    line = list(lines(CARD))[-1]
+    line = list(lines(GPU))[-1]
     assert "suits RTX 5070 Ti" in str(line.message)
     assert "not in this build" in str(line.hint)

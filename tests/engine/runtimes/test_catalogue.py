@@ -16,9 +16,9 @@ DIGEST = "0" * 64
 
 def test_the_catalogue_has_a_runtime_for_every_gpu_of_the_table() -> None:
     known = catalogue.catalogue()
-    for card in gpu_specs():
-        found = catalogue.suited(known.runtimes, "999.0", card.capability)
-        assert found is not None, card.name
+    for gpu in gpu_specs():
+        found = catalogue.suited(known.runtimes, "999.0", gpu.capability)
+        assert found is not None, gpu.name
         assert found.id == "cu130"
 
 

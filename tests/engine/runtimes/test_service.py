@@ -24,7 +24,7 @@ from tests.helpers.jobs import TASK_ENDS, Listener
 from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
 Start = Callable[..., None]
-CARD = Gpu(
+GPU = Gpu(
     name="NVIDIA GeForce RTX 5070 Ti",
     total_bytes=2**34,
     free_bytes=2**34,
@@ -140,12 +140,12 @@ def test_the_list_has_the_suited_runtime(
         ("581.29", "cu999", "suits NVIDIA GeForce RTX"),
         ("560.1", "", "needs driver 580.0"),
     ):
-        card = dataclasses.replace(CARD, driver=driver)
-        monkeypatch.setattr(service_module.devices, "gpus", lambda card=card: (card,))
+        gpu = dataclasses.replace(GPU, driver=driver)
+        monkeypatch.setattr(service_module.devices, "gpus", lambda gpu=gpu: (gpu,))
         (listed,) = RuntimeService(store).answer(c.ListRuntimes())
         assert listed.suited == suited
         assert words in str(listed.advice)
-        assert (listed.card, listed.driver) == (CARD.name, driver)
+        assert (listed.card, listed.driver) == (GPU.name, driver)
         assert listed.driver_needed == ("" if suited else "580.0")
         assert not listed.follows_choice, "a checkout has its own torch"
         assert listed.runtimes[0].suits_card is bool(suited)

@@ -58,7 +58,7 @@ def test_from_the_first_question_to_the_setup(release: Release, store: UpdateSto
     path = store.ready()
     assert path.read_bytes() == SETUP
     assert path == paths.cache_folder() / "updates" / f"upreel-{NEWER}-setup.exe"
-    assert UpdateStore().state().is_ready  # after another start, and nobody was asked
+    assert UpdateStore().state().is_ready  # after another start, without a request
     assert asked(release) == [f"/upreel/{n}" for n in ("update.json", "update.json.sig", path.name)]
 
 
@@ -167,7 +167,7 @@ def test_a_byte_changed_after_the_download(checked: UpdateStore) -> None:
         path = checked.ready()
         times = path.stat()
         path.write_bytes(changed)
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # as somebody would who hides it
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # as before the change
         with pytest.raises(errors.UpdateDamaged):
             checked.ready()
         assert not path.exists()
@@ -199,9 +199,11 @@ def test_a_cut_download_goes_on_where_it_ended(release: Release, checked: Update
 def test_a_download_can_be_stopped(release: Release, checked: UpdateStore) -> None:
     release.server.always = Fault(drip=1000)
     control = Control()
-    told = Listener(on_progress=lambda done, _: done > 2000 and control.cancel(), control=control)
+    listener = Listener(
+        on_progress=lambda done, _: done > 2000 and control.cancel(), control=control
+    )
     with pytest.raises(errors.Cancelled):
-        checked.download(told)
+        checked.download(listener)
     assert 2000 < checked.state().done_bytes < len(SETUP)
     with pytest.raises(errors.Cancelled):
         checked.check(control)

@@ -28,14 +28,14 @@ def _two_steps(monkeypatch):
 
 @pytest.mark.usefixtures("_two_steps")
 def test_each_step_is_reported_and_their_costs_come_together(monkeypatch):
-    told = []
-    found = calibrate.calibrate(lambda done, total, doing: told.append((done, total, doing)))
-    assert told == [(0, 2, "reading"), (1, 2, "writing"), (2, 2, None)]
+    reported = []
+    found = calibrate.calibrate(lambda done, total, doing: reported.append((done, total, doing)))
+    assert reported == [(0, 2, "reading"), (1, 2, "writing"), (2, 2, None)]
     assert found.costs == {"read": 0.5, "libx264": 0.25, "decode-libx264": 0.125}
-    assert load_rates() == Rates()  # nothing is kept before somebody says so
+    assert load_rates() == Rates()  # nothing is stored unless requested
     monkeypatch.setattr(calibrate, "_LIMIT_S", -1.0)  # a slow machine has no time for a step
-    assert calibrate.calibrate(lambda *step: told.append(step)) == Rates()
-    assert told[3:] == [(2, 2, None)]
+    assert calibrate.calibrate(lambda *step: reported.append(step)) == Rates()
+    assert reported[3:] == [(2, 2, None)]
 
 
 @pytest.mark.usefixtures("_two_steps")

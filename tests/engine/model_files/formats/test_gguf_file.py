@@ -135,7 +135,7 @@ def test_nothing_is_kept_open_after_a_refusal_or_closing(path: Path, tmp_path: P
 
 def test_a_file_cut_anywhere_is_refused(path: Path, tmp_path: Path) -> None:
     whole = path.read_bytes()
-    last = len(whole) - 32  # up to 31 bytes of filling may be behind the last tensor
+    last = len(whole) - 32  # up to 31 bytes of padding may follow the last tensor
     for size in [*range(0, 1500, 7), *range(1500, last, 997), last]:
         (tmp_path / "cut.gguf").write_bytes(whole[:size])
         with pytest.raises((errors.WeightsTruncated, errors.NotGguf)):

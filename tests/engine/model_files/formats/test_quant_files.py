@@ -23,14 +23,14 @@ def test_random_matrices_keep_the_size_of_what_goes_through(tmp_path: Path) -> N
 
 
 def test_given_values_are_kept_as_well_as_the_format_allows(tmp_path: Path) -> None:
-    numbers = {"x": torch.randn(16, 64), "y": torch.randn(7)}
-    write_gguf(tmp_path / "a.gguf", numbers, "Q8_0", metadata={"config": "{}"})
-    write_fp8(tmp_path / "a.safetensors", numbers, lambda name: name == "y")
+    tensors = {"x": torch.randn(16, 64), "y": torch.randn(7)}
+    write_gguf(tmp_path / "a.gguf", tensors, "Q8_0", metadata={"config": "{}"})
+    write_fp8(tmp_path / "a.safetensors", tensors, lambda name: name == "y")
     with open_weights(tmp_path / "a.gguf") as file:
-        assert relative_rms(dequantise(file.raw("x"), "Q8_0", (16, 64)), numbers["x"]) < 0.01
-        assert torch.equal(file.tensor("y"), numbers["y"])
+        assert relative_rms(dequantise(file.raw("x"), "Q8_0", (16, 64)), tensors["x"]) < 0.01
+        assert torch.equal(file.tensor("y"), tensors["y"])
         assert file.metadata["config"] == "{}"
     with open_weights(tmp_path / "a.safetensors") as file:
         assert file.dtypes == {"x": "F8_E4M3", "y": "F16"}
-        cast = numbers["x"].to(torch.float8_e4m3fn).float()
+        cast = tensors["x"].to(torch.float8_e4m3fn).float()
         assert torch.equal(file.tensor("x", dtype=torch.float32), cast)

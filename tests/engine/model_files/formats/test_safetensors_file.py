@@ -143,7 +143,7 @@ def test_contradictions_are_reported_as_damage(tmp_path: Path) -> None:
     for why, content in {
         "no JSON": file_of(b"{'x': 1}"),
         "no text": file_of(b"{\xff\xfe}"),
-        "something behind the last tensor": file_of({"x": X}, bytes(9)),
+        "bytes after the last tensor": file_of({"x": X}, bytes(9)),
         "a hole": file_of({"x": X | {"data_offsets": [4, 12]}}, bytes(12)),
         "overlap": file_of({"x": X, "y": X}, bytes(8)),
         "size and shape differ": file_of({"x": X | {"shape": [3]}}, bytes(8)),

@@ -28,8 +28,8 @@ class Here(Store):
         return replace(state, state="unverified", path=path) if path.exists() else state
 
 
-def dit_of(store: Store, model: str, card_gib: float, settings: JobSettings = AUTO) -> str:
-    return files_of(model, settings, store, gpu_bytes=int(card_gib * GIB)).dit.published
+def dit_of(store: Store, model: str, gpu_gib: float, settings: JobSettings = AUTO) -> str:
+    return files_of(model, settings, store, gpu_bytes=int(gpu_gib * GIB)).dit.published
 
 
 @pytest.fixture(autouse=True)

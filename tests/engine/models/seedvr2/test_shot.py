@@ -116,29 +116,29 @@ def test_the_decoder_looks_back_so_far_and_no_less() -> None:
 TILED = Size(160, 96)
 
 
-def in_tiles(vae: Vae, frames: Tensor, told: list[DecodedTile], **tiling: Any) -> Tensor:
+def in_tiles(vae: Vae, frames: Tensor, tiles: list[DecodedTile], **tiling: Any) -> Tensor:
     options = ShotOptions(
         frame=TILED,
         grid=ClipGrid(5, 1),
         encode=tiling.pop("encode", None),
         decode=Tiling(blend=8, **tiling) if tiling else None,
     )
-    return whole(through(Shot(vae, unchanged, options, told.append), frames))
+    return whole(through(Shot(vae, unchanged, options, tiles.append), frames))
 
 
-def test_tiles_are_told_and_go_on_where_they_stopped() -> None:
+def test_tiles_are_reported_and_go_on_where_they_stopped() -> None:
     vae = fast_vae()
     frames = random_frames(25, 3, 96, 160, dtype=torch.float32)
-    told: list[DecodedTile] = []
-    tiled = in_tiles(vae, frames, told, tile=Size(96, 96))
-    assert {tile.tiles for tile in told} == {3}
-    assert [(tile.index, tile.frame) for tile in told[:4]] == [(0, 12), (1, 12), (2, 12), (0, 24)]
+    tiles: list[DecodedTile] = []
+    tiled = in_tiles(vae, frames, tiles, tile=Size(96, 96))
+    assert {tile.tiles for tile in tiles} == {3}
+    assert [(tile.index, tile.frame) for tile in tiles[:4]] == [(0, 12), (1, 12), (2, 12), (0, 24)]
     right = in_tiles(vae, frames, [])
     assert tiled.shape == right.shape
     assert float((tiled - right.clamp(-1, 1)).abs().mean()) < 0.2
     decode = Tiling(tile=Size(96, 96), blend=8)
     at_once = ShotOptions(frame=TILED, grid=ClipGrid(7, 1), decode=decode)
-    same = whole(through(Shot(vae, unchanged, at_once, told.append), frames))
+    same = whole(through(Shot(vae, unchanged, at_once, tiles.append), frames))
     torch.testing.assert_close(tiled, same, rtol=0, atol=1e-4)
     long = in_tiles(vae, frames, [], tile=Size(96, 96), warm_up=decoder_reach(vae.config))
     assert torch.equal(long, tiled)
@@ -197,12 +197,12 @@ def test_tiles_through_all_of_the_decoder() -> None:
 
     def decoded(*cuts: int, **tiling: Any) -> Tensor:
         about = Tiling(is_whole=True, tile=Size(208, 208), **tiling) if tiling else None
-        told: list[DecodedTile] = []
-        stream = SeedVr2DecodeStream(vae, frame, about, told.append)
+        tiles: list[DecodedTile] = []
+        stream = SeedVr2DecodeStream(vae, frame, about, tiles.append)
         parts: list[Tensor] = []
         for a, b in pairwise([0, *cuts, len(latents)]):
             parts += stream.push(latents[a:b], last=b == len(latents))
-        assert {tile.tiles for tile in told} == ({2} if tiling else {1})
+        assert {tile.tiles for tile in tiles} == ({2} if tiling else {1})
         return torch.cat(parts)
 
     right, tiled = decoded().clamp(-1, 1), decoded(blend=32)

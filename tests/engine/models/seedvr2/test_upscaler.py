@@ -37,7 +37,7 @@ def model(**choices: Any) -> SeedVr2:
 
 
 def edge() -> Tensor:
-    """Black beside white, [1, 3, 16, 16]."""
+    """Black next to white, [1, 3, 16, 16]."""
     picture = torch.zeros(1, 3, 16, 16)
     picture[..., 8:] = 1
     return picture

@@ -1,4 +1,4 @@
-"""What goes through the parts of a fast form: a stream that is handed on, frames that are kept."""
+"""What goes through parts of a fast variant: a stream that is handed on, frames that are kept."""
 
 from __future__ import annotations
 

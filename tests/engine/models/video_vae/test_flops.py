@@ -176,5 +176,5 @@ def test_the_tables_of_the_manual_are_what_is_counted_here() -> None:
         cases = [work(1920, 1088, int(frames), switches) for switches in columns]
         counted = [flops.decode_flops(config, case).convolutions for case in cases]
         counted += [flops.encode_flops(config, case).convolutions for case in (cases[0], cases[2])]
-        told = [float(cell) for cell in cells.strip(" |").split(" | ")]
-        assert told == [round(each / (1920 * 1088 * int(frames)) / 1e6, 2) for each in counted]
+        listed = [float(cell) for cell in cells.strip(" |").split(" | ")]
+        assert listed == [round(each / (1920 * 1088 * int(frames)) / 1e6, 2) for each in counted]

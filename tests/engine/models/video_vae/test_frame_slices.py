@@ -1,4 +1,4 @@
-"""Frames on their way: views, ends of shots, numbers that are none."""
+"""Frames on their way: views, ends of shots, NaN."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def numbered(start: int, stop: int) -> Tensor:
 
 
 def filled(count: int, size: int, first: int = 0) -> list[int]:
-    """Numbers of the frames of a shot of `count`, begun at `first`, in slices of `size`."""
+    """Indices of the frames of a shot of `count`, begun at `first`, in slices of `size`."""
     ending, found = Ending(4, first), []
     for a, b in slices(count - first, size):
         frames = ending.filled(numbered(first + a, first + b), last=first + b == count)

@@ -1,4 +1,4 @@
-"""In half precision the fast forms are as near to the truth as the plain ones."""
+"""In half precision the fast variants are as near to the truth as the plain ones."""
 
 from __future__ import annotations
 

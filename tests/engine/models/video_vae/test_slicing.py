@@ -114,5 +114,5 @@ def test_a_sample_adds_noise_of_its_generator_once() -> None:
 
 
 def test_the_log_variance_is_clamped() -> None:
-    moments = torch.tensor([[-50.0, 50.0, -50.0, 50.0]]).view(1, 4, 1, 1, 1)
-    assert clamp_logvar(moments).flatten().tolist() == [-50, 50, -30, 20]
+    posterior = torch.tensor([[-50.0, 50.0, -50.0, 50.0]]).view(1, 4, 1, 1, 1)
+    assert clamp_logvar(posterior).flatten().tolist() == [-50, 50, -30, 20]

@@ -54,10 +54,10 @@ def through(
     *,
     shot: int = 0,
     wanted: int = 0,
-    told: list[DecodedTile] | None = None,
+    reported: list[DecodedTile] | None = None,
 ) -> list[Restored]:
     """A shot that begins at frame `shot` of a film and is wanted from frame `wanted` on."""
-    watch = (lambda _: None) if told is None else told.append
+    watch = (lambda _: None) if reported is None else reported.append
     begin = model.first_needed(shot, wanted) - shot
     running = model.shot(shot, wanted, watch)
     rest = source[begin:]
@@ -124,16 +124,16 @@ def test_tiles_leave_no_trace() -> None:
         assert_same(film(model_of(size, **tiles), source), right)
 
 
-def test_tiles_are_told_with_numbers_of_the_job() -> None:
+def test_tiles_are_reported_with_numbers_of_the_job() -> None:
     size = Size(78, 70)
     for tiles in ({}, {**TILES, "clip_frames": 8}):
-        model, told = model_of(size, **tiles), list[DecodedTile]()
-        found = through(model, pictures(13, size), shot=100, wanted=100, told=told)
+        model, reported = model_of(size, **tiles), list[DecodedTile]()
+        found = through(model, pictures(13, size), shot=100, wanted=100, reported=reported)
         assert found[0].first == 100
-        assert told[-1].frame == 112
-        assert {one.index for one in told} == set(range(told[0].tiles))
-        assert (told[0].tiles > 1) == bool(tiles)
-        covered = sum(one.box.size.pixels for one in told if one.frame == 112)
+        assert reported[-1].frame == 112
+        assert {one.index for one in reported} == set(range(reported[0].tiles))
+        assert (reported[0].tiles > 1) == bool(tiles)
+        covered = sum(one.box.size.pixels for one in reported if one.frame == 112)
         assert covered == 160 * 144
 
 
@@ -211,7 +211,7 @@ def test_longer_shots_take_no_more_memory(tiles: dict[str, Any], lengths: tuple[
 
 def peak_bytes(model: WanUpscaler, length: int) -> int:
     """The most that is held at once while results are thrown away."""
-    model.close()  # buffers are taken anew
+    model.close()  # buffers are allocated again
     canvas = model.canvas
     piece = pictures(5, Size(canvas.width // 2, canvas.height // 2))
     with torch.inference_mode(), Allocations() as found:

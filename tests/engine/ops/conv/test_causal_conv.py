@@ -70,7 +70,7 @@ def test_a_carry_that_was_handed_over_is_empty() -> None:
 
 def test_a_carry_that_was_handed_over_to_a_slice_with_an_error_is_refused() -> None:
     carry = Carry().handed_over()
-    carry.begin()  # and the slice ends in an error: nobody calls done
+    carry.begin()  # and the slice ends in an error: `done` is not called
     for again in (carry.begin, carry.handed_over):
         with pytest.raises(ValueError, match="did not end"):
             again()

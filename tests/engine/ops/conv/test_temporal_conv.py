@@ -20,14 +20,14 @@ HALF = (torch.bfloat16, torch.float16)
 
 @pytest.fixture
 def asked_again() -> Iterator[None]:
-    """Whether the operator works is asked once a process; here anew, before and after."""
+    """Whether the operator works is tested once a process; here again, before and after."""
     forget = temporal_conv._adds_in_place.cache_clear
     forget()
     yield
     forget()
 
 
-def numbers(reach: int, kernel: int = 3) -> tuple[Tensor, Tensor]:
+def parameters(reach: int, kernel: int = 3) -> tuple[Tensor, Tensor]:
     """A weight [5, 4, reach, kernel, kernel] and a bias [5]."""
     weight = random_frames(5, 4, reach, kernel, kernel, seed=1)
     return weight.contiguous(memory_format=torch.channels_last_3d), random_frames(5, seed=2)
@@ -66,7 +66,7 @@ def assert_same(found: Tensor, wanted: Tensor) -> None:
     biased=st.booleans(),
 )
 def test_each_form_is_the_literal_sum(reach, more, stride, padding, form, layout, biased):
-    weight, bias = numbers(reach)
+    weight, bias = parameters(reach)
     table = TemporalConv(
         weight, bias if biased else None, padding=padding, stride=stride, form=form
     )
@@ -79,7 +79,7 @@ def test_each_form_is_the_literal_sum(reach, more, stride, padding, form, layout
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_only_a_part_of_a_larger_tensor_is_added_to(dtype):
-    weight, bias = (value.to(dtype) for value in numbers(3))
+    weight, bias = (value.to(dtype) for value in parameters(3))
     table = TemporalConv(weight, bias, padding=1)
     place = slice(2, 5), slice(1, 6), slice(3, 9), slice(1, 6)
     for frames_in, into_in in product(LAYOUTS, LAYOUTS):
@@ -96,7 +96,7 @@ def test_only_a_part_of_a_larger_tensor_is_added_to(dtype):
 
 def f32_into() -> tuple[Tensor, Tensor]:
     """What float32 taps add to ones, and what they should."""
-    weight, bias = (value.float() for value in numbers(3))
+    weight, bias = (value.float() for value in parameters(3))
     table = TemporalConv(weight, bias, padding=1)
     frames = clip(5).float()
     into = torch.ones(3, 5, 6, 5).contiguous(memory_format=torch.channels_last)
@@ -135,7 +135,7 @@ def test_a_foreign_operator_means_the_ordinary_method(monkeypatch):
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_half_precision_rounds_once(dtype):
-    weight, bias = (value.to(dtype) for value in numbers(3))
+    weight, bias = (value.to(dtype) for value in parameters(3))
     frames = random_frames(6, 4, 24, 20, dtype=dtype)
     frames = frames.contiguous(memory_format=torch.channels_last)
     exact = TemporalConv(weight.double(), bias.double(), padding=1)

@@ -11,7 +11,7 @@ from engine.ops.kernels import driver, nvrtc
 
 
 class Library:
-    """A driver that writes down what it is told; what `refused` names fails."""
+    """A driver that records its calls; what `refused` names fails."""
 
     def __init__(self, refused: str = "") -> None:
         self.refused = refused
@@ -108,7 +108,7 @@ def test_a_kernel_writes_on_a_gpu(monkeypatch):
     text = 'extern "C" __global__ void put(int *at, int value) { at[threadIdx.x] = value; }'
     major, minor = torch.cuda.get_device_capability(0)
     module = driver.Module(nvrtc.compile_cuda(text, f"sm_{major}{minor}"), 0)
-    numbers = torch.zeros(8, dtype=torch.int32, device="cuda")
-    arguments = [ctypes.c_void_p(numbers.data_ptr()), ctypes.c_int(7)]
+    values = torch.zeros(8, dtype=torch.int32, device="cuda")
+    arguments = [ctypes.c_void_p(values.data_ptr()), ctypes.c_int(7)]
     module.launch("put", ((1, 1, 1), (5, 1, 1), 0), arguments)
-    assert numbers.tolist() == [7, 7, 7, 7, 7, 0, 0, 0]
+    assert values.tolist() == [7, 7, 7, 7, 7, 0, 0, 0]

@@ -32,7 +32,7 @@ class Event:
 
 
 class Queue:
-    """A stream: what it is told happens when it must, or (eager) as soon as it may."""
+    """A stream: its work is done as late as possible, or (eager) as early as possible."""
 
     def __init__(self, *, eager: bool) -> None:
         self.eager = eager

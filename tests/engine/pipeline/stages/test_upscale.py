@@ -111,8 +111,8 @@ def test_cancel_acts_before_the_next_tile():
 
 
 @pytest.mark.gpu
-def test_what_a_card_refuses_is_done_in_smaller_pieces_with_the_same_result() -> None:
-    """A real lack of memory: the allocator of a card that may take little."""
+def test_what_a_gpu_refuses_is_done_in_smaller_pieces_with_the_same_result() -> None:
+    """A real lack of memory: the allocator of a GPU with a low limit."""
     size = Size(960, 540)
     how = {"device": "cuda", "dtype": "float16", "frame": size, "overlap": 32, "clip_frames": 16}
     frames = torch.rand(16, 3, size.height, size.width)

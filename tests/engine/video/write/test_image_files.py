@@ -46,12 +46,12 @@ def sequence(tmp_path: Path) -> tuple[MediaInfo, Plan, list[SegmentFile]]:
     plan = plan_of(media, tmp_path / "out", IDENTITY)
     segments = []
     for first in (0, 2, 4):
-        numbers = tuple(range(first, min(first + 2, 5)))
+        indices = tuple(range(first, min(first + 2, 5)))
         path = tmp_path / f"{first}.segment"
         with SegmentWriter(path, plan.picture) as writer:
-            for number in numbers:
+            for number in indices:
                 writer.write(random_planes(plan.picture, number))
-        segments.append(SegmentFile(path=path, pts=numbers, durations=(1,) * len(numbers)))
+        segments.append(SegmentFile(path=path, pts=indices, durations=(1,) * len(indices)))
     return media, plan, segments
 
 

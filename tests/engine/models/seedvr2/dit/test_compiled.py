@@ -1,4 +1,4 @@
-"""The switch dit.compile: the same numbers, a clear refusal, and nothing loaded while it is off."""
+"""The switch dit.compile: the same values, a clear refusal, and nothing loaded while it is off."""
 
 from __future__ import annotations
 

@@ -83,9 +83,9 @@ def test_other_sizes(kind: str) -> None:
 
 
 def test_metadata_tell_what_shapes_do_not() -> None:
-    told = {"norm_eps": 1e-6, "window": [[2, 1, 5]] * 32}
+    metadata = {"norm_eps": 1e-6, "window": [[2, 1, 5]] * 32}
     wanted = replace(DIT_3B, norm_eps=1e-6, window=(2, 1, 5))
-    for config in (told, told | {"window": [2, 1, 5]}, {"constructor": told}):
+    for config in (metadata, metadata | {"window": [2, 1, 5]}, {"constructor": metadata}):
         found = infer_dit_config(published_shapes("3b"), {"config": json.dumps(config)})
         assert found == wanted
     for strange in ("{", '{"window": 3}', '{"window": [], "norm_eps": 2}', '{"window": [[1]]}'):
@@ -102,7 +102,7 @@ def test_hardly_any_missing_or_misshapen_tensor_changes_the_picture(kind: str) -
         if infer_dit_config({**shapes, name: (7,) * len(shape)}, {}) != config:
             changed.add(name)
     ends = {"vid_in.proj.weight", "vid_out.proj.weight", "txt_in.weight", "emb_in.proj_in.weight"}
-    assert changed == ends  # only told once
+    assert changed == ends  # no other tensor repeats these sizes
 
 
 def test_other_models_and_impossible_sizes_are_refused() -> None:

@@ -93,7 +93,7 @@ def test_results_and_inputs_belong_to_the_caller() -> None:
 
 
 def rms_errors(exact: SeedVr2Dit, plain: SeedVr2Dit, fast: FastDit, seeds: int) -> list[float]:
-    """Of the plain and the fast form against float64 with the same rounded weights."""
+    """Of the plain and the fast variant against float64 with the same rounded weights."""
     errors = [0.0, 0.0]
     dtype = plain.vid_in.proj.weight.dtype
     for seed in range(seeds):

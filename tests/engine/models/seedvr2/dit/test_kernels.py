@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What the kernels were asked for; None stands for work that was left to a twin."""
+    """What the kernels were asked for; None stands for work left to the PyTorch reference."""
     asked: list[object] = []
     for module in (heads, token_rows):
 
@@ -49,7 +49,7 @@ def test_every_pass_fits_its_kernel(
     launched, asked = stand_in(monkeypatch, folder), watch(monkeypatch)
     found = fast(*inputs, 1000.0)
     steps = {"rms_modulate", "add_gated", "gather_qk"}
-    # in float32 the processor that plays the card does the activation inside the product
+    # in float32 the processor that replaces the GPU does the activation inside the product
     assert set(launched) - {"swiglu"} == steps
     assert ("swiglu" in launched) == (kind == "3b" and dtype != torch.float32)
     assert None not in asked

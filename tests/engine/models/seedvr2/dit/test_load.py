@@ -1,4 +1,4 @@
-"""Each published format loads into either form, resident or streamed; wrong files are named."""
+"""Each published format loads into either variant, resident or streamed; wrong files are named."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LAST = "blocks.2."
 
 
 def tensors_of(config: DitConfig) -> dict[str, Tensor]:
-    """Numbers under the published names, frequencies and all."""
+    """Weights under the published names, frequencies and all."""
     dit = random_dit(config, dtype=torch.float32)
     tensors = dict(dit.state_dict())
     for layer in range(config.layers):
@@ -73,8 +73,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "model.safetensors"
 
 
-def plain_twin(dit: SeedVr2Dit) -> SeedVr2Dit:
-    """The same numbers in float32, every weight dense."""
+def plain_copy(dit: SeedVr2Dit) -> SeedVr2Dit:
+    """The same weights in float32, every weight dense."""
     plain = SeedVr2Dit(dit.config)
     dense = {
         f"{name}.weight": one.dense_weight(torch.float32)
@@ -103,7 +103,7 @@ def test_every_format_computes_as_its_values_say_resident_and_streamed(
     assert not dit.training
     assert not any(value.requires_grad for value in dit.parameters())
     wanted = run(dit)
-    torch.testing.assert_close(wanted, run(plain_twin(dit)), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(wanted, run(plain_copy(dit)), rtol=1e-4, atol=1e-4)
     for resident, pin_bytes in ((0, 0), (1, 20_000), (0, 10**7)):
         options = LoadOptions(blocks_on_device=resident, pin_bytes=pin_bytes)
         streamed = load_dit(path, form=form, options=options)

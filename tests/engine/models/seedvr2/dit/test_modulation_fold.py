@@ -18,7 +18,7 @@ T = 1000.0
 
 
 def unfinished(plain: SeedVr2Dit) -> FastDit:
-    """The fast form with the very weights of the plain one, not folded yet."""
+    """The fast variant with the very weights of the plain one, not folded yet."""
     with torch.device("meta"):
         fast = FastDit(plain.config, FOLDED)
     fast.load_state_dict(plain.state_dict(), assign=True)

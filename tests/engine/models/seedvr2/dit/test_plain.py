@@ -1,4 +1,4 @@
-"""The plain transformer: golden numbers, and what is easily got wrong."""
+"""The plain transformer: golden values, and what is easily got wrong."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from tests.helpers.tensors import relative_rms
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"
 KINDS = ("dit3b", "dit7b")
-# Relative RMS beside the golden predictions; the published program has 0.096 and 0.09 with fp8
-# files, rotary frequencies in fp8 among it.
+# Relative RMS error against the golden predictions; the published program has 0.096 and 0.09 with
+# fp8 files, rotary frequencies in fp8 among it.
 FP8, Q8_0 = {"dit3b": 0.11, "dit7b": 0.075}, 0.02
 PRODUCTS = {"int8": 0.03, "fp8": 0.08}
 

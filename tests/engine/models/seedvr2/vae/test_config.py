@@ -28,7 +28,7 @@ def shapes_of(config: VaeConfig) -> Shapes:
     return {name: tuple(value.shape) for name, value in vae.state_dict().items()}
 
 
-def told(config: VaeConfig) -> dict[str, str]:
+def metadata_of(config: VaeConfig) -> dict[str, str]:
     sizes = {"norm_num_groups": config.norm_groups, "slicing_sample_min_size": config.slice_frames}
     return {"config": json.dumps({"constructor": sizes})}
 
@@ -63,7 +63,7 @@ def test_other_sizes() -> None:
                 post_quant_conv=layers == 3,
                 slice_frames=8,
             )
-            assert infer_vae_config(shapes_of(config), told(config)) == config
+            assert infer_vae_config(shapes_of(config), metadata_of(config)) == config
 
 
 def test_sizes_may_lie_directly_in_the_metadata_and_strange_ones_are_passed_over() -> None:

@@ -52,19 +52,19 @@ def fast(plain: SeedVr2Vae) -> FastVae:
     return double(plain)
 
 
-def test_every_switch_equals_the_plain_form(plain: SeedVr2Vae) -> None:
+def test_every_switch_equals_the_plain_variant(plain: SeedVr2Vae) -> None:
     cases = []
     for frames in (1, 5, 9):
         clip = random_frames(1, 3, frames, 24, 16)
-        moments = plain.posterior(clip)
-        mean = moments.chunk(2, dim=1)[0]
-        cases.append((clip, moments, mean, plain.decode(mean)))
+        posterior = plain.posterior(clip)
+        mean = posterior.chunk(2, dim=1)[0]
+        cases.append((clip, posterior, mean, plain.decode(mean)))
     for switches in CHANGED:
         fast = double(plain, switches)
-        for clip, moments, mean, sample in cases:
+        for clip, posterior, mean, sample in cases:
             for size in (None, 4):
                 fast.disable_slicing() if size is None else fast.enable_slicing(size)
-                assert_equal(fast.posterior(clip), moments)
+                assert_equal(fast.posterior(clip), posterior)
                 assert_equal(fast.decode(mean), sample)
 
 
@@ -96,9 +96,9 @@ def test_other_sizes_and_configurations(
     fast.enable_slicing(slice_steps * config.temporal_factor)
     scale = config.spatial_factor
     clip = random_frames(1, 3, 1 + steps * config.temporal_factor, size[0] * scale, size[1] * scale)
-    moments = plain.posterior(clip)
-    assert_equal(fast.posterior(clip), moments)
-    latent = moments.chunk(2, dim=1)[0]
+    posterior = plain.posterior(clip)
+    assert_equal(fast.posterior(clip), posterior)
+    latent = posterior.chunk(2, dim=1)[0]
     assert_equal(fast.decode(latent), plain.decode(latent))
 
 
@@ -206,17 +206,17 @@ def test_an_error_within_a_slice_leaves_nothing_broken(fast: FastVae) -> None:
             raise torch.OutOfMemoryError(f"no {frames.nbytes} bytes")
 
     given = carry.handed_over()
-    twin = fast.decode_slice(latent[:, :, :1], Carry())[1]
+    other = fast.decode_slice(latent[:, :, :1], Carry())[1]
     fast.trace = refuse
     try:
-        for unlucky in (given, twin):
+        for unlucky in (given, other):
             with pytest.raises(torch.OutOfMemoryError):
                 fast.decode_slice(latent[:, :, 1:], unlucky)
     finally:
         fast.trace = None
     with pytest.raises(ValueError, match="did not end"):
         fast.decode_slice(latent[:, :, 1:], given)
-    assert torch.equal(fast.decode_slice(latent[:, :, 1:], twin)[0], wanted)
+    assert torch.equal(fast.decode_slice(latent[:, :, 1:], other)[0], wanted)
 
 
 @pytest.mark.parametrize("around", [False, True])
@@ -227,7 +227,7 @@ def test_results_belong_to_the_caller(fast: FastVae, around: bool) -> None:
     assert not mean.requires_grad
     frames.clamp_(-1, 1)
     factor = torch.ones((), dtype=torch.float64, requires_grad=True)
-    if not around:  # what `encode` makes of the moments belongs to torch's mode around it
+    if not around:  # what `encode` makes of the posterior belongs to torch's mode around it
         (mean * factor).sum().backward()
         torch.testing.assert_close(factor.grad, mean.sum())
     (frames * factor).sum().backward()

@@ -1,4 +1,4 @@
-"""Each kind of wrong file has its own error; right ones give either form."""
+"""Each kind of wrong file has its own error; right ones give either variant."""
 
 from __future__ import annotations
 
@@ -82,4 +82,4 @@ def test_a_full_size_file_loads_strictly_in_the_memory_of_the_model(path: Path, 
     )  # fmt: skip
     grown, size, largest, count = map(int, done.stdout.split())
     assert count == 250_648_227
-    assert grown <= size + 3 * 2 * largest + 16 * 2**20, f"{grown - size} bytes beside the model"
+    assert grown <= size + 3 * 2 * largest + 16 * 2**20, f"{grown - size} bytes more than the model"

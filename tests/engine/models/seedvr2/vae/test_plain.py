@@ -1,4 +1,4 @@
-"""The plain VAE: golden numbers, slices, gradients, types."""
+"""The plain VAE: golden values, slices, gradients, types."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def test_golden_encode(golden_vae: SeedVr2Vae) -> None:
         golden_vae.disable_slicing()
         assert_near(golden_vae.posterior(golden["input"]), golden["moments_slicing_off"])
         golden_vae.enable_slicing()
-        moments = golden_vae.posterior(golden["input"])
-        assert_near(moments, golden["moments_slicing_on"])
-        assert_near(moments[:, 16:], golden["logvar"])
+        posterior = golden_vae.posterior(golden["input"])
+        assert_near(posterior, golden["moments_slicing_on"])
+        assert_near(posterior[:, 16:], golden["logvar"])
         assert_near(golden_vae.encode(golden["input"]), golden["mean"])
 
 
@@ -91,10 +91,10 @@ def test_slices_of_any_length_equal_the_whole_clip(
     factor, side = vae.config.temporal_factor, vae.config.spatial_factor
     lengths = [1 + (steps[0] - 1) * factor, *(step * factor for step in steps[1:])]
     frames = random_frames(1, 3, sum(lengths), side, 2 * side)
-    moments = vae.posterior(frames)
-    assert moments.shape == (1, 8, sum(steps), 1, 2)
+    posterior = vae.posterior(frames)
+    assert posterior.shape == (1, 8, sum(steps), 1, 2)
     torch.testing.assert_close(
-        through(vae.encode_slice, frames, lengths), moments, rtol=0, atol=1e-10
+        through(vae.encode_slice, frames, lengths), posterior, rtol=0, atol=1e-10
     )
     latent = random_frames(1, 4, sum(steps), 1, 2)
     sample = vae.decode(latent)

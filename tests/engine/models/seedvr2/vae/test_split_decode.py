@@ -1,4 +1,4 @@
-"""Split decode of a tiny model: the halo, the book of moments, what a seam is."""
+"""Split decode of a tiny model: the halo, the record of the norms' statistics, what a seam is."""
 
 from __future__ import annotations
 
@@ -74,16 +74,16 @@ def test_the_fast_form_in_tiles_is_the_plain_form_in_tiles(fast, plain):
 
 
 class Spy(Statistics):
-    """Keeps what every norm was told."""
+    """Keeps the statistics that every norm was given."""
 
     def __init__(self, known, record, cell, features):
         super().__init__(known, record, cell, features)
-        self.told = {}
+        self.given = {}
         Spy.latest = self
 
     def for_norm(self, name, x, groups, *, kernels=False):
-        self.told[name] = super().for_norm(name, x, groups)
-        return self.told[name]
+        self.given[name] = super().for_norm(name, x, groups)
+        return self.given[name]
 
 
 @pytest.mark.parametrize("passes", [1, 3])
@@ -95,8 +95,8 @@ def test_each_pass_makes_one_more_norm_exact(fast, monkeypatch, passes):
     monkeypatch.setattr("engine.models.seedvr2.vae.split_decode.Statistics", Spy)
     split(fast, latent, passes=passes)
     errors = [
-        float((moments.m2 / moments.count - spy.told[name].m2 / spy.told[name].count).abs().max())
-        for name, moments in Spy.latest.told.items()
+        float((given.m2 / given.count - spy.given[name].m2 / spy.given[name].count).abs().max())
+        for name, given in Spy.latest.given.items()
     ]
     assert len(errors) == norms_of_high_part(TINY)
     assert max(errors[:passes]) < 1e-12
@@ -113,7 +113,7 @@ def test_a_tile_of_the_whole_frame_needs_no_pass(plain):
 
 
 class FrozenStatistics(Statistics):
-    """Every norm goes by the same numbers, whatever it sees."""
+    """Every norm uses the same statistics, whatever its input."""
 
     def for_norm(self, name, x, groups, *, kernels=False):
         fixed = group_statistics(torch.ones(x.shape[0], groups, 1, 1, dtype=x.dtype), groups)

@@ -90,7 +90,7 @@ def test_latents_of_others_are_named(tmp_path: Path) -> None:
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.latent"
-    pickled = b"\x80\x02}q\x00."  # which nobody opens
+    pickled = b"\x80\x02}q\x00."  # which must not be unpickled
     for content in (b"", pickled, b"GGUF" + bytes(40), b"hello, this is no file of that kind"):
         path.write_bytes(content)
         with pytest.raises(UnreadableMedia) as caught:

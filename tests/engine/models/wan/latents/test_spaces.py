@@ -32,8 +32,8 @@ def a_clip(space: LatentSpace, contrast: float, seed: int) -> Tensor:
 
 
 def guessed(latent: Tensor) -> tuple[str, bool]:
-    numbers = latent.double().flatten(1)
-    found = guess(numbers.mean(1).tolist(), numbers.std(1).tolist())
+    values = latent.double().flatten(1)
+    found = guess(values.mean(1).tolist(), values.std(1).tolist())
     return found.reading, found.is_sure
 
 

@@ -73,10 +73,10 @@ def test_every_switch_equals_the_plain_form(plain: WanVae) -> None:
         cases.append((clip, plain.posterior(clip), latent, plain.decode(latent)))
     for switches in CHANGED:
         fast = double(plain, switches)
-        for clip, moments, latent, pictures in cases:
+        for clip, posterior, latent, pictures in cases:
             for size in (None, 4):
                 fast.disable_slicing() if size is None else fast.enable_slicing(size)
-                assert_equal(fast.posterior(clip), moments)
+                assert_equal(fast.posterior(clip), posterior)
                 assert_equal(fast.decode(latent), pictures)
 
 
@@ -219,8 +219,8 @@ def encoded_in_halves(fast: FastWanVae, clip: Tensor, lengths: list[int]) -> Ten
     low, high, found = Carry(), Carry(), []
     for part in clip.split(lengths, dim=2):
         features, high = fast.encode_high(part[0].movedim(1, 0), high)
-        moments, low = fast.encode_low(features, low)
-        found.append(moments)
+        posterior, low = fast.encode_low(features, low)
+        found.append(posterior)
     return torch.cat(found, dim=2)
 
 

@@ -1,4 +1,4 @@
-"""Norm and patches of the fast form, and enlarging in steps and folded."""
+"""Norm and patches of the fast variant, and enlarging in steps and folded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain form can be trained: gradients reach everything, and they are those of its values."""
+"""The plain variant can be trained: gradients reach everything and are those of its values."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 def loss_of(vae: WanVae, clip: Tensor, wanted: Tensor) -> Tensor:
     """Of a fine-tuning: a sample of the latent, its picture, and a small weight on its spread."""
-    moments = vae.posterior(clip)
-    mean, logvar = moments.chunk(2, dim=1)
+    posterior = vae.posterior(clip)
+    mean, logvar = posterior.chunk(2, dim=1)
     noise = torch.randn(mean.shape, generator=torch.Generator().manual_seed(1), dtype=mean.dtype)
     pictures = vae.decode(mean + (0.5 * logvar).exp() * noise)
     return F.mse_loss(pictures, wanted) + 1e-6 * (mean.square() + logvar.exp() - logvar).sum()
@@ -67,7 +67,7 @@ PIECES: dict[str, tuple[nn.Module, int]] = {
 
 
 @pytest.mark.parametrize("name", PIECES)
-def test_the_gradient_of_a_piece_is_that_of_its_numbers(name: str) -> None:
+def test_the_gradient_of_a_piece_is_that_of_its_values(name: str) -> None:
     piece, channels = PIECES[name]
     randomise(piece, 3)
     piece = piece.double()

@@ -1,4 +1,4 @@
-"""Every layout of every model loads into both forms; each kind of wrong file has its own error."""
+"""Every layout of every model loads into both variants; each wrong file has its own error."""
 
 from __future__ import annotations
 

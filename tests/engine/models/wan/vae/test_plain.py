@@ -1,4 +1,4 @@
-"""The plain form by itself; tests/golden compares it with published numbers."""
+"""The plain variant by itself; tests/golden compares it with published values."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from engine.models.wan.vae.receptive_field import (
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
-BEHIND = 2  # latents of a shot after the last one that is looked at
+AFTER = 2  # latents of a shot after the last one that is looked at
 EXACT = 1e-13
 
 
@@ -28,13 +28,13 @@ def test_the_vaes_look_back_so_far_and_no_less(layout: Any, blocks: int) -> None
     vae = tiny_wan(tiny_wan_config(layout, residual_blocks=blocks))
     vae.enable_slicing(32)
     reach, side = encoder_reach(vae.config), vae.config.spatial_factor
-    clip = random_frames(1, 3, 1 + 4 * (reach + 1 + BEHIND), side, side)
+    clip = random_frames(1, 3, 1 + 4 * (reach + 1 + AFTER), side, side)
     whole, late = vae.encode(clip), vae.encode(clip[:, :, 4:])
     assert float((late - whole[:, :, 1:])[:, :, reach:].abs().max()) <= EXACT
     clip[:, :, :4] = torch.nan  # all that the late one did not know
     assert seen_in(vae.encode(clip)) == list(range(reach + 1))
     reach = decoder_reach(vae.config)
-    latents = random_frames(1, vae.config.latent_channels, reach + 1 + BEHIND, 1, 1)
+    latents = random_frames(1, vae.config.latent_channels, reach + 1 + AFTER, 1, 1)
     whole, late = vae.decode(latents), vae.decode(latents[:, :, 1:])
     first = 4 * reach - 3  # frame of the latent that is so far after the late one's first
     assert float((late - whole[:, :, 4:])[:, :, first:].abs().max()) <= EXACT

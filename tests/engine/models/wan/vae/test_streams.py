@@ -92,11 +92,11 @@ def decoded(
     vae: FastWanVae,
     latents: Tensor,
     sizes: Sequence[int],
-    told: list[DecodedTile] | None = None,
+    reported: list[DecodedTile] | None = None,
     **options: Any,
 ) -> Tensor:
     """Frames of latents that come in pieces of so many."""
-    watch = (lambda _: None) if told is None else told.append
+    watch = (lambda _: None) if reported is None else reported.append
     frame = size_of(latents).scaled(vae.config.spatial_factor)
     stream = WanDecodeStream(vae, frame, Streaming(**options), watch)
     parts: list[Tensor] = []
@@ -118,9 +118,9 @@ PIECES = [((1,), 1), ((3, 1, 2), 2), ((2,), 3)]  # sizes of pieces, latents of a
 def test_whole_frames_in_pieces_equal_the_shot(layout: Layout) -> None:
     vae = vae_of(layout)
     frames, latents = frames_of(vae, 21), latents_of(vae, 6)
-    moments, pictures = vae.encode(as_clip(frames)), as_frames(vae.decode(latents))
+    posterior, pictures = vae.encode(as_clip(frames)), as_frames(vae.decode(latents))
     for sizes, slice_latents in PIECES:
-        assert_same(encoded(vae, frames, sizes, slice_latents=slice_latents), moments)
+        assert_same(encoded(vae, frames, sizes, slice_latents=slice_latents), posterior)
         assert_same(decoded(vae, latents, sizes, slice_latents=slice_latents), pictures)
 
 
@@ -131,13 +131,13 @@ SHAPES = [("2.1", HIGH), ("2x", HIGH), ("2x", FRAME), ("2.2", WIDE), ("2.1", Siz
 def test_tiles_equal_whole_frames(layout: Layout, frame: Size) -> None:
     vae = vae_of(layout)
     frames, latents = frames_of(vae, 9, frame), latents_of(vae, 3, frame)
-    moments, pictures = vae.encode(as_clip(frames)), as_frames(vae.decode(latents))
+    posterior, pictures = vae.encode(as_clip(frames)), as_frames(vae.decode(latents))
     cases = [((0, 0), (1,), 1), ((2, 1), (2, 3), 2)]
     for more, sizes, slice_latents in cases:
         tile = tile_of(encode_cut(vae.config), more)
         assert len(encode_tiles(vae.config, frame, tile)) > 1
         found = encoded(vae, frames, sizes, slice_latents=slice_latents, tile=tile)
-        assert_same(found, moments)
+        assert_same(found, posterior)
         tile = tile_of(decode_cut(vae.config), more, vae.config.upscale)
         assert len(decode_tiles(vae.config, frame, tile)) > 1
         found = decoded(vae, latents, sizes, slice_latents=slice_latents, tile=tile)
@@ -178,24 +178,24 @@ def test_tiles_that_begin_early_enough_are_exact_and_not_later(layout: Layout) -
         assert float(worst[: 4 * LATENTS_PER_VISIT - 3].max()) <= EXACT
 
 
-def test_decoded_tiles_are_told_with_their_place_and_number() -> None:
-    vae, told = vae_of("2x"), list[DecodedTile]()
+def test_decoded_tiles_are_reported_with_their_place_and_number() -> None:
+    vae, reported = vae_of("2x"), list[DecodedTile]()
     tile = tile_of(decode_cut(vae.config), (1, 99), 2)
-    frames = decoded(vae, latents_of(vae, LONG), (1,), told, tile=tile)
+    frames = decoded(vae, latents_of(vae, LONG), (1,), reported, tile=tile)
     boxes = [one.inner.scaled(8) for one in decode_tiles(vae.config, FRAME, tile)]
     ends = [4 * LATENTS_PER_VISIT - 4, 4 * LONG - 4]
     places = [(index, frame) for frame in ends for index in range(len(boxes))]
-    assert [(one.index, one.frame) for one in told] == places
-    for one in told:
+    assert [(one.index, one.frame) for one in reported] == places
+    for one in reported:
         assert (one.tiles, one.box) == (len(boxes), boxes[one.index])
         right = cut_out(frames[one.frame], one.box)
         torch.testing.assert_close(one.picture, right.float(), rtol=0, atol=0)
-    told.clear()
-    stream = WanDecodeStream(vae, FRAME, watch=told.append, first=40)
+    reported.clear()
+    stream = WanDecodeStream(vae, FRAME, watch=reported.append, first=40)
     frames = torch.cat(list(stream.push(latents_of(vae, 3), last=True)))
-    assert [(one.index, one.tiles, one.frame) for one in told] == [(0, 1, 44), (0, 1, 48)]
-    assert told[0].box.size == FRAME.scaled(2)
-    torch.testing.assert_close(told[-1].picture, frames[-1].float(), rtol=0, atol=0)
+    assert [(one.index, one.tiles, one.frame) for one in reported] == [(0, 1, 44), (0, 1, 48)]
+    assert reported[0].box.size == FRAME.scaled(2)
+    torch.testing.assert_close(reported[-1].picture, frames[-1].float(), rtol=0, atol=0)
 
 
 def test_nothing_comes_before_enough_is_there_for_a_visit() -> None:

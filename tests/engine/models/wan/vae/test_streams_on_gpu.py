@@ -1,4 +1,4 @@
-"""Streams of a shot on a card: tiles with carries and features in host memory.
+"""Streams of a shot on a GPU: tiles with carries and features in host memory.
 
 Runs without av and Qt, on random weights.
 """
