@@ -67,7 +67,9 @@ def test_a_film_of_latents_is_planned_like_another(tmp_path: Path, vae: Path) ->
 
 def test_the_user_has_the_last_word_on_the_reading(tmp_path: Path, vae: Path) -> None:
     for looks, latent in (("raw", raw(a_latent())), ("normalised", a_latent())):
-        media = a_source(tmp_path, latent)
+        folder = tmp_path / looks
+        folder.mkdir()  # what was found in a file counts for its path, size and time
+        media = a_source(folder, latent)
         for wanted in ("auto", "raw", "normalised"):
             plan = planned(media, vae, latents=wanted)
             assert plan.latent is not None
