@@ -79,6 +79,11 @@ class Carry:
         tails = {key: frames.to(device) for key, frames in self._tails.items()}
         return self._with_tails(tails)
 
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of all frames kept."""
+        return sum(frames.nbytes for frames in self._tails.values())
+
     def _need_whole(self) -> None:
         if self._is_open:
             raise ValueError("the carry was handed over to a slice that did not end")
