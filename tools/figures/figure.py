@@ -44,6 +44,11 @@ class Figure:
         return value > baseline * (1 + self.tolerance)
 
 
+def _spread(name: str, unit: str, limit: float, *, about: str) -> Figure:
+    """One that spreads too much between runs of one tree to be compared."""
+    return Figure(name=name, unit=unit, limit=limit, about=about, tolerance=None)
+
+
 def _quality(name: str, unit: str, limit: float) -> Figure:
     """One that hardly spreads: the same weights make the same pictures everywhere."""
     return Figure(
@@ -63,8 +68,8 @@ FIGURES = (
     Figure(name="window.first_paint", unit="s", limit=0.60, about="process start to first paint"),
     Figure(name="window.first_paint_cpu", unit="s", limit=0.60, about="CPU until first paint"),
     Figure(name="window.loading_gap", unit="ms", limit=250, about="event loop while torch loads"),
-    Figure(name="window.largest_gap", unit="ms", limit=50, about="event loop during a Lite job"),
-    Figure(name="planning.lite", unit="ms", limit=40, about="CPU, first plan of Lite"),
+    _spread("window.largest_gap", "ms", 50, about="event loop during a Lite job"),
+    _spread("planning.lite", "ms", 25, about="CPU, first plan of Lite"),
     Figure(name="planning.seedvr2_first", unit="ms", limit=200, about="CPU, first plan"),
     Figure(name="planning.seedvr2_size", unit="ms", limit=60, about="CPU, another frame size"),
     Figure(name="planning.seedvr2_again", unit="ms", limit=50, about="CPU, the same again"),
@@ -81,7 +86,7 @@ FIGURES = (
     Figure(name="models.wan_2x_decode", unit="s", limit=0.80, about="CPU, Wan 2x, 5x64x64"),
     Figure(name="models.transformer", unit="s", limit=0.12, about="CPU, 512 wide, 5x320x192"),
     Figure(name="models.transformer_bfloat16", unit="s", limit=0.075, about="CPU, as transformer"),
-    Figure(name="models.passes", unit="s", limit=0.08, about="CPU, norms and passes over tokens"),
+    _spread("models.passes", "s", 0.1, about="CPU, norms and passes over tokens"),
     _quality("lite_2x_psnr", "dB", 34.0),
     _quality("lite_2x_ssim", "", 0.945),
     _quality("lite_4x_psnr", "dB", 28.9),

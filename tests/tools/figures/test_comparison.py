@@ -46,7 +46,7 @@ def test_no_limit_is_one_that_the_baseline_passes_or_cannot_reach():
         value = committed.get(figure.name)
         if value is not None:
             assert not figure.is_past_limit(value), figure.name
-            assert 1 / 3 < value / figure.limit < 3, figure.name
+            assert 0.1 < value / figure.limit < 10, figure.name
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def run(*arguments: str) -> int:
 
 
 def test_a_suspect_is_measured_again_and_the_better_of_both_counts(measured, capsys):
-    measured += [{"start.help": 0.2, "start.engine_import": 9.0}]
+    measured += [{"start.help": 0.21, "start.engine_import": 9.0}, {"start.help": 0.2}]
     assert run("--write", "--reason", "first") == 0
     measured += [{"start.help": 0.25}, {"start.help": 0.205}]
     assert run() == 0
@@ -91,7 +91,7 @@ def test_the_baseline_moves_with_a_reason_only(measured, capsys):
     with pytest.raises(SystemExit):
         run("--write")
     for value, reason in ((0.2, "first"), (0.1, "imports later")):
-        measured += [{"start.help": value}]
+        measured += 2 * [{"start.help": value}]
         assert run("--write", "--reason", reason) == 0
     data = json.loads(baseline.PATH.read_text("utf-8"))
     assert [move["reason"] for move in data["moves"]] == ["first", "imports later"]
