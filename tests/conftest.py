@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.core.messages import LANGUAGES, catalogue
-
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers whose teams of threads spin on the same cores wait for each other for minutes.
@@ -51,13 +49,6 @@ def _has_gpu() -> bool:
 
 class NetworkForbidden(RuntimeError):
     """A test wanted to talk to another machine."""
-
-
-@pytest.fixture(autouse=True, scope="session")
-def message_catalogues() -> None:
-    """Read once, before a test puts another folder in the place of the resources."""
-    for language in LANGUAGES:
-        catalogue(language)
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -55,15 +56,15 @@ class Message:
 Param = str | Message | tuple[str | Message, ...]
 
 
-class HasMessage:
+class HasMessage(ABC):
     """Something that the catalogue has a message for: an error, a notice."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def as_message(self) -> Message:
         """The message of the catalogue."""
-        raise NotImplementedError
 
     @property
     def message(self) -> str:

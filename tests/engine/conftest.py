@@ -1,9 +1,11 @@
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.core import paths
 from engine.model_files.catalogue import PublishedFile
 from engine.model_files.store import Store
 from tests.helpers.servers import (
@@ -15,6 +17,15 @@ from tests.helpers.servers import (
     published,
     store_of,
 )
+
+
+@pytest.fixture
+def resources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The program's resources in a folder where a test may change them."""
+    copy = tmp_path / "resources"
+    shutil.copytree(paths.resources(), copy)
+    monkeypatch.setenv("UPREEL_RESOURCES", str(copy))  # for processes that are started, too
+    return copy
 
 
 @pytest.fixture
@@ -35,11 +46,11 @@ def store(tmp_path: Path, file: PublishedFile, server: FaultyServer) -> Store:
 
 
 @pytest.fixture
-def release(tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> Release:
+def release(resources: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> Release:
     """A newer version on the server; this program has its address and its key."""
     release = Release(server)
     release.publish()
-    monkeypatch.setenv("UPREEL_RESOURCES", str(release.build(tmp_path / "resources")))
+    release.build(resources)
     monkeypatch.delenv("UPREEL_UPDATES", raising=False)
     return release
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.core import paths
 from engine.runtimes.catalogue import Runtime, RuntimeCatalogue, Wheel
 
 VERSION = "9.9.9+cu999"
@@ -90,13 +88,6 @@ def catalogue(*runtimes: Runtime, index: str = "") -> RuntimeCatalogue:
     return RuntimeCatalogue(
         index=index, torch="9.9.9", python="py3", licence="none", runtimes=runtimes
     )
-
-
-def resources(folder: Path, known: RuntimeCatalogue) -> Path:
-    """The program's resources in a folder, with another catalogue of runtimes."""
-    shutil.copytree(paths.resources(), folder, dirs_exist_ok=True)
-    (folder / "runtime.toml").write_text(as_toml(known), encoding="utf-8")
-    return folder
 
 
 def as_toml(known: RuntimeCatalogue) -> str:

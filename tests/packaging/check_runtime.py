@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 
+from engine.core import paths
 from tests.helpers import runtimes
 from tests.helpers.servers import Fault, FaultyServer, faulty_server
 from tests.packaging.trial import ROOT, SAMPLE, TrialFailed, expect
@@ -230,7 +232,8 @@ def main() -> int:
         wheel = runtimes.wheel(folder / "published")
         server.files[f"/{runtimes.PLACE}"] = wheel.read_bytes()
         known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
-        runtimes.resources(folder / "resources", known)
+        shutil.copytree(paths.resources(), folder / "resources")
+        (folder / "resources/runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
         try:
             program = Program(args.program, folder, windows_paths=args.windows_paths)
             check(program, server, wheel)

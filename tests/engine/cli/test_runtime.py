@@ -19,12 +19,10 @@ Output = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def wheel(tmp_path: Path, resources: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     wheel = runtimes.wheel(tmp_path / "published")
     known = runtimes.catalogue(runtimes.runtime(wheel), index="http://127.0.0.1:9")
-    (tmp_path / "resources").mkdir()
-    (tmp_path / "resources/runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
-    monkeypatch.setenv("UPREEL_RESOURCES", str(tmp_path / "resources"))
+    (resources / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
     trial = RuntimeTrial(torch=runtimes.VERSION, cuda="99.9")
     monkeypatch.setattr(runtime_trial, "try_runtime", lambda folder, control: trial)
     catalogue.cache_clear()
@@ -52,7 +50,7 @@ def test_import_list_use_remove(wheel: Path, capsys: Output) -> None:
     assert "error[weights-missing]" in capsys.readouterr().err
 
 
-def test_failures_are_reported(tmp_path: Path, capsys: Output) -> None:
+def test_failures_are_reported(tmp_path: Path, resources: Path, capsys: Output) -> None:
     (tmp_path / "a.whl").write_bytes(b"PK")
     for words, status, text in (
         (["install"], 2, "no runtime is needed. Name one"),  # there is no GPU
@@ -62,7 +60,7 @@ def test_failures_are_reported(tmp_path: Path, capsys: Output) -> None:
         assert main(["runtime", *words]) == status
         assert text in capsys.readouterr().err
     catalogue.cache_clear()
-    (tmp_path / "resources/runtime.toml").write_text("index =", "utf-8")
+    (resources / "runtime.toml").write_text("index =", "utf-8")
     assert main(["runtime", "list"]) == 1
     assert "list of NVIDIA runtimes cannot be read" in capsys.readouterr().err
 

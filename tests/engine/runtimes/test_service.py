@@ -49,12 +49,9 @@ def server(wheel: Path) -> Iterator[FaultyServer]:
 
 
 @pytest.fixture
-def store(
-    tmp_path: Path, wheel: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
-) -> RuntimeStore:
+def store(resources: Path, wheel: Path, server: FaultyServer) -> RuntimeStore:
     known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
-    resources = runtimes.resources(tmp_path / "resources", known)
-    monkeypatch.setenv("UPREEL_RESOURCES", str(resources))  # for processes that are started
+    (resources / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
     return RuntimeStore(known)
 
 

@@ -35,9 +35,9 @@ print(json.dumps(found))
 
 
 @pytest.fixture
-def store(tmp_path: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch) -> RuntimeStore:
+def store(resources: Path, wheel: Path) -> RuntimeStore:
     known = runtimes.catalogue(runtimes.runtime(wheel))
-    monkeypatch.setenv("UPREEL_RESOURCES", str(runtimes.resources(tmp_path / "resources", known)))
+    (resources / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
     store = RuntimeStore(known)
     store.install(*store.recognise([wheel], Listener()), Listener())
     return store

@@ -12,11 +12,9 @@ ROOT = Path(__file__).parents[3]
 KEY = "ab" * 32
 
 
-@pytest.fixture
-def resources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("UPREEL_RESOURCES", str(tmp_path))
+@pytest.fixture(autouse=True)
+def _no_address_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UPREEL_UPDATES", raising=False)
-    return tmp_path
 
 
 def fill(resources: Path, address: str, *keys: str) -> None:
@@ -32,7 +30,6 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_the_sources_look_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("UPREEL_UPDATES", raising=False)
     assert not build.source().is_here
     monkeypatch.setenv("UPREEL_UPDATES", "https://example.org/update.json")
     assert not build.source().is_here  # without a key nothing could be verified
@@ -57,6 +54,7 @@ def test_the_address_has_to_be_encrypted(resources: Path) -> None:
 
 
 def test_a_missing_or_damaged_file_is_reported(resources: Path) -> None:
+    (resources / "update.toml").unlink()
     with pytest.raises(UpdateNotInBuild):
         build.source()
     for text in ("address =", "keys = 3", 'keys = ["ab"]', 'keys = ["ABAB"]'):
