@@ -98,7 +98,7 @@ dit = DitConfig(dim=16, heads=1, head_dim=16, rope_dim=16, layers=2, separate_la
                 mlp_hidden=16, text_in_dim=8)
 config = VaeConfig(block_out_channels=(8, 8, 8, 8), norm_groups=4, layers_per_block=1)
 options = BenchOptions(config=config, size=Size(16, 16), frames=(1,), quick=True, device="cpu",
-                       memory=False, calibrate=False, threads=1, dit=dit)
+                       memory=False, calibrate=False, threads=1, runs=1, dit=dit)
 rows = api.bench(["vae", "dit", "optimisations"], options=options)
 config = replace(WAN21, dim=4, dec_dim=8)
 rows += api.bench(["vae-decode"], options=replace(options, model="wan21-vae", config=config))[1:]
