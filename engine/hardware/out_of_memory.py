@@ -78,13 +78,6 @@ def free_memory(*, libraries_too: bool = False) -> None:
     _cuda.empty_cache()
 
 
-def pinned_by_torch() -> int:
-    """Bytes of main memory that torch's own allocator has pinned for copies; 0 without a GPU."""
-    if not _cuda.is_initialized():
-        return 0
-    return int(_cuda.host_memory_stats().get("allocated_bytes.current", 0))
-
-
 def _is_refusal(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError | OutOfMemory):
         return True

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from engine.core.errors import Cancelled, EngineError
-from engine.hardware import gpu_reading, shared_memory
-from engine.hardware.out_of_memory import forget_frames, free_memory, pinned_by_torch
+from engine.hardware import gpu_reading, shared_memory, torch_memory
+from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.hardware.spill_guard import SpillGuard
-from engine.hardware.torch_memory import within
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.context import JobContext
 from engine.protocol.events import Warned
@@ -36,7 +35,7 @@ def cared_for(context: JobContext, *, preserve_vram: bool) -> Iterator[None]:
         context.guard = _guard(context)
         context.gpu_users = gpu_reading.other_programs
     try:
-        with within(context.plan.device_budget_bytes if on_card else 0):
+        with torch_memory.within(context.plan.device_budget_bytes if on_card else 0):
             yield
     except (EngineError, Cancelled) as err:  # they live on, and would hold the model until then
         logger.info("%s", forget_frames(err))
@@ -62,12 +61,9 @@ def _guard(context: JobContext) -> SpillGuard | None:
     if shared_memory.own_bytes() is None:
         return None
 
-    def pinned() -> int:
-        return pinned_by_torch() + context.plan.work.pin_bytes
-
     return SpillGuard(
         lambda: shared_memory.own_bytes(),
-        pinned,
+        torch_memory.pinned_bytes,
         clock=lambda: time.monotonic() - context.control.paused_seconds,
         expected=expected_seconds(context.plan),
     )

@@ -58,10 +58,12 @@ def kernel_rows(options: BenchOptions) -> Iterator[Row]:
         for channels in (128,) if quick else (128, 512):
             x = torch.randn(5, channels, side, side * 128 // channels, device=device)
             frames = x.to(dtype).to(memory_format=torch.channels_last)
-            has_kernels = group_norm.working(x.device) and channel_norm.working(x.device)
+            has_kernels = all(
+                family.working(x.device, dtype) for family in (group_norm, channel_norm)
+            )
             yield from _rows(frames, _frame_passes, has_kernels, runs)
         x = torch.randn(tokens, _DIM, device=device).to(dtype)
-        has_kernels = token_rows.working(x.device) and heads.working(x.device)
+        has_kernels = all(family.working(x.device, dtype) for family in (token_rows, heads))
         yield from _rows(x, _token_passes, has_kernels, runs)
 
 

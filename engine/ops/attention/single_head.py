@@ -7,6 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from engine.ops.attention.backends import BACKENDS
+from engine.ops.attention.trial import fault_of
+
 _SCORES_BYTES = 64 * 2**20  # of the scores that exist at once
 
 
@@ -14,8 +17,8 @@ def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True)
     """Attend within each frame: softmax(q k' / sqrt(C)) v.
 
     Flash kernels end at heads of 256 channels; the memory-efficient one takes wider heads on most
-    GPUs, and where it does not, some queries are processed at a time, so that no matrix of L x L
-    values ever exists.
+    GPUs. Where it does not, or fails a trial, some queries are processed at a time, so that no
+    matrix of L x L values ever exists.
 
     Args:
         q: [T, L, C].
@@ -60,7 +63,10 @@ def attend_in_chunks(q: Tensor, k: Tensor, v: Tensor, scores_bytes: int = _SCORE
 
 
 def _memory_efficient(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether torch's memory-efficient kernel takes these heads and computes them right here."""
     params = torch.backends.cuda.SDPAParams(
         q[:, None], k[:, None], v[:, None], None, 0.0, False, False
     )
-    return torch.backends.cuda.can_use_efficient_attention(params)
+    if not torch.backends.cuda.can_use_efficient_attention(params):
+        return False
+    return not fault_of(BACKENDS["efficient"], q.device, q.dtype, q.shape[-1])

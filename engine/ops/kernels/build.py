@@ -70,6 +70,7 @@ def compiled(device: torch.device, name: str, options: tuple[str, ...]) -> drive
         NvrtcMissing: There is no compiler.
         CompileFailed: The compiler refused the source.
         DriverFailed: The driver refused the kernels.
+        torch.OutOfMemoryError: No memory to load them.
     """
     index = torch.cuda.current_device() if device.index is None else device.index
     major, minor = torch.cuda.get_device_capability(index)
@@ -87,6 +88,9 @@ def checked(
         what: Name, device and dtype, for the log and the tolerance.
         make: Compiles them.
         error: Runs them on small tensors; the largest error relative to the largest value.
+
+    Raises:
+        torch.OutOfMemoryError: There is no memory to try them: that is no verdict on them.
     """
     name, device, dtype = what
     try:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 _NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+_OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 Argument = ctypes.c_void_p | ctypes.c_int | ctypes.c_float | ctypes.Structure
 Size3 = tuple[int, int, int]
@@ -26,7 +27,11 @@ class DriverFailed(RuntimeError):
 
 
 class Driver:
-    """The driver's library; every call may raise DriverFailed with the driver's message."""
+    """The driver's library; a call that fails raises DriverFailed with the driver's message.
+
+    A lack of memory may pass, so it is torch.OutOfMemoryError: callers plan with less and try
+    again, and nothing is remembered of it.
+    """
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -35,6 +40,8 @@ class Driver:
     def call(self, name: str, *args: object) -> None:
         """Call a function of the driver."""
         code = getattr(self._library, name)(*args)
+        if code == _OUT_OF_MEMORY:
+            raise torch.OutOfMemoryError(f"{name}: {self._message(code)}")
         if code:
             raise DriverFailed(f"{name}: {self._message(code)}")
 
@@ -66,6 +73,7 @@ class Module:
 
         Raises:
             DriverFailed: No such kernel, or the grid is too large for the device.
+            torch.OutOfMemoryError: No memory for the kernel's code or its stack.
         """
         blocks, threads, shared = grid
         stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)

@@ -192,26 +192,20 @@ def find(x: Tensor, groups: int, *others: Tensor) -> tuple[GroupNormKernels, Gro
         others: Frames of the same shape and dtype that are written.
     """
     device, group = x.device, x.shape[1] // groups
-    if not working(device):
-        return None
-    vector = vector_of(group, x, *others)
+    vector = vector_of(group, x, *others) if build.is_gpu(device) else 0
     kernels = _load(device, x.dtype, vector, group) if vector else None
     if kernels is None:
         return None
     return kernels, grid_for(x.shape, group, vector, build.processors(device))
 
 
-@cache
-def working(device: torch.device) -> bool:
-    """Whether the kernels work on a device: compile and equal PyTorch; tried once.
+def working(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the kernels work on a device in a dtype: compile and equal PyTorch; tried once.
 
     Where they do not, there is one warning in the log and the PyTorch reference is used.
     """
-    if not build.is_gpu(device):
-        return False
-    return all(
-        _load(device, dtype, build.LOAD_BYTES // dtype.itemsize, 4) for dtype in build.DTYPES
-    )
+    vector = build.LOAD_BYTES // dtype.itemsize
+    return build.is_gpu(device) and _load(device, dtype, vector, 4) is not None
 
 
 @cache

@@ -141,13 +141,10 @@ def find(work: HeadWork) -> tuple[HeadKernel, int] | None:
     return None if kernel is None else (kernel, lanes)
 
 
-@cache
-def working(device: torch.device) -> bool:
-    """Whether the kernel for heads of 128 channels works on a device; tried once."""
-    if not build.is_gpu(device):
-        return False
-    vectors = {dtype: build.LOAD_BYTES // dtype.itemsize for dtype in build.DTYPES}
-    return all(_load(device, dtype, size, 128 // size) for dtype, size in vectors.items())
+def working(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the kernel for heads of 128 channels works on a device in a dtype; tried once."""
+    vector = build.LOAD_BYTES // dtype.itemsize
+    return build.is_gpu(device) and _load(device, dtype, vector, 128 // vector) is not None
 
 
 @cache

@@ -135,14 +135,10 @@ def find(*rows: Tensor) -> tuple[RowKernels, TokenRowGrid] | None:
     return None if kernels is None else (kernels, grid)
 
 
-@cache
-def working(device: torch.device) -> bool:
-    """Whether the kernels work on a device: compile and equal PyTorch; tried once."""
-    if not build.is_gpu(device):
-        return False
-    return all(
-        _load(device, dtype, build.LOAD_BYTES // dtype.itemsize, 2) for dtype in build.DTYPES
-    )
+def working(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the kernels work on a device in a dtype: compile and equal PyTorch; tried once."""
+    vector = build.LOAD_BYTES // dtype.itemsize
+    return build.is_gpu(device) and _load(device, dtype, vector, 2) is not None
 
 
 @cache

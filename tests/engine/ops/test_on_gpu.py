@@ -77,6 +77,7 @@ def test_tiles_leave_as_they_are(switches: RunSwitches, dtype: torch.dtype) -> N
             sink.check()
 
 
+@pytest.mark.real_gpu("a processor has no TF32")
 def test_tf32_rounds_and_is_put_back() -> None:
     if torch.cuda.get_device_capability() < (8, 0):
         pytest.skip("no TF32 before capability 8.0")
@@ -101,6 +102,7 @@ def test_memory_is_that_of_the_buffers() -> None:
     assert torch.cuda.memory_allocated() - before <= 2**20
 
 
+@pytest.mark.real_gpu("nothing runs at the same time")
 def test_copies_run_during_the_computation() -> None:
     """The profiler sees copies to the GPU that overlap kernels."""
     x = torch.randn(8192, WIDTH, device="cuda", dtype=torch.float16)

@@ -117,6 +117,7 @@ def test_lite_is_measured_in_operations():
     assert found["lite-float32"] > 0
 
 
+@pytest.mark.real_gpu("nothing has a speed")
 @pytest.mark.gpu
 def test_models_are_measured_on_a_gpu():
     found = {}

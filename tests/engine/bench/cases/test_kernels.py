@@ -4,6 +4,7 @@ from engine.bench.cases import kernels
 from engine.bench.cases.kernels import attention_rows, kernel_rows
 from engine.bench.options import BenchOptions
 from engine.bench.timing.clock import Timing
+from tests.helpers.gpu import need_gpu_memory
 
 FRAMES = ["moments", "normalise", "both", "positions"]
 TOKENS = ["rms_modulate", "add_gated", "swiglu", "gather_qk"]
@@ -48,8 +49,10 @@ def test_each_attention_backend_has_its_speed_and_its_error() -> None:
         assert row["exact"] == "yes"
 
 
+@pytest.mark.real_gpu("nothing has a bandwidth")
 @pytest.mark.gpu
 def test_kernels_reach_most_of_the_bandwidth_of_a_copy_on_a_gpu() -> None:
+    need_gpu_memory(12 * 10**9)
     found = list(attention_rows(BenchOptions(device="cuda", quick=True)))
     assert {"sdpa", "efficient", "math"} <= {row["backend"] for row in found}
     rows = [row for row in kernel_rows(BenchOptions(device="cuda")) if row["form"] == "kernels"]

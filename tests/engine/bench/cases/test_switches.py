@@ -153,6 +153,7 @@ def test_ratios_are_with_by_without(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows["vae.all"]["time"] == 0.25
 
 
+@pytest.mark.real_gpu("minutes on a processor")
 @pytest.mark.gpu
 def test_the_same_lines_on_a_gpu() -> None:
     options = replace(OPTIONS, device="cuda", size=Size(64, 64))

@@ -273,6 +273,7 @@ def test_backends_of_a_gpu_are_the_formula(dtype: torch.dtype) -> None:
         assert_same(attend(q, k, v, backend=name), wanted, 3e-2 if exact else 0.3)
 
 
+@pytest.mark.real_gpu("nothing has a speed")
 @pytest.mark.gpu
 def test_auto_of_a_gpu_is_no_slower_than_torchs_own_choice() -> None:
     chosen = fastest(GPU, torch.float16, 128, 521)

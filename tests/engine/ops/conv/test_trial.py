@@ -120,6 +120,7 @@ def test_a_failure_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
         assert gpu.measure.call_count == 2
 
 
+@pytest.mark.real_gpu("minutes on a processor")
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_a_gpu_has_a_sound_method(dtype: torch.dtype) -> None:

@@ -39,7 +39,6 @@ def _launched(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
         launched.append("found")
         return found
 
-    monkeypatch.setattr(group_norm, "working", lambda device: True)
     monkeypatch.setattr(group_norm, "_load", load)
     for family in FAMILIES:
         monkeypatch.setattr(family, "find", partial(find, family.find))
@@ -56,7 +55,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
         monkeypatch.setattr(family, "_error", partial(_on_processor, family._error))
     yield torch.device("cuda", 0)
     for family in FAMILIES:
-        family.working.cache_clear()
         family._load.cache_clear()
 
 

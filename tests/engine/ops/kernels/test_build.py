@@ -9,6 +9,14 @@ from engine.ops.kernels.build import checked, vector_width
 from tests.helpers.kernels import host_module
 
 WHAT = ("test", torch.device("cuda", 0), torch.float32)
+
+
+class OnGpu(torch.Tensor):
+    """Frames of the processor that say they are on a GPU."""
+
+    device = torch.device("cuda", 0)
+
+
 FAMILIES = {  # module, class and macro; kernels that `_error` launches
     "channel_norm": (channel_norm, channel_norm.ChannelNormKernel, "PACKS", ["rms_norm"]),
     "group_norm": (group_norm, group_norm.GroupNormKernels, "GROUP", ["normalise"]),
@@ -50,7 +58,7 @@ def test_a_processor_has_no_kernels(caplog):
     frames = torch.zeros(1, 8, 3, 3).to(memory_format=torch.channels_last)
     assert not build.is_gpu(processor)
     for family, *_ in FAMILIES.values():
-        assert not family.working(processor)
+        assert not any(family.working(processor, dtype) for dtype in build.DTYPES)
     assert channel_norm.find(frames) is group_norm.find(frames, 2) is None
     assert token_rows.find(torch.zeros(4, 16)) is None
     assert not caplog.records
@@ -70,8 +78,8 @@ def test_what_fails_switches_kernels_off_with_one_warning(name, gpu, monkeypatch
         monkeypatch.setattr(module, function, Mock(side_effect=error))
         forget(family)
         caplog.clear()
-        assert not family.working(gpu)
-        assert not family.working(gpu)
+        assert not family.working(gpu, torch.float16)
+        assert not family.working(gpu, torch.float16)
         (record,) = caplog.records
         assert record.levelname == "WARNING"
         assert str(error) in record.getMessage()
@@ -95,11 +103,50 @@ def test_right_kernels_stay_on_and_a_wrong_one_switches_its_family_off(
         monkeypatch.setattr(family, "_compile", compiled)
         forget(family)
         caplog.clear()
-        assert family.working(gpu) == (not wrong), wrong
-        assert len(caplog.records) == bool(wrong)
+        for dtype in build.DTYPES:
+            assert family.working(gpu, dtype) == (not wrong), wrong
+        assert len(caplog.records) == len(build.DTYPES) * bool(wrong)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_dtype_that_fails_leaves_the_others(name, gpu, folder, monkeypatch):
+    family, kind, macro, _ = FAMILIES[name]
+
+    def compiled(_: object, dtype: torch.dtype, vector: int, count: int) -> Any:
+        if dtype == torch.bfloat16:
+            raise nvrtc.CompileFailed("no bfloat16 here")
+        return kind(host_module(folder, name, dtype, VECTOR=vector, **{macro: count}))
+
+    monkeypatch.setattr(family, "_compile", compiled)
+    forget(family)
+    works = {dtype: family.working(gpu, dtype) for dtype in build.DTYPES}
+    assert works == {dtype: dtype != torch.bfloat16 for dtype in build.DTYPES}
+    if family is group_norm:
+        monkeypatch.setattr(build, "processors", lambda device: 2)
+        for dtype in build.DTYPES:
+            x = OnGpu(torch.zeros(1, 8, 3, 3, dtype=dtype).to(memory_format=torch.channels_last))
+            assert (family.find(x, 2) is not None) == works[dtype]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_passing_lack_of_memory_is_no_verdict(name, gpu, folder, monkeypatch, caplog):
+    family, kind, macro, _ = FAMILIES[name]
+    compiled = Mock(side_effect=torch.OutOfMemoryError("cuModuleLoadData: out of memory"))
+    monkeypatch.setattr(family, "_compile", compiled)
+    forget(family)
+    with pytest.raises(torch.OutOfMemoryError):
+        family.working(gpu, torch.float16)
+    monkeypatch.setattr(
+        family,
+        "_compile",
+        lambda _, dtype, vector, count: kind(
+            host_module(folder, name, dtype, VECTOR=vector, **{macro: count})
+        ),
+    )
+    assert family.working(gpu, torch.float16)
+    assert not caplog.records
 
 
 def forget(family: Any) -> None:
     """Let a family of kernels be tried again."""
-    family.working.cache_clear()
     family._load.cache_clear()

@@ -101,7 +101,7 @@ def test_the_source_reaches_beyond_two_billion_values(tmp_path):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_kernel_equals_the_reference_on_a_gpu(dtype):
-    assert channel_norm.working(GPU)
+    assert channel_norm.working(GPU, dtype)
     for channels in (*WIDTHS, 8, 12, 13):
         x, gamma = frames((3, channels, 37, 53), dtype).to(GPU), torch.randn(channels, device=GPU)
         assert channel_norm.find(x) is not None

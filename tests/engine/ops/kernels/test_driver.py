@@ -13,8 +13,8 @@ from engine.ops.kernels import driver, nvrtc
 class Library:
     """A driver that records its calls; what `refused` names fails."""
 
-    def __init__(self, refused: str = "") -> None:
-        self.refused = refused
+    def __init__(self, refused: str = "", code: int = 700) -> None:
+        self.refused, self.code = refused, code
         self.calls: list[str] = []
         self.context: list[int] = []
         self.launched: list[tuple[Any, ...]] = []
@@ -23,7 +23,7 @@ class Library:
         def function(*args: Any) -> int:
             self.calls.append(name)
             if name == self.refused:
-                return 700
+                return self.code
             getattr(self, f"_{name}", lambda *_: None)(*args)
             return 0
 
@@ -89,6 +89,15 @@ def test_a_refusal_has_the_text_of_the_driver_and_leaves_the_context(monkeypatch
         assert library.context == []
 
 
+def test_a_lack_of_memory_is_that_of_torch(monkeypatch):
+    library = use(monkeypatch, Library("cuModuleLoadData", code=2))
+    with pytest.raises(torch.OutOfMemoryError, match="cuModuleLoadData"):
+        driver.Module(b"cubin", 0)
+    library.refused = ""
+    driver.Module(b"cubin", 0).launch("put", ((1, 1, 1), (1, 1, 1), 0), [ctypes.c_int(9)])
+    assert library.context == []
+
+
 def test_an_error_without_text_has_its_number(monkeypatch):
     library = use(monkeypatch, Library("cuInit"))
     monkeypatch.setattr(library, "_cuGetErrorString", lambda code, text: None, raising=False)
@@ -102,6 +111,7 @@ def test_without_a_driver_the_reason_is_clear(monkeypatch):
         driver.driver()
 
 
+@pytest.mark.real_gpu("there is no driver")
 @pytest.mark.gpu
 def test_a_kernel_writes_on_a_gpu(monkeypatch):
     monkeypatch.undo()

@@ -118,7 +118,7 @@ def test_heads_are_read_sixteen_bytes_at_once_and_what_does_not_fit_is_left():
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("heads_and_pairs", [(20, 63), (24, 30), (3, 0)])
 def test_the_kernel_equals_the_reference_on_a_gpu(dtype, heads_and_pairs):
-    assert heads.working(GPU)
+    assert heads.working(GPU, dtype)
     (some, pairs), count = heads_and_pairs, 405
     qkv = torch.randn(count, 3, some, 128, device=GPU).to(dtype)
     norm = HeadNorm(*(torch.rand(2, 128, device=GPU) + 0.5), 1e-5)

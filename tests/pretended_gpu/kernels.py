@@ -1,0 +1,279 @@
+"""Our kernels by their meaning, in torch: they read and write where the program's arguments point.
+
+They stand in for a compiled module, so everything up to the launch is the program's own: grids,
+checks, and the arguments as the driver takes them. The same sources run on the processor, thread by
+thread, in `tests/engine/ops/kernels`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from engine.ops.kernels.driver import Argument, Size3
+from tests.pretended_gpu.gpu import PretendedGpu
+
+Grid = tuple[Size3, Size3, int]
+_MOST_SHARED = 48 * 1024
+_MOST_THREADS = 1024
+
+
+class PretendedModule:
+    """Stands in for `driver.Module`.
+
+    Args:
+        gpu: Whose memory it works on.
+        name: Of the source.
+        options: Macros, as NVRTC gets them.
+    """
+
+    def __init__(self, gpu: PretendedGpu, name: str, options: tuple[str, ...]) -> None:
+        self.gpu, self.name = gpu, name
+        macros = dict(option.removeprefix("-D").partition("=")[::2] for option in options)
+        (scalar,) = (key.removeprefix("SCALAR_") for key in macros if key.startswith("SCALAR_"))
+        self.dtype: torch.dtype = getattr(torch, scalar.lower())
+        self.macros = {key: int(value) for key, value in macros.items() if value}
+
+    def launch(self, name: str, grid: Grid, arguments: Sequence[Argument]) -> None:
+        """Do what the kernel does, on the current stream."""
+        blocks, threads, shared = grid
+        assert shared <= _MOST_SHARED, f"{name}: {shared} bytes of shared memory"
+        assert threads[0] * threads[1] * threads[2] <= _MOST_THREADS, f"{name}: {threads}"
+        assert all(0 < count < 2**31 for count in blocks), f"{name}: {blocks}"
+        assert max(blocks[1:]) <= 65_535, f"{name}: {blocks}"
+        launch = Launch(self, grid)
+        with _disable_current_modes():
+            _KERNELS[name](launch, *map(_value, arguments))
+        self.gpu.launch(f"kernel {name}", launch.reads, launch.writes)
+
+
+class Launch:
+    """One launch: the memory that it reads and writes."""
+
+    def __init__(self, module: PretendedModule, grid: Grid) -> None:
+        self.module, self.gpu, self.grid = module, module.gpu, grid
+        self.has_values = module.gpu.has_values
+        self.reads: list[tuple[int, int]] = []
+        self.writes: list[tuple[int, int]] = []
+
+    def tensor(
+        self,
+        address: int,
+        shape: Sequence[int],
+        strides: Sequence[int] | None = None,
+        dtype: torch.dtype = torch.float32,
+        *,
+        is_written: bool = False,
+    ) -> Tensor:
+        """What a pointer points to; strides count elements, None: contiguous."""
+        memory, offset = self.gpu.at(address)
+        device = torch.device("cpu" if self.has_values else "meta")
+        first, rest = divmod(offset, dtype.itemsize)
+        assert rest == 0
+        if strides is None:
+            strides = torch.empty(tuple(shape), device="meta").stride()
+        last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        room = memory.storage.nbytes() // dtype.itemsize
+        assert first + last < room, f"a kernel goes beyond its memory: {first} + {last} of {room}"
+        found = torch.empty(0, dtype=dtype, device=device)
+        found.set_(memory.storage, first, tuple(shape), tuple(strides))
+        part = memory.storage._cdata, found.numel() * dtype.itemsize
+        (self.writes if is_written else self.reads).append(part)
+        return found
+
+    def frames(self, address: int, strides: Any, shape: Any, *, is_written: bool = False) -> Tensor:
+        """Channels-last frames [T, H, W, C] of the module's scalar type."""
+        sizes = self.grid[0][1], shape.pixels // shape.width, shape.width, shape.channels
+        steps = strides.t, strides.y, strides.x, 1
+        return self.tensor(address, sizes, steps, self.module.dtype, is_written=is_written)
+
+    def rows(self, matrix: Any, shape: Any, *, is_written: bool = False) -> Tensor:
+        """Rows [N, C] of the module's scalar type."""
+        sizes, steps = (shape.rows, shape.channels), (matrix.pitch, 1)
+        return self.tensor(matrix.first, sizes, steps, self.module.dtype, is_written=is_written)
+
+
+def _value(argument: Argument) -> Any:
+    return argument if isinstance(argument, ctypes.Structure) else argument.value
+
+
+def _group_statistics(launch: Launch, x: int, strides: Any, shape: Any, mean: int, m2: int) -> None:
+    blocks, frames = launch.grid[0][:2]
+    group = launch.module.macros["GROUP"]
+    groups = shape.channels // group
+    found = launch.frames(x, strides, shape)
+    parts = frames, blocks, groups
+    into = [launch.tensor(address, parts, is_written=True) for address in (mean, m2)]
+    if not launch.has_values:
+        return
+    flat = found.reshape(frames, shape.pixels, groups, group).float()
+    for block, some in enumerate(flat.split(shape.per_block, dim=1)):
+        average = some.mean((1, 3))
+        into[0][:, block] = average
+        into[1][:, block] = (some - average[:, None, :, None]).square().sum((1, 3))
+
+
+def _scale_and_shift(
+    launch: Launch,
+    mean: int,
+    m2: int,
+    shape: Any,
+    blocks: int,
+    weight: int,
+    bias: int,
+    eps: float,
+    scale: int,
+    shift: int,
+) -> None:
+    groups, frames = launch.grid[0][:2]
+    group = shape.channels // groups
+    means, squares = (launch.tensor(address, (frames, blocks, groups)) for address in (mean, m2))
+    factors = [launch.tensor(address, (shape.channels,)) for address in (weight, bias)]
+    into = [
+        launch.tensor(address, (frames, shape.channels), is_written=True)
+        for address in (scale, shift)
+    ]
+    if not launch.has_values:
+        return
+    counts = torch.full((blocks, 1), shape.per_block * group, dtype=torch.float64)
+    counts[-1] = (shape.pixels - (blocks - 1) * shape.per_block) * group
+    total = (means * counts).sum(1, keepdim=True) / counts.sum()
+    spread = (squares + counts * (means - total).square()).sum(1) / counts.sum()
+    inverse = (spread + eps).rsqrt().repeat_interleave(group, 1)
+    into[0].copy_(inverse * factors[0])
+    into[1].copy_(factors[1] - total[:, 0].repeat_interleave(group, 1) * inverse * factors[0])
+
+
+def _normalise(
+    launch: Launch,
+    x: int,
+    x_strides: Any,
+    out: int,
+    out_strides: Any,
+    shape: Any,
+    scale: int,
+    shift: int,
+    silu: int,
+) -> None:
+    found = launch.frames(x, x_strides, shape)
+    into = launch.frames(out, out_strides, shape, is_written=True)
+    sizes = len(found), shape.channels
+    factors = [launch.tensor(address, sizes)[:, None, None] for address in (scale, shift)]
+    if launch.has_values:
+        values = found.float() * factors[0] + factors[1]
+        into.copy_(F.silu(values) if silu else values)
+
+
+def _rms_norm(
+    launch: Launch,
+    x: int,
+    x_strides: Any,
+    out: int,
+    out_strides: Any,
+    shape: Any,
+    gamma: int,
+    shortest: float,
+    silu: int,
+) -> None:
+    found = launch.frames(x, x_strides, shape)
+    into = launch.frames(out, out_strides, shape, is_written=True)
+    factors = launch.tensor(gamma, (shape.channels,))
+    if launch.has_values:
+        values = F.normalize(found.float(), dim=-1, eps=shortest) * shape.channels**0.5 * factors
+        into.copy_(F.silu(values) if silu else values)
+
+
+def _rms_modulate(
+    launch: Launch,
+    x: Any,
+    out: Any,
+    shape: Any,
+    scale: int | None,
+    shift: int | None,
+    eps: float,
+) -> None:
+    found, into = launch.rows(x, shape), launch.rows(out, shape, is_written=True)
+    factors = [address and launch.tensor(address, (shape.channels,)) for address in (scale, shift)]
+    if launch.has_values:
+        values = found.float()
+        values = values * torch.rsqrt(values.square().mean(-1, keepdim=True) + eps)
+        values = values if factors[0] is None else values * factors[0]
+        into.copy_(values if factors[1] is None else values + factors[1])
+
+
+def _add_gated(launch: Launch, x: Any, y: Any, shape: Any, gate: int) -> None:
+    into, added = launch.rows(x, shape, is_written=True), launch.rows(y, shape)
+    launch.rows(x, shape)
+    factors = launch.tensor(gate, (shape.channels,))
+    if launch.has_values:
+        into.copy_(into.float() + added.float() * factors)
+
+
+def _swiglu(launch: Launch, x: Any, y: Any, out: Any, shape: Any) -> None:
+    gate, value = launch.rows(x, shape), launch.rows(y, shape)
+    into = launch.rows(out, shape, is_written=True)
+    if launch.has_values:
+        into.copy_(F.silu(gate.float()) * value.float())
+
+
+def _gather_qk(
+    launch: Launch, tokens: Any, targets: Any, angles: Any, norm: Any, *out: Any
+) -> None:
+    dtype, copies = launch.module.dtype, launch.grid[0][1]
+    macros = launch.module.macros
+    channels = macros["VECTOR"] * macros["LANES"]
+    shape = tokens.count, 3, tokens.heads, channels
+    steps = tokens.token, tokens.part, tokens.head, 1
+    qkv = launch.tensor(tokens.first, shape, steps, dtype)
+    places = (copies, tokens.count), (targets.pitch, 1)
+    target = launch.tensor(targets.target, *places, torch.int64)
+    weights = [launch.tensor(address, (channels,)) for address in (norm.q, norm.k)]
+    row = angles.row and launch.tensor(angles.row, (tokens.count,), dtype=torch.int64)
+    if launch.has_values:
+        rows = 1 + int(target.max())
+        turned = 0 if not angles.cos else tokens.count if row is None else 1 + int(row.max())
+    else:
+        rows, turned = copies * tokens.count, 0 if not angles.cos else 1
+    tables = [launch.tensor(a, (turned, angles.pairs)) for a in (angles.cos, angles.sin) if turned]
+    for which, place in enumerate(out):
+        sizes, strides = (rows, tokens.heads, channels), (place.row, place.head, 1)
+        if not launch.has_values:
+            rows_there = launch.gpu.at(place.first)[0].storage.nbytes() // dtype.itemsize
+            sizes = (min(rows, rows_there // (tokens.heads * channels)), *sizes[1:])
+        into = launch.tensor(place.first, sizes, strides, dtype, is_written=True)
+        if not launch.has_values:
+            continue
+        values = qkv[:, which].float()
+        if which < 2:
+            values = values * torch.rsqrt(values.square().mean(-1, keepdim=True) + norm.eps)
+            values = values * weights[which]
+            if tables:
+                values = _rotated(values, *(t if row is None else t[row] for t in tables))
+        for some in target:
+            into.index_copy_(0, some, values.to(dtype))
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Pairs of the first channels of [N, heads, d] turned by angles [N, P]."""
+    pairs, cos, sin = 2 * cos.shape[-1], cos[:, None], sin[:, None]
+    even, odd = x[..., 0:pairs:2], x[..., 1:pairs:2]
+    turned = torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1).flatten(-2)
+    return torch.cat((turned, x[..., pairs:]), -1)
+
+
+_KERNELS: dict[str, Callable[..., None]] = {
+    "group_statistics": _group_statistics,
+    "scale_and_shift": _scale_and_shift,
+    "normalise": _normalise,
+    "rms_norm": _rms_norm,
+    "rms_modulate": _rms_modulate,
+    "add_gated": _add_gated,
+    "swiglu": _swiglu,
+    "gather_qk": _gather_qk,
+}

@@ -1,0 +1,187 @@
+"""The models at their published sizes on the pretended GPU, without values: what a step takes.
+
+`python -m tests.pretended_gpu.published` prints the table; with `--write` it becomes the baseline
+of `test_published.py` and docs/benchmarks/pretended-gpu.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.core.geometry import Size
+from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
+from engine.models.seedvr2.dit.fast import FastDit
+from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from engine.ops.conv.causal_conv import Carry
+from engine.settings.optimisations import DitSwitches, VaeSwitches
+from tests.pretended_gpu.gpu import PretendedGpu, Record
+from tests.pretended_gpu.machine import pretended_gpu
+
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "pretended-gpu.md"
+BASELINE = Path(__file__).with_suffix(".json")
+GPU: dict[str, Any] = {"has_values": False, "processors": 60, "total_bytes": 192 * 2**30}
+SIZES = {"720p": Size(1280, 720), "1080p": Size(1920, 1088), "4K tile": Size(1088, 1088)}
+CLIP = 6  # latents, 21 frames
+TEXT = 58  # tokens
+_SLICES = 3  # until the steady state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What one step takes.
+
+    Attributes:
+        launches: Kernels, copies within the GPU included.
+        gigabytes: Read and written.
+        teraflops: Of matrix products and convolutions, 10^12 operations.
+        waits: Of the host.
+        convolutions: Shapes that differ, those of the first slices included.
+        peak_gib: Allocated at most, weights included.
+    """
+
+    launches: int
+    gigabytes: float
+    teraflops: float
+    waits: int
+    convolutions: int
+    peak_gib: float
+
+
+def figures(gpu: PretendedGpu, work: Callable[[], object]) -> Figures:
+    """What some work takes."""
+    convolutions = gpu.record.convolutions
+    gpu.record = Record(convolutions=convolutions)
+    gpu.allocator.forget_peak()
+    result = work()
+    record = gpu.record
+    del result
+    assert not record.problems, record.problems
+    return Figures(
+        launches=sum(record.launches.values()),
+        gigabytes=round(sum(record.touched.values()) / 1e9, 3),
+        teraflops=round(record.operations / 1e12, 3),
+        waits=sum(record.waits.values()),
+        convolutions=len(convolutions),
+        peak_gib=round(gpu.allocator.peak / 2**30, 3),
+    )
+
+
+def vae_steps(size: Size) -> Iterator[tuple[str, Figures]]:
+    """A steady slice of four frames through encoder and decoder, in float16."""
+    with torch.device("meta"):
+        weights = SeedVr2Vae(VaeConfig()).state_dict()
+    for name, make in (("encode", _encode), ("decode", _decode)):
+        with pretended_gpu(**GPU) as gpu:
+            switches = VaeSwitches(convolution="3d")
+            vae = FastVae(
+                VaeConfig(), weights, device="cuda", dtype=torch.float16, switches=switches
+            )
+            carry = Carry()
+            found = None
+            for index in range(_SLICES):
+                given = make(size, index == 0)
+                step = vae.encode_slice if name == "encode" else vae.decode_slice
+                held = [carry]
+
+                def work(given: Tensor = given, step: Callable[..., object] = step) -> object:
+                    result, held[0] = step(given, held[0].handed_over())  # noqa: B023
+                    return result
+
+                found = figures(gpu, work)
+                carry = held[0]
+            assert found is not None
+            yield name, found
+
+
+def _encode(size: Size, is_first: bool) -> Tensor:
+    frames = 5 if is_first else 4
+    return torch.empty(1, 3, frames, size.height, size.width, device="cuda", dtype=torch.float16)
+
+
+def _decode(size: Size, is_first: bool) -> Tensor:
+    shape = 1, 16, 2 if is_first else 1, size.height // 8, size.width // 8
+    return torch.empty(shape, device="cuda", dtype=torch.float16)
+
+
+def transformer_step(config: DitConfig, size: Size) -> Figures:
+    """A clip through the transformer, the second one, with the weights on the GPU in float16."""
+    with pretended_gpu(**GPU) as gpu:
+        with torch.device("meta"):
+            dit = FastDit(config, DitSwitches(attention="efficient"))
+        shapes = dit.state_dict().items()
+        weights = {
+            name: torch.empty(x.shape, dtype=torch.float16, device="cuda") for name, x in shapes
+        }
+        dit.load_state_dict(weights, assign=True)
+        dit.requires_grad_(False)
+        dit.finish_loading()
+        shape = CLIP, -(-size.height // 16) * 2, -(-size.width // 16) * 2, config.in_channels
+        latent = torch.empty(shape, device="cuda", dtype=torch.float16)
+        text = torch.empty(TEXT, config.text_in_dim, device="cuda", dtype=torch.float16)
+        dit(latent, text, 1000.0)
+        return figures(gpu, lambda: dit(latent, text, 1000.0))
+
+
+def all_figures() -> dict[str, Figures]:
+    """Figures of every step, by "encode 720p"."""
+    found = {}
+    for title, size in SIZES.items():
+        for name, step in vae_steps(size):
+            found[f"{name} {title}"] = step
+        for name, config in (("3B", DIT_3B), ("7B", DIT_7B)):
+            found[f"{name} {title}"] = transformer_step(config, size)
+    return found
+
+
+def page(found: dict[str, Figures]) -> str:
+    """The table as a document."""
+    lines = [
+        "# What a step takes at published sizes, counted without a GPU",
+        "",
+        "Made with `python -m tests.pretended_gpu.published --write`: the device branch on a",
+        "pretended GPU (`tests/pretended_gpu`), float16, convolutions as 3-D. No GPU has run this:",
+        "launches, bytes and operations are counted, no time is measured. Encode and decode are a",
+        "steady slice of four frames; 3B and 7B a clip of 21 frames.",
+        "",
+        "| step | launches | GB touched | TFLOP | host waits | distinct convolutions | peak GiB |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, figures in found.items():
+        cells = (
+            f"{figures.launches:,}",
+            f"{figures.gigabytes:.1f}",
+            f"{figures.teraflops:.2f}",
+            str(figures.waits),
+            str(figures.convolutions),
+            f"{figures.peak_gib:.2f}",
+        )
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    """Print the table, or write it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the page and the baseline")
+    options = parser.parse_args()
+    found = all_figures()
+    text = page(found)
+    print(text)
+    if options.write:
+        PAGE.write_text(text, encoding="utf-8")
+        table = {name: asdict(each) for name, each in found.items()}
+        BASELINE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

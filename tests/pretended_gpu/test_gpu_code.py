@@ -1,0 +1,127 @@
+"""Parts of the program that only a GPU reaches."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.bench.timing import clock
+from engine.hardware import shared_memory, torch_memory
+from engine.ops.attention.single_head import attend_single_head
+from engine.ops.transfer.pinned import HostBytes
+from engine.pipeline import gpu_guard
+from tests.pretended_gpu import operators
+from tests.pretended_gpu.machine import pretended_gpu
+
+pytestmark = pytest.mark.pretended_gpu
+
+GPU = torch.device("cuda", 0)
+
+
+def single_head(monkeypatch: pytest.MonkeyPatch, kernel: Any) -> tuple[Tensor, Tensor, set[str]]:
+    """Attention with one head of 512 channels, the formula's, and the operators that ran."""
+    real = operators._attention
+
+    def attention(name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+        is_efficient = "efficient" in name
+        return kernel(real, name, args, kwargs) if is_efficient else real(name, args, kwargs)
+
+    monkeypatch.setattr(operators, "_attention", attention)
+    x = torch.randn(3, 2, 40, 512, generator=torch.Generator().manual_seed(1))
+    q, k, v = x
+    wanted = torch.softmax(q @ k.transpose(1, 2) * 512**-0.5, -1) @ v
+    with pretended_gpu() as gpu:
+        found = attend_single_head(*(part.to(GPU) for part in (q, k, v))).cpu()
+    return found, wanted, set(gpu.record.launches)
+
+
+def right(real: Any, *call: Any) -> Any:
+    return real(*call)
+
+
+def refusing(real: Any, *call: Any) -> Any:
+    raise RuntimeError("No available kernel. Aborting execution.")
+
+
+def wrong(real: Any, *call: Any) -> Any:
+    found, *rest = real(*call)
+    return (found * 1.5, *rest)
+
+
+EFFICIENT = "_scaled_dot_product_efficient_attention"
+
+
+@pytest.mark.parametrize("kernel", [right, refusing, wrong])
+def test_wide_heads_are_tried_before_they_are_trusted(
+    kernel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, wanted, launched = single_head(monkeypatch, kernel)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
+    assert ("mm" in launched) == (kernel is not right)  # in chunks
+    assert (EFFICIENT in launched) == (kernel is not refusing)
+
+
+def test_short_work_is_called_until_the_launches_are_hidden() -> None:
+    with pretended_gpu():
+        x = torch.ones(8, device="cuda")
+        calls = Mock(side_effect=lambda: x.add_(1))
+        found = clock.measure(calls, "cuda", runs=1)
+        assert calls.call_count == 1 + clock._MOST_CALLS
+        assert found.seconds == pytest.approx(1e-5)
+        long = Mock(side_effect=lambda: [x.add_(1) for _ in range(3000)])
+        found = clock.measure(long, "cuda", runs=1)
+        assert long.call_count == 1
+        assert found.seconds == pytest.approx(0.03)
+
+
+def test_the_spill_guard_knows_what_is_pinned_not_what_was_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared_memory, "own_bytes", lambda: 0)
+    guards = Mock()
+    monkeypatch.setattr(gpu_guard, "SpillGuard", guards)
+    monkeypatch.setattr(gpu_guard, "expected_seconds", lambda plan: {})
+    gpu_guard._guard(Mock(plan=Mock(work=Mock(pin_bytes=10**9))))
+    pinned = guards.call_args.args[1]
+    with pretended_gpu() as gpu:
+        assert pinned() == 0
+        held = HostBytes(3000, GPU)
+        assert held.pinned
+        assert pinned() == 3000 == sum(gpu.registered.values())
+        held.release()
+        assert pinned() == torch_memory.pinned_bytes() == 0
+
+
+def test_threads_have_the_gpu_too_and_their_own_stream() -> None:
+    streams: list[Any] = []
+
+    def work() -> None:
+        streams.append(torch.cuda.current_stream())
+        torch.ones(4, device="cuda").add_(1)
+
+    with pretended_gpu() as gpu:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            streams.append(torch.cuda.current_stream())
+        gc.collect()
+    assert streams[0] is gpu.default
+    assert streams[1] is not gpu.default
+    assert gpu.record.launches["add_"] == 1
+
+
+def test_a_limit_is_kept() -> None:
+    with pretended_gpu(total_bytes=2**20) as gpu:
+        held = torch.empty(2**19, dtype=torch.uint8, device="cuda")
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(2**20, dtype=torch.uint8, device="cuda")
+        del held
+        again = torch.empty(2**20, dtype=torch.uint8, device="cuda")
+        assert gpu.allocator.reserved == again.nbytes == 2**20

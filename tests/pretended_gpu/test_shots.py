@@ -1,0 +1,125 @@
+"""Whole shots on the pretended GPU: the processor's pictures, no race, few waits."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.core.geometry import Size
+from engine.protocol.plan import WorkPlan
+from engine.settings.optimisations import DitSwitches, VaeSwitches
+from engine.settings.switches import Switches
+from tests.helpers.memory import seedvr2_plan, wan_plan
+from tests.pretended_gpu.machine import pretended_gpu
+from tests.pretended_gpu.shots import pictures
+
+pytestmark = pytest.mark.pretended_gpu
+
+NORMS = ("kernel group_statistics", "kernel scale_and_shift", "kernel normalise")
+ROWS = ("kernel rms_modulate", "kernel add_gated", "kernel swiglu", "kernel gather_qk")
+SEEDVR2, WAN = frozenset((*NORMS, *ROWS)), frozenset(["kernel rms_norm"])
+HALF = "float16"
+THREE_D, USUAL = VaeSwitches(convolution="3d"), DitSwitches()
+ENCODED = {"size": Size(120, 48), "encode_tile": Size(80, 80)}
+DECODED = {"size": Size(176, 48), "decode_tile": Size(160, 160)}
+WHOLE = {"size": Size(216, 48), "decode_tile": Size(208, 208), "decodes_whole_tiles": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A plan, and what only concerns the GPU.
+
+    Attributes:
+        make: Makes the plan of the family.
+        changes: Of the plan.
+        frames: Of the shot.
+        dtype: On the GPU; the processor's is float32.
+        on_gpu: Changes of the plan there.
+        vae, dit: Switches there.
+        kernels: That it has to reach.
+    """
+
+    make: Callable[..., Any] = seedvr2_plan
+    changes: dict[str, Any] = field(default_factory=dict)
+    frames: int = 13
+    dtype: str = "float32"
+    on_gpu: dict[str, Any] = field(default_factory=dict)
+    vae: VaeSwitches = THREE_D
+    dit: DitSwitches = USUAL
+    kernels: frozenset[str] = SEEDVR2
+
+    def plan(self) -> WorkPlan:
+        """The plan for the processor."""
+        plain = Switches(vae=VaeSwitches(convolution="2d"))
+        return self.make(switches=plain, **self.changes)  # type: ignore[no-any-return]
+
+    def plan_for_gpu(self) -> WorkPlan:
+        """The same for the GPU."""
+        switches = Switches(vae=self.vae, dit=self.dit)
+        own = {"vae_dtype": self.dtype, "attention": "math"} if self.make is seedvr2_plan else {}
+        place = {"device": "cuda", "dtype": self.dtype, "switches": switches}
+        return replace(self.plan(), **place, **own, **self.on_gpu)
+
+
+LARGER = {"make": wan_plan, "kernels": WAN, "frames": 37}
+TILED_WAN = {"size": Size(144, 64), "decode_tile": Size(224, 224)}
+CASES = {
+    "seedvr2-3b": Case(),
+    "seedvr2-3b-half": Case(dtype=HALF),
+    "seedvr2-7b-half": Case(changes={"kind": "7b"}, dtype=HALF),
+    "seedvr2-2d-half": Case(dtype=HALF, vae=VaeSwitches(convolution="2d")),
+    "seedvr2-frames": Case(changes={"join": "frames", "clip": 9, "shared": 2}, frames=17),
+    "seedvr2-encode-tiles-half": Case(changes=ENCODED, frames=37, dtype=HALF),
+    "seedvr2-encode-warm": Case(changes={**ENCODED, "warm_up": 2}, frames=21),
+    "seedvr2-decode-tiles": Case(changes=DECODED, frames=17),
+    "seedvr2-decode-warm-half": Case(changes={**DECODED, "warm_up": 2}, frames=17, dtype=HALF),
+    "seedvr2-whole-tiles": Case(changes=WHOLE),
+    "seedvr2-streamed-half": Case(on_gpu={"blocks_on_device": 0, "pin_bytes": 10**9}, dtype=HALF),
+    "seedvr2-half-pinned": Case(on_gpu={"blocks_on_device": 1, "pin_bytes": 10**7}),
+    "seedvr2-not-pinned": Case(on_gpu={"blocks_on_device": 1, "pin_bytes": 0}),
+    "seedvr2-recorded": Case(vae=VaeSwitches(convolution="3d", cuda_graph=True)),
+    "seedvr2-no-kernels-half": Case(
+        dtype=HALF,
+        vae=VaeSwitches(convolution="3d", kernels=False),
+        dit=DitSwitches(kernels=False),
+        kernels=frozenset(),
+    ),
+    "wan": Case(make=wan_plan, frames=21, kernels=WAN),
+    "wan-half": Case(make=wan_plan, frames=21, kernels=WAN, dtype=HALF),
+    "wan-tiles": Case(**LARGER, changes={**TILED_WAN, "encode_tile": Size(112, 112)}),
+    "wan-parks-half": Case(**LARGER, changes={**TILED_WAN, "parks": True}, dtype=HALF),
+}
+# The largest difference from the processor's float32, of values in [0, 1]; with tiles, frames are
+# rounded to 16 bits.
+MOST = {"float32": 5e-5, HALF: 1e-2}
+_known: dict[str, Tensor] = {}
+
+
+def right(case: Case) -> Tensor:
+    """The processor's pictures, made once for all cases with its plan."""
+    key = f"{case.changes} {case.make.__name__} {case.frames}"
+    if key not in _known:
+        _known[key] = pictures(case.plan(), case.frames)
+    return _known[key]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_shot(name: str) -> None:
+    case = CASES[name]
+    wanted = right(case)
+    with pretended_gpu() as gpu:
+        found = pictures(case.plan_for_gpu(), case.frames)
+        gc.collect()
+    assert found.shape == wanted.shape
+    assert (found - wanted).abs().max() <= MOST[case.dtype]
+    assert torch.isfinite(found).all()
+    assert not gpu.record.problems
+    kernels = {launched for launched in gpu.record.launches if launched.startswith("kernel ")}
+    assert kernels == case.kernels
+    assert gpu.allocator.allocated == 0  # all of it was given back
