@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,17 +17,26 @@ from engine.settings.optimisations import RunSwitches
 _SEED = 3
 
 
-def pictures(plan: WorkPlan, frames: int, switches: RunSwitches | None = None) -> Tensor:
-    """Pictures of a shot [T, 3, H, W] float32 on the processor; the source is half as large."""
+def pictures(
+    plan: WorkPlan, frames: int, before_slice: Callable[[], None] = lambda: None
+) -> Tensor:
+    """Pictures of a shot [T, 3, H, W] float32 on the processor; the source is half as large.
+
+    Args:
+        plan: Of the model.
+        frames: Of the shot.
+        before_slice: Called before each slice.
+    """
     width, height = plan.canvas.width // 2, plan.canvas.height // 2
     random = torch.Generator().manual_seed(_SEED)
     source = torch.rand(frames, 3, height, width, generator=random)
-    with arithmetic_of(switches or RunSwitches()):
+    with arithmetic_of(RunSwitches()):
         model: Any = registry.family_of(plan).load_shots(plan)
         found = []
         running = model.shot(0, 0, lambda _: None)
         with torch.inference_mode():
             for start, end in slices(frames, model.slice_frames):
+                before_slice()
                 given = source[start:end].to(plan.device)
                 for part in running.push(given, last=end == frames):
                     shown = source[part.first : part.first + len(part.frames)].to(plan.device)
