@@ -132,7 +132,7 @@ def a_tensor_of_the_host(x: Tensor) -> None:
 
 
 def mixed_dtypes(x: Tensor) -> None:
-    torch.nn.functional.scaled_dot_product_attention(x[None], x[None].half(), x[None])
+    torch.mm(x[None].half(), x[:, None])
 
 
 def a_wait_in_a_recording(x: Tensor) -> None:
@@ -150,6 +150,7 @@ def a_stream_that_does_not_wait(x: Tensor) -> None:
     ("work", "text"),
     [
         (a_tensor_of_the_host, "of the host among others"),
+        (mixed_dtypes, "mixed dtypes"),
         (a_wait_in_a_recording, "while a CUDA graph is recorded"),
         (a_stream_that_does_not_wait, "may still write"),
     ],
