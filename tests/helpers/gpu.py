@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
-
-
-def assert_rounding(found: Tensor, wanted: Tensor) -> None:
-    """Two float32 computations, rounded to the dtype of both, differ by no more than rounding."""
-    error = (found.double() - wanted.double()).abs().max() / wanted.double().abs().max()
-    assert error <= 2 * max(torch.finfo(found.dtype).eps, 1e-6), float(error)
 
 
 def need_gpu_memory(nbytes: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -62,18 +62,25 @@ class Allocations:
         self._profile.__exit__(*error)
         gc.enable()
         profiler: Any = self._profile.profiler  # None before it ran, as its types say
-        events = sorted(profiler.kineto_results.events(), key=lambda event: event.start_ns())
-        calls = [event for event in events if event.name().startswith(_MARK)]
-        starts, changes = [call.start_ns() for call in calls], []
+        events = sorted(_below(profiler.kineto_results.experimental_event_tree()), key=_start)
+        calls = [event for event in events if event.name.startswith(_MARK)]
+        starts, here = [_start(call) for call in calls], set()
         for event in events:
-            if event.name() == "[memory]":
-                changes.append(event.nbytes())
-                self.left_bytes += event.nbytes()
-                stage = _stage_at(event.start_ns(), starts, calls)
-                self.stages[stage] = max(self.stages.get(stage, 0), self.left_bytes)
+            if event.name != "[memory]":
+                continue
+            address, change = event.extra_fields.ptr, event.extra_fields.alloc_size
+            if change > 0:
+                here.add(address)
+                self.taken.append(change)
+            elif address in here:
+                here.remove(address)
+            else:  # taken inside earlier `Allocations`: torch still knows its size
+                continue
+            self.left_bytes += change
+            stage = _stage_at(_start(event), starts, calls)
+            self.stages[stage] = max(self.stages.get(stage, 0), self.left_bytes)
         self.peak_bytes = max(self.stages.values(), default=0)
-        self.taken = [change for change in changes if change > 0]
-        self.largest = sorted(changes)[-8:]
+        self.largest = sorted(self.taken)[-8:]
 
 
 def marked(stage: str, work: Callable[..., Result]) -> Callable[..., Result]:
@@ -86,12 +93,25 @@ def marked(stage: str, work: Callable[..., Result]) -> Callable[..., Result]:
     return call
 
 
+def _below(events: list[Any]) -> Iterator[Any]:
+    """These events and all inside them."""
+    left = list(events)
+    while left:
+        event = left.pop()
+        yield event
+        left += event.children
+
+
+def _start(event: Any) -> int:
+    return event.start_time_ns
+
+
 def _stage_at(at: int, starts: list[int], calls: list[Any]) -> str:
     """Of the last call that began by then, if it had not ended; marked calls do not nest."""
     index = bisect_right(starts, at) - 1
-    if index < 0 or at > starts[index] + calls[index].duration_ns():
+    if index < 0 or at > calls[index].end_time_ns:
         return ""
-    return calls[index].name().removeprefix(_MARK)
+    return calls[index].name.removeprefix(_MARK)
 
 
 class RunsOut(TorchDispatchMode):

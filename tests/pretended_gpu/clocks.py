@@ -45,14 +45,12 @@ class History:
         shape: Of the tensor that it was allocated for.
         write: The last one.
         reads: The last one of each timeline since then.
-        recorded: Streams it was given to with `record_stream`.
     """
 
     home: str
     shape: tuple[int, ...]
     write: Use | None = None
     reads: dict[str, Use] = field(default_factory=dict)
-    recorded: set[str] = field(default_factory=set)
 
     def collisions(self, use: Use, clock: Clock, *, writes: bool) -> Iterator[str]:
         """What is wrong with a use by a timeline with this clock; then it is remembered."""
@@ -72,6 +70,7 @@ class History:
     def unfinished(self, clocks: tuple[Clock, ...]) -> Iterator[Use]:
         """Uses by streams other than its own that may go on when the memory is freed."""
         for use in (*self.reads.values(), *filter(None, [self.write])):
-            is_known = use.timeline in (self.home, HOST) or use.timeline in self.recorded
-            if not is_known and not any(clock.covers(use) for clock in clocks):
+            if use.timeline not in (self.home, HOST) and not any(
+                clock.covers(use) for clock in clocks
+            ):
                 yield use

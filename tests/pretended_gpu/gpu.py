@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -25,6 +25,9 @@ from tests.pretended_gpu.clocks import HOST, Clock, History, Use
 GPU = torch.device("cuda", 0)
 _BLOCK = 512  # bytes that CUDA's allocator rounds to
 _FIRST_ADDRESS = 2**36
+# From this version on torch gives cuDNN single samples of 2^31 values and more; before it computes
+# them with a kernel of its own, slowly (pytorch/pytorch#134890).
+_WIDE_CUDNN = 90_300
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
@@ -37,7 +40,7 @@ class GpuTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, held: Tensor, gpu: PretendedGpu) -> GpuTensor:
         """Wrap a tensor; it has the same layout."""
-        made: GpuTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: GpuTensor = torch.Tensor._make_wrapper_subclass(
             cls,
             held.size(),
             strides=held.stride(),
@@ -58,11 +61,7 @@ class GpuTensor(torch.Tensor):
         first = self.gpu.memory[key_of(self.held)].address
         return first + self.held.storage_offset() * self.held.element_size()
 
-    def record_stream(self, stream: Stream) -> None:
-        """Its memory waits for this stream, too, when it is freed."""
-        self.gpu.memory[key_of(self.held)].history.recorded.add(stream.name)
-
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:
         return f"GpuTensor({tuple(self.shape)}, {self.dtype})"
 
     @classmethod
@@ -175,10 +174,6 @@ class Stream:
         """The host waits for all work so far."""
         self._gpu.wait("Stream.synchronize", self.clock)
 
-    def query(self) -> bool:
-        """Nothing is ever late."""
-        return True
-
 
 class Event:
     """Stands in for torch.cuda.Event."""
@@ -191,17 +186,9 @@ class Event:
         self.clock = Clock((stream or self._gpu.current).clock)
         self._ticks = self._gpu.launches
 
-    def wait(self, stream: Stream | None = None) -> None:
-        """A stream waits for it."""
-        (stream or self._gpu.current).wait_event(self)
-
     def synchronize(self) -> None:
         """The host waits for it."""
         self._gpu.wait("Event.synchronize", self.clock)
-
-    def query(self) -> bool:
-        """Nothing is ever late."""
-        return True
 
     def elapsed_time(self, later: Event) -> float:
         """Milliseconds: ten microseconds for each launch between, at least one launch."""
@@ -418,9 +405,8 @@ class PretendedGpu:
             self._look_at_convolution(inner_args)
         result = call.run(has_values=self.has_values)
         self.record.operations += operators.operations(call, result)
-        if self._recording is not None:
-            done = operators.Call(func, inner_args, inner_kwargs, result)
-            self._recording.calls.append(done)
+        done = operators.Call(func, inner_args, inner_kwargs, result)
+        self.record_work(partial(done.again, has_values=self.has_values))
         out = operators.mapped(self._wrapper(mine, func), result)
         if not operators.is_view(func) and name not in operators.WITHOUT_KERNEL:
             written = {key_of(x.held) for x in operators.written(func, args, kwargs) if is_gpu(x)}
@@ -467,6 +453,9 @@ class PretendedGpu:
                 name = f"cuDNN copies its {what}"
                 self.record.launches[name] += 1
                 self.record.touched[name] += 2 * x.numel() * x.element_size()
+        cudnn: Any = torch.backends.cudnn
+        if frames.numel() >= 2**31 * max(1, len(frames)) and cudnn.version() < _WIDE_CUDNN:
+            self.problem(f"a convolution of {tuple(frames.shape)} is too large for cuDNN")
         shapes = tuple(frames.shape), tuple(weight.shape), *(tuple(args[i]) for i in (3, 4))
         self.record.convolutions[shapes] += 1
 
@@ -549,6 +538,11 @@ class PretendedGpu:
 
     # recorded graphs
 
+    def record_work(self, work: Callable[[], object]) -> None:
+        """What a graph that is being recorded computes again with each replay."""
+        if self._recording is not None:
+            self._recording.work.append(work)
+
     @contextmanager
     def recording(self, graph: Graph, **_: object) -> Iterator[None]:
         """Stands in for torch.cuda.graph."""
@@ -578,7 +572,7 @@ class Graph:
     """Stands in for torch.cuda.CUDAGraph: does the recorded operators again, in the same memory."""
 
     def __init__(self, gpu: PretendedGpu) -> None:
-        self.calls: list[operators.Call] = []
+        self.work: list[Callable[[], object]] = []
         self.launches: list[tuple[str, list[GpuPart], list[GpuPart]]] = []
         self._gpu = gpu
 
@@ -588,8 +582,8 @@ class Graph:
         for launch in self.launches:
             self._gpu.launch(*launch)
         with _disable_current_modes():
-            for call in self.calls:
-                call.again(has_values=self._gpu.has_values)
+            for work in self.work:
+                work()
 
 
 class DispatchMode(TorchDispatchMode):
@@ -662,7 +656,7 @@ def where(depth: int = 3) -> str:
         name = _in_program(frame.f_code.co_filename)
         if name:
             found.append(f"{name}:{frame.f_lineno}")
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return " < ".join(found)
 
 

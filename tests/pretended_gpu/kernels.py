@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ class PretendedModule:
     """
 
     def __init__(self, gpu: PretendedGpu, name: str, options: tuple[str, ...]) -> None:
-        self.gpu, self.name = gpu, name
+        self.gpu = gpu
         macros = dict(option.removeprefix("-D").partition("=")[::2] for option in options)
         (scalar,) = (key.removeprefix("SCALAR_") for key in macros if key.startswith("SCALAR_"))
         self.dtype: torch.dtype = getattr(torch, scalar.lower())
@@ -48,19 +49,25 @@ class PretendedModule:
         assert all(0 < count < 2**31 for count in blocks), f"{name}: {blocks}"
         assert max(blocks[1:]) <= 65_535, f"{name}: {blocks}"
         launch = Launch(self, grid)
+        work = partial(_KERNELS[name], launch, *map(_value, arguments))
         with _disable_current_modes():
-            _KERNELS[name](launch, *map(_value, arguments))
+            work()
+        self.gpu.record_work(work)
         self.gpu.launch(f"kernel {name}", launch.reads, launch.writes)
 
 
 class Launch:
-    """One launch: the memory that it reads and writes."""
+    """One launch: the memory that it reads and writes.
+
+    What its pointers point to is found once: a recorded launch keeps its memory for each replay.
+    """
 
     def __init__(self, module: PretendedModule, grid: Grid) -> None:
         self.module, self.gpu, self.grid = module, module.gpu, grid
         self.has_values = module.gpu.has_values
         self.reads: list[tuple[int, int]] = []
         self.writes: list[tuple[int, int]] = []
+        self._found: dict[tuple[object, ...], Tensor] = {}
 
     def tensor(
         self,
@@ -72,6 +79,9 @@ class Launch:
         is_written: bool = False,
     ) -> Tensor:
         """What a pointer points to; strides count elements, None: contiguous."""
+        key = address, tuple(shape), strides and tuple(strides), dtype, is_written
+        if key in self._found:
+            return self._found[key]
         memory, offset = self.gpu.at(address)
         device = torch.device("cpu" if self.has_values else "meta")
         first, rest = divmod(offset, dtype.itemsize)
@@ -81,7 +91,7 @@ class Launch:
         last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         room = memory.storage.nbytes() // dtype.itemsize
         assert first + last < room, f"a kernel goes beyond its memory: {first} + {last} of {room}"
-        found = torch.empty(0, dtype=dtype, device=device)
+        self._found[key] = found = torch.empty(0, dtype=dtype, device=device)
         found.set_(memory.storage, first, tuple(shape), tuple(strides))
         part = memory.storage._cdata, found.numel() * dtype.itemsize
         (self.writes if is_written else self.reads).append(part)
@@ -92,6 +102,14 @@ class Launch:
         sizes = self.grid[0][1], shape.pixels // shape.width, shape.width, shape.channels
         steps = strides.t, strides.y, strides.x, 1
         return self.tensor(address, sizes, steps, self.module.dtype, is_written=is_written)
+
+    def frame_pair(
+        self, x: int, x_strides: Any, out: int, out_strides: Any, shape: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Frames that are read, and those of the same shape that are written."""
+        return self.frames(x, x_strides, shape), self.frames(
+            out, out_strides, shape, is_written=True
+        )
 
     def rows(self, matrix: Any, shape: Any, *, is_written: bool = False) -> Tensor:
         """Rows [N, C] of the module's scalar type."""
@@ -150,42 +168,23 @@ def _scale_and_shift(
     into[1].copy_(factors[1] - total[:, 0].repeat_interleave(group, 1) * inverse * factors[0])
 
 
-def _normalise(
-    launch: Launch,
-    x: int,
-    x_strides: Any,
-    out: int,
-    out_strides: Any,
-    shape: Any,
-    scale: int,
-    shift: int,
-    silu: int,
-) -> None:
-    found = launch.frames(x, x_strides, shape)
-    into = launch.frames(out, out_strides, shape, is_written=True)
-    sizes = len(found), shape.channels
+def _normalise(launch: Launch, *arguments: Any) -> None:
+    *frames, scale, shift, silu = arguments
+    found, into = launch.frame_pair(*frames)
+    sizes = len(found), found.shape[-1]
     factors = [launch.tensor(address, sizes)[:, None, None] for address in (scale, shift)]
     if launch.has_values:
-        values = found.float() * factors[0] + factors[1]
+        values = found.double() * factors[0] + factors[1]
         into.copy_(F.silu(values) if silu else values)
 
 
-def _rms_norm(
-    launch: Launch,
-    x: int,
-    x_strides: Any,
-    out: int,
-    out_strides: Any,
-    shape: Any,
-    gamma: int,
-    shortest: float,
-    silu: int,
-) -> None:
-    found = launch.frames(x, x_strides, shape)
-    into = launch.frames(out, out_strides, shape, is_written=True)
-    factors = launch.tensor(gamma, (shape.channels,))
+def _rms_norm(launch: Launch, *arguments: Any) -> None:
+    *frames, gamma, shortest, silu = arguments
+    found, into = launch.frame_pair(*frames)
+    channels = found.shape[-1]
+    factors = launch.tensor(gamma, (channels,))
     if launch.has_values:
-        values = F.normalize(found.float(), dim=-1, eps=shortest) * shape.channels**0.5 * factors
+        values = F.normalize(found.double(), dim=-1, eps=shortest) * channels**0.5 * factors
         into.copy_(F.silu(values) if silu else values)
 
 
@@ -201,7 +200,7 @@ def _rms_modulate(
     found, into = launch.rows(x, shape), launch.rows(out, shape, is_written=True)
     factors = [address and launch.tensor(address, (shape.channels,)) for address in (scale, shift)]
     if launch.has_values:
-        values = found.float()
+        values = found.double()
         values = values * torch.rsqrt(values.square().mean(-1, keepdim=True) + eps)
         values = values if factors[0] is None else values * factors[0]
         into.copy_(values if factors[1] is None else values + factors[1])
@@ -209,17 +208,17 @@ def _rms_modulate(
 
 def _add_gated(launch: Launch, x: Any, y: Any, shape: Any, gate: int) -> None:
     into, added = launch.rows(x, shape, is_written=True), launch.rows(y, shape)
-    launch.rows(x, shape)
+    launch.rows(x, shape)  # read, too
     factors = launch.tensor(gate, (shape.channels,))
     if launch.has_values:
-        into.copy_(into.float() + added.float() * factors)
+        into.copy_(into.double() + added.double() * factors)
 
 
 def _swiglu(launch: Launch, x: Any, y: Any, out: Any, shape: Any) -> None:
     gate, value = launch.rows(x, shape), launch.rows(y, shape)
     into = launch.rows(out, shape, is_written=True)
     if launch.has_values:
-        into.copy_(F.silu(gate.float()) * value.float())
+        into.copy_(F.silu(gate.double()) * value.double())
 
 
 def _gather_qk(

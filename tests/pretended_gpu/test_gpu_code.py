@@ -9,13 +9,21 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from engine.bench.timing import clock
 from engine.hardware import shared_memory, torch_memory
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.ops.attention import trial
+from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.single_head import attend_single_head
+from engine.ops.conv.causal_conv import Carry
+from engine.ops.linear import formats
 from engine.ops.transfer.pinned import HostBytes
 from engine.pipeline import gpu_guard
+from engine.settings.optimisations import VaeSwitches
+from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae
 from tests.pretended_gpu import operators
 from tests.pretended_gpu.machine import pretended_gpu
 
@@ -65,6 +73,53 @@ def test_wide_heads_are_tried_before_they_are_trusted(
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
     assert ("mm" in launched) == (kernel is not right)  # in chunks
     assert (EFFICIENT in launched) == (kernel is not refusing)
+
+
+@pytest.mark.parametrize("verdict", ["attention", "int8"])
+def test_a_passing_lack_of_memory_is_no_verdict(
+    verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked() -> bool:
+        if verdict == "int8":
+            return "int8" in formats.working(GPU)
+        return not trial.fault_of(BACKENDS["math"], GPU, torch.float16, 128)
+
+    owner, name = (trial, "error_of") if verdict == "attention" else (formats, "_error")
+    real = getattr(owner, name)
+    with pretended_gpu():
+        monkeypatch.setattr(owner, name, Mock(side_effect=torch.OutOfMemoryError))
+        with pytest.raises(torch.OutOfMemoryError):
+            asked()
+        monkeypatch.setattr(owner, name, real)
+        assert asked()
+
+
+def test_a_recorded_slice_is_replayed() -> None:
+    config = tiny_config()
+    weights = tiny_vae(config, dtype=torch.float32).state_dict()
+    latents = random_frames(3, 1, config.latent_channels, 1, 8, 6, dtype=torch.float32)
+    found = []
+    with pretended_gpu() as gpu, torch.inference_mode():
+        for cuda_graph in (False, True):
+            switches = VaeSwitches(convolution="3d", cuda_graph=cuda_graph)
+            vae = FastVae(config, weights, device="cuda", switches=switches)
+            slices = [vae.decode_slice(x, Carry(last=True))[0].cpu() for x in latents]
+            found.append(torch.stack(slices))
+    assert gpu.replays == 3
+    torch.testing.assert_close(*found, rtol=0, atol=2e-5)
+    assert not gpu.record.problems
+
+
+@pytest.mark.parametrize(("version", "is_problem"), [(91_500, False), (90_200, True)])
+def test_a_convolution_that_is_too_large_for_an_older_cudnn_is_seen(
+    version: int, is_problem: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pretended_gpu(has_values=False) as gpu:
+        monkeypatch.setattr(torch.backends.cudnn, "version", lambda: version)
+        frames = torch.empty(1, 1, 2**16, 2**15, dtype=torch.float16, device="cuda")
+        F.conv2d(frames, torch.empty(1, 1, 1, 1, dtype=torch.float16, device="cuda"))
+        monkeypatch.undo()
+    assert bool(gpu.record.problems) == is_problem
 
 
 def test_short_work_is_called_until_the_launches_are_hidden() -> None:

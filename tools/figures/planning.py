@@ -29,11 +29,11 @@ _MS = 1000.0
 
 
 def measure(children: Children) -> dict[str, float]:
-    """The least of some processes, in CPU milliseconds on the reference machine."""
+    """Medians over processes, in CPU milliseconds on the reference machine."""
     turns = [children.figures("-m", "tools.figures.planning") for _ in range(1 + _TURNS)][1:]
-    least = {name: min(turn[name] for turn in turns) for name in turns[0]}
-    scale = INTERPRETER_S / least.pop("calibration")
-    return {name: scale * value for name, value in least.items()}
+    medians = {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
+    scale = INTERPRETER_S / medians.pop("calibration")
+    return {name: scale * value for name, value in medians.items()}
 
 
 def _child() -> dict[str, float]:

@@ -31,13 +31,19 @@ Shape = tuple[int, int, int, int]
 
 @cache
 def fault_of(backend: Backend, device: torch.device, dtype: torch.dtype, head_dim: int) -> str:
-    """Why a backend does not work on a device; empty if it does. Tried once."""
+    """Why a backend does not work on a device; empty if it does. Tried once.
+
+    Raises:
+        torch.OutOfMemoryError: There is no memory to try it.
+    """
     guard = CrashGuard(backend, device)
     if guard.has_crashed:
         return "the program ended while trying it the last time"
     try:
         with guard:
             error = max(error_of(backend, device, dtype, head_dim, shape) for shape in _SHAPES)
+    except torch.OutOfMemoryError:  # it may pass: no verdict, and nothing is remembered
+        raise
     except Exception as err:  # noqa: BLE001 - errors of optional packages have no common base
         reason = reason_of(err, backend)
         _log.debug("attention backend %s on %s: %s", backend.name, device, reason)

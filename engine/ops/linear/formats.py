@@ -59,6 +59,8 @@ def _works(kind: str, device: torch.device) -> bool:
     try:
         with torch.inference_mode():
             error = _error(kind, device)
+    except torch.OutOfMemoryError:  # it may pass: no verdict, and nothing is remembered
+        raise
     except (RuntimeError, ValueError) as err:
         logger.info("%s products on %s: %s", kind, device, str(err).partition("\n")[0])
         return False

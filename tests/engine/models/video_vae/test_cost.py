@@ -128,7 +128,7 @@ def test_every_length_is_predicted(name: str) -> None:
             assert_both_are_close(name, work(name, frames, slice_frames, dtype=dtype))
 
 
-@pytest.mark.parametrize("name", ["seedvr2", "wan 2.2"])
+@pytest.mark.parametrize("name", ["seedvr2", "wan 2.1", "wan 2.2"])
 def test_every_switch_is_predicted(name: str) -> None:
     for switches in CHANGED.values():
         assert_both_are_close(name, work(name, 9, 4, switches=switches))

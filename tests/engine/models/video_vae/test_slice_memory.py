@@ -22,7 +22,10 @@ SHORT, LONG = 21, 161
 
 def test_what_is_alive_together_adds_up_and_may_stay() -> None:
     before = torch.zeros(MIB // 4)
+    with Allocations():
+        counted_earlier = torch.empty(MIB, dtype=torch.uint8)
     with Allocations() as found:
+        del counted_earlier
         for _ in range(3):  # what is released before the next is taken counts once
             del_me = torch.empty(MIB, dtype=torch.uint8)
             del del_me
