@@ -24,10 +24,10 @@ from engine.ops.kernels.token_rows import RowKernels
 HAS_COMPILER = shutil.which("g++") is not None
 
 _PRELUDE = """
-#include <barrier>
+#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <thread>
+#include <ucontext.h>
 #include <vector>
 #define __device__
 #define __global__
@@ -35,27 +35,33 @@ _PRELUDE = """
 #define __launch_bounds__(threads)
 #define __expf expf
 #define __fdividef(a, b) ((a) / (b))
-#define __syncthreads() gate_->arrive_and_wait()
+#define __syncthreads() yield_(AT_BARRIER)
 static int min(int a, int b) { return a < b ? a : b; }
 struct Index { unsigned x, y, z; };
-static thread_local Index threadIdx, blockIdx;
-static Index blockDim, gridDim;
-static std::barrier<> *gate_;
+static Index threadIdx, blockIdx, blockDim, gridDim;
 alignas(16) char memory[49152];
+enum State { READY, AT_BARRIER, ENDED };
+struct Thread { ucontext_t context; Index index; State state; char stack[65536]; };
+static Thread *running_;
+static ucontext_t scheduler_;
+static void yield_(State state) {
+  running_->state = state;
+  swapcontext(&running_->context, &scheduler_);
+}
 static float __uint_as_float(unsigned bits) { float v; memcpy(&v, &bits, 4); return v; }
 static unsigned __float_as_uint(float value) { unsigned v; memcpy(&v, &value, 4); return v; }
 static float exchanged_[1024];
-static float __shfl_xor_sync(unsigned, float value, int away) {  // all threads of the block call it
+static float __shfl_xor_sync(unsigned, float value, int away) {  // all threads of the warp call it
   unsigned mine = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
   exchanged_[mine] = value;
-  __syncthreads();
+  yield_(READY);
   float other = exchanged_[mine / 32 * 32 + (mine % 32 ^ away)];
-  __syncthreads();
+  yield_(READY);
   return other;
 }
 """
 
-_COMPILER = ("g++", "-std=c++20", "-fPIC", "-pthread", "-w")
+_COMPILER = ("g++", "-std=c++20", "-fPIC", "-w")
 
 _ASSEMBLER = {
     'asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value));': (
@@ -66,26 +72,62 @@ _ASSEMBLER = {
     ),
 }
 
+# The warps of a block run one after the other up to the next barrier, now forwards, now backwards:
+# where a barrier is missing, some threads read or write too early in one of the two.
 _LAUNCH = """
-extern "C" void launch(int which, const unsigned *d, void **arguments) {
+static int which_;
+static void **arguments_;
+static void begin_() {
+  call(which_, arguments_);
+  running_->state = ENDED;
+}
+static bool is_backwards_;
+static void run_warp_(Thread *first, Thread *last) {
+  for (bool is_ready = true; is_ready;) {
+    is_ready = false;
+    for (long n = 0; n < last - first; n++) {
+      running_ = is_backwards_ ? last - 1 - n : first + n;
+      if (running_->state != READY) continue;
+      threadIdx = running_->index;
+      swapcontext(&scheduler_, &running_->context);
+      is_ready |= running_->state == READY;
+    }
+  }
+}
+static size_t run_to_barrier_(std::vector<Thread> &threads) {
+  size_t count = threads.size(), warps = (count + 31) / 32, ended = 0;
+  is_backwards_ = !is_backwards_;
+  for (Thread &thread : threads) thread.state = READY;
+  for (size_t n = 0; n < warps; n++) {
+    size_t first = 32 * (is_backwards_ ? warps - 1 - n : n);
+    run_warp_(&threads[first], &threads[first] + std::min<size_t>(32, count - first));
+  }
+  for (Thread &thread : threads) ended += thread.state == ENDED;
+  return ended;
+}
+extern "C" bool launch(int which, const unsigned *d, void **arguments) {
+  which_ = which;
+  arguments_ = arguments;
   gridDim = {d[0], d[1], d[2]};
   blockDim = {d[3], d[4], d[5]};
-  unsigned count = d[3] * d[4] * d[5];
-  std::barrier<> barrier(count);
-  gate_ = &barrier;
-  std::vector<std::thread> threads;
-  for (unsigned n = 0; n < count; n++) {
-    threads.emplace_back([=] {
-      threadIdx = {n % d[3], n / d[3] % d[4], n / d[3] / d[4]};
-      for (unsigned y = 0; y < d[1]; y++)
-        for (unsigned x = 0; x < d[0]; x++) {
-          blockIdx = {x, y, 0};
-          call(which, arguments);
-          gate_->arrive_and_wait();
-        }
-    });
-  }
-  for (auto &thread : threads) thread.join();
+  std::vector<Thread> threads(d[3] * d[4] * d[5]);
+  for (unsigned y = 0; y < d[1]; y++)
+    for (unsigned x = 0; x < d[0]; x++) {
+      blockIdx = {x, y, 0};
+      for (unsigned n = 0; n < threads.size(); n++) {
+        Thread &thread = threads[n];
+        thread.index = {n % d[3], n / d[3] % d[4], n / d[3] / d[4]};
+        getcontext(&thread.context);
+        thread.context.uc_stack.ss_sp = thread.stack;
+        thread.context.uc_stack.ss_size = sizeof thread.stack;
+        thread.context.uc_link = &scheduler_;
+        makecontext(&thread.context, begin_, 0);
+      }
+      size_t ended = 0;
+      while (ended == 0) ended = run_to_barrier_(threads);
+      if (ended < threads.size()) return false;
+    }
+  return true;
 }
 """
 
@@ -118,6 +160,7 @@ class HostModule:
             files = [str(folder / f"{name}.cpp"), "-o", str(library)]
             subprocess.run([*_COMPILER, "-shared", *options, *files], check=True)
         self._library = ctypes.CDLL(str(library))
+        self._library.launch.restype = ctypes.c_bool
         self._names = [name for name, _ in kernels]
         self.launched: list[str] = []
 
@@ -128,7 +171,8 @@ class HostModule:
         self.launched.append(name)
         sizes = (ctypes.c_uint * 6)(*blocks, *threads)
         pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
-        self._library.launch(self._names.index(name), sizes, pointers)
+        meet = self._library.launch(self._names.index(name), sizes, pointers)
+        assert meet, f"{name}: some threads of a block ended while others wait at a barrier"
 
 
 def _precompile_prelude(folder: Path) -> None:

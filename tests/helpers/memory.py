@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from engine.bench.timing.profiler import AllocationLog
 from engine.core.geometry import Size
 from engine.models.seedvr2.plan import SeedVr2Plan, layout_of
 from engine.models.seedvr2.vae.config import VaeConfig
@@ -25,15 +26,12 @@ from tests.helpers.seedvr2 import tiny_dit_config, write_dit, write_vae
 from tests.helpers.wan import tiny_wan_config, write_wan
 
 Result = TypeVar("Result")
-_MARK = "stage: "
 
 
-class Allocations:
+class Allocations(AllocationLog):
     """The most memory that tensors had while inside, above what they had at the beginning.
 
-    torch's own record, to the byte: it has everything that operators of the calling thread take
-    through torch's allocator and release. What libraries allocate for themselves is missing
-    (oneDNN's packed weights), and so is what was taken before and is released inside.
+    torch's own record, to the byte: see `AllocationLog`.
 
     Attributes:
         peak_bytes: Highest sum of what was taken inside and not yet released.
@@ -45,73 +43,44 @@ class Allocations:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.peak_bytes = self.left_bytes = 0
         self.taken: list[int] = []
         self.largest: list[int] = []
         self.stages: dict[str, int] = {}
-        self._profile = torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-        )
 
     def __enter__(self) -> Allocations:
         gc.disable()  # or garbage of earlier tests is released inside
-        self._profile.__enter__()
+        super().__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self._profile.__exit__(*error)
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         gc.enable()
-        profiler: Any = self._profile.profiler  # None before it ran, as its types say
-        events = sorted(_below(profiler.kineto_results.experimental_event_tree()), key=_start)
-        calls = [event for event in events if event.name.startswith(_MARK)]
-        starts, here = [_start(call) for call in calls], set()
-        for event in events:
-            if event.name != "[memory]":
-                continue
-            address, change = event.extra_fields.ptr, event.extra_fields.alloc_size
-            if change > 0:
-                here.add(address)
-                self.taken.append(change)
-            elif address in here:
-                here.remove(address)
-            else:  # taken inside earlier `Allocations`: torch still knows its size
-                continue
+        for time, change in self.changes:
             self.left_bytes += change
-            stage = _stage_at(_start(event), starts, calls)
+            stage = self._stage_at(time)
             self.stages[stage] = max(self.stages.get(stage, 0), self.left_bytes)
         self.peak_bytes = max(self.stages.values(), default=0)
+        self.taken = [change for _, change in self.changes if change > 0]
         self.largest = sorted(self.taken)[-8:]
+
+    def _stage_at(self, time: int) -> str:
+        """Of the last scope that began by then, if it had not ended; marked calls do not nest."""
+        index = bisect_right(self.scopes, time, key=lambda scope: scope[0]) - 1
+        if index < 0 or time > self.scopes[index][1]:
+            return ""
+        return self.scopes[index][2]
 
 
 def marked(stage: str, work: Callable[..., Result]) -> Callable[..., Result]:
     """The same call, counted by `Allocations` as part of a stage."""
 
     def call(*args: Any, **options: Any) -> Result:
-        with torch.profiler.record_function(_MARK + stage):
+        with torch.profiler.record_function(stage):
             return work(*args, **options)
 
     return call
-
-
-def _below(events: list[Any]) -> Iterator[Any]:
-    """These events and all inside them."""
-    left = list(events)
-    while left:
-        event = left.pop()
-        yield event
-        left += event.children
-
-
-def _start(event: Any) -> int:
-    return event.start_time_ns
-
-
-def _stage_at(at: int, starts: list[int], calls: list[Any]) -> str:
-    """Of the last call that began by then, if it had not ended; marked calls do not nest."""
-    index = bisect_right(starts, at) - 1
-    if index < 0 or at > calls[index].end_time_ns:
-        return ""
-    return calls[index].name.removeprefix(_MARK)
 
 
 class RunsOut(TorchDispatchMode):

@@ -105,6 +105,8 @@ def test_the_peak_is_what_tensors_take_at_once() -> None:
         assert peak_bytes(work, "cpu") == pytest.approx(8 * _MIB, rel=1e-4)
     kept = [torch.zeros(_MIB)]  # does not count
     assert peak_bytes(lambda: kept.clear() or torch.zeros(1024), "cpu") < _MIB
+    assert peak_bytes(lambda: kept.append(torch.zeros(_MIB)), "cpu") == 4 * _MIB
+    assert peak_bytes(lambda: kept.clear() or torch.zeros(_MIB), "cpu") == 4 * _MIB  # nor does it
 
 
 @pytest.mark.gpu

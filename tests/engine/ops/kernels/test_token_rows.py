@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.ops.kernels import token_rows
+from engine.ops.kernels import build, token_rows
 from engine.ops.kernels.build import DTYPES
 from engine.ops.kernels.token_rows import grid_for, vector_of
 from engine.ops.linear.swiglu import swiglu
@@ -12,6 +12,7 @@ from engine.ops.norm.modulate import add_gated, rms_modulate
 
 GPU = torch.device("cuda", 0)
 EPS = 1e-5
+BARRIER = "__syncthreads();"
 
 
 def tokens(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -100,6 +101,18 @@ def test_the_source_reaches_beyond_two_billion_values(tmp_path):
     x.copy_(tokens(3, 8))
     wanted = rms_modulate(x.clone(), None, None, EPS, kernels=False)
     assert_same(rms_modulate(x, None, None, EPS, x), wanted)
+
+
+@pytest.mark.usefixtures("_launched")
+@pytest.mark.parametrize("barrier", [0, 1])
+def test_a_missing_barrier_gives_wrong_results(barrier, monkeypatch):
+    before, between, after = build.source("token_rows").split(BARRIER)
+    texts = before + between + BARRIER + after, before + BARRIER + between + after
+    monkeypatch.setattr(build, "source", lambda _: texts[barrier])
+    x = tokens(9, 2056)
+    wanted = rms_modulate(x, None, None, EPS, kernels=False)
+    with pytest.raises(AssertionError, match="not close"):
+        assert_same(rms_modulate(x, None, None, EPS), wanted)
 
 
 @pytest.mark.gpu
