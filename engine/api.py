@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from engine.core import windows_paths
 from engine.core.errors import EngineError, EngineStopped
 from engine.core.paths import jobs_folder as default_jobs_folder
-from engine.hardware import gpu_table
+from engine.hardware import pretended_gpu
 from engine.hardware.gpu_table import GpuSpec
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.engine_thread import EngineThread
@@ -67,7 +67,7 @@ class Engine:
         machine = Machine(
             settings=settings or EngineSettings(),
             jobs_folder=jobs_folder or default_jobs_folder(),
-            pretend=pretend or gpu_table.from_environment(),
+            pretend=pretend or pretended_gpu.from_environment(),
         )
         self._thread = EngineThread(sink, machine)
 
@@ -123,7 +123,7 @@ def pretended(name: str, memory: str = "") -> GpuSpec | None:
     Raises:
         SettingsError: There is no such GPU, or no such size.
     """
-    return gpu_table.pretended(name, memory)
+    return pretended_gpu.pretended(name, memory)
 
 
 def plan(
@@ -143,7 +143,7 @@ def plan(
     machine = Machine(
         settings=engine_settings or EngineSettings(),
         jobs_folder=default_jobs_folder(),
-        pretend=pretend or gpu_table.from_environment(),
+        pretend=pretend or pretended_gpu.from_environment(),
     )
     return make_plan(probe_source(source, settings), settings, output, machine)
 

@@ -23,7 +23,8 @@ from engine.core.errors import EngineError
 from engine.core.messages import message
 from engine.core.units import bytes_text
 from engine.hardware import devices, gpu_reading, gpu_table, nvml, shared_memory
-from engine.hardware.gpu_table import GIB, from_environment
+from engine.hardware.gpu_table import GIB
+from engine.hardware.pretended_gpu import from_environment
 from engine.models import registry
 from engine.planner.preset_choice import offered
 from engine.protocol.report import STATES, DoctorLine, State

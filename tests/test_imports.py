@@ -1,5 +1,9 @@
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +51,29 @@ def test_import_rows_are_kept():
     code = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_no_modules_import_each_other():
+    root = Path(__file__).parents[1]
+    files = [file for top in ("engine", "app", "tools") for file in (root / top).rglob("*.py")]
+    names = {".".join(file.relative_to(root).with_suffix("").parts): file for file in files}
+    imported = {
+        name: set(imports_of(ast.parse(file.read_text("utf-8")).body, set(names))) - {name}
+        for name, file in names.items()
+    }
+    TopologicalSorter(imported).prepare()  # raises CycleError, which names the modules
+
+
+def imports_of(body: list[ast.stmt], names: set[str]) -> Iterator[str]:
+    """Those among `names` that a module imports when it is loaded."""
+    for statement in body:
+        if isinstance(statement, ast.Import):
+            yield from names & {alias.name for alias in statement.names}
+        elif isinstance(statement, ast.ImportFrom):
+            wanted = {f"{statement.module}.{alias.name}" for alias in statement.names}
+            yield from names & {str(statement.module), *wanted}
+        elif isinstance(statement, ast.Try):
+            yield from imports_of(statement.body, names)
 
 
 FILES_OF_A_PLAN = """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.cli import formatting, options
 from engine.cli.context import DONE, FAILED, CommandContext
-from engine.hardware.gpu_table import pretended
+from engine.hardware.pretended_gpu import pretended
 from engine.protocol.plan import Plan
 
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}

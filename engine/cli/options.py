@@ -14,7 +14,8 @@ from typing import Any
 from engine.core.errors import SettingsError
 from engine.core.messages import message, text_of
 from engine.core.units import parse_clock
-from engine.hardware.gpu_table import GpuSpec, from_environment
+from engine.hardware.gpu_table import GpuSpec
+from engine.hardware.pretended_gpu import from_environment
 from engine.planner import preset_choice
 from engine.settings.optimisations import choices, optimisations
 from engine.settings.schema import (

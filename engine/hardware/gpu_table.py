@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,8 +10,6 @@ from typing import Literal
 
 from engine.core.errors import SettingsError
 from engine.core.paths import resource
-from engine.core.units import parse_memory
-from engine.hardware import devices, gpu_table
 
 Generation = Literal["turing", "ampere", "ada", "blackwell"]
 
@@ -128,41 +125,3 @@ def _spec(row: dict[str, int | str]) -> GpuSpec:
 
 def _plain(name: str) -> str:
     return " ".join(name.replace("NVIDIA", "").replace("GeForce", "").split()).casefold()
-
-
-GPU_VARIABLE = "UPREEL_PRETEND_GPU"
-VRAM_VARIABLE = "UPREEL_PRETEND_VRAM"
-
-
-def pretended(name: str, memory: str = "") -> GpuSpec | None:
-    """The GPU that two texts request; None where both are empty.
-
-    Args:
-        name: As in the table; "" with a memory means this machine's own.
-        memory: Size it is given, as "16GiB"; "" for what it has.
-
-    Raises:
-        SettingsError: There is no such GPU, or no such size.
-    """
-    size = parse_memory(memory) if memory else 0
-    if name or not size:
-        return gpu_table.named(name, size) if name else None
-    own = next(iter(devices.gpus()), None)
-    if own is None:
-        raise SettingsError("no-gpu-to-pretend")
-    return gpu_table.named(own.name, size)
-
-
-def from_environment() -> GpuSpec | None:
-    """The GPU that the environment requests; None where it requests none.
-
-    Raises:
-        SettingsError: It requests an impossible one; the hint names the variables.
-    """
-    try:
-        return pretended(os.environ.get(GPU_VARIABLE, ""), os.environ.get(VRAM_VARIABLE, ""))
-    except SettingsError as err:
-        problem, variables = err.as_message, (GPU_VARIABLE, VRAM_VARIABLE)
-        raise SettingsError(
-            "in-environment", problem=problem, advice=problem.hint, variables=variables
-        ) from err

@@ -401,9 +401,9 @@ class PretendedGpu:
         inner_kwargs.pop("pin_memory", None)
         call = operators.Call(func, inner_args, inner_kwargs)
         name = operators.name_of(func)
-        if name == "convolution":
-            self._look_at_convolution(inner_args)
         result = call.run(has_values=self.has_values)
+        if name == "convolution":
+            self._look_at_convolution(inner_args, result)
         self.record.operations += operators.operations(call, result)
         done = operators.Call(func, inner_args, inner_kwargs, result)
         self.record_work(partial(done.again, has_values=self.has_values))
@@ -412,7 +412,8 @@ class PretendedGpu:
             written = {key_of(x.held) for x in operators.written(func, args, kwargs) if is_gpu(x)}
             made = [x for x in operators.tensors(out) if is_gpu(x)]
             written |= {key_of(x.held) for x in made}
-            reads = [part_of(x) for x in mine if key_of(x.held) not in written]
+            in_place = operators.reads_what_it_writes(name)
+            reads = [part_of(x) for x in mine if in_place or key_of(x.held) not in written]
             writes = [part_of(x) for x in mine if key_of(x.held) in written]
             named = {id(x) for x in mine}
             writes += [part_of(x) for x in made if id(x) not in named]
@@ -445,8 +446,13 @@ class PretendedGpu:
 
         return wrap
 
-    def _look_at_convolution(self, args: Any) -> None:
-        frames, weight = args[:2]
+    def _look_at_convolution(self, args: Any, result: Tensor) -> None:
+        frames, weight, bias = args[:3]
+        if bias is not None:
+            self.record.launches["bias of a convolution"] += 1  # torch adds it to cuDNN's result
+            self.record.touched["bias of a convolution"] += (
+                2 * result.numel() * result.element_size()
+            )
         layout = operators.convolution_layout(frames, weight)
         for what, x in (("input", frames), ("weight", weight)):
             if not x.is_contiguous(memory_format=layout):

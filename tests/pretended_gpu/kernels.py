@@ -121,16 +121,35 @@ def _value(argument: Argument) -> Any:
     return argument if isinstance(argument, ctypes.Structure) else argument.value
 
 
-def _group_statistics(launch: Launch, x: int, strides: Any, shape: Any, mean: int, m2: int) -> None:
+def _group_statistics(
+    launch: Launch, x: int, strides: Any, shape: Any, bias: int, mean: int, m2: int
+) -> None:
+    found = launch.frames(x, strides, shape).double()
+    if bias:
+        found = found + launch.tensor(bias, (shape.channels,))
+    _statistics(launch, found, shape, (mean, m2))
+
+
+def _add_residual(launch: Launch, *arguments: Any) -> None:
+    x, x_strides, change, change_strides, shape, bias, *found = arguments
+    launch.frames(x, x_strides, shape)  # read, too
+    into = launch.frames(x, x_strides, shape, is_written=True)
+    more = launch.frames(change, change_strides, shape)
+    added = launch.tensor(bias, (shape.channels,))
+    if launch.has_values:
+        into.copy_(into.double() + more.double() + added)
+    _statistics(launch, into.double(), shape, found)
+
+
+def _statistics(launch: Launch, found: Tensor, shape: Any, addresses: Sequence[int]) -> None:
     blocks, frames = launch.grid[0][:2]
     group = launch.module.macros["GROUP"]
     groups = shape.channels // group
-    found = launch.frames(x, strides, shape)
     parts = frames, blocks, groups
-    into = [launch.tensor(address, parts, is_written=True) for address in (mean, m2)]
+    into = [launch.tensor(address, parts, is_written=True) for address in addresses]
     if not launch.has_values:
         return
-    flat = found.reshape(frames, shape.pixels, groups, group).float()
+    flat = found.reshape(frames, shape.pixels, groups, group)
     for block, some in enumerate(flat.split(shape.per_block, dim=1)):
         average = some.mean((1, 3))
         into[0][:, block] = average
@@ -145,6 +164,7 @@ def _scale_and_shift(
     blocks: int,
     weight: int,
     bias: int,
+    added: int,
     eps: float,
     scale: int,
     shift: int,
@@ -153,6 +173,7 @@ def _scale_and_shift(
     group = shape.channels // groups
     means, squares = (launch.tensor(address, (frames, blocks, groups)) for address in (mean, m2))
     factors = [launch.tensor(address, (shape.channels,)) for address in (weight, bias)]
+    more = launch.tensor(added, (shape.channels,)) if added else 0
     into = [
         launch.tensor(address, (frames, shape.channels), is_written=True)
         for address in (scale, shift)
@@ -165,17 +186,22 @@ def _scale_and_shift(
     spread = (squares + counts * (means - total).square()).sum(1) / counts.sum()
     inverse = (spread + eps).rsqrt().repeat_interleave(group, 1)
     into[0].copy_(inverse * factors[0])
-    into[1].copy_(factors[1] - total[:, 0].repeat_interleave(group, 1) * inverse * factors[0])
+    middle = total[:, 0].repeat_interleave(group, 1) - more
+    into[1].copy_(factors[1] - middle * inverse * factors[0])
 
 
 def _normalise(launch: Launch, *arguments: Any) -> None:
-    *frames, scale, shift, silu = arguments
+    *frames, scale, shift, silu, kept, step, first = arguments
     found, into = launch.frame_pair(*frames)
     sizes = len(found), found.shape[-1]
     factors = [launch.tensor(address, sizes)[:, None, None] for address in (scale, shift)]
     if launch.has_values:
         values = found.double() * factors[0] + factors[1]
         into.copy_(F.silu(values) if silu else values)
+    if kept:
+        strides = step, *into.stride()[1:]
+        copy = launch.tensor(kept, into[first:].shape, strides, into.dtype, is_written=True)
+        copy.copy_(into[first:])
 
 
 def _rms_norm(launch: Launch, *arguments: Any) -> None:
@@ -268,6 +294,7 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 _KERNELS: dict[str, Callable[..., None]] = {
     "group_statistics": _group_statistics,
+    "add_residual": _add_residual,
     "scale_and_shift": _scale_and_shift,
     "normalise": _normalise,
     "rms_norm": _rms_norm,

@@ -24,8 +24,9 @@ WAITING = {
 INVENTED: dict[str, object] = {"_local_scalar_dense": 1.0, "equal": True, "is_nonzero": True}
 WITHOUT_KERNEL = {
     *("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"),
-    *("detach", "alias", "_pin_memory", "is_pinned", "set_", "resize_"),
+    *("detach", "alias", "_unsafe_view", "_pin_memory", "is_pinned", "set_", "resize_"),
 }
+OVERWRITING = {"copy_", "fill_", "zero_", "normal_", "uniform_", "index_copy_", "index_put_"}
 INDEXING = {"index", "index_put_", "index_put"}  # take indices of the host, copy them and wait
 # CUDA promotes nothing in these: floating-point arguments have one dtype.
 OF_ONE_DTYPE = {
@@ -131,6 +132,11 @@ def written(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[Tensor]:
         by_name = argument.kwarg_only or place >= len(args)
         value = kwargs.get(argument.name) if by_name else args[place]
         yield from tensors(value)
+
+
+def reads_what_it_writes(name: str) -> bool:
+    """Whether an operator works in place on values that were there."""
+    return name.endswith("_") and name not in OVERWRITING
 
 
 def has_mask(name: str, args: Any) -> bool:

@@ -22,7 +22,12 @@ from tests.pretended_gpu.shots import pictures
 
 pytestmark = pytest.mark.pretended_gpu
 
-NORMS = ("kernel group_statistics", "kernel scale_and_shift", "kernel normalise")
+NORMS = (
+    "kernel group_statistics",
+    "kernel add_residual",
+    "kernel scale_and_shift",
+    "kernel normalise",
+)
 ROWS = ("kernel rms_modulate", "kernel add_gated", "kernel swiglu", "kernel gather_qk")
 SEEDVR2, WAN = frozenset((*NORMS, *ROWS)), frozenset(["kernel rms_norm"])
 HALF = "float16"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.core.geometry import Size
 from engine.core.paths import jobs_folder, resource
-from engine.hardware import gpu_table
+from engine.hardware.pretended_gpu import pretended
 from engine.pipeline.prepare import Machine, make_plan, probe_source
 from engine.protocol.media import MediaInfo
 from engine.settings.schema import EngineSettings, JobSettings
@@ -39,7 +39,7 @@ def measure(children: Children) -> dict[str, float]:
 def _child() -> dict[str, float]:
     sample = probe_source(resource("samples", "upreel_sample.mp4"), JobSettings())
     here = Machine(settings=EngineSettings(), jobs_folder=jobs_folder())
-    there = replace(here, pretend=gpu_table.pretended(_GPU))
+    there = replace(here, pretend=pretended(_GPU))
 
     def plan(settings: JobSettings, machine: Machine, media: MediaInfo = sample) -> float:
         work = partial(make_plan, media, settings, Path("result.mkv"), machine)

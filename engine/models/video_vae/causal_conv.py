@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.context import AnyContext, Norm, SliceContext
+from engine.models.video_vae.context import (
+    AnyContext,
+    Norm,
+    NormInput,
+    SliceContext,
+    keep_last,
+)
 from engine.ops.conv.frame_conv import FrameConv
+
+Write = Callable[[Tensor, Tensor | None], None]
 
 
 class ConvInput(NamedTuple):
@@ -34,10 +43,19 @@ class CausalConv:
         pad: Lines of zeros to the right and below (downsamplers).
         late: It starts with the first frames it is given, in whichever slice: a clip's frame 0,
             which may be all of the first slice, does not pass through it.
+        bias: [C] float32, what its results lack and its caller adds; None: nothing.
     """
 
-    def __init__(self, name: str, conv: FrameConv, *, pad: int = 0, late: bool = False) -> None:
-        self.name = name
+    def __init__(
+        self,
+        name: str,
+        conv: FrameConv,
+        *,
+        pad: int = 0,
+        late: bool = False,
+        bias: Tensor | None = None,
+    ) -> None:
+        self.name, self.bias = name, bias
         self._conv = conv
         self._pad, self._late = pad, late
 
@@ -45,32 +63,33 @@ class CausalConv:
         """Convolve frames as they are."""
         before, folded = self._lies(frames.shape[0], context)
         if before or self._pad:
-            return self.over(self.window(frames, context, lambda out: out.copy_(frames)))
+            return self.over(self.window(frames, context, partial(_copied, frames)))
         self._keep(frames, context)
         return self.over(ConvInput(frames, folded))
 
-    def normed(
-        self, norm: Norm[AnyContext], frames: Tensor, context: AnyContext, *, silu: bool = True
-    ) -> ConvInput:
-        """The input window of the normalised frames."""
-        return self.window(frames, context, lambda out: norm.write(frames, out, context, silu=silu))
+    def normed(self, norm: Norm[AnyContext], given: NormInput, context: AnyContext) -> ConvInput:
+        """The input window of the normalised frames, through SiLU."""
 
-    def window(
-        self, frames: Tensor, context: SliceContext, write: Callable[[Tensor], object]
-    ) -> ConvInput:
+        def write(out: Tensor, kept: Tensor | None) -> None:
+            norm.write(given, out, context, kept=kept)
+
+        return self.window(given.frames, context, write)
+
+    def window(self, frames: Tensor, context: SliceContext, write: Write) -> ConvInput:
         """Make the input of the convolution.
 
         Args:
             frames: [T, C, H, W], for their shape.
             context: Has the past frames, gets the new ones.
-            write: Fills its argument, [T, C, H, W].
+            write: Fills its first argument, [T, C, H, W], and its second with the last of these
+                frames, [n, C, H, W] or None.
         """
         before, folded = self._lies(frames.shape[0], context)
         if context.switches.ring_buffers:
             window = self._in_ring(frames, before, context, write)
         else:
             window = self._joined(frames, before, context, write)
-        self._keep(window, context)
+            self._keep(window, context)
         return ConvInput(window, folded)
 
     def over(self, window: ConvInput, into: Tensor | None = None) -> Tensor:
@@ -95,27 +114,31 @@ class CausalConv:
         if self._conv.history and not context.carry.last:
             context.keep(self.name, self._conv.tail(window))
 
-    def _in_ring(
-        self, frames: Tensor, before: int, context: SliceContext, write: Callable[[Tensor], object]
-    ) -> Tensor:
+    def _in_ring(self, frames: Tensor, before: int, context: SliceContext, write: Write) -> Tensor:
         count, channels, height, width = frames.shape
         shape = (before + count, channels, height + self._pad, width + self._pad)
         window = context.workspace.frames("window", shape)
-        write(window[before:, :, :height, :width])
+        inside, kept = window[before:, :, :height, :width], None
+        begins = self._begins(context)
+        if before and not begins:
+            window[:before] = self._past(window[before:], before, context)
+            if before <= count and not self._pad and not context.carry.last:
+                kept = context.room(self.name, window[-before:])
+        write(inside, kept)
         if self._pad:
             window[:, :, height:] = 0
             window[:, :, :, width:] = 0
-        if before:
+        if before and begins:
             window[:before] = self._past(window[before:], before, context)
+        if kept is None:
+            self._keep(window, context)
         return window
 
-    def _joined(
-        self, frames: Tensor, before: int, context: SliceContext, write: Callable[[Tensor], object]
-    ) -> Tensor:
+    def _joined(self, frames: Tensor, before: int, context: SliceContext, write: Write) -> Tensor:
         """Without a ring: fresh memory, padding and joining are copies."""
         _, channels, height, width = frames.shape
         fresh = context.workspace.fresh((frames.shape[0], channels, height, width))
-        write(fresh)
+        write(fresh, None)
         if self._pad:
             fresh = F.pad(fresh, (0, self._pad, 0, self._pad))
         if not before:
@@ -127,3 +150,7 @@ class CausalConv:
         if self._begins(context):
             return self._conv.past(frames)
         return context.kept(self.name, (before, *frames.shape[1:]))
+
+
+def _copied(frames: Tensor, out: Tensor, kept: Tensor | None) -> None:
+    keep_last(out.copy_(frames), kept)

@@ -11,9 +11,31 @@ from torch import Tensor
 
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
+from engine.ops.kernels.group_norm import BlockStatistics
 from engine.settings.optimisations import VaeSwitches
 
 Trace = Callable[[str, Tensor], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NormInput:
+    """Frames on their way into a norm.
+
+    Attributes:
+        frames: [T, C, H, W].
+        bias: [C] float32 of the convolution that made them, not added yet; None: nothing is left.
+        statistics: Of the frames, where the step that made them gave them.
+    """
+
+    frames: Tensor
+    bias: Tensor | None = None
+    statistics: BlockStatistics | None = None
+
+    def finished(self) -> Tensor:
+        """The frames with their bias, which is added in place."""
+        if self.bias is None:
+            return self.frames
+        return self.frames.add_(self.bias.to(self.frames.dtype)[:, None, None])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,18 +51,26 @@ class SliceContext:
     switches: VaeSwitches
     trace: Trace | None = None
     stream: Tensor | None = None
+    stream_statistics: BlockStatistics | None = None  # where its last part gave them
     batch: int = 0  # which clip of a batch this is; each has a carry of its own
 
     def take(self) -> Tensor:
         """The stream, which the caller owns from now on."""
+        return self.take_for_norm().frames
+
+    def take_for_norm(self) -> NormInput:
+        """The stream, which the caller owns from now on, with its statistics if there are any."""
         stream, self.stream = self.stream, None
+        statistics, self.stream_statistics = self.stream_statistics, None
         if stream is None:
             raise ValueError("the stream was taken and not put back")
-        return stream
+        return NormInput(stream, statistics=statistics)
 
-    def put(self, stream: Tensor, name: str = "") -> None:
+    def put(
+        self, stream: Tensor, name: str = "", statistics: BlockStatistics | None = None
+    ) -> None:
         """Put the stream back; the observer gets it under `name`, if there is one."""
-        self.stream = stream
+        self.stream, self.stream_statistics = stream, statistics
         if name:
             self.seen(name, stream)
 
@@ -57,6 +87,16 @@ class SliceContext:
         if not self.carry.last:
             self.carry.forget((self.batch, name))
             self.carry.keep((self.batch, name), _dense_copy(tail))
+
+    def room(self, name: str, tail: Tensor) -> Tensor:
+        """Memory for last frames of this shape, in the place of those kept before.
+
+        The caller fills it, and has copied what was kept before to where it is read.
+        """
+        self.carry.forget((self.batch, name))
+        made = torch.empty_like(tail, memory_format=_format_of(tail))
+        self.carry.keep((self.batch, name), made)
+        return made
 
     def keeps(self, name: str) -> bool:
         """Whether a part kept frames under this name in an earlier slice."""
@@ -91,12 +131,37 @@ class Part(Protocol[ContextIn]):
 class Norm(Protocol[ContextIn]):
     """A norm before a convolution; a family may need a context with more in it."""
 
-    def write(self, frames: Tensor, out: Tensor, context: ContextIn, *, silu: bool = True) -> None:
-        """Write the normalised frames, through SiLU or not, into `out`, a view of a buffer."""
+    def write(
+        self,
+        given: NormInput,
+        out: Tensor,
+        context: ContextIn,
+        *,
+        silu: bool = True,
+        kept: Tensor | None = None,
+    ) -> None:
+        """Write the normalised frames, through SiLU or not.
+
+        Args:
+            given: [T, C, H, W], may be changed if a bias is left.
+            out: [T, C, H, W], a view of a buffer.
+            context: Of the slice.
+            silu: Apply SiLU.
+            kept: [n, C, H, W], gets the last n frames of `out`, too.
+        """
         ...
+
+
+def keep_last(frames: Tensor, kept: Tensor | None) -> None:
+    """Copy the last frames into `kept`, unless that is None."""
+    if kept is not None:
+        kept.copy_(frames[-len(kept) :])
 
 
 def _dense_copy(frames: Tensor) -> Tensor:
     """A copy of its own, in the layout of `frames`."""
-    last = frames.stride(1) == 1
-    return frames.clone(memory_format=torch.channels_last if last else torch.contiguous_format)
+    return frames.clone(memory_format=_format_of(frames))
+
+
+def _format_of(frames: Tensor) -> torch.memory_format:
+    return torch.channels_last if frames.stride(1) == 1 else torch.contiguous_format

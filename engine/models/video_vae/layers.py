@@ -5,14 +5,18 @@ Everything works on the frames [T, C, H, W] of one clip, channels last, without 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.video_vae.causal_conv import CausalConv
-from engine.models.video_vae.context import AnyContext, Norm, SliceContext
+from engine.models.video_vae.context import AnyContext, Norm, NormInput, SliceContext
 from engine.ops.attention.single_head import attend_single_head
+from engine.ops.kernels.group_norm import BlockStatistics
+
+AddResidual = Callable[[Tensor, Tensor, Tensor], BlockStatistics | None]
 
 
 class ConvLayer:
@@ -36,7 +40,7 @@ class OutputLayer(Generic[AnyContext]):
 
     def run(self, context: AnyContext) -> None:
         """Work on the stream."""
-        window = self._conv.normed(self._norm, context.take(), context)
+        window = self._conv.normed(self._norm, context.take_for_norm(), context)
         context.put(self._conv.over(window), self.name)
 
 
@@ -48,11 +52,19 @@ class Mark:
 
     def run(self, context: SliceContext) -> None:
         """Show the stream as it is."""
-        context.put(context.take(), self.name)
+        given = context.take_for_norm()
+        context.put(given.frames, self.name, given.statistics)
 
 
 class ResidualLayer(Generic[AnyContext]):
     """Norm, SiLU and convolution twice, added to the stream.
+
+    Args:
+        name: Module path.
+        norms: Before the convolutions.
+        convs: The second one without its bias where `add` is given.
+        shortcut: Widens the stream; None: it is as wide as the result.
+        add: Adds a change and a bias to the stream in place, and gives statistics of the sum.
 
     Memory: the input window, and the frames between the convolutions or the widened stream.
     """
@@ -63,21 +75,26 @@ class ResidualLayer(Generic[AnyContext]):
         norms: tuple[Norm[AnyContext], Norm[AnyContext]],
         convs: tuple[CausalConv, CausalConv],
         shortcut: CausalConv | None,
+        add: AddResidual | None = None,
     ) -> None:
         self.name = name
         self._norms, self._convs = norms, convs
-        self._shortcut = shortcut
+        self._shortcut, self._add = shortcut, add
 
     def run(self, context: AnyContext) -> None:
         """Work on the stream."""
-        stream = context.take()
+        given = context.take_for_norm()
         first, second = self._convs
-        inner = first.over(first.normed(self._norms[0], stream, context))
-        window = second.normed(self._norms[1], inner, context)
-        del inner
+        inner = first.over(first.normed(self._norms[0], given, context))
+        window = second.normed(self._norms[1], NormInput(inner, first.bias), context)
+        stream = given.frames
+        del inner, given
         if self._shortcut is not None:
             stream = self._shortcut.of(stream, context)
-        if context.switches.in_place:
+        if self._add is not None and second.bias is not None:
+            statistics = self._add(stream, second.over(window), second.bias)
+            context.put(stream, self.name, statistics)
+        elif context.switches.in_place:
             context.put(second.over(window, stream), self.name)
         else:
             context.put(stream + second.over(window), self.name)
@@ -105,10 +122,11 @@ class AttentionLayer(Generic[AnyContext]):
 
     def run(self, context: AnyContext) -> None:
         """Work on the stream."""
-        stream = context.take()
+        given = context.take_for_norm()
+        stream = given.frames
         count, channels, height, width = stream.shape
         normed = context.workspace.frames("window", (count, channels, height, width))
-        self._norm.write(stream, normed, context, silu=False)
+        self._norm.write(given, normed, context, silu=False)
         q, k, v = F.linear(_tokens(normed), *self._qkv).chunk(3, dim=-1)
         found = attend_single_head(q, k, v, chunked=context.switches.chunked_attention)
         change = F.linear(found, *self._out).transpose(1, 2).reshape(stream.shape)

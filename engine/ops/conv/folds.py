@@ -13,8 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.ops.conv.subpixel import PHASES, PhaseBias
-
+PHASES = 4  # sub-pixels of a source pixel, in the order sy * 2 + sx
 _TAPS = 3  # per axis, of the causal convolutions that are folded
 
 
@@ -32,6 +31,33 @@ def first_frame(weight: Tensor) -> tuple[Tensor, Tensor]:
     _need_three_taps(weight)
     past = _precise(weight[:, :, 0]) + _precise(weight[:, :, 1])
     return past + _precise(weight[:, :, 2]), past
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PhaseBias:
+    """Bias of the phases of a folded upsampler.
+
+    Inside, the bias is one value per phase and channel. On the outermost lines taps of
+    the 3x3 kernel are outside of the frame, on zeros: their share of the inner bias is subtracted
+    again. A corner is on two such lines, so what was subtracted twice is added back.
+
+    Attributes:
+        interior: [4 * C], order (sy * 2 + sx) * C + c; goes into the convolution's own bias, or
+            is added by `interleave`.
+        rows: [2, 2, C], top and bottom line x sx; added by `interleave`.
+        columns: [2, 2, C], left and right line x sy; added by `interleave`.
+        corners: [2, 2, C], top and bottom x left and right; added by `interleave`.
+    """
+
+    interior: Tensor
+    rows: Tensor
+    columns: Tensor
+    corners: Tensor
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> PhaseBias:
+        """The same on a device, rounded once to a dtype."""
+        parts = (self.interior, self.rows, self.columns, self.corners)
+        return PhaseBias(*(part.to(device, dtype) for part in parts))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

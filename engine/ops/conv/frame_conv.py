@@ -48,7 +48,7 @@ class FrameConv:
 
     Args:
         weight: On the device, in the precision in which folds are computed.
-        bias: [O].
+        bias: [O]; None where it is added elsewhere.
         shape: Padding and strides.
         options: Precision, method, folds.
 
@@ -56,10 +56,10 @@ class FrameConv:
     """
 
     def __init__(
-        self, weight: Tensor, bias: Tensor, shape: ConvShape, options: ConvOptions
+        self, weight: Tensor, bias: Tensor | None, shape: ConvShape, options: ConvOptions
     ) -> None:
         self._shape, self._options = shape, options
-        self._bias = bias.to(options.dtype)
+        self._bias = None if bias is None else bias.to(options.dtype)
         self._all = self._taps(weight, self._bias)
         self._fold = options.fold
         self._image: TemporalConv | None = None
@@ -166,7 +166,8 @@ class FrameConv:
         result = _empty_like(outer, steps)
         result[0:even:2] = outer.add_(plus).add_(minus)
         result[1:even:2] = plus.sub_(minus).sub_(last)
-        result[:even] += self._bias[:, None, None]
+        if self._bias is not None:
+            result[:even] += self._bias[:, None, None]
         if steps > even:
             result[even:] = self._all.apply(frames[even:])
         return result if into is None else into.add_(result)

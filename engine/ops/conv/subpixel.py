@@ -2,54 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from engine.ops.conv import folds
+from engine.ops.conv.folds import PHASES, PhaseBias
 from engine.ops.conv.temporal_conv import TemporalConv
 
-PHASES = 4  # sub-pixels of a source pixel, in the order sy * 2 + sx
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PhaseBias:
-    """Bias of the phases of a folded upsampler.
-
-    Inside, the bias is one value per phase and channel. On the outermost lines taps of
-    the 3x3 kernel are outside of the frame, on zeros: their share of the inner bias is subtracted
-    again. A corner is on two such lines, so what was subtracted twice is added back.
-
-    Attributes:
-        interior: [4 * C], order (sy * 2 + sx) * C + c; goes into the convolution's own bias.
-        rows: [2, 2, C], top and bottom line x sx; added by `interleave`.
-        columns: [2, 2, C], left and right line x sy; added by `interleave`.
-        corners: [2, 2, C], top and bottom x left and right; added by `interleave`.
-    """
-
-    interior: Tensor
-    rows: Tensor
-    columns: Tensor
-    corners: Tensor
-
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> PhaseBias:
-        """The same on a device, rounded once to a dtype."""
-        parts = (self.interior, self.rows, self.columns, self.corners)
-        return PhaseBias(*(part.to(device, dtype) for part in parts))
-
-
-def interleave(phases: Tensor, bias: PhaseBias | None, out: Tensor) -> None:
+def interleave(
+    phases: Tensor, bias: PhaseBias | None, out: Tensor, *, adds_interior: bool = False
+) -> None:
     """Crop the phases, put them between each other and correct the outermost lines.
 
     Pixel (2y + sy, 2x + sx) of `out` is phase sy * 2 + sx at (y + sy, x + sx). Every pixel is
     written once; only the outermost lines are read again.
 
     Args:
-        phases: [T, 4 * C, h + 1, w + 1], any strides, with the inner bias already in it.
+        phases: [T, 4 * C, h + 1, w + 1], any strides.
         bias: Its border corrections, on the device and in the dtype of `out`; None: there is
             nothing to correct, as the inner bias holds everywhere.
         out: [T, C, 2 * h, 2 * w], any strides (a part of a larger buffer too); overwritten.
+        adds_interior: The inner bias is not in the phases yet.
 
     Raises:
         ValueError: The shapes do not belong together; an internal error.
@@ -66,7 +40,12 @@ def interleave(phases: Tensor, bias: PhaseBias | None, out: Tensor) -> None:
         sy, sx = divmod(phase, 2)
         part = phases[:, phase * channels : (phase + 1) * channels]
         part = part[:, :, sy : sy + height // 2, sx : sx + width // 2]
-        out[:, :, sy::2, sx::2] = part
+        target = out[:, :, sy::2, sx::2]
+        if bias is not None and adds_interior:
+            interior = bias.interior[phase * channels : (phase + 1) * channels]
+            torch.add(part, interior[:, None, None], out=target)
+        else:
+            target.copy_(part)
     if bias is not None:
         _correct_lines(out, bias)
 

@@ -18,7 +18,7 @@ import torch
 _NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
-Argument = ctypes.c_void_p | ctypes.c_int | ctypes.c_float | ctypes.Structure
+Argument = ctypes.c_void_p | ctypes.c_int | ctypes.c_longlong | ctypes.c_float | ctypes.Structure
 Size3 = tuple[int, int, int]
 
 

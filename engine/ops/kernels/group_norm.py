@@ -1,10 +1,11 @@
-"""GroupNorm and SiLU in three kernels: group_norm.cu.
+"""GroupNorm and SiLU in three kernels, and a residual sum in one: group_norm.cu.
 
 torch gives each (frame, group) one block, too few for large frames, and reads channels-last frames
 badly. Here a block takes some pixels of a frame with all their channels; a second kernel merges the
 statistics of the blocks; a third writes normalised frames, for example into the ring buffer of the
-next convolution. The PyTorch reference is `engine.ops.norm.group_norm`; tests run the same source
-on the processor. Not yet run on a GPU.
+next convolution. The sum of a residual block gives the statistics of its result on the way, and the
+bias of a convolution is added where its result is read next. The PyTorch reference is
+`engine.ops.norm.group_norm`; tests run the same source on the processor. Not yet run on a GPU.
 """
 
 from __future__ import annotations
@@ -126,33 +127,75 @@ def _is_aligned(vector: int, group: int, frames: tuple[Tensor, ...]) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockStatistics:
+    """Statistics of the blocks of each frame, not merged yet.
+
+    Attributes:
+        mean: [T, P, G] float32.
+        m2: [T, P, G] float32, sums of the squared deviations.
+        grid: Of these blocks.
+    """
+
+    mean: Tensor
+    m2: Tensor
+    grid: GroupNormGrid
+
+
 @dataclass(frozen=True, slots=True)
 class GroupNormKernels:
-    """The three kernels for one device, dtype, vector and size of groups."""
+    """The kernels for one device, dtype, vector and size of groups."""
 
     module: driver.Module
 
-    def statistics(self, x: Tensor, grid: GroupNormGrid) -> tuple[Tensor, Tensor]:
-        """Mean and squared deviations of each frame, block and group, [T, P, G] float32."""
-        shape = grid.frames, grid.blocks, grid.channels // grid.group
-        mean, m2 = x.new_empty((2, *shape), dtype=torch.float32)
-        arguments = pointer(x), FrameStrides.of(x), FrameShape.of(grid), pointer(mean), pointer(m2)
+    def statistics(
+        self, x: Tensor, grid: GroupNormGrid, bias: Tensor | None = None
+    ) -> BlockStatistics:
+        """Of x, or of x + bias, [C] float32."""
+        found = self._room(x, grid)
+        arguments = (
+            *(pointer(x), FrameStrides.of(x), FrameShape.of(grid), pointer(bias)),
+            *(pointer(found.mean), pointer(found.m2)),
+        )
         self.module.launch("group_statistics", _threads(grid, grid.shared_bytes), arguments)
-        return mean, m2
+        return found
+
+    def add_residual(
+        self, x: Tensor, change: Tensor, grid: GroupNormGrid, bias: Tensor
+    ) -> BlockStatistics:
+        """Add a change and a bias, [C] float32, to x in place; statistics of the sum."""
+        found = self._room(x, grid)
+        arguments = (
+            *(pointer(x), FrameStrides.of(x), pointer(change), FrameStrides.of(change)),
+            *(FrameShape.of(grid), pointer(bias), pointer(found.mean), pointer(found.m2)),
+        )
+        self.module.launch("add_residual", _threads(grid, grid.shared_bytes), arguments)
+        return found
 
     def scale_and_shift(
-        self, x: Tensor, grid: GroupNormGrid, affine: tuple[Tensor, Tensor], eps: float
+        self,
+        found: BlockStatistics,
+        affine: tuple[Tensor, Tensor],
+        eps: float,
+        added: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Factors of each frame and channel, [T, C] float32; `affine`: weight and bias [C]."""
+        """Factors of each frame and channel, [T, C] float32.
+
+        Args:
+            found: Of the frames.
+            affine: Weight and bias [C].
+            eps: Added to the variance.
+            added: [C] float32, what the statistics had added to the frames and `normalise` has not.
+        """
+        grid = found.grid
         weight, bias = (part.float().contiguous() for part in affine)
-        mean, m2 = self.statistics(x, grid)
-        scale, shift = x.new_empty((2, grid.frames, grid.channels), dtype=torch.float32)
+        scale, shift = found.mean.new_empty((2, grid.frames, grid.channels))
         blocks = grid.channels // grid.group, grid.frames, 1
         shared = _MERGING_THREADS * _PART_BYTES
         arguments = (
-            *(pointer(mean), pointer(m2), FrameShape.of(grid), ctypes.c_int(grid.blocks)),
-            *(pointer(weight), pointer(bias), ctypes.c_float(eps)),
-            *(pointer(scale), pointer(shift)),
+            *(pointer(found.mean), pointer(found.m2), FrameShape.of(grid)),
+            *(ctypes.c_int(grid.blocks), pointer(weight), pointer(bias), pointer(added)),
+            *(ctypes.c_float(eps), pointer(scale), pointer(shift)),
         )
         self.module.launch("scale_and_shift", (blocks, (1, _MERGING_THREADS, 1), shared), arguments)
         return scale, shift
@@ -163,20 +206,25 @@ class GroupNormKernels:
         grid: GroupNormGrid,
         factors: tuple[Tensor, Tensor],
         silu: bool,
+        kept: Tensor | None = None,
     ) -> None:
-        """Write frames[0] times and plus its factors, [T, C] float32, into frames[1]."""
+        """Write frames[0] times and plus its factors, [T, C] float32, into frames[1].
+
+        The last frames are written into `kept`, too, whose rows and pixels are as far apart.
+        """
         x, out = frames
+        step, count = (0, 0) if kept is None else (kept.stride(0), kept.shape[0])
         arguments = (
-            *(
-                pointer(x),
-                FrameStrides.of(x),
-                pointer(out),
-                FrameStrides.of(out),
-                FrameShape.of(grid),
-            ),
-            *(pointer(factors[0]), pointer(factors[1]), ctypes.c_int(silu)),
+            *(pointer(x), FrameStrides.of(x), pointer(out), FrameStrides.of(out)),
+            *(FrameShape.of(grid), pointer(factors[0]), pointer(factors[1]), ctypes.c_int(silu)),
+            *(pointer(kept), ctypes.c_longlong(step), ctypes.c_int(grid.frames - count)),
         )
         self.module.launch("normalise", _threads(grid, 0), arguments)
+
+    def _room(self, x: Tensor, grid: GroupNormGrid) -> BlockStatistics:
+        shape = grid.frames, grid.blocks, grid.channels // grid.group
+        mean, m2 = x.new_empty((2, *shape), dtype=torch.float32)
+        return BlockStatistics(mean, m2, grid)
 
 
 def _threads(grid: GroupNormGrid, shared: int) -> tuple[driver.Size3, driver.Size3, int]:
@@ -230,19 +278,33 @@ def _error(
 ) -> float:
     """Largest error on a small box of random frames, relative to the largest value.
 
-    The box is a view; the result is a part of a larger buffer whose other values must stay zero.
+    Frames are views; the results are parts of a larger buffer whose other values must stay zero.
     """
     vector, group = sizes
     channels = 16 * math.lcm(vector, group)
     random = torch.Generator().manual_seed(1)
-    whole = torch.randn(3, channels, 21, 20, generator=random).to(device, dtype)
-    weight, bias = torch.randn(2, channels, generator=random).to(device, dtype)
-    box = whole.to(memory_format=torch.channels_last)[1:, :, 2:, 3:]
-    buffer = torch.zeros_like(whole, memory_format=torch.channels_last)
-    wanted = buffer.double()
-    normal = F.group_norm(box.double(), channels // group, weight.double(), bias.double(), 1e-6)
-    wanted[:2, :, 1:20, :17] = F.silu(normal)
+    frames = torch.randn(6, channels, 21, 20, generator=random).to(device, dtype)
+    frames = frames.to(memory_format=torch.channels_last)
+    box, change = frames[1:3, :, 2:, 3:], frames[4:, :, 2:, 3:]
+    weight, bias, added = torch.randn(3, channels, generator=random).to(device)
+    more = added.double()[:, None, None]
     grid = grid_for(box.shape, group, vector, 1)
-    factors = kernels.scale_and_shift(box, grid, (weight, bias), 1e-6)
-    kernels.normalise((box, buffer[:2, :, 1:20, :17]), grid, factors, True)
-    return float((buffer.double() - wanted).abs().max() / wanted.abs().max())
+    wanted = box.double() + change.double() + more
+    sums = kernels.add_residual(box, change, grid, added)
+    errors = [_relative_error(box, wanted)]
+    for found, apart in ((sums, None), (kernels.statistics(box, grid, added), added)):
+        factors = kernels.scale_and_shift(found, (weight, bias), 1e-6, apart)
+        buffer = torch.zeros_like(frames, memory_format=torch.channels_last)
+        inside, kept = buffer[:2, :, 1:20, :17], buffer[3:4, :, 1:20, :17]
+        kernels.normalise((box, inside), grid, factors, True, kept)
+        whole = box.double() if apart is None else box.double() + more
+        normal = F.group_norm(whole, channels // group, weight.double(), bias.double(), 1e-6)
+        wanted = torch.zeros_like(buffer, dtype=torch.float64)
+        wanted[:2, :, 1:20, :17] = F.silu(normal)
+        wanted[3] = wanted[1]
+        errors.append(_relative_error(buffer, wanted))
+    return float(torch.stack(errors).max())
+
+
+def _relative_error(found: Tensor, wanted: Tensor) -> Tensor:
+    return (found.double() - wanted).abs().max() / wanted.abs().max()

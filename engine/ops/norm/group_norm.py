@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.ops.kernels import group_norm
-from engine.ops.kernels.group_norm import GroupNormGrid, GroupNormKernels
+from engine.ops.kernels.group_norm import BlockStatistics
 from engine.ops.norm.cache_blocks import blocks, rows_of, scratch_of, work_dtype
 
 
@@ -61,7 +61,7 @@ def group_statistics(x: Tensor, groups: int, *, kernels: bool = False) -> GroupS
     _check(x, groups)
     found = group_norm.find(x, groups) if kernels else None
     if found is not None:
-        return _statistics_by_kernel(x, *found)
+        return _merged(found[0].statistics(x, found[1]))
     rows, scratch = rows_of(x), scratch_of(x)
     shape = (2, frames, -(-height // rows), channels)
     parts = torch.empty(shape, dtype=work_dtype(x.dtype), device=x.device)
@@ -148,15 +148,63 @@ def group_norm_silu(
     *,
     silu: bool = True,
     kernels: bool = False,
+    added: Tensor | None = None,
+    known: BlockStatistics | None = None,
+    kept: Tensor | None = None,
 ) -> None:
-    """GroupNorm of each frame by itself, then SiLU, into `out`: the functions above together."""
+    """GroupNorm of each frame by itself, then SiLU, into `out`: the functions above together.
+
+    Args:
+        x: [T, C, H, W].
+        weight: [C].
+        bias: [C].
+        groups: Divides C.
+        eps: Added to the variance.
+        out: Shape of x.
+        silu: Apply SiLU.
+        kernels: Use the kernels where they work.
+        added: [C] float32, of x + added; without the kernels x becomes that sum.
+        known: Statistics of x, from `add_residual`; of no use without the kernels.
+        kept: [n, C, H, W], gets the last n frames of `out`, too.
+    """
     _check(x, groups, out)
-    affine = weight, bias
-    if kernels and _done_by_kernel(x, out, groups, (affine, eps), silu):
+    found = group_norm.find(x, groups, out) if kernels and out.dtype == x.dtype else None
+    if found is not None:
+        kernel, grid = found
+        blocks = known or kernel.statistics(x, grid, added)
+        factors = kernel.scale_and_shift(blocks, (weight, bias), eps, added)
+        fits = kept is not None and kept.stride()[1:] == out.stride()[1:]
+        kernel.normalise((x, out), grid, factors, silu, kept if fits else None)
+        if kept is not None and not fits:
+            kept.copy_(out[-len(kept) :])
         return
+    if added is not None:
+        x = x.add_(added.to(x.dtype)[:, None, None])
     statistics = group_statistics(x, groups, kernels=kernels)
     scale, shift = scale_and_shift(statistics, weight, bias, eps)
     normalise(x, scale, shift, out, silu=silu, kernels=kernels)
+    if kept is not None:
+        kept.copy_(out[-len(kept) :])
+
+
+def add_residual(x: Tensor, change: Tensor, bias: Tensor, groups: int) -> BlockStatistics | None:
+    """Add a change and a bias to x in place, with the kernels in one pass, rounded once.
+
+    Args:
+        x: [T, C, H, W].
+        change: Shape and dtype of x.
+        bias: [C] float32.
+        groups: Of the statistics; divides C.
+
+    Returns:
+        Statistics of the sum for `group_norm_silu`; None where the PyTorch reference did it.
+    """
+    found = group_norm.find(x, groups, change)
+    if found is None:
+        x.add_(change).add_(bias.to(x.dtype)[:, None, None])
+        return None
+    kernel, grid = found
+    return kernel.add_residual(x, change, grid, bias)
 
 
 def _check(x: Tensor, groups: int, out: Tensor | None = None) -> None:
@@ -166,12 +214,10 @@ def _check(x: Tensor, groups: int, out: Tensor | None = None) -> None:
         raise ValueError(f"out is {tuple(out.shape)}, x is {tuple(x.shape)}")
 
 
-def _statistics_by_kernel(
-    x: Tensor, kernel: GroupNormKernels, grid: GroupNormGrid
-) -> GroupStatistics:
-    mean, m2 = kernel.statistics(x, grid)
+def _merged(blocks: BlockStatistics) -> GroupStatistics:
+    grid = blocks.grid
     counts = grid.per_block * grid.group, grid.in_last * grid.group
-    return combine(counts, mean[..., None], m2[..., None])
+    return combine(counts, blocks.mean[..., None], blocks.m2[..., None])
 
 
 def _normalised_by_kernel(
@@ -185,21 +231,6 @@ def _normalised_by_kernel(
     if found is not None:
         kernel, grid = found
         kernel.normalise((x, out), grid, (factors[0].contiguous(), factors[1].contiguous()), silu)
-    return found is not None
-
-
-def _done_by_kernel(
-    x: Tensor,
-    out: Tensor,
-    groups: int,
-    affine: tuple[tuple[Tensor, Tensor], float],
-    silu: bool,
-) -> bool:
-    """Whether the kernels did all of it; false: nothing was done."""
-    found = group_norm.find(x, groups, out) if out.dtype == x.dtype else None
-    if found is not None:
-        kernel, grid = found
-        kernel.normalise((x, out), grid, kernel.scale_and_shift(x, grid, *affine), silu)
     return found is not None
 
 

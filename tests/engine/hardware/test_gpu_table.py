@@ -3,8 +3,14 @@ from collections import Counter
 import pytest
 
 from engine.core.errors import SettingsError
-from engine.hardware import devices, gpu_table
-from engine.hardware.gpu_table import GIB, find, from_environment, gpu_specs, named, pretended
+from engine.hardware import devices
+from engine.hardware.gpu_table import GIB, find, gpu_specs, named
+from engine.hardware.pretended_gpu import (
+    GPU_VARIABLE,
+    VRAM_VARIABLE,
+    from_environment,
+    pretended,
+)
 
 PUBLISHED = {  # NVIDIA's white papers: TFLOP/s of matrices in half precision, sums in float32
     "NVIDIA GeForce RTX 2080 Ti": 53.8,  # at the reference clock of 1545 MHz
@@ -58,18 +64,18 @@ def test_an_unknown_gpu_names_the_nearest() -> None:
 
 
 def test_the_environment_may_request_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(gpu_table.GPU_VARIABLE, raising=False)
-    monkeypatch.delenv(gpu_table.VRAM_VARIABLE, raising=False)
+    monkeypatch.delenv(GPU_VARIABLE, raising=False)
+    monkeypatch.delenv(VRAM_VARIABLE, raising=False)
     assert pretended("") is from_environment() is None
-    monkeypatch.setenv(gpu_table.GPU_VARIABLE, "RTX 4060 Ti")
-    monkeypatch.setenv(gpu_table.VRAM_VARIABLE, "16GiB")
+    monkeypatch.setenv(GPU_VARIABLE, "RTX 4060 Ti")
+    monkeypatch.setenv(VRAM_VARIABLE, "16GiB")
     found = from_environment()
     assert found is not None
     assert found.title == "RTX 4060 Ti, 16 GB"
-    monkeypatch.setenv(gpu_table.GPU_VARIABLE, "RTX 9999")
+    monkeypatch.setenv(GPU_VARIABLE, "RTX 9999")
     with pytest.raises(SettingsError, match="RTX 9999") as caught:
         from_environment()
-    assert gpu_table.GPU_VARIABLE in caught.value.hint
+    assert GPU_VARIABLE in caught.value.hint
 
 
 def test_memory_alone_means_the_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

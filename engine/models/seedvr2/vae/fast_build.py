@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,7 @@ from engine.models.seedvr2.vae.fast_resample import (
 )
 from engine.models.seedvr2.vae.norm_statistics import Statistics
 from engine.models.video_vae.causal_conv import CausalConv
-from engine.models.video_vae.context import Part, SliceContext
+from engine.models.video_vae.context import NormInput, Part, SliceContext, keep_last
 from engine.models.video_vae.layers import (
     AttentionLayer,
     ConvLayer,
@@ -27,7 +28,13 @@ from engine.models.video_vae.layers import (
 )
 from engine.ops.conv import folds
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
-from engine.ops.norm.group_norm import group_norm_silu, normalise, scale_and_shift
+from engine.ops.kernels.group_norm import working
+from engine.ops.norm.group_norm import (
+    add_residual,
+    group_norm_silu,
+    normalise,
+    scale_and_shift,
+)
 from engine.settings.optimisations import VaeSwitches
 
 
@@ -57,19 +64,38 @@ class GroupNorm:
         self._groups, self._eps = groups, eps
 
     def write(
-        self, frames: Tensor, out: Tensor, context: TileContext, *, silu: bool = True
+        self,
+        given: NormInput,
+        out: Tensor,
+        context: TileContext,
+        *,
+        silu: bool = True,
+        kept: Tensor | None = None,
     ) -> None:
-        """Write the normalised frames into `out`, a view of some buffer."""
+        """Write the normalised frames into `out`, a view of some buffer; see `Norm`."""
         kernels = context.switches.kernels
         if context.statistics is not None:
+            frames = given.finished()
             found = context.statistics.for_norm(self.name, frames, self._groups, kernels=kernels)
             scale, shift = scale_and_shift(found, *self._affine, self._eps)
             normalise(frames, scale, shift, out, silu=silu, kernels=kernels)
         elif context.switches.fused_norm:
-            sizes = (self._groups, self._eps)
-            group_norm_silu(frames, *self._affine, *sizes, out, silu=silu, kernels=kernels)
+            group_norm_silu(
+                given.frames,
+                *self._affine,
+                self._groups,
+                self._eps,
+                out,
+                silu=silu,
+                kernels=kernels,
+                added=given.bias,
+                known=given.statistics,
+                kept=kept,
+            )
+            return
         else:
-            out.copy_(self._in_steps(frames, silu=silu))
+            out.copy_(self._in_steps(given.finished(), silu=silu))
+        keep_last(out, kept)
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
         """As in the plain variant, on contiguous frames for the same reason (see `FrameNorm`)."""
@@ -101,6 +127,9 @@ class SeedVr2VaeBuilder:
     ) -> None:
         self._config, self._weights = config, weights
         self._device, self._options, self._switches = device, options, switches
+        adds_up = options.form == "2d" and options.dtype == torch.float32  # in the stream itself
+        allowed = switches.kernels and switches.fused_norm and switches.in_place and not adds_up
+        self._is_fused = allowed and working(device, options.dtype)
 
     def has(self, name: str) -> bool:
         """Whether there is a part of this name."""
@@ -119,13 +148,27 @@ class SeedVr2VaeBuilder:
         return CausalConv(name, conv, pad=pad)
 
     def residual(self, name: str) -> ResidualLayer[TileContext]:
-        """A residual block."""
+        """A residual block; with the kernels biases are added where the results are read next."""
         norms = (self.norm(f"{name}.norm1"), self.norm(f"{name}.norm2"))
-        convs = (self.conv(f"{name}.conv1"), self.conv(f"{name}.conv2"))
-        shortcut = f"{name}.conv_shortcut"
-        return ResidualLayer(
-            name, norms, convs, self.conv(shortcut) if self.has(shortcut) else None
+        first, second, shortcut = (f"{name}.{part}" for part in ("conv1", "conv2", "conv_shortcut"))
+        if not self._is_fused:
+            around = self.conv(shortcut) if self.has(shortcut) else None
+            return ResidualLayer(name, norms, (self.conv(first), self.conv(second)), around)
+        around, bias = None, self._exact(f"{second}.bias").float()
+        if self.has(shortcut):
+            around = self._conv_without_bias(shortcut)
+            bias = bias + self._exact(f"{shortcut}.bias").float()
+        convs = (
+            self._conv_without_bias(first, self._exact(f"{first}.bias").float()),
+            self._conv_without_bias(second, bias),
         )
+        add = partial(add_residual, groups=self._config.norm_groups)
+        return ResidualLayer(name, norms, convs, around, add)
+
+    def _conv_without_bias(self, name: str, bias: Tensor | None = None) -> CausalConv:
+        weight = self._exact(f"{name}.weight")
+        shape = ConvShape(padding=weight.shape[-1] // 2)
+        return CausalConv(name, FrameConv(weight, None, shape, self._options), bias=bias)
 
     def attention(self, name: str) -> AttentionLayer[TileContext]:
         """The attention of a mid block; its three projections become one."""

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from engine.models.video_vae.causal_conv import CausalConv
 from engine.models.video_vae.context import SliceContext
-from engine.ops.conv.folds import UpsamplerFold
-from engine.ops.conv.subpixel import PhaseBias, interleave
+from engine.ops.conv.folds import PhaseBias, UpsamplerFold
+from engine.ops.conv.subpixel import interleave
 from engine.ops.conv.temporal_conv import Form, TemporalConv
 
 _PHASE_BYTES = 96 * 2**20  # of the phases that exist at once
@@ -34,11 +34,14 @@ class FoldedUpsampler:
         self._times, self._reach = fold.taps.shape[:2]
         kernel = fold.taps.permute(0, 2, 3, 1, 4, 5).flatten(0, 1)
         kernel = kernel.contiguous(memory_format=torch.channels_last_3d)
-        self._regular = TemporalConv(kernel, _interior(fold.bias), padding=1, form=form)
-        self._newest = TemporalConv(
-            kernel[:, :, -1:], _interior(fold.second_bias), padding=1, form=form
+        self._adds_interior = kernel.is_cuda  # there a bias of a convolution is a pass of its own
+        regular, second, first = (
+            None if self._adds_interior else _interior(bias)
+            for bias in (fold.bias, fold.second_bias, (fold.first_bias,))
         )
-        self._first = TemporalConv(_single(fold.first), fold.first_bias.interior, padding=1)
+        self._regular = TemporalConv(kernel, regular, padding=1, form=form)
+        self._newest = TemporalConv(kernel[:, :, -1:], second, padding=1, form=form)
+        self._first = TemporalConv(_single(fold.first), first, padding=1)
         self._second = TemporalConv(_single(fold.second.flatten(0, 1)), None, padding=1, form=form)
 
     def run(self, context: SliceContext) -> None:
@@ -62,7 +65,7 @@ class FoldedUpsampler:
     def _start(self, window: Tensor, result: Tensor, context: SliceContext) -> int:
         """The first two source frames of a clip, whose past is made up; how many there were."""
         if context.carry.first:
-            interleave(self._first.apply(window[:1]), self._first_bias, result[:1])
+            self._write(self._first.apply(window[:1]), (self._first_bias,), result[:1])
             result = result[1:]
         if len(window) > 1:
             self._write(self._step_one(window), self._second_bias, result[: self._times])
@@ -101,10 +104,10 @@ class FoldedUpsampler:
             del phases  # or they would wait for the next ones
 
     def _write(self, phases: Tensor, bias: tuple[PhaseBias, ...], result: Tensor) -> None:
-        for frame, (part, border) in enumerate(
-            zip(phases.chunk(self._times, dim=1), bias, strict=True)
-        ):
-            interleave(part, border, result[frame :: self._times])
+        parts = phases.chunk(len(bias), dim=1)
+        for frame, (part, each) in enumerate(zip(parts, bias, strict=True)):
+            target = result[frame :: len(bias)]
+            interleave(part, each, target, adds_interior=self._adds_interior)
 
     def _chunk(self, window: Tensor) -> int:
         """Source frames at a time."""

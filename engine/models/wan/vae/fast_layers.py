@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.context import Part, SliceContext
+from engine.models.video_vae.context import NormInput, Part, SliceContext, keep_last
 from engine.models.wan.vae.fast_shortcuts import Shortcut
 from engine.ops.norm.rms_norm import rms_norm_silu
 
@@ -26,13 +26,21 @@ class FastWanRmsNorm:
         self._gamma = gamma
 
     def write(
-        self, frames: Tensor, out: Tensor, context: SliceContext, *, silu: bool = True
+        self,
+        given: NormInput,
+        out: Tensor,
+        context: SliceContext,
+        *,
+        silu: bool = True,
+        kept: Tensor | None = None,
     ) -> None:
-        """Write the normalised frames into `out`, a view of some buffer."""
+        """Write the normalised frames into `out`, a view of some buffer; see `Norm`."""
+        frames = given.finished()
         if context.switches.fused_norm:
             rms_norm_silu(frames, self._gamma, out, silu=silu, kernels=context.switches.kernels)
         else:
             out.copy_(self._in_steps(frames, silu=silu))
+        keep_last(out, kept)
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
         """As the plain variant does it."""

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.ops.conv import subpixel
-from engine.ops.conv.subpixel import NearestFold, PhaseBias, interleave
+from engine.ops.conv.folds import PhaseBias
+from engine.ops.conv.subpixel import NearestFold, interleave
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.tensors import relative_rms
 
@@ -37,6 +38,13 @@ def test_each_pixel_comes_from_its_phase(height, width):
             channel = (sy * 2 + sx) * CHANNELS
             wanted = phases[:, channel : channel + CHANNELS, row + sy, column + sx]
             assert torch.equal(out[:, :, y, x], wanted)
+
+
+def test_the_inner_bias_is_added_before_or_on_the_way():
+    phases, inner = torch.randn(2, 4 * CHANNELS, 4, 3), torch.randn(4 * CHANNELS)
+    out = torch.full((2, CHANNELS, 6, 4), torch.nan).to(memory_format=torch.channels_last)
+    interleave(phases, bias(interior=inner), out, adds_interior=True)
+    assert torch.equal(out, interleaved(phases + inner[:, None, None], bias(interior=inner)))
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (2, 3)])

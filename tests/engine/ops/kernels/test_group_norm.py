@@ -94,6 +94,34 @@ def test_the_source_equals_group_norm_and_silu(dtype):
 
 
 @pytest.mark.usefixtures("_launched")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_source_adds_residuals_and_biases(dtype):
+    whole, change = frames((3, 64, 9, 13), dtype), frames((2, 64, 8, 13), dtype) - 5
+    bias, affine = torch.randn(64), torch.randn(2, 64)
+    box, untouched = whole[1:, :, 1:], whole.clone()
+    assert_sums_and_norms(box, change, bias, affine, 16)
+    assert torch.equal(whole[:1], untouched[:1])
+    assert torch.equal(whole[:, :, :1], untouched[:, :, :1])
+
+
+def assert_sums_and_norms(x: Tensor, change: Tensor, bias: Tensor, affine: Affine, groups: int):
+    """The sum, its norm by the statistics that came with it, and a norm of x + bias."""
+    dtype, added = x.dtype, bias.double()[:, None, None]
+    terms = float(x.abs().max() / x.float().std() * affine[0].abs().max())
+    out = torch.empty_like(x)
+    norm.group_norm_silu(x, *affine, groups, 1e-6, out, kernels=True, added=bias)
+    assert_same(out, F.silu(exact(x.double() + added, groups, affine)), dtype, terms)
+    wanted = x.double() + change.double() + added
+    known = norm.add_residual(x, change, bias, groups)
+    assert known is not None
+    assert_same(x, wanted, dtype)
+    kept = torch.empty_like(x[1:])
+    norm.group_norm_silu(x, *affine, groups, 1e-6, out, kernels=True, known=known, kept=kept)
+    assert_same(out, F.silu(exact(x, groups, affine)), dtype, terms)
+    assert torch.equal(kept, out[1:])
+
+
+@pytest.mark.usefixtures("_launched")
 def test_the_source_normalises_groups_of_several_threads():
     x, (weight, bias) = frames((1, 64, 9, 20), torch.float16), torch.randn(2, 64).half()
     wanted = F.silu(exact(x, 4, (weight, bias)))
@@ -134,6 +162,8 @@ def test_kernels_equal_the_reference_on_a_gpu(dtype, shape):
         norm.group_norm_silu(box.double(), *factors, groups, 1e-6, wanted[target])
         terms = float(x.abs().max() / x.float().std() * weight.abs().max())  # of x * scale + shift
         assert_same(ours, wanted, dtype, terms)
+    change, more = frames(shape, dtype).to(GPU), torch.randn(shape[1]).to(GPU)
+    assert_sums_and_norms(x, change, more, (weight, bias), groups)
 
 
 @pytest.mark.real_gpu("5 GB of main memory")

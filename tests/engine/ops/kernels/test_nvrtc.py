@@ -40,7 +40,7 @@ def cached() -> list[Path]:
 
 ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
 KERNELS = {
-    "group_norm": ("GROUP", (b"group_statistics", b"scale_and_shift", b"normalise")),
+    "group_norm": ("GROUP", (b"group_statistics", b"add_residual", b"normalise")),
     "token_rows": ("PACKS", (b"rms_modulate", b"add_gated", b"swiglu")),
     "channel_norm": ("PACKS", (b"rms_norm",)),
     "heads": ("LANES", (b"gather_qk",)),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from engine.ops.norm import cache_blocks
 from engine.ops.norm.group_norm import (
+    add_residual,
     group_norm_silu,
     group_statistics,
     normalise,
@@ -63,6 +64,17 @@ def test_a_box_goes_into_a_part_of_a_larger_buffer_or_in_place(dtype):
         torch.testing.assert_close(found, wanted, rtol=4 * eps, atol=8 * eps)
     out.zero_()
     assert not buffer.any()
+
+
+def test_a_residual_and_a_bias_are_added_without_kernels_too():
+    x, change, (weight, bias) = frames((2, 8, 5, 3)), frames((2, 8, 5, 3)), affine(8)
+    added, out = torch.randn(8), torch.empty_like(x)
+    wanted = x + change + added[:, None, None]
+    assert add_residual(x, change, added, 4) is None
+    torch.testing.assert_close(x, wanted)
+    group_norm_silu(x, weight, bias, 4, 1e-6, out, kernels=True, added=added)
+    wanted = plain(wanted + added[:, None, None], weight, bias, 4)
+    torch.testing.assert_close(out, wanted, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.usefixtures("_block_bytes")

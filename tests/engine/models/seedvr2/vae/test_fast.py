@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.fast_build import GroupNorm, TileContext
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from engine.models.video_vae.context import NormInput
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
@@ -192,7 +193,7 @@ def test_a_mean_far_from_zero_costs_no_digits() -> None:
             switches = VaeSwitches().changed("fused_norm", fused)
             flow = TileContext(carry=Carry(), workspace=workspace, switches=switches)
             found = torch.empty_like(frames)
-            norm.write(frames, found, flow, silu=False)
+            norm.write(NormInput(frames), found, flow, silu=False)
             torch.testing.assert_close(found.double(), exact, rtol=0, atol=5e-5)
 
 

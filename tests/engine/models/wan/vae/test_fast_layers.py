@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.models.video_vae.context import Part, SliceContext
+from engine.models.video_vae.context import NormInput, Part, SliceContext
 from engine.models.wan.vae.blocks import WanRmsNorm as PlainNorm
 from engine.models.wan.vae.fast_layers import FastWanRmsNorm, PatchLayer, Pictures
 from engine.models.wan.vae.plain import patches, pictures
@@ -51,12 +51,12 @@ def test_a_norm_of_any_length_is_that_of_the_plain_form(fused: bool) -> None:
     for size in (1.0, 1e-3, 1e-6, 1e-13, 0.0):
         frames = size * random_frames(2, 6, 3, 4)
         found, wanted = torch.empty_like(frames), plain(as_clip(frames))
-        norm.write(frames, found, context_of(frames, fused=fused), silu=False)
+        norm.write(NormInput(frames), found, context_of(frames, fused=fused), silu=False)
         torch.testing.assert_close(as_clip(found), wanted, rtol=1e-12, atol=0)
-        norm.write(frames, found, context_of(frames, fused=fused))
+        norm.write(NormInput(frames), found, context_of(frames, fused=fused))
         active = torch.nn.functional.silu(wanted)
         torch.testing.assert_close(as_clip(found), active, rtol=1e-12, atol=1e-300)
     black = torch.zeros(1, 8, 2, 2, dtype=torch.float16)
     found = torch.ones_like(black)
-    FastWanRmsNorm(torch.ones(8)).write(black, found, context_of(black, fused=fused))
+    FastWanRmsNorm(torch.ones(8)).write(NormInput(black), found, context_of(black, fused=fused))
     assert (found == 0).all()
