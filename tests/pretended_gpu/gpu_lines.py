@@ -66,7 +66,7 @@ GPU_ONLY = {
     "pipeline/gpu_guard.py:expected_seconds": "for the guard",
 }
 
-Part = ast.expr
+ALWAYS = ({True}, {True, False})  # what is known of all values of a name
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _SHIFT = 100_000  # lines; no file is that long
@@ -93,7 +93,7 @@ class GpuCode:
 
     tree: ast.Module
     lines: set[int] = field(default_factory=set)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ast.expr] = field(default_factory=list)
     owners: dict[int, str] = field(default_factory=dict)
 
     def shift_parts(self) -> ast.Module:
@@ -125,20 +125,16 @@ def gpu_code() -> dict[Path, GpuCode]:
 def find(texts: dict[str, str]) -> dict[str, GpuCode]:
     """The same for sources by their path below the engine."""
     trees = {name: ast.parse(text) for name, text in texts.items()}
-    known: frozenset[str] = SAY_SO
-    while True:
+    known, before = SAY_SO, frozenset[str]()
+    while known != before:
+        before = known
         files = {name: _File(name, tree, known) for name, tree in trees.items()}
-        evidence = defaultdict(list)
+        evidence = defaultdict(set)
         for file in files.values():
             for name, proof in file.evidence:
-                evidence[name].append(proof)
-        before, known = (
-            known,
-            SAY_SO
-            | {name for name, proofs in evidence.items() if None not in proofs and True in proofs},
-        )
-        if known == before:
-            return {name: file.code for name, file in files.items()}
+                evidence[name].add(proof)
+        known = SAY_SO | {name for name, proofs in evidence.items() if proofs in ALWAYS}
+    return {name: file.code for name, file in files.items()}
 
 
 class _File:
@@ -186,10 +182,9 @@ class _Function:
         self._block(self._node.body, inside)
         is_generator = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own(self._node))
         if self._results and not is_generator:
-            proof = None if None in self._results else True in self._results
             is_property = "property" in set().union(*map(_names, self._node.decorator_list))
             name = self._node.name if is_property else f"{self._node.name}()"
-            self._file.evidence.append((name, proof or None))
+            self._file.evidence += [(name, proof) for proof in self._results]
 
     def _block(self, body: Sequence[ast.stmt], inside: bool) -> None:
         for node in body:
@@ -238,7 +233,7 @@ class _Function:
             self._mark(node)
             inside = True
         if isinstance(node, ast.Return):
-            self._results.append(self._proof(node.value, inside))
+            self._results.append(node.value is not None and self._proof(node.value, inside))
         if not isinstance(node, ast.Assign | ast.AnnAssign):
             return
         target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
