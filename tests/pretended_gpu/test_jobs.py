@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from engine.core.errors import OutOfMemory
+from engine.hardware import gpu_reading, shared_memory
+from engine.hardware.spill_guard import SURE_BYTES
+from engine.models.lite.family import LiteFamily
+from engine.pipeline import recovery
+from engine.pipeline.context import JobContext
+from engine.pipeline.gpu_guard import cared_for
+from engine.pipeline.stages import upscale
+from engine.protocol.events import PlanDowngraded, Warned
 from engine.protocol.plan import WorkPlan
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.switches import Switches
-from tests.helpers.jobs import KINDS, small_job
+from tests.helpers.jobs import KINDS, Outcome, SmallJob, small_job
 from tests.pretended_gpu.machine import pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
@@ -36,8 +49,107 @@ def test_a_job_gives_the_pictures_of_the_processor(kind: str, tmp_path: Path) ->
     job.plan = replace(job.plan, work=on_gpu(work))
     with pretended_gpu() as gpu:
         outcome = job.run()
-    assert len(outcome.pictures) == len(wanted)
-    for found, right in zip(outcome.pictures, wanted, strict=True):
-        assert np.abs(found.astype(int) - right.astype(int)).max() <= 1
+    assert_same(outcome.pictures, wanted)
     assert not gpu.record.problems
     assert gpu.launches
+
+
+def assert_same(pictures: list[np.ndarray], wanted: list[np.ndarray]) -> None:
+    assert len(pictures) == len(wanted)
+    for found, right in zip(pictures, wanted, strict=True):
+        assert np.abs(found.astype(int) - right.astype(int)).max() <= 1
+
+
+@pytest.fixture(scope="module")
+def lite(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallJob, list[np.ndarray]]:
+    """A job of Lite on a GPU, and the processor's pictures."""
+    job = small_job("lite", tmp_path_factory.mktemp("lite"))
+    work = job.plan.work
+    wanted = job.right(exact(work))
+    job.plan = replace(job.plan, work=on_gpu(work), device_budget_bytes=2**30)
+    return job, wanted
+
+
+def watched(job: SmallJob, shared: list[int | None], *, pauses: bool = False) -> Outcome:
+    """Run a job as the program does.
+
+    Args:
+        job: Which.
+        shared: Bytes that Windows reports as shared with the GPU, one after the other; then the
+            last one again; None: it is another system.
+        pauses: Pause it at its beginning for a moment, and give its memory back.
+    """
+
+    def care(context: JobContext) -> None:
+        stack.enter_context(cared_for(context, preserve_vram=pauses))
+        assert context.gpu_users is gpu_reading.other_programs
+        if pauses:
+            context.control.pause()
+            threading.Timer(0.3, context.control.resume).start()
+
+    def own_bytes() -> int | None:
+        return shared.pop(0) if len(shared) > 1 else shared[0]
+
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setattr(shared_memory, "own_bytes", own_bytes)
+        return job.run(change=care)
+
+
+def test_a_pause_gives_the_memory_of_the_gpu_back(
+    lite: tuple[SmallJob, list[np.ndarray]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    job, wanted = lite
+    load, limits = LiteFamily.load_frames, list[int]()
+
+    def loaded(*args: Any) -> Any:
+        limits.append(gpu.allocator.limit)
+        assert gpu.allocator.allocated == 0
+        return load(*args)
+
+    monkeypatch.setattr(LiteFamily, "load_frames", loaded)
+    with pretended_gpu() as gpu, caplog.at_level(logging.INFO):
+        outcome = watched(job, [None], pauses=True)
+        assert gpu.allocator.allocated == gpu.allocator.reserved == 0
+        assert gpu.allocator.limit == 12 * 2**30
+    assert limits == 2 * [pytest.approx(2**30, abs=1)]
+    assert "paused, and gives its memory back" in caplog.text
+    assert_same(outcome.pictures, wanted)
+
+
+# Of the first readings two are of the guard that is made, one of the attempt that begins.
+SPILLS = [0, 0, 0, SURE_BYTES]
+
+
+def test_spilled_memory_makes_a_smaller_plan(lite: tuple[SmallJob, list[np.ndarray]]) -> None:
+    job, wanted = lite
+    with pretended_gpu():
+        outcome = watched(job, list(SPILLS))
+    (change,) = outcome.of(PlanDowngraded)
+    assert change.why == "spilled"
+    assert change.plan.work != job.plan.work
+    assert_same(outcome.pictures, wanted)
+
+
+def test_spilled_memory_without_a_smaller_plan_is_slow_but_right(
+    lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, wanted = lite
+    for module in (recovery, upscale):
+        monkeypatch.setattr(module, "next_plan", lambda *_, **__: None)
+    with pretended_gpu():
+        outcome = watched(job, list(SPILLS))
+    assert [warned.notice.code for warned in outcome.of(Warned)] == ["spilled-at-floor"]
+    assert_same(outcome.pictures, wanted)
+
+
+def test_a_gpu_that_is_too_small_for_every_plan_is_named(
+    lite: tuple[SmallJob, list[np.ndarray]],
+) -> None:
+    job, _ = lite
+    with pretended_gpu() as gpu, pytest.raises(OutOfMemory) as caught:
+        gpu.allocator.limit = 2**16
+        job.run()
+    assert caught.value.case == "smallest-plan-on-gpu"
+    assert caught.value.params["device"] == "cuda"
