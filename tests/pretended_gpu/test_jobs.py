@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from engine.core.errors import OutOfMemory
 from engine.hardware import gpu_reading, shared_memory
 from engine.hardware.spill_guard import SURE_BYTES
 from engine.models.lite.family import LiteFamily
+from engine.models.lite.upscaler import LiteUpscaler
 from engine.pipeline import recovery
 from engine.pipeline.context import JobContext
 from engine.pipeline.gpu_guard import cared_for
@@ -70,22 +70,27 @@ def lite(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallJob, list[np.nd
     return job, wanted
 
 
-def watched(job: SmallJob, shared: list[int | None], *, pauses: bool = False) -> Outcome:
+def watched(
+    job: SmallJob,
+    shared: list[int | None],
+    *,
+    preserve_vram: bool = False,
+    change: Callable[[JobContext], object] = lambda _: None,
+) -> Outcome:
     """Run a job as the program does.
 
     Args:
         job: Which.
         shared: Bytes that Windows reports as shared with the GPU, one after the other; then the
             last one again; None: it is another system.
-        pauses: Pause it at its beginning for a moment, and give its memory back.
+        preserve_vram: A pause gives the GPU's memory back.
+        change: Called with the context of the job before it begins.
     """
 
     def care(context: JobContext) -> None:
-        stack.enter_context(cared_for(context, preserve_vram=pauses))
+        stack.enter_context(cared_for(context, preserve_vram=preserve_vram))
         assert context.gpu_users is gpu_reading.other_programs
-        if pauses:
-            context.control.pause()
-            threading.Timer(0.3, context.control.resume).start()
+        change(context)
 
     def own_bytes() -> int | None:
         return shared.pop(0) if len(shared) > 1 else shared[0]
@@ -96,25 +101,36 @@ def watched(job: SmallJob, shared: list[int | None], *, pauses: bool = False) ->
 
 
 def test_a_pause_gives_the_memory_of_the_gpu_back(
-    lite: tuple[SmallJob, list[np.ndarray]],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, wanted = lite
-    load, limits = LiteFamily.load_frames, list[int]()
+    contexts, limits, held = list[JobContext](), list[int](), list[int]()
+    load, upscaled, go_on = LiteFamily.load_frames, LiteUpscaler.upscale, recovery.Recovery.go_on
 
     def loaded(*args: Any) -> Any:
         limits.append(gpu.allocator.limit)
-        assert gpu.allocator.allocated == 0
         return load(*args)
 
+    def pausing(*args: Any) -> Any:
+        if len(limits) == 1:
+            contexts[0].control.pause()
+        return upscaled(*args)
+
+    def resuming(*args: Any) -> None:
+        held.append(gpu.allocator.reserved)
+        contexts[0].control.resume()
+        go_on(*args)
+
     monkeypatch.setattr(LiteFamily, "load_frames", loaded)
-    with pretended_gpu() as gpu, caplog.at_level(logging.INFO):
-        outcome = watched(job, [None], pauses=True)
-        assert gpu.allocator.allocated == gpu.allocator.reserved == 0
+    monkeypatch.setattr(LiteUpscaler, "upscale", pausing)
+    monkeypatch.setattr(recovery.Recovery, "go_on", resuming)
+    with pretended_gpu() as gpu:
+        outcome = watched(job, [None], preserve_vram=True, change=contexts.append)
+        assert gpu.allocator.reserved == 0
         assert gpu.allocator.limit == 12 * 2**30
+    assert held == [0]
     assert limits == 2 * [pytest.approx(2**30, abs=1)]
-    assert "paused, and gives its memory back" in caplog.text
+    assert not outcome.of(PlanDowngraded)
     assert_same(outcome.pictures, wanted)
 
 

@@ -243,7 +243,7 @@ def test_rows_that_kernels_cannot_read_are_computed_without() -> None:
     with pretended_gpu() as gpu:
         assert token_rows.find(x.cuda()) is not None
         launches = gpu.record.launches["kernel swiglu"]  # of the trial
-        others = (wide, narrow), (x.t(), x.t()), (wide, wide), (x[:0], x[:0])
+        others = (x, narrow), (x.t(), x.t()), (wide, wide), (x[:0], x[:0])
         for gate, value in others:
             assert token_rows.find(gate.cuda(), value.cuda()) is None
             found = swiglu(gate.cuda(), value.cuda())
