@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from engine.pipeline.context import JobContext
 from engine.pipeline.gpu_guard import cared_for
 from engine.pipeline.stages import upscale
 from engine.protocol.events import PlanDowngraded, Warned
+from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import WorkPlan
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.switches import Switches
@@ -138,38 +140,42 @@ def test_a_pause_gives_the_memory_of_the_gpu_back(
     assert_same(outcome.pictures, wanted)
 
 
-# Of the first readings two are of the guard that is made, one of the attempt that begins.
-SPILLS = [0, 0, 0, SURE_BYTES]
-
-
-def test_spilled_memory_makes_a_smaller_plan(lite: tuple[SmallJob, list[np.ndarray]]) -> None:
+# Of the first readings two are of the guard that is made, the next is of the attempt that begins.
+@pytest.mark.parametrize(("shared", "changes"), [([0, 0, 0], 1), ([0, 0], 0)])
+def test_memory_that_spills_in_an_attempt_makes_a_smaller_plan(
+    shared: list[int | None], changes: int, lite: tuple[SmallJob, list[np.ndarray]]
+) -> None:
     job, wanted = lite
     with pretended_gpu():
-        outcome = watched(job, list(SPILLS))
-    (change,) = outcome.of(PlanDowngraded)
-    assert change.why == "spilled"
-    assert change.plan.work != job.plan.work
+        outcome = watched(job, [*shared, SURE_BYTES])
+    assert [change.why for change in outcome.of(PlanDowngraded)] == changes * ["spilled"]
+    assert all(change.plan.work != job.plan.work for change in outcome.of(PlanDowngraded))
     assert_same(outcome.pictures, wanted)
 
 
-def test_spilled_memory_without_a_smaller_plan_is_slow_but_right(
+def test_memory_that_spills_without_a_smaller_plan_is_slow_but_right(
     lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, wanted = lite
     for module in (recovery, upscale):
         monkeypatch.setattr(module, "next_plan", lambda *_, **__: None)
     with pretended_gpu():
-        outcome = watched(job, list(SPILLS))
+        outcome = watched(job, [0, 0, 0, SURE_BYTES, SURE_BYTES, 2 * SURE_BYTES])
     assert [warned.notice.code for warned in outcome.of(Warned)] == ["spilled-at-floor"]
     assert_same(outcome.pictures, wanted)
 
 
 def test_a_gpu_that_is_too_small_for_every_plan_is_named(
-    lite: tuple[SmallJob, list[np.ndarray]],
+    lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, _ = lite
-    with pretended_gpu() as gpu, pytest.raises(OutOfMemory) as caught:
+    def used(context: JobContext) -> None:
+        context.gpu_users = lambda: (GpuProcess(name="game.exe", mb=2100),)
         gpu.allocator.limit = 2**16
-        job.run()
+
+    job, _ = lite
+    monkeypatch.setattr(recovery.devices, "gpus", lambda: (Mock(free_bytes=2**16),))
+    with pretended_gpu() as gpu, pytest.raises(OutOfMemory) as caught:
+        job.run(change=used)
     assert caught.value.case == "smallest-plan-on-gpu"
-    assert caught.value.params["device"] == "cuda"
+    found = {name: caught.value.params[name] for name in ("device", "free", "holders")}
+    assert found == {"device": "cuda", "free": 2**16, "holders": "game.exe"}
