@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
+from contextlib import ExitStack
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 import torch
@@ -19,8 +20,11 @@ from engine.ops.attention import trial
 from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.single_head import attend_single_head
 from engine.ops.conv.causal_conv import Carry
+from engine.ops.cuda_graph import GraphedCalls
 from engine.ops.linear import formats
+from engine.ops.transfer.flat_storage import FlatTensors
 from engine.ops.transfer.pinned import HostBytes
+from engine.ops.transfer.weight_buffers import GpuBuffers, StreamedBlock
 from engine.pipeline import gpu_guard
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae
@@ -73,6 +77,16 @@ def test_wide_heads_are_tried_before_they_are_trusted(
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
     assert ("mm" in launched) == (kernel is not right)  # in chunks
     assert (EFFICIENT in launched) == (kernel is not refusing)
+
+
+def test_wide_heads_without_a_kernel_go_in_chunks() -> None:
+    q, k, v = torch.randn(3, 2, 40, 512, generator=torch.Generator().manual_seed(1))
+    refuses = patch.object(torch.backends.cuda, "can_use_efficient_attention", return_value=False)
+    with pretended_gpu() as gpu, refuses:
+        found = attend_single_head(q.to(GPU), k.to(GPU), v.to(GPU)).cpu()
+    assert "mm" in gpu.record.launches
+    assert EFFICIENT not in gpu.record.launches
+    torch.testing.assert_close(found, attend_single_head(q, k, v), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("verdict", ["attention", "int8"])
@@ -180,3 +194,76 @@ def test_a_limit_is_kept() -> None:
         del held
         again = torch.empty(2**20, dtype=torch.uint8, device="cuda")
         assert gpu.allocator.reserved == again.nbytes == 2**20
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_memory_that_cannot_be_pinned_is_used_as_it_is(
+    fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """torch finds the error with its next kernel, which is none of the model."""
+    with pretended_gpu() as gpu, ExitStack() as stack:
+        refusing = Mock(cudaHostRegister=Mock(return_value=2))
+        stack.enter_context(patch.object(torch.cuda, "cudart", lambda: refusing))
+        if fails:
+            late = RuntimeError("CUDA error: out of memory")
+            stack.enter_context(patch.object(gpu, "launch", side_effect=late))
+        held = HostBytes(100, GPU)
+        assert not held.pinned
+        assert held.flat.fill_(7).sum() == 700
+        held.release()
+        refusing.cudaHostUnregister.assert_not_called()
+        assert torch_memory.pinned_bytes() == 0
+        assert gpu.record.launches["add_"] == (not fails)  # the kernel that finds the error
+    assert "100 bytes could not be pinned (CUDA error 2)" in caplog.text
+
+
+def test_a_block_that_is_nowhere_on_the_host_is_an_error() -> None:
+    layer = torch.nn.Linear(4, 4)
+    block = StreamedBlock(FlatTensors(layer, {"weight": torch.float32}))
+    with pretended_gpu():
+        buffers = GpuBuffers(GPU, {0: block}, 1)
+        with pytest.raises(ValueError, match="needs memory to be assembled in"):
+            buffers.copy(block, buffers.slots[0])
+        buffers.pin({0: block}, 0)  # that is what it is for
+        buffers.copy(block, buffers.slots[0])
+        buffers.wait(buffers.slots[0])
+        (found,) = block.tensors_in(buffers.slots[0])
+        torch.testing.assert_close(found.cpu(), layer.weight)
+
+
+def test_recordings_of_other_shapes_go_when_there_are_too_many() -> None:
+    with pretended_gpu() as gpu:
+        calls = GraphedCalls(lambda x: x * 2, lambda: None, most=2)
+        for size in (1, 2, 3, 2, 1):
+            assert calls(torch.ones(size, device="cuda")).cpu().tolist() == [2] * size
+        assert gpu.replays == 5
+        waits = [count for (what, _), count in gpu.record.waits.items() if "synchronize" in what]
+        assert sum(waits) == 2 * 4  # each recording waits twice: 1, 2, 3, and 1 again
+        allocated = gpu.allocator.allocated
+        calls.forget()
+        gc.collect()
+        assert gpu.allocator.allocated < allocated
+    assert not gpu.record.problems
+
+
+@pytest.mark.parametrize("error", [RuntimeError, torch.OutOfMemoryError])
+def test_work_that_cannot_be_recorded_is_done_each_time(
+    error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    def work(x: Tensor) -> Tensor:
+        if gpu._recording is not None:
+            raise error("operation not permitted when stream is capturing")
+        return x * 2
+
+    with pretended_gpu() as gpu:
+        calls = GraphedCalls(work, lambda: None)
+        x = torch.ones(3, device="cuda")
+        if error is torch.OutOfMemoryError:
+            with pytest.raises(error):
+                calls(x)
+            assert not caplog.records
+            return
+        for _ in range(2):
+            assert calls(x).cpu().tolist() == [2, 2, 2]
+    assert gpu.replays == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from engine.core.errors import OutOfMemory
+from engine.hardware import gpu_reading, shared_memory
+from engine.hardware.spill_guard import SURE_BYTES
+from engine.models.lite.family import LiteFamily
+from engine.models.lite.upscaler import LiteUpscaler
+from engine.pipeline import recovery
+from engine.pipeline.context import JobContext
+from engine.pipeline.gpu_guard import cared_for
+from engine.pipeline.stages import upscale
+from engine.protocol.events import PlanDowngraded, Warned
+from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import WorkPlan
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.switches import Switches
-from tests.helpers.jobs import KINDS, small_job
+from tests.helpers.jobs import KINDS, Outcome, SmallJob, small_job
 from tests.pretended_gpu.machine import pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
@@ -36,8 +52,130 @@ def test_a_job_gives_the_pictures_of_the_processor(kind: str, tmp_path: Path) ->
     job.plan = replace(job.plan, work=on_gpu(work))
     with pretended_gpu() as gpu:
         outcome = job.run()
-    assert len(outcome.pictures) == len(wanted)
-    for found, right in zip(outcome.pictures, wanted, strict=True):
-        assert np.abs(found.astype(int) - right.astype(int)).max() <= 1
+    assert_same(outcome.pictures, wanted)
     assert not gpu.record.problems
     assert gpu.launches
+
+
+def assert_same(pictures: list[np.ndarray], wanted: list[np.ndarray]) -> None:
+    assert len(pictures) == len(wanted)
+    for found, right in zip(pictures, wanted, strict=True):
+        assert np.abs(found.astype(int) - right.astype(int)).max() <= 1
+
+
+@pytest.fixture(scope="module")
+def lite(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallJob, list[np.ndarray]]:
+    """A job of Lite on a GPU, and the processor's pictures."""
+    job = small_job("lite", tmp_path_factory.mktemp("lite"))
+    work = job.plan.work
+    wanted = job.right(exact(work))
+    job.plan = replace(job.plan, work=on_gpu(work), device_budget_bytes=2**30)
+    return job, wanted
+
+
+def watched(
+    job: SmallJob,
+    shared: list[int | None],
+    *,
+    preserve_vram: bool = False,
+    change: Callable[[JobContext], object] = lambda _: None,
+) -> Outcome:
+    """Run a job as the program does.
+
+    Args:
+        job: Which.
+        shared: Bytes that Windows reports as shared with the GPU, one after the other; then the
+            last one again; None: it is another system.
+        preserve_vram: A pause gives the GPU's memory back.
+        change: Called with the context of the job before it begins.
+    """
+
+    def care(context: JobContext) -> None:
+        stack.enter_context(cared_for(context, preserve_vram=preserve_vram))
+        assert context.gpu_users is gpu_reading.other_programs
+        change(context)
+
+    def own_bytes() -> int | None:
+        return shared.pop(0) if len(shared) > 1 else shared[0]
+
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setattr(shared_memory, "own_bytes", own_bytes)
+        return job.run(change=care)
+
+
+def test_a_pause_gives_the_memory_of_the_gpu_back(
+    lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, wanted = lite
+    contexts, limits, held = list[JobContext](), list[int](), list[int]()
+    load, upscaled, go_on = LiteFamily.load_frames, LiteUpscaler.upscale, recovery.Recovery.go_on
+    late = threading.Timer(20, lambda: contexts[0].control.resume())  # where nothing is given back
+
+    def loaded(*args: Any) -> Any:
+        limits.append(gpu.allocator.limit)
+        return load(*args)
+
+    def pausing(*args: Any) -> Any:
+        if late.ident is None:
+            contexts[0].control.pause()
+            late.start()
+        return upscaled(*args)
+
+    def resuming(*args: Any) -> None:
+        held.append(gpu.allocator.reserved)
+        late.cancel()
+        contexts[0].control.resume()
+        go_on(*args)
+
+    monkeypatch.setattr(LiteFamily, "load_frames", loaded)
+    monkeypatch.setattr(LiteUpscaler, "upscale", pausing)
+    monkeypatch.setattr(recovery.Recovery, "go_on", resuming)
+    with pretended_gpu() as gpu:
+        outcome = watched(job, [None], preserve_vram=True, change=contexts.append)
+        assert gpu.allocator.reserved == 0
+        assert gpu.allocator.limit == 12 * 2**30
+    assert held == [0]
+    assert limits == 2 * [pytest.approx(2**30, abs=1)]
+    assert not outcome.of(PlanDowngraded)
+    assert_same(outcome.pictures, wanted)
+
+
+# Of the first readings two are of the guard that is made, the next is of the attempt that begins.
+@pytest.mark.parametrize(("shared", "changes"), [([0, 0, 0], 1), ([0, 0], 0)])
+def test_memory_that_spills_in_an_attempt_makes_a_smaller_plan(
+    shared: list[int | None], changes: int, lite: tuple[SmallJob, list[np.ndarray]]
+) -> None:
+    job, wanted = lite
+    with pretended_gpu():
+        outcome = watched(job, [*shared, SURE_BYTES])
+    assert [change.why for change in outcome.of(PlanDowngraded)] == changes * ["spilled"]
+    assert all(change.plan.work != job.plan.work for change in outcome.of(PlanDowngraded))
+    assert_same(outcome.pictures, wanted)
+
+
+def test_memory_that_spills_without_a_smaller_plan_is_slow_but_right(
+    lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, wanted = lite
+    for module in (recovery, upscale):
+        monkeypatch.setattr(module, "next_plan", lambda *_, **__: None)
+    with pretended_gpu():
+        outcome = watched(job, [0, 0, 0, SURE_BYTES, SURE_BYTES, 2 * SURE_BYTES])
+    assert [warned.notice.code for warned in outcome.of(Warned)] == ["spilled-at-floor"]
+    assert_same(outcome.pictures, wanted)
+
+
+def test_a_gpu_that_is_too_small_for_every_plan_is_named(
+    lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def used(context: JobContext) -> None:
+        context.gpu_users = lambda: (GpuProcess(name="game.exe", mb=2100),)
+        gpu.allocator.limit = 2**16
+
+    job, _ = lite
+    monkeypatch.setattr(recovery.devices, "gpus", lambda: (Mock(free_bytes=2**16),))
+    with pretended_gpu() as gpu, pytest.raises(OutOfMemory) as caught:
+        job.run(change=used)
+    assert caught.value.case == "smallest-plan-on-gpu"
+    found = {name: caught.value.params[name] for name in ("device", "free", "holders")}
+    assert found == {"device": "cuda", "free": 2**16, "holders": "game.exe"}

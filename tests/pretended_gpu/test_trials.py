@@ -1,0 +1,150 @@
+"""What is tried on a GPU before it is used, and kept in a file."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from typing import Any
+from unittest.mock import Mock, patch
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.core import paths
+from engine.core.errors import FeatureMissing
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.ops import compiler
+from engine.ops.attention import attention, speed, trial
+from engine.ops.attention.backends import BACKENDS
+from engine.ops.conv import trial as convolutions
+from engine.ops.conv.temporal_conv import TemporalConv
+from engine.ops.linear import formats
+from tests.helpers.attention_packages import PACKAGES, install
+from tests.helpers.seedvr2 import tiny_config, tiny_vae
+from tests.pretended_gpu.machine import NAME, pretended_gpu
+
+pytestmark = pytest.mark.pretended_gpu
+
+GPU = torch.device("cuda", 0)
+HERE = f"{NAME}, torch {torch.__version__}, cuDNN 91500"
+
+
+def test_convolutions_are_tried_once_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolutions, "_error", lambda *_: 1e-5)  # there are no values
+    with pretended_gpu(has_values=False) as gpu:
+        choice = convolutions.choose_convolution(GPU, torch.float16)
+        assert choice.is_sound
+        assert choice.ratio is not None
+        shapes = {shapes[0] for shapes in gpu.record.convolutions}
+        assert (1, 256, 6, 96, 96) in shapes
+        path = paths.cache_folder() / "convolutions.json"
+        assert list(json.loads(path.read_text())) == [f"{HERE}, float16"]
+        probe = Mock(return_value=choice)
+        monkeypatch.setattr(convolutions, "probe_convolution", probe)
+        key, entry = f"{HERE}, float16", {"form": "3d", "reason": "it is the faster"}
+        others = "{", "[]", json.dumps({key: {}}), json.dumps({key: entry})
+        for probes, text in enumerate((path.read_text(), *others)):
+            path.write_text(text)
+            convolutions._choose.cache_clear()  # as another process
+            assert convolutions.choose_convolution(GPU, torch.float16) == choice
+            assert probe.call_count == probes
+        weights = tiny_vae(tiny_config(), dtype=torch.float32).state_dict()
+        vae = FastVae(tiny_config(), weights, device=GPU, dtype=torch.float16)
+        assert vae.conv_options().form == choice.form
+
+
+def test_a_convolution_that_takes_too_much_memory_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As those of cuDNN 9.8 to 9.14 in half precision do."""
+    right = TemporalConv.apply
+
+    def greedy(self: TemporalConv, frames: Tensor, into: Any = None) -> Tensor:
+        if self._form == "3d":
+            frames.new_empty(27 * frames.numel())
+        return right(self, frames, into)
+
+    monkeypatch.setattr(convolutions, "_error", lambda *_: 1e-5)
+    monkeypatch.setattr(TemporalConv, "apply", greedy)
+    with pretended_gpu(has_values=False):
+        choice = convolutions.probe_convolution(GPU, torch.float16)
+    assert choice.form == "2d"
+    assert "26 times its input as workspace" in choice.reason  # and its result
+
+
+def test_the_fastest_attention_is_measured_once_for_a_gpu() -> None:
+    some = [BACKENDS[name] for name in ("sdpa", "efficient")]
+    with (
+        pretended_gpu(has_values=False) as gpu,
+        patch.object(attention, "working", return_value=[each.name for each in some]),
+    ):
+        found = attention.fastest("cuda", torch.float16, 128, 6000)
+        assert found in ("sdpa", "efficient")
+        waits = [what for what, _ in gpu.record.waits]
+        assert waits == ["torch.cuda.synchronize"]
+        assert sum(gpu.record.waits.values()) == len(some) * (speed._RUNS + 1)
+        (key,) = json.loads((paths.cache_folder() / "attention.json").read_text())
+        assert key.startswith(HERE)
+        assert "4096 tokens" in key
+        with patch.object(speed, "measure") as measure:
+            attention._fastest.cache_clear()
+            assert attention.fastest(GPU, torch.float16, 128, 6000) == found
+        measure.assert_not_called()
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_of_attention_is_tried_and_used(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = install(monkeypatch, name)
+    if name == "flash3":
+        package.result = lambda out: (out, out.sum())  # its sums too, in some versions
+    q, k, v = trial.sample((2, 3, 21, 21), 32)
+    with pretended_gpu():
+        scale = 0.3
+        found = attention.attend(q.cuda(), k.cuda(), v.cuda(), backend=name, scale=scale)
+        assert not list(paths.cache_folder().glob("attention-trying-*"))
+    assert len(package.calls) == len(trial._SHAPES) + 1
+    torch.testing.assert_close(found.cpu(), trial.literal(q, k, v, scale))
+
+
+def test_a_package_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "sage2")
+    with pretended_gpu():
+        fault = trial.fault_of(BACKENDS["sage2-fp8"], GPU, torch.float16, 64)
+    assert fault == "sageattention has no sageattn_qk_int8_pv_fp8_cuda"
+
+
+@pytest.mark.parametrize("backend", ["math", attention.AUTO])
+def test_a_lack_of_memory_in_attention_is_passed_on(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    greedy = replace(BACKENDS["math"], run=Mock(side_effect=torch.OutOfMemoryError))
+    monkeypatch.setitem(BACKENDS, "math", greedy)
+    monkeypatch.setattr(attention, "require", lambda *_: None)
+    monkeypatch.setattr(attention, "_fastest", lambda *_: "math")
+    with pretended_gpu():
+        q = torch.ones(1, 2, 8, 16, device="cuda")
+        with pytest.raises(torch.OutOfMemoryError):
+            attention.attend(q, q, q, backend=backend)
+
+
+def test_a_product_that_a_gpu_does_not_have_is_refused_by_its_name() -> None:
+    with pretended_gpu(), pytest.raises(FeatureMissing) as caught:
+        formats.require("nvfp4", GPU)
+    assert caught.value.params == {"device": NAME, "kind": "nvfp4", "nearest": "fp8"}
+
+
+def test_torchs_compiler_needs_triton_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "_compiles", lambda device: device.type == "cpu")
+    for triton, case in ((None, "triton"), (object(), "compile-on-gpu")):
+        with (
+            pretended_gpu(),
+            patch.object(importlib.util, "find_spec", return_value=triton),
+            pytest.raises(FeatureMissing) as caught,
+        ):
+            compiler.require_compiler(GPU)
+        assert caught.value.case == case
+    compiler.require_compiler(torch.device("cpu"))
