@@ -217,7 +217,6 @@ class VaeSwitches(SwitchSet):
     planned_buffers: bool = _switch()
     temporal_winograd: bool = _switch(False, "rounding")
     fp16_accumulation: bool = _switch(False, "inexact", devices=_GPU, capability=(7, 0))
-    cuda_graph: bool = _switch(False, devices=_GPU)
     convolution: Convolution = field(
         default="auto", metadata=_about(SwitchChoice, values=("auto", "2d", "3d"), plain="3d")
     )

@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.pretended_gpu import operators
 from tests.pretended_gpu.clocks import HOST, Clock, History, Use
@@ -230,7 +230,6 @@ class PretendedGpu:
         memory: Live allocations by `key_of`, those of host memory that copies use included.
         allocator: Bytes that they take.
         launches: So far.
-        replays: Of recorded graphs.
     """
 
     def __init__(self, *, has_values: bool = True, total_bytes: int = 12 * 2**30) -> None:
@@ -238,7 +237,7 @@ class PretendedGpu:
         self.record = Record()
         self.memory: dict[int, Memory] = {}
         self.allocator = Allocator(total_bytes)
-        self.launches = self.replays = 0
+        self.launches = 0
         self.host_clock = Clock()
         self.streams: list[Stream] = []
         self.default = Stream(self, "the default stream")
@@ -247,7 +246,6 @@ class PretendedGpu:
         self._thread = threading.local()
         self._addresses: list[tuple[int, int]] = []  # (address, key), in order
         self._next_address = _FIRST_ADDRESS
-        self._recording: Graph | None = None
         self._lock = threading.RLock()
 
     @property
@@ -317,8 +315,6 @@ class PretendedGpu:
 
     def wait(self, what: str, clock: Clock | None = None) -> None:
         """Record that the host waits for all that a clock knows; None: that of the stream."""
-        if self._recording is not None:
-            self.problem(f"{what} while a CUDA graph is recorded")
         self.record.waits[what, where()] += 1
         self.host_clock.join(self.current.clock if clock is None else clock)
 
@@ -329,14 +325,7 @@ class PretendedGpu:
         self.wait("torch.cuda.synchronize")
 
     def launch(self, name: str, reads: Iterable[GpuPart], writes: Iterable[GpuPart]) -> None:
-        """Record a kernel on the current stream, with the memory that it uses.
-
-        While a graph is recorded nothing runs: the kernel is launched by each replay.
-        """
-        reads, writes = list(reads), list(writes)
-        if self._recording is not None:
-            self._recording.launches.append((name, reads, writes))
-            return
+        """Record a kernel on the current stream, with the memory that it uses."""
         clock = self._step()
         size = 0
         for parts, is_write in ((reads, False), (writes, True)):
@@ -405,8 +394,6 @@ class PretendedGpu:
         if name == "convolution":
             self._look_at_convolution(inner_args, result)
         self.record.operations += operators.operations(call, result)
-        done = operators.Call(func, inner_args, inner_kwargs, result)
-        self.record_work(partial(done.again, has_values=self.has_values))
         out = operators.mapped(self._wrapper(mine, func), result)
         if not operators.is_view(func) and name not in operators.WITHOUT_KERNEL:
             written = {key_of(x.held) for x in operators.written(func, args, kwargs) if is_gpu(x)}
@@ -542,24 +529,6 @@ class PretendedGpu:
                     self.problem(f"{operators.name_of(func)}: {text}")
         return func(*args, **kwargs)
 
-    # recorded graphs
-
-    def record_work(self, work: Callable[[], object]) -> None:
-        """What a graph that is being recorded computes again with each replay."""
-        if self._recording is not None:
-            self._recording.work.append(work)
-
-    @contextmanager
-    def recording(self, graph: Graph, **_: object) -> Iterator[None]:
-        """Stands in for torch.cuda.graph."""
-        self.synchronize()
-        self._recording = graph
-        try:
-            with self.on(Stream(self, f"stream {len(self.streams)} of a graph")):
-                yield
-        finally:
-            self._recording = None
-
 
 GpuPart = tuple[int, int]  # key of the memory, bytes
 
@@ -572,24 +541,6 @@ def part_of(tensor: GpuTensor) -> GpuPart:
 def is_gpu(x: object) -> bool:
     """Whether something is a tensor on the GPU."""
     return isinstance(x, GpuTensor)
-
-
-class Graph:
-    """Stands in for torch.cuda.CUDAGraph: does the recorded operators again, in the same memory."""
-
-    def __init__(self, gpu: PretendedGpu) -> None:
-        self.work: list[Callable[[], object]] = []
-        self.launches: list[tuple[str, list[GpuPart], list[GpuPart]]] = []
-        self._gpu = gpu
-
-    def replay(self) -> None:
-        """Run all recorded operators again, on the current stream."""
-        self._gpu.replays += 1
-        for launch in self.launches:
-            self._gpu.launch(*launch)
-        with _disable_current_modes():
-            for work in self.work:
-                work()
 
 
 class DispatchMode(TorchDispatchMode):

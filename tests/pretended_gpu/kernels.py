@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -49,25 +48,19 @@ class PretendedModule:
         assert all(0 < count < 2**31 for count in blocks), f"{name}: {blocks}"
         assert max(blocks[1:]) <= 65_535, f"{name}: {blocks}"
         launch = Launch(self, grid)
-        work = partial(_KERNELS[name], launch, *map(_value, arguments))
         with _disable_current_modes():
-            work()
-        self.gpu.record_work(work)
+            _KERNELS[name](launch, *map(_value, arguments))
         self.gpu.launch(f"kernel {name}", launch.reads, launch.writes)
 
 
 class Launch:
-    """One launch: the memory that it reads and writes.
-
-    What its pointers point to is found once: a recorded launch keeps its memory for each replay.
-    """
+    """One launch: the memory that it reads and writes."""
 
     def __init__(self, module: PretendedModule, grid: Grid) -> None:
         self.module, self.gpu, self.grid = module, module.gpu, grid
         self.has_values = module.gpu.has_values
         self.reads: list[tuple[int, int]] = []
         self.writes: list[tuple[int, int]] = []
-        self._found: dict[tuple[object, ...], Tensor] = {}
 
     def tensor(
         self,
@@ -79,9 +72,6 @@ class Launch:
         is_written: bool = False,
     ) -> Tensor:
         """What a pointer points to; strides count elements, None: contiguous."""
-        key = address, tuple(shape), strides and tuple(strides), dtype, is_written
-        if key in self._found:
-            return self._found[key]
         memory, offset = self.gpu.at(address)
         device = torch.device("cpu" if self.has_values else "meta")
         first, rest = divmod(offset, dtype.itemsize)
@@ -91,7 +81,7 @@ class Launch:
         last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         room = memory.storage.nbytes() // dtype.itemsize
         assert first + last < room, f"a kernel goes beyond its memory: {first} + {last} of {room}"
-        self._found[key] = found = torch.empty(0, dtype=dtype, device=device)
+        found = torch.empty(0, dtype=dtype, device=device)
         found.set_(memory.storage, first, tuple(shape), tuple(strides))
         part = memory.storage._cdata, found.numel() * dtype.itemsize
         (self.writes if is_written else self.reads).append(part)

@@ -16,7 +16,6 @@ from tests.pretended_gpu.gpu import (
     DispatchMode,
     Event,
     FunctionMode,
-    Graph,
     PretendedGpu,
     Stream,
 )
@@ -139,8 +138,6 @@ def _cuda(
         "stream": gpu.on,
         "current_stream": lambda _=None: gpu.current,
         "cudart": lambda: _Runtime(gpu),
-        "CUDAGraph": lambda: Graph(gpu),
-        "graph": gpu.recording,
     }
 
 

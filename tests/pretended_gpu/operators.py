@@ -40,12 +40,11 @@ _PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "convolution"}
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator with tensors of the processor or of meta, and what it gave."""
+    """An operator with tensors of the processor or of meta."""
 
     func: Any
     args: Any
     kwargs: dict[str, Any]
-    result: Any = None
 
     def run(self, *, has_values: bool) -> Any:
         """What CUDA would give, in its layout."""
@@ -56,15 +55,6 @@ class Call:
         if name.startswith("_scaled_dot_product_"):
             return _attention(name, self.args, self.kwargs)
         return self._computed(name, has_values)
-
-    def again(self, *, has_values: bool) -> None:
-        """Do it once more, with its results in the same memory."""
-        if is_view(self.func):
-            return
-        found = tensors(self.run(has_values=has_values))
-        for new, old in zip(found, tensors(self.result), strict=True):
-            if new is not old:
-                old.copy_(new)
 
     def _computed(self, name: str, has_values: bool) -> Any:
         first = next(x for x in (*self.args, None) if isinstance(x, Tensor) or x is None)

@@ -135,11 +135,6 @@ def mixed_dtypes(x: Tensor) -> None:
     torch.mm(x[None].half(), x[:, None])
 
 
-def a_wait_in_a_recording(x: Tensor) -> None:
-    with torch.cuda.graph(torch.cuda.CUDAGraph()):
-        float(x.sum())
-
-
 def a_stream_that_does_not_wait(x: Tensor) -> None:
     y = x * 2
     with torch.cuda.stream(torch.cuda.Stream()):
@@ -151,7 +146,6 @@ def a_stream_that_does_not_wait(x: Tensor) -> None:
     [
         (a_tensor_of_the_host, "of the host among others"),
         (mixed_dtypes, "mixed dtypes"),
-        (a_wait_in_a_recording, "while a CUDA graph is recorded"),
         (a_stream_that_does_not_wait, "may still write"),
     ],
 )

@@ -15,19 +15,14 @@ from torch import Tensor
 
 from engine.bench.timing import clock
 from engine.hardware import shared_memory, torch_memory
-from engine.models.seedvr2.vae.fast import FastVae
 from engine.ops.attention import trial
 from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.single_head import attend_single_head
-from engine.ops.conv.causal_conv import Carry
-from engine.ops.cuda_graph import GraphedCalls
 from engine.ops.linear import formats
 from engine.ops.transfer.flat_storage import FlatTensors
 from engine.ops.transfer.pinned import HostBytes
 from engine.ops.transfer.weight_buffers import GpuBuffers, StreamedBlock
 from engine.pipeline import gpu_guard
-from engine.settings.optimisations import VaeSwitches
-from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae
 from tests.pretended_gpu import operators
 from tests.pretended_gpu.machine import pretended_gpu
 
@@ -106,22 +101,6 @@ def test_a_passing_lack_of_memory_is_no_verdict(
             asked()
         monkeypatch.setattr(owner, name, real)
         assert asked()
-
-
-def test_a_recorded_slice_is_replayed() -> None:
-    config = tiny_config()
-    weights = tiny_vae(config, dtype=torch.float32).state_dict()
-    latents = random_frames(3, 1, config.latent_channels, 1, 8, 6, dtype=torch.float32)
-    found = []
-    with pretended_gpu() as gpu, torch.inference_mode():
-        for cuda_graph in (False, True):
-            switches = VaeSwitches(convolution="3d", cuda_graph=cuda_graph)
-            vae = FastVae(config, weights, device="cuda", switches=switches)
-            slices = [vae.decode_slice(x, Carry(last=True))[0].cpu() for x in latents]
-            found.append(torch.stack(slices))
-    assert gpu.replays == 3
-    torch.testing.assert_close(*found, rtol=0, atol=2e-5)
-    assert not gpu.record.problems
 
 
 @pytest.mark.parametrize(("version", "is_problem"), [(91_500, False), (90_200, True)])
@@ -229,41 +208,3 @@ def test_a_block_that_is_nowhere_on_the_host_is_an_error() -> None:
         buffers.wait(buffers.slots[0])
         (found,) = block.tensors_in(buffers.slots[0])
         torch.testing.assert_close(found.cpu(), layer.weight)
-
-
-def test_recordings_of_other_shapes_go_when_there_are_too_many() -> None:
-    with pretended_gpu() as gpu:
-        calls = GraphedCalls(lambda x: x * 2, lambda: None, most=2)
-        for size in (1, 2, 3, 2, 1):
-            assert calls(torch.ones(size, device="cuda")).cpu().tolist() == [2] * size
-        assert gpu.replays == 5
-        waits = [count for (what, _), count in gpu.record.waits.items() if "synchronize" in what]
-        assert sum(waits) == 2 * 4  # each recording waits twice: 1, 2, 3, and 1 again
-        allocated = gpu.allocator.allocated
-        calls.forget()
-        gc.collect()
-        assert gpu.allocator.allocated < allocated
-    assert not gpu.record.problems
-
-
-@pytest.mark.parametrize("error", [RuntimeError, torch.OutOfMemoryError])
-def test_work_that_cannot_be_recorded_is_done_each_time(
-    error: type[Exception], caplog: pytest.LogCaptureFixture
-) -> None:
-    def work(x: Tensor) -> Tensor:
-        if gpu._recording is not None:
-            raise error("operation not permitted when stream is capturing")
-        return x * 2
-
-    with pretended_gpu() as gpu:
-        calls = GraphedCalls(work, lambda: None)
-        x = torch.ones(3, device="cuda")
-        if error is torch.OutOfMemoryError:
-            with pytest.raises(error):
-                calls(x)
-            assert not caplog.records
-            return
-        for _ in range(2):
-            assert calls(x).cpu().tolist() == [2, 2, 2]
-    assert gpu.replays == 0
-    assert [record.levelname for record in caplog.records] == ["WARNING"]

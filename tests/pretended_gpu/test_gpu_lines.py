@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.pretended_gpu import gpu_lines
+from tools.gpu_coverage import gpu_lines
 
 pytestmark = pytest.mark.pretended_gpu
 

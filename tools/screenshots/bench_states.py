@@ -60,7 +60,6 @@ _REPORT = BenchReport(
         _row("vae.ring_buffers", (0.98, 0.72, 3e-6)),
         _row("vae.chunked_upsampling", (1.01, 0.68, 3e-6), claim="chunked-upsampling"),
         _row("vae.temporal_winograd", (1.09, 1.23, 3e-6), exactness="rounding", is_default=False),
-        _row("vae.cuda_graph", None, claim="cuda-graphs", is_default=False),
         _row("dit.all", (0.84, 0.90, 5e-7)),
         _row("dit.fused_steps", (0.87, 1.0, 5e-7), claim="fused-activation"),
         _row("dit.compile", None, claim="torch-compile", exactness="rounding", is_default=False),

@@ -36,7 +36,6 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "in-place": ("vae.in_place", "dit.in_place_residual"),
     "pinned-copies": ("run.pinned_transfers",),
     "async-tiles": ("run.copy_stream",),
-    "cuda-graphs": ("vae.cuda_graph",),
     "chunked-upsampling": ("vae.chunked_upsampling",),
     "group-norm-silu": ("vae.fused_norm",),
     "flash-attention": ("vae.chunked_attention", "vae.attention"),

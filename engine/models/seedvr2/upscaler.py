@@ -129,16 +129,16 @@ class SeedVr2(ShotModel):
 
     def restored(self, latents: Tensor, shot: int, first: int) -> Tensor:
         """The transformer's result for a clip [t, h, w, L]; noise depends on shot and position."""
-        self.rest()
+        self.release_vae()
         noise, more = (part.to(latents) for part in self._noises(_four(latents.shape), shot, first))
         latents = noisy_latent(latents, self._plan.latent_noise / 100, noise, more)
         result = sample(self._predict, noise, condition(latents), self._text)
         self._dit.release()
         return result
 
-    def rest(self) -> None:
-        """Free the VAE's buffers for the transformer, unless recorded graphs are bound to them."""
-        self._vae.rest()
+    def release_vae(self) -> None:
+        """Free the VAE's buffers for the transformer."""
+        self._vae.release()
 
     def _resized(self, source: Tensor) -> Tensor:
         """Frames of the source at the size of the result."""
@@ -198,7 +198,7 @@ class SeedVr2RunningShot:
             has_decoded = True
             del part  # another clip may follow at once
         if has_decoded:
-            self._model.rest()
+            self._model.release_vae()
 
 
 def load_seedvr2(plan: SeedVr2Plan) -> SeedVr2:

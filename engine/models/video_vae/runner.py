@@ -16,14 +16,12 @@ from engine.ops.conv.frame_conv import ConvOptions
 from engine.ops.conv.temporal_conv import Form
 from engine.ops.conv.trial import choose_convolution
 from engine.ops.conv.workspace import Workspace
-from engine.ops.cuda_graph import GraphedCalls
 from engine.ops.precision import exact_arithmetic, no_gradients
 from engine.settings.optimisations import VaeSwitches
 
 Direction = Literal["encode", "decode"]
 Parts = dict[Direction, list[Part[AnyContext]]]
 AnyConfig = TypeVar("AnyConfig", bound=ClipSizes)
-_GRAPH_PIXELS = 2**19  # of all frames; above that computing takes longer than launching
 
 
 class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
@@ -68,9 +66,6 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
             planned=switches.planned_buffers,
             channels_last=switches.channels_last,
         )
-        self._graphs: dict[Direction, GraphedCalls] = {}
-        if switches.cuda_graph and self.device.type == "cuda":
-            self._graphs = {"encode": self._graphed("encode"), "decode": self._graphed("decode")}
         with no_gradients(), exact_arithmetic():
             self.parts = self.build_parts(weights)
 
@@ -98,14 +93,7 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
 
     def release(self) -> None:
         """Give the memory of the buffers back; the next slice takes it again."""
-        for graph in self._graphs.values():
-            graph.forget()
         self.workspace.release()
-
-    def rest(self) -> None:
-        """Give buffers back unless recorded graphs are bound to them."""
-        if not self.switches.cuda_graph:
-            self.release()
 
     def run_clips(self, direction: Direction, clips: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Encode or decode one slice [B, C, T, H, W] of all clips of a batch."""
@@ -159,28 +147,9 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
             self.trace(name, frames.movedim(0, 1).unsqueeze(0))
 
     def _clip(self, direction: Direction, clip: Tensor, carry: Carry, batch: int) -> Tensor:
-        """One clip or slice; a short and small clip may replay a CUDA graph."""
-        graph = self._graphs.get(direction)
-        whole = carry.first and carry.last and self.trace is None
-        if graph is None or not whole or self._pixels(direction, clip) > _GRAPH_PIXELS:
-            context = self.context_of(clip.movedim(0, 1), carry, batch)
-            return _through(self.parts[direction], context)
-        return graph(clip.to(self.device, self.dtype))
-
-    def _graphed(self, direction: Direction) -> GraphedCalls:
-        def work(clip: Tensor) -> Tensor:
-            context = self.context_of(clip.movedim(0, 1), Carry(last=True))
-            return _through(self.parts[direction], context)
-
-        return GraphedCalls(work, self.workspace.stretches)
-
-    def _pixels(self, direction: Direction, clip: Tensor) -> int:
-        """Pixels of all frames, on the side of the frames."""
-        count, height, width = clip.shape[1:]
-        if direction == "encode":
-            return count * height * width
-        count = 1 + (count - 1) * self.config.temporal_factor
-        return count * height * width * self.config.spatial_factor**2
+        """One clip or slice [C, T, H, W] through all parts."""
+        context = self.context_of(clip.movedim(0, 1), carry, batch)
+        return _through(self.parts[direction], context)
 
 
 def _through(parts: Sequence[Part[AnyContext]], context: AnyContext) -> Tensor:

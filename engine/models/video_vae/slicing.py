@@ -100,10 +100,6 @@ class SlicedVae(ABC):
         """Give back buffers that are kept between calls; the next slice takes them again."""
         return  # this variant keeps none
 
-    def rest(self) -> None:
-        """Release for another model, unless recorded graphs are bound to the buffers."""
-        self.release()
-
     @property
     def usual_slice_frames(self) -> int:
         """Frames of a slice that the model was published with."""

@@ -35,7 +35,7 @@ def attend(
     """Attend within each window: softmax(scale q k') v.
 
     The first call of `auto` for a device, dtype, head dimension and rounded length measures, unless
-    an earlier process did; call it once before a CUDA graph is captured.
+    an earlier process did.
 
     Args:
         q: [N, heads, Q, d]: N windows of one shape, text tokens after the others. Any strides but

@@ -60,10 +60,6 @@ class Workspace:
         """Uninitialised frames [T, C, H, W] of their own."""
         return self._shaped(self._empty(prod(shape)), shape)
 
-    def stretches(self) -> list[Tensor]:
-        """All buffers, for callers that must keep them alive."""
-        return list(self._stretches.values())
-
     def release(self) -> None:
         """Free all memory."""
         self._stretches.clear()

@@ -1,7 +1,7 @@
 """Loads compiled kernels and launches them through the CUDA driver.
 
 All work is done in torch's own (primary) context of the device and on torch's current stream, so
-kernels keep their order with torch's and can be captured into a CUDA graph.
+kernels keep their order with torch's.
 """
 
 from __future__ import annotations

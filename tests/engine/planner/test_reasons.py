@@ -143,10 +143,11 @@ def test_switches_that_change_the_result_or_do_nothing_here_have_a_notice_each()
         assert all(notice.severity == "info" for notice in notices)
         return {notice.params["switch"]: notice.code for notice in notices}
 
-    text, nothing = "run.tf32=on,vae.cuda_graph=on,vae.in_place=off", "switch-without-effect"
-    assert found(text, "cpu", None) == {"run.tf32": nothing, "vae.cuda_graph": nothing}
-    assert found(text, "cuda", (7, 5)) == {"run.tf32": nothing}
-    assert found(text, "cuda", (8, 9)) == {"run.tf32": "switch-inexact"}
+    text, nothing = "run.tf32=on,vae.fp16_accumulation=on,vae.in_place=off", "switch-without-effect"
+    assert found(text, "cpu", None) == {"run.tf32": nothing, "vae.fp16_accumulation": nothing}
+    inexact = {"vae.fp16_accumulation": "switch-inexact"}
+    assert found(text, "cuda", (7, 5)) == {"run.tf32": nothing, **inexact}
+    assert found(text, "cuda", (8, 9)) == {"run.tf32": "switch-inexact", **inexact}
     text = "dit.fp16_accumulation=on,vae.temporal_winograd=on"
     assert found(text, "cuda", (7, 5)) == {"dit.fp16_accumulation": "switch-inexact"}
     assert found("", "cpu", None) == {}

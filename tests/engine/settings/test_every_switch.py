@@ -41,7 +41,6 @@ from tests.helpers.seedvr2 import (
     random_dit,
     random_frames,
     random_inputs,
-    tiny_config,
     tiny_dit_config,
     tiny_vae,
 )
@@ -173,11 +172,6 @@ class _Empty(FastSlicedVae[SliceContext, Any]):
         return {"encode": [], "decode": []}
 
 
-def _graphs(case: Case, on: bool) -> object:
-    chosen = VaeSwitches(cuda_graph=on)
-    return sorted(_Empty(tiny_config(), {}, device="cuda", switches=chosen)._graphs)
-
-
 def _dit_steps(case: Case, on: bool) -> object:
     return type(FastDit(tiny_dit_config("3b"), DitSwitches(compile=on))._tools.steps)
 
@@ -234,7 +228,6 @@ UNFOLDED = {"first_frame_fold": False}
 # Key of a switch -> what is observed with its usual value and with another one.
 _OBSERVATIONS: dict[str, tuple[Callable[[Case, Any], object], Any, Any]] = {
     "vae.fp16_accumulation": (_fp16_sums, ("vae", False), ("vae", True)),
-    "vae.cuda_graph": (_graphs, False, True),
     "vae.convolution": (_vae_calls, {"convolution": "2d"}, {"convolution": "3d"}),
     "vae.image_mode": (_vae_calls, UNFOLDED, {**UNFOLDED, "image_mode": False}),
     "vae.chunked_attention": (_wide_attention, True, False),

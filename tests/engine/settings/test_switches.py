@@ -171,8 +171,8 @@ def test_what_another_system_lacks_is_refused() -> None:
 
 
 def test_what_does_nothing_here_is_named() -> None:
-    text = "run.tf32=on,vae.temporal_winograd=on,vae.cuda_graph=on,vae.kernels=off"
-    assert without_effect(text, "cpu") == ("run.tf32", "vae.cuda_graph")
+    text = "run.tf32=on,vae.temporal_winograd=on,vae.fp16_accumulation=on,vae.kernels=off"
+    assert without_effect(text, "cpu") == ("run.tf32", "vae.fp16_accumulation")
     assert without_effect(text, "cuda", (7, 5)) == ("run.tf32",)
     assert without_effect(text, "cuda", (8, 6)) == ()
     assert without_effect("run.tf32=on,run.all=off", "cpu") == ()

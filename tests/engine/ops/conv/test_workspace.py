@@ -35,7 +35,7 @@ def test_one_purpose_has_one_stretch_as_large_as_its_largest_request() -> None:
     assert workspace.bytes_held == 4 * 120
     workspace.frames("other", (1, 2, 3, 4)).fill_(2)
     assert bool((large == 1).all())
-    assert len(workspace.stretches()) == 2
+    assert len(workspace._stretches) == 2
     workspace.frames("window", (3, 3, 4, 5))
     assert workspace.bytes_held == 4 * (180 + 24)
     workspace.release()
@@ -47,7 +47,7 @@ def test_one_purpose_has_one_stretch_as_large_as_its_largest_request() -> None:
 def test_the_old_stretch_goes_before_the_larger_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = make()
     workspace.frames("window", (1, 2, 3, 4))
-    (old,) = map(weakref.ref, workspace.stretches())
+    (old,) = map(weakref.ref, workspace._stretches.values())
     gone = []
     take = Workspace._empty
 
@@ -77,4 +77,4 @@ def test_without_planning_every_request_is_memory_of_its_own() -> None:
     first, second = (workspace.frames("window", (1, 2, 3, 4)) for _ in range(2))
     assert first.data_ptr() != second.data_ptr()
     assert workspace.bytes_held == 0
-    assert workspace.stretches() == []
+    assert not workspace._stretches

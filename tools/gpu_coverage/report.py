@@ -1,6 +1,6 @@
-"""How much of the code for a GPU the tests of this folder run, by line.
+"""How much of the code for a GPU the tests of `tests/pretended_gpu` run, by line.
 
-`python -m tests.pretended_gpu.coverage_report` runs them, prints a table, and fails below 95 % of
+`python -m tools.gpu_coverage.report` runs them, prints a table, and fails below 95 % of
 the lines; with `--write` it writes docs/benchmarks/pretended-gpu-coverage.md. What counts as a line
 for a GPU: `gpu_lines`. With `-p` this module is the plugin of pytest that records the lines.
 """
@@ -23,7 +23,7 @@ from unittest.mock import patch
 import pytest
 from coverage import Coverage
 
-from tests.pretended_gpu.gpu_lines import ENGINE, GpuCode, gpu_code, parts_run
+from tools.gpu_coverage.gpu_lines import ENGINE, GpuCode, gpu_code, parts_run
 
 ROOT = ENGINE.parent
 PAGE = ROOT / "docs" / "benchmarks" / "pretended-gpu-coverage.md"
@@ -39,7 +39,7 @@ NOT_PRETENDED = {
 # What the lines that count as run called instead of the real thing.
 STAND_INS = (
     "operators of torch, cuDNN, cuBLAS: those of the processor, in CUDA's dtypes and layouts",
-    "streams, events, allocator, pinned memory, CUDA graphs: `tests/pretended_gpu/gpu.py`",
+    "streams, events, allocator, pinned memory: `tests/pretended_gpu/gpu.py`",
     "our kernels: their meaning in torch, `tests/pretended_gpu/kernels.py`",
     "the CUDA driver: its calls, `tests/pretended_gpu/test_kernels.py`; NVRTC is the real one",
     "packages of attention kernels: the formula, `tests/helpers/attention_packages.py`",
@@ -111,7 +111,7 @@ def recorded_rows(pytest_options: list[str]) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         data = str(Path(folder) / "lines")
         tests = [sys.executable, "-m", "pytest", "-q", "-m", "pretended_gpu", "-p", __spec__.name]
-        command = [*tests, *pytest_options, str(Path(__file__).parent)]
+        command = [*tests, *pytest_options, str(ROOT / "tests" / "pretended_gpu")]
         subprocess.run(command, env={**os.environ, _DATA: data}, cwd=ROOT, check=True)
         record = Coverage(data_file=data, config_file=False)
         record.combine([folder])
@@ -150,10 +150,10 @@ def page(rows: list[Row]) -> str:
     lines = [
         "# What of the code for a GPU runs in tests without one",
         "",
-        "Made with `python -m tests.pretended_gpu.coverage_report --write`: lines of `engine/ops`,",
+        "Made with `python -m tools.gpu_coverage.report --write`: lines of `engine/ops`,",
         "`engine/models` and `engine/pipeline` that run only for a GPU, and which of them the",
         "tests of `tests/pretended_gpu` ran. No GPU has run any of this.",
-        "`tests/pretended_gpu/gpu_lines.py` says what is counted; a branch within a line is, too.",
+        "`tools/gpu_coverage/gpu_lines.py` says what is counted; a branch within a line is, too.",
         "",
         *table(rows),
         "",

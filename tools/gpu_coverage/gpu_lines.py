@@ -29,7 +29,6 @@ SAY_SO = frozenset({"on_card", "on_gpu", "is_gpu", "is_cuda", "is_available", "i
 GPU_ERRORS = frozenset({"OutOfMemoryError", "Spilled", "MemoryReleased"})
 # Used by nothing else than the code for a GPU: a module, a function or a class, and why.
 GPU_ONLY = {
-    "ops/cuda_graph.py": "recorded for a GPU alone",
     "ops/kernels/build.py": "CUDA kernels: sources and trials",
     "ops/kernels/channel_norm.py": "a CUDA kernel",
     "ops/kernels/driver.py": "the CUDA driver",
@@ -52,7 +51,7 @@ GPU_ONLY = {
     "ops/conv/trial.py:_remember": "the same",
     "ops/conv/trial.py:_remembered": "the same",
     "ops/conv/trial.py:_workspace": "memory of a GPU",
-    "ops/norm/group_norm.py:_statistics_by_kernel": "a CUDA kernel",
+    "ops/norm/group_norm.py:_merged": "statistics of CUDA kernels",
     "ops/transfer/pinned.py:_register": "pins memory",
     "ops/transfer/pinned.py:_swallow": "pins memory",
     "ops/transfer/pinned.py:_unregister": "pins memory",
@@ -61,7 +60,6 @@ GPU_ONLY = {
     "ops/transfer/weight_buffers.py:GpuBuffers": "a stream of a GPU",
     "models/seedvr2/planning/alternatives.py:_blocks": "blocks on the GPU",
     "models/seedvr2/planning/alternatives.py:_other_blocks": "blocks on the GPU",
-    "models/video_vae/runner.py:FastSlicedVae._graphed": "CUDA graphs",
     "pipeline/gpu_guard.py:_guard": "watches the GPU's memory",
     "pipeline/gpu_guard.py:expected_seconds": "for the guard",
 }
