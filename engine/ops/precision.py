@@ -23,11 +23,15 @@ def no_gradients() -> Iterator[None]:
 
 
 @contextmanager
-def exact_arithmetic(fp16_accumulation: bool = False) -> Iterator[None]:
+def exact_arithmetic(fp16_accumulation: bool = False, *, tunes: bool = True) -> Iterator[None]:
     """Compute float32 in full precision, and measure convolutions once per shape.
 
     Convolutions may otherwise round to TF32, matrix products too if another part of the process
     allowed it. That, and sums of matrix products in half precision, need the user's choice.
+
+    Args:
+        fp16_accumulation: Allow those sums.
+        tunes: False: cuDNN takes what it knows for shapes that are not worth measuring.
     """
     run = current()
     matmul = torch.backends.cuda.matmul
@@ -35,7 +39,7 @@ def exact_arithmetic(fp16_accumulation: bool = False) -> Iterator[None]:
     places = (matmul, mkldnn.matmul)
     before = matmul.allow_fp16_accumulation, [place.fp32_precision for place in places]
     with torch.backends.cudnn.flags(
-        enabled=True, benchmark=run.cudnn_benchmark, allow_tf32=run.tf32
+        enabled=True, benchmark=run.cudnn_benchmark and tunes, allow_tf32=run.tf32
     ):
         matmul.allow_fp16_accumulation = fp16_accumulation
         try:

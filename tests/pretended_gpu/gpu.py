@@ -205,7 +205,7 @@ class Record:
         launches: By operator or kernel.
         touched: Bytes read and written, by operator or kernel.
         copies: Bytes by kind ("H2D pinned async") and place.
-        convolutions: Shapes of input and weight, stride and padding, of those that differ.
+        convolutions: Shapes of input and weight, stride and padding, of those that cuDNN measures.
         operations: Floating-point, of products, convolutions and attention.
     """
 
@@ -449,8 +449,9 @@ class PretendedGpu:
         cudnn: Any = torch.backends.cudnn
         if frames.numel() >= 2**31 * max(1, len(frames)) and cudnn.version() < _WIDE_CUDNN:
             self.problem(f"a convolution of {tuple(frames.shape)} is too large for cuDNN")
-        shapes = tuple(frames.shape), tuple(weight.shape), *(tuple(args[i]) for i in (3, 4))
-        self.record.convolutions[shapes] += 1
+        if cudnn.benchmark:
+            shapes = tuple(frames.shape), tuple(weight.shape), *(tuple(args[i]) for i in (3, 4))
+            self.record.convolutions[shapes] += 1
 
     # between host and GPU
 

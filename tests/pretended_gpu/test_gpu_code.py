@@ -15,14 +15,20 @@ from torch import Tensor
 
 from engine.bench.timing import clock
 from engine.hardware import shared_memory, torch_memory
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.video_vae import runner
 from engine.ops.attention import trial
 from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.single_head import attend_single_head
+from engine.ops.conv.temporal_conv import Form
+from engine.ops.conv.trial import ConvolutionChoice
 from engine.ops.linear import formats
+from engine.ops.norm.group_norm import group_norm_silu
 from engine.ops.transfer.flat_storage import FlatTensors
 from engine.ops.transfer.pinned import HostBytes
 from engine.ops.transfer.weight_buffers import GpuBuffers, StreamedBlock
 from engine.pipeline import gpu_guard
+from tests.helpers.seedvr2 import tiny_config, tiny_vae
 from tests.pretended_gpu import operators
 from tests.pretended_gpu.machine import pretended_gpu
 
@@ -208,3 +214,27 @@ def test_a_block_that_is_nowhere_on_the_host_is_an_error() -> None:
         buffers.wait(buffers.slots[0])
         (found,) = block.tensors_in(buffers.slots[0])
         torch.testing.assert_close(found.cpu(), layer.weight)
+
+
+def test_kept_frames_of_another_layout_are_copied() -> None:
+    with pretended_gpu() as gpu:
+        x = torch.randn(3, 32, 4, 5, device="cuda").contiguous(memory_format=torch.channels_last)
+        weight, bias = torch.ones(2, 32, device="cuda")
+        out, kept = torch.empty_like(x), torch.empty(2, 32, 4, 5, device="cuda")
+        group_norm_silu(x, weight, bias, 8, 1e-6, out, kernels=True, kept=kept)
+        assert torch.equal(kept.cpu(), out[1:].cpu())
+    assert "kernel normalise" in gpu.record.launches
+
+
+@pytest.mark.parametrize("form", ["2d", "3d"])
+def test_a_vae_takes_the_form_that_the_trial_chose(
+    form: Form, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = Mock(return_value=ConvolutionChoice(form=form, reason="tried"))
+    monkeypatch.setattr(runner, "choose_convolution", chosen)
+    config = tiny_config()
+    with pretended_gpu():
+        weights = tiny_vae(config, dtype=torch.float32).state_dict()
+        vae = FastVae(config, weights, device="cuda", dtype=torch.float16)
+    assert vae.conv_options().form == form
+    chosen.assert_called_with(GPU, torch.float16)

@@ -30,6 +30,7 @@ def test_steps_take_no_more_than_the_baseline() -> None:
             now, before = getattr(figures, kind), getattr(committed, kind)
             assert before / MOST <= now <= before * MOST, f"{name}: {kind} {before} -> {now}"
         assert figures.waits <= committed.waits, name
+        assert figures.convolutions <= committed.convolutions, name
 
 
 def test_the_page_is_that_of_the_baseline() -> None:

@@ -60,6 +60,7 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
         self.device, self.dtype = torch.device(device), dtype
         self.switches = switches = switches or VaeSwitches()
         self.trace: Trace | None = None
+        self._begun: set[Direction] = set()  # directions that have begun a clip
         self.workspace = Workspace(
             self.device,
             dtype,
@@ -96,11 +97,17 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
         self.workspace.release()
 
     def run_clips(self, direction: Direction, clips: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        """Encode or decode one slice [B, C, T, H, W] of all clips of a batch."""
+        """Encode or decode one slice [B, C, T, H, W] of all clips of a batch.
+
+        The beginning of a clip has shapes of its own, which cuDNN measures from the second clip
+        on: for a single one it would take longer than it saves.
+        """
         working = carry.begin()
         if any(working.tail((len(clips), part.name)) is not None for part in self.parts[direction]):
             raise ValueError("the carry belongs to a larger batch")
-        with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
+        tunes = direction in self._begun or not working.first
+        self._begun.add(direction)
+        with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation, tunes=tunes):
             results = [
                 self._clip(direction, clip, working, batch).movedim(0, 1)
                 for batch, clip in enumerate(clips)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -158,6 +159,16 @@ def test_buffers_stay_what_they_are_after_the_first_slices(plain: SeedVr2Vae) ->
     assert fast.workspace.bytes_held == held > 0
     fast.release()
     assert fast.workspace.bytes_held == 0
+
+
+def test_the_beginning_of_a_single_clip_is_not_measured_by_cudnn(plain: SeedVr2Vae) -> None:
+    fast, measures = double(plain), list[bool]()
+    fast.enable_slicing(4)
+    fast.trace = lambda *_: measures.append(torch.backends.cudnn.benchmark)
+    for expected in ([False, True], [True]):
+        fast.decode(random_frames(1, 4, 4, 3, 3))
+        assert [measured for measured, _ in groupby(measures)] == expected
+        measures.clear()
 
 
 def test_the_program_around_us_keeps_its_precision_and_we_ours(fast: FastVae) -> None:
