@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.bench.timing import clock
+from engine.core.geometry import Box, Size
 from engine.hardware import shared_memory, torch_memory
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.video_vae import runner
@@ -26,6 +27,7 @@ from engine.ops.linear import formats
 from engine.ops.norm.group_norm import group_norm_silu
 from engine.ops.transfer.flat_storage import FlatTensors
 from engine.ops.transfer.pinned import HostBytes
+from engine.ops.transfer.tile_canvas import TileSink
 from engine.ops.transfer.weight_buffers import GpuBuffers, StreamedBlock
 from engine.pipeline import gpu_guard
 from tests.helpers.seedvr2 import tiny_config, tiny_vae
@@ -214,6 +216,17 @@ def test_a_block_that_is_nowhere_on_the_host_is_an_error() -> None:
         buffers.wait(buffers.slots[0])
         (found,) = block.tensors_in(buffers.slots[0])
         torch.testing.assert_close(found.cpu(), layer.weight)
+
+
+def test_a_dropped_canvas_waits_for_its_copies() -> None:
+    with pretended_gpu() as gpu:
+        sink = TileSink(4, Size(8, 6))
+        sink.add(torch.zeros(4, 3, 6, 8, device="cuda"), Box(0, 0, 8, 6), 0)
+        waits = gpu.record.waits.total()
+        del sink
+        gc.collect()
+        assert gpu.record.waits.total() == waits + 1
+    assert not gpu.record.problems
 
 
 def test_kept_frames_of_another_layout_are_copied() -> None:

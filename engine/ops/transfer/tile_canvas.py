@@ -7,6 +7,7 @@ integer; so the sum of all rounded tiles is at most 65535 and 16 bits never over
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -197,6 +198,8 @@ class _StreamTransfer:
         self._event = cuda.Event
         self._buffers = [_pinned(0) for _ in range(_PENDING)]
         self._pending: deque[_PendingPart] = deque()
+        # Where an error drops this, memory that copies still read must not serve others.
+        weakref.finalize(self, _await_all, self._pending).atexit = False
 
     def send(self, codes: Tensor, place: _PartPlace) -> None:
         if len(self._pending) == _PENDING:
@@ -225,6 +228,11 @@ class _StreamTransfer:
         if buffer.nbytes < codes.nbytes:
             buffer = _pinned(codes.nbytes)
         return buffer, buffer[: codes.nbytes].view(codes.dtype).view(codes.shape)
+
+
+def _await_all(pending: deque[_PendingPart]) -> None:
+    for part in pending:
+        part.done.synchronize()
 
 
 def _pinned(size: int) -> Tensor:
