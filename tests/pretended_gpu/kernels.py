@@ -146,28 +146,15 @@ def _statistics(launch: Launch, found: Tensor, shape: Any, addresses: Sequence[i
         into[1][:, block] = (some - average[:, None, :, None]).square().sum((1, 3))
 
 
-def _scale_and_shift(
-    launch: Launch,
-    mean: int,
-    m2: int,
-    shape: Any,
-    blocks: int,
-    weight: int,
-    bias: int,
-    added: int,
-    eps: float,
-    scale: int,
-    shift: int,
-) -> None:
+def _scale_and_shift(launch: Launch, *arguments: Any) -> None:
+    mean, m2, shape, blocks, weight, bias, added, eps, *results = arguments
     groups, frames = launch.grid[0][:2]
     group = shape.channels // groups
     means, squares = (launch.tensor(address, (frames, blocks, groups)) for address in (mean, m2))
     factors = [launch.tensor(address, (shape.channels,)) for address in (weight, bias)]
     more = launch.tensor(added, (shape.channels,)) if added else 0
-    into = [
-        launch.tensor(address, (frames, shape.channels), is_written=True)
-        for address in (scale, shift)
-    ]
+    sizes = frames, shape.channels
+    into = [launch.tensor(address, sizes, is_written=True) for address in results]
     if not launch.has_values:
         return
     counts = torch.full((blocks, 1), shape.per_block * group, dtype=torch.float64)

@@ -139,9 +139,8 @@ def all_figures() -> dict[str, Figures]:
 def known() -> tuple[dict[str, Figures], dict[str, Figures]]:
     """The committed figures, now and before, by step."""
     tables = json.loads(BASELINE.read_text("utf-8"))
-    now, before = (
-        {name: Figures(**row) for name, row in tables[title].items()} for title in ("now", "before")
-    )
+    rows = tables["now"], tables["before"]
+    now, before = ({name: Figures(**row) for name, row in table.items()} for table in rows)
     return now, before
 
 

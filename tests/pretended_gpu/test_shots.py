@@ -22,14 +22,9 @@ from tests.pretended_gpu.shots import pictures
 
 pytestmark = pytest.mark.pretended_gpu
 
-NORMS = (
-    "kernel group_statistics",
-    "kernel add_residual",
-    "kernel scale_and_shift",
-    "kernel normalise",
-)
+NORMS = ("kernel group_statistics", "kernel add_residual", "kernel scale_and_shift")
 ROWS = ("kernel rms_modulate", "kernel add_gated", "kernel swiglu", "kernel gather_qk")
-SEEDVR2, WAN = frozenset((*NORMS, *ROWS)), frozenset(["kernel rms_norm"])
+SEEDVR2, WAN = frozenset((*NORMS, "kernel normalise", *ROWS)), frozenset(["kernel rms_norm"])
 HALF = "float16"
 THREE_D, USUAL = VaeSwitches(convolution="3d"), DitSwitches()
 ENCODED = {"size": Size(120, 32), "encode_tile": Size(80, 80)}

@@ -5,12 +5,9 @@ import pytest
 from engine.core.errors import SettingsError
 from engine.hardware import devices
 from engine.hardware.gpu_table import GIB, find, gpu_specs, named
-from engine.hardware.pretended_gpu import (
-    GPU_VARIABLE,
-    VRAM_VARIABLE,
-    from_environment,
-    pretended,
-)
+from engine.hardware.pretended_gpu import GPU_VARIABLE as NAME
+from engine.hardware.pretended_gpu import VRAM_VARIABLE as MEMORY
+from engine.hardware.pretended_gpu import from_environment, pretended
 
 PUBLISHED = {  # NVIDIA's white papers: TFLOP/s of matrices in half precision, sums in float32
     "NVIDIA GeForce RTX 2080 Ti": 53.8,  # at the reference clock of 1545 MHz
@@ -64,18 +61,18 @@ def test_an_unknown_gpu_names_the_nearest() -> None:
 
 
 def test_the_environment_may_request_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(GPU_VARIABLE, raising=False)
-    monkeypatch.delenv(VRAM_VARIABLE, raising=False)
+    monkeypatch.delenv(NAME, raising=False)
+    monkeypatch.delenv(MEMORY, raising=False)
     assert pretended("") is from_environment() is None
-    monkeypatch.setenv(GPU_VARIABLE, "RTX 4060 Ti")
-    monkeypatch.setenv(VRAM_VARIABLE, "16GiB")
+    monkeypatch.setenv(NAME, "RTX 4060 Ti")
+    monkeypatch.setenv(MEMORY, "16GiB")
     found = from_environment()
     assert found is not None
     assert found.title == "RTX 4060 Ti, 16 GB"
-    monkeypatch.setenv(GPU_VARIABLE, "RTX 9999")
+    monkeypatch.setenv(NAME, "RTX 9999")
     with pytest.raises(SettingsError, match="RTX 9999") as caught:
         from_environment()
-    assert GPU_VARIABLE in caught.value.hint
+    assert NAME in caught.value.hint
 
 
 def test_memory_alone_means_the_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

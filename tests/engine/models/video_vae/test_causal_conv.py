@@ -120,15 +120,7 @@ def test_what_is_kept_of_a_slice() -> None:
 class Doubled:
     """Stands in for a norm."""
 
-    def write(
-        self,
-        given: NormInput,
-        out: Tensor,
-        context: SliceContext,
-        *,
-        silu: bool = True,
-        kept: Tensor | None = None,
-    ) -> None:
+    def write(self, given: NormInput, out: Tensor, context: object, *, kept: Tensor | None) -> None:
         keep_last(out.copy_(2 * given.frames), kept)
 
 
