@@ -158,9 +158,10 @@ class Slice:
 
 
 class Trace(Protocol):
-    """A slice on its way through layers, see `memory_trace.MemoryTrace`."""
+    """A slice on its way through layers, see `cost_trace.CostTrace`."""
 
     frames: int
+    flops: Flops
 
     @property
     def stream_bytes(self) -> int:
@@ -235,8 +236,18 @@ class VaePass:
 
 
 def peak_of(vae_pass: VaePass, work: VaeWorkload) -> VaePeak:
-    """All slices through some parts."""
+    """Bytes of all slices through some parts."""
+    return _walk(vae_pass, work)[0]
+
+
+def flops_of(vae_pass: VaePass, work: VaeWorkload) -> Flops:
+    """Operations of all slices through some parts."""
+    return _walk(vae_pass, work)[1]
+
+
+def _walk(vae_pass: VaePass, work: VaeWorkload) -> tuple[VaePeak, Flops]:
     live, waiting, alone = LiveBytes(), 0, len(vae_pass.slices) == 1
+    flops = Flops(0, 0)
     live.plan(vae_pass.window, "")
     first, peak, at = 0, live.peak, ""
     usual = opens = 0
@@ -246,6 +257,7 @@ def peak_of(vae_pass: VaePass, work: VaeWorkload) -> VaePeak:
             work, live, Slice(frames, begins, last), vae_pass.size, vae_pass.channels
         )
         trace.run(vae_pass.parts)
+        flops += trace.flops
         result = trace.stream_bytes
         if vae_pass.clamped:
             with live.held("result", 3 * result // 2):
@@ -264,7 +276,7 @@ def peak_of(vae_pass: VaePass, work: VaeWorkload) -> VaePeak:
     later = 0 if alone else live.peak_bytes
     if later > first:
         peak, at = live.peak, live.at
-    return VaePeak(
+    found = VaePeak(
         at,
         dict(peak),
         first=first,
@@ -275,3 +287,4 @@ def peak_of(vae_pass: VaePass, work: VaeWorkload) -> VaePeak:
         result=waiting,
         before=usual,
     )
+    return found, flops

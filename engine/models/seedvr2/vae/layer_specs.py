@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.video_vae.cost_trace import CostTrace
 from engine.models.video_vae.layer_specs import (
     TAPS,
     Attention,
@@ -16,7 +17,6 @@ from engine.models.video_vae.layer_specs import (
     middle,
     point,
 )
-from engine.models.video_vae.memory_trace import MemoryTrace
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _up(name: str, width: int, *, time: bool) -> SeedVr2UpsampleLayer:
 _PHASE_BYTES = 96 * 2**20  # as in fast_resample
 
 
-class SeedVr2MemoryTrace(MemoryTrace):
+class SeedVr2CostTrace(CostTrace):
     """One slice on its way through a VAE of SeedVR2."""
 
     def part(self, part: object) -> None:
@@ -107,7 +107,7 @@ class SeedVr2MemoryTrace(MemoryTrace):
     def _up(self, up: SeedVr2UpsampleLayer) -> None:
         live = self.live
         before, wide = self.stream_bytes, self.frames * self.frame_bytes(up.widen.outer)
-        self.apply(up.widen, 1, self.frames, "inner")
+        self.point(up.widen, "inner")
         live.drop("stream", before)
         self.frames, self.size = up.times * self.frames, self.size.scaled(2)
         live.take("stream", self.stream_bytes, up.conv.name)
@@ -122,6 +122,7 @@ class SeedVr2MemoryTrace(MemoryTrace):
         live, frame, source = self.live, self.frame_bytes(self.channels), self.stream_bytes
         kept = (up.conv.taps - 1) // up.times
         frames = self.frames
+        self._count_phases(up)
         total = up.times * frames - (up.times - 1) * self.first
         live.take("stream", 4 * total * frame, up.conv.name)
         if not self.first:
@@ -135,6 +136,16 @@ class SeedVr2MemoryTrace(MemoryTrace):
         else:
             live.drop("inner", (kept + frames) * frame)
         self.frames, self.size = total, self.size.scaled(2)
+
+    def _count_phases(self, up: SeedVr2UpsampleLayer) -> None:
+        """Operations of a folded upsampler, see `engine.ops.conv.folds.UpsamplerFold`."""
+        kernels = up.times * (1 + (up.conv.taps - 1) // up.times)  # for each source frame
+        used = kernels * self.frames
+        if self.first:
+            pair = 2 * up.times if self.frames > 1 else 0
+            used = 1 + pair + kernels * max(0, self.frames - 2)
+        padded = (self.size.width + 1) * (self.size.height + 1)
+        self.count(used * 4 * 4 * up.conv.inner * up.conv.outer * padded)
 
     def _phases(self, up: SeedVr2UpsampleLayer, reach: int) -> None:
         """The small convolutions of a folded upsampler, some source frames at a time."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from engine.core.geometry import Size
+from engine.models.video_vae.cost_trace import CostTrace
 from engine.models.video_vae.layer_specs import (
     Attention,
     Block,
@@ -17,7 +18,6 @@ from engine.models.video_vae.layer_specs import (
     middle,
     point,
 )
-from engine.models.video_vae.memory_trace import MemoryTrace
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import Stage, WanConfig
 
@@ -178,7 +178,7 @@ _PHASE_BYTES = 96 * 2**20  # as in enlarge
 _PHASES = 4  # sub-pixels of a pixel, each with as many taps
 
 
-class WanMemoryTrace(MemoryTrace):
+class WanCostTrace(CostTrace):
     """One slice on its way through a Wan VAE."""
 
     past = "zeros"
@@ -220,6 +220,7 @@ class WanMemoryTrace(MemoryTrace):
             return
         conv, frame, before = down.time, self.frame_bytes(self.channels), self.stream_bytes
         steps = (self.frames - self.first) // conv.time_stride
+        self.count(conv.kernel * conv.taps * steps * self.size.pixels)
         if self.first:  # nothing stands before it, and frame 0 goes past it
             self.keep(conv.name, conv.history * frame)
             self.apply(conv, conv.taps, steps, "stream")
@@ -252,6 +253,7 @@ class WanMemoryTrace(MemoryTrace):
             self.over(conv, "inner")
         with self.live.held("inner", half, conv.name):
             self._enlarge(space, count)
+            self._count_enlarged(space, count)
             with self.live.held("inner", half, conv.name):
                 pass
         self.live.drop("inner", 2 * half)
@@ -266,6 +268,7 @@ class WanMemoryTrace(MemoryTrace):
 
     def _enlarge(self, conv: Conv, count: int) -> None:
         """Twice the size, some frames at a time."""
+        self._count_enlarged(conv, count)
         if not self.switches.upsampler_fold:
             each = 1 if self.switches.chunked_upsampling else count
             doubled, frame = self.frame_bytes(conv.inner), self.frame_bytes(conv.outer)
@@ -278,6 +281,14 @@ class WanMemoryTrace(MemoryTrace):
         kernel = _PHASES * _PHASES * conv.inner * conv.outer * self.work.item
         extra = kernel + (not self.switches.channels_last) * chunk * self.frame_bytes(conv.inner)
         self._phases(conv, chunk * one, extra)
+
+    def _count_enlarged(self, conv: Conv, count: int) -> None:
+        """Operations of frames of twice the size."""
+        if not self.switches.upsampler_fold:
+            self.count(4 * conv.kernel * count * self.size.pixels)
+            return
+        padded = (self.size.width + 1) * (self.size.height + 1)
+        self.count(_PHASES * _PHASES * conv.inner * conv.outer * count * padded)
 
     def _phases(self, conv: Conv, phases: int, extra: int) -> None:
         live = self.live

@@ -1,8 +1,8 @@
-"""Memory of one slice through a fast variant, counted layer by layer without computing.
+"""Operations and memory of one slice through a fast variant, counted without computing.
 
-What `engine.models.video_vae`, `taps` and `frame_conv` take and give back, in their order: whoever
-changes memory there changes it here. What only one family has is in its own walk. The tests
-compare both.
+What `engine.models.video_vae` and `engine.ops.conv` compute, take and give back, in their order:
+whoever changes that there changes it here. What only one family has is in its own trace. Tests
+compare both with torch's counts, on a processor and on a pretended GPU.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from engine.models.video_vae.layer_specs import (
     Entry,
     Exit,
 )
-from engine.models.video_vae.workload import Kind, LiveBytes, Slice, VaeWorkload
+from engine.models.video_vae.workload import Flops, Kind, LiveBytes, Slice, VaeWorkload
 
 _SCORES_BYTES = 64 * 2**20  # as in single_head
 _NORM_BYTES = 2 * 2**20  # a block of a norm on a processor
 _KEYS = 512  # of a block of torch's attention on a processor
 
 
-class MemoryTrace:
+class CostTrace:
     """One slice on its way.
 
     Args:
@@ -41,6 +41,7 @@ class MemoryTrace:
         frames: In the stream now.
         size: Of a frame now.
         channels: Now.
+        flops: Operations so far.
     """
 
     past: ClassVar[Literal["copies", "zeros"]] = "copies"
@@ -52,6 +53,7 @@ class MemoryTrace:
         self.first, self.last = piece.first, piece.last
         self.work, self.live = work, live
         self.switches = work.switches
+        self.flops = Flops(0, 0)
         live.take("stream", self.stream_bytes)
 
     @property
@@ -113,7 +115,7 @@ class MemoryTrace:
         with self.window(block.second):
             live.drop("inner", inner)
             if block.shortcut is not None:
-                self.apply(block.shortcut, 1, self.frames, "stream")
+                self.point(block.shortcut, "stream")
                 live.drop("stream", before)
             if self.switches.in_place:
                 self.over(block.second, None)
@@ -124,13 +126,14 @@ class MemoryTrace:
         live.drop("inner", self.stream_bytes)
 
     def _attention(self, width: int) -> None:
-        whole = self.stream_bytes
+        whole, tokens = self.stream_bytes, self.size.pixels
+        projections, products = 4 * tokens * width**2, 2 * tokens**2 * width
+        self.flops += Flops(0, 2 * self.frames * (projections + products))
         self._open_window(whole, "attention")
         with self.live.held("sums", self.norm_bytes(width, silu=False)):
             pass
         copies = 3 if self.switches.channels_last else 4
         with self.live.held("inner", copies * whole):
-            tokens = self.size.pixels
             with self.live.held("sums", self._scores_bytes(tokens) + 4 * self.frames * tokens):
                 self.live.take("inner", whole, "attention")
             results = 1 if self.switches.in_place else 2
@@ -232,12 +235,38 @@ class MemoryTrace:
     def over(self, conv: Conv, out: Kind | None) -> None:
         """Convolve a window into a new result, or add it to the stream."""
         steps = self._steps(conv)
+        self.count(conv.kernel * self._taps(conv, steps) * self.size.pixels // conv.space_stride**2)
         if not (self.first and self._folds and conv.taps > 1):
             self.regular(conv, steps, out)
         elif self.frames == 1:
             self.apply(conv, 1, 1, out)
         else:
             self._over_first(conv, steps, out)
+
+    def point(self, conv: Conv, out: Kind) -> None:
+        """Apply a 1x1x1 convolution to the stream."""
+        self.count(conv.kernel * self.frames * self.size.pixels)
+        self.apply(conv, 1, self.frames, out)
+
+    def count(self, multiplications: int) -> None:
+        """More operations of convolutions."""
+        self.flops += Flops(2 * multiplications, 0)
+
+    def _taps(self, conv: Conv, steps: int) -> int:
+        """Taps over time of all results together; those that see no frame are folded."""
+        if not (self.first and self._folds and conv.taps > 1):
+            return self._regular_taps(conv, steps)
+        head = min(steps, conv.taps - 1 if conv.time_stride == 1 else 1)
+        if self.past == "zeros":
+            return sum(range(1, head + 1)) + self._regular_taps(conv, steps - head)
+        both = 3 if head == 2 else 1  # one product is for both of the first two
+        return both + self._regular_taps(conv, steps - head)
+
+    def _regular_taps(self, conv: Conv, steps: int) -> int:
+        """The same for results that have a past."""
+        if self.switches.temporal_winograd and conv.taps > 1 and conv.time_stride == 1:
+            return steps // 2 * 4 + steps % 2 * conv.taps
+        return conv.taps * steps
 
     def _over_first(self, conv: Conv, steps: int, out: Kind | None) -> None:
         """As `FrameConv.run_first` on several frames."""
