@@ -82,6 +82,7 @@ class StageWork:
             its units; None for 10^12 operations of the kind.
         pinned_bytes: Weights copied to the GPU meanwhile, from pinned main memory.
         paged_bytes: The same from other main memory.
+        parked_bytes: Carries copied to main memory and back, for which the GPU waits.
     """
 
     kind: WorkKind
@@ -90,6 +91,7 @@ class StageWork:
     processor: tuple[str, float] | None = None
     pinned_bytes: float = 0.0
     paged_bytes: float = 0.0
+    parked_bytes: float = 0.0
 
     def cost(self, device: str) -> tuple[str, float]:
         """Name of the cost of a unit, and how many units."""

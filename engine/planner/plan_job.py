@@ -162,7 +162,7 @@ def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
     def seconds(work: WorkPlan) -> float:
         return times.model_seconds(work, plan.frames, budget, rates)
 
-    room = Room(budget=budget, ram=ram, device=device, seconds=seconds)
+    room = Room(budget=budget, frames=plan.frames, ram=ram, device=device, seconds=seconds)
     return replace(plan, work=registry.family_of(plan.work).fitted(plan.work, room))
 
 

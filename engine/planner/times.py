@@ -251,6 +251,7 @@ def _on_gpu(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> dict[s
         if stage.pinned_bytes or stage.paged_bytes:
             copying = copy_seconds(gpu, stage.pinned_bytes, stage.paged_bytes)
             found[name] = with_copying(found[name], copying)
+        found[name] += copy_seconds(gpu, 0, stage.parked_bytes)
     return found or {"upscale": 0.0}
 
 

@@ -52,6 +52,24 @@ FROM_START = Restart(0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
+class Lookback:
+    """How long before a latent a network has to begin for that latent to be the same.
+
+    Attributes:
+        latents: Before it, or before its span.
+        span: Latents that are computed together, on a grid that the shot's first latent begins;
+            1 where the result does not depend on that.
+    """
+
+    latents: int
+    span: int = 1
+
+    def begin(self, latent: int) -> int:
+        """The latent to begin at."""
+        return max(0, latent // self.span * self.span - self.latents)
+
+
+@dataclass(frozen=True, slots=True)
 class ClipGrid:
     """The clips of a shot of any length.
 
@@ -96,20 +114,19 @@ class ClipGrid:
             yield clip
             number += 1
 
-    def restart(self, latent: int, *, encoder_reach: int, decoder_reach: int) -> Restart:
+    def restart(self, latent: int, *, encoder: Lookback, decoder: Lookback) -> Restart:
         """Where to begin so that `latent` and all after it are the same as without interruption.
 
         Args:
             latent: First one that is needed.
-            encoder_reach: Receptive field of the encoder, latents before the current one.
-            decoder_reach: The same of the decoder.
+            encoder: Of the encoder.
+            decoder: Of the decoder.
         """
         block = latent // self.step * self.step
-        decode_from = max(0, block - decoder_reach)
+        decode_from = decoder.begin(block)
         clip = max(0, -(-(decode_from + 1 - self.length) // self.step))
         keep_from = max(0, (clip - 1) * self.step)  # start of a short shot's last clip
-        encode_from = max(0, keep_from - encoder_reach)
-        return Restart(encode_from, keep_from, clip, decode_from, block)
+        return Restart(encoder.begin(keep_from), keep_from, clip, decode_from, block)
 
 
 def latent_of(frame: int, step: int) -> int:

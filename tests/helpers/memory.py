@@ -200,11 +200,11 @@ def random_seedvr2(seed: int) -> tuple[WorkPlan, int]:
         changes |= {"decode_tile": Size(208, 208), "decodes_whole_tiles": True}
     if tiles in ("encode", "both"):
         changes["encode_tile"] = Size(80, 80)
-        frames = 65
     if tiles != "none":
         changes["warm_up"] = pick.choice([0, 0, 2, 4])
-    if changes.get("warm_up"):
-        frames = max(frames, 37)  # until tiles have as many latents before them as they begin early
+        changes["encode_span"] = pick.choice([4, 8])
+        changes["decode_span"] = pick.choice([2, 4, 8])
+        frames = 69  # until a span follows one with all that is kept from before
     return seedvr2_plan(pick.choice(["3b", "7b"]), size, **changes), frames
 
 

@@ -27,9 +27,14 @@ ROWS = ("kernel rms_modulate", "kernel add_gated", "kernel swiglu", "kernel gath
 SEEDVR2, WAN = frozenset((*NORMS, "kernel normalise", *ROWS)), frozenset(["kernel rms_norm"])
 HALF = "float16"
 THREE_D, USUAL = VaeSwitches(convolution="3d"), DitSwitches()
-ENCODED = {"size": Size(120, 32), "encode_tile": Size(80, 80)}
-DECODED = {"size": Size(168, 32), "decode_tile": Size(160, 160)}
-WHOLE = {"size": Size(216, 48), "decode_tile": Size(208, 208), "decodes_whole_tiles": True}
+ENCODED = {"size": Size(120, 32), "encode_tile": Size(80, 80), "encode_span": 4}
+DECODED = {"size": Size(168, 32), "decode_tile": Size(160, 160), "decode_span": 2}
+WHOLE = {
+    "size": Size(216, 48),
+    "decode_tile": Size(208, 208),
+    "decodes_whole_tiles": True,
+    "decode_span": 2,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,8 @@ from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import GIB, GpuSpec, gpu_specs
 from engine.models import registry
 from engine.models.frame_family import FramePlan
-from engine.models.seedvr2.plan import SeedVr2Plan
+from engine.models.seedvr2.plan import STEP, SeedVr2Plan
+from engine.models.seedvr2.planning.requirements import vae_work
 from engine.planner import preset_choice
 from engine.planner.plan_job import Request, bare_plan
 from engine.planner.rates import Rates
@@ -54,9 +55,22 @@ its memory are left to Windows, the driver and other programs. Goals (Fast, Bala
 the model, its file and the encoder's pace; where they lead to the same plan, one line is for all.
 
 How to read a line: clips in frames (in brackets those shared with the next clip); tiles in px,
-"whole" for whole frames, "all in" where all of the decoder works in tiles, "early" where tiles
-begin early because main memory is short; how many blocks of the transformer stay on the GPU;
-peak of the GPU's memory; peak of the program's main memory.
+"whole" for whole frames, "all in" where all of the decoder works in tiles, and after "for" the
+frames of a shot that a tile goes through before the next tile; "early" where tiles begin early
+when the shot goes on; how many blocks of the transformer stay on the GPU; peak of the GPU's
+memory; peak of the program's main memory.
+
+The last table has the work of the VAE.
+"""
+
+_WORK_FRAMES = 240
+_WORK_MEMORY = (6, 8, 12, 16, 24, 32)  # GB
+_WORK_CASES = ((720, 16), (720, 32), (1080, 16), (1080, 32), (2160, 32), (2160, 64))
+_WORK_HEAD = f"""## Work of the VAE
+
+Operations of encoding and decoding a film of {_WORK_FRAMES} frames in multiples of those of whole
+frames, nothing computed twice: what tiles share, and what they begin early. In brackets those
+where all of the decoder works in tiles. SeedVR2 3B, a machine with so much main memory.
 """
 
 
@@ -139,6 +153,8 @@ def page(some: Sequence[GpuSpec] = ()) -> Iterator[str]:
     with nothing_here():
         for memory in sorted({gpu.memory_bytes for gpu in chosen}):
             yield from _tier([gpu for gpu in chosen if gpu.memory_bytes == memory])
+        if not some:
+            yield from _work_table()
 
 
 @contextmanager
@@ -247,12 +263,55 @@ def _figures(case: Case) -> str:
 
 def _seedvr2(plan: SeedVr2Plan) -> str:
     clips = f"{plan.frames} ({plan.shared_frames})" if plan.shared_frames else f"{plan.frames}"
-    early = ", early" if plan.warm_up and (plan.encode_tile or plan.decode_tile) else ""
-    decode = "whole" if plan.decode_tile is None else f"{plan.decode_tile}"
+    decode = _tiled(plan.decode_tile, plan.decode_span, plan.warm_up)
     decode = f"all in {decode}" if plan.decodes_whole_tiles else decode
-    encode = "whole" if plan.encode_tile is None else f"{plan.encode_tile}"
+    encode = _tiled(plan.encode_tile, plan.encode_span, plan.warm_up)
     blocks = "all" if plan.blocks_on_device is None else f"{plan.blocks_on_device}"
-    return f"{clips} | {encode}{early} | {decode} | {blocks}"
+    return f"{clips} | {encode} | {decode} | {blocks}"
+
+
+def _tiled(tile: Size | None, span: int, warm_up: int) -> str:
+    if tile is None:
+        return "whole"
+    return f"{tile} for {STEP * span}{', early' if warm_up else ''}"
+
+
+def _work_table() -> Iterator[str]:
+    yield from _WORK_HEAD.splitlines()
+    yield ""
+    titles = (f"{_result(height)}, {ram} GB" for height, ram in _WORK_CASES)
+    yield f"| GPU | {' | '.join(titles)} |"
+    yield f"|---|{'---:|' * len(_WORK_CASES)}"
+    for memory in _WORK_MEMORY:
+        gpu = next(gpu for gpu in gpu_specs() if gpu.memory_bytes == memory * GIB)
+        cells = (_work_cell(gpu, height, ram) for height, ram in _WORK_CASES)
+        yield f"| {memory} GB | {' | '.join(cells)} |"
+    yield ""
+
+
+def _work_cell(gpu: GpuSpec, height: int, ram_gib: float) -> str:
+    plan = work_plan(gpu, height, ram_gib)
+    if "plan-does-not-fit" in {notice.code for notice in plan.notices}:
+        return "-"
+    assert isinstance(plan.work, SeedVr2Plan)
+    text = f"{extra_work(plan.work, plan.frames):.2f}"
+    return f"({text})" if plan.work.decodes_whole_tiles else text
+
+
+def work_plan(gpu: GpuSpec, height: int, ram_gib: float, model: str = "seedvr2-3b") -> Plan:
+    """The plan for a short film."""
+    source = source_of(height)
+    video = replace(source.video, frame_count=_WORK_FRAMES, duration=Fraction(_WORK_FRAMES, _RATE))
+    budget = pretended_budget(gpu, ram_bytes=round(SHARE * ram_gib * GIB))
+    settings = JobSettings(model=model, height=height)
+    request = Request(media=replace(source, video=video), settings=settings)
+    return bare_plan(request, budget, Rates())
+
+
+def extra_work(plan: SeedVr2Plan, frames: int) -> float:
+    """Operations of the VAE in multiples of those of whole frames."""
+    whole = replace(plan, encode_tile=None, decode_tile=None)
+    return sum(vae_work(plan, frames)) / sum(vae_work(whole, frames))
 
 
 def _result(height: int) -> str:

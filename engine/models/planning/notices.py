@@ -24,10 +24,11 @@ def chosen_tiles(code: str, count: int, tile: Size | None, tiles: str = "tiles")
     return chosen(code, "whole" if whole else tiles, count=count, size=tile)
 
 
-def early_tiles(work: ShotPlan, latents: int, tile: Size | None) -> Iterator[Notice]:
-    """That tiles begin so many latents early, where they do."""
-    if latents and tile is not None and work.device == "cuda":
-        yield chosen("early", frames=FRAMES_OF_LATENT * latents)
+def early_tiles(work: ShotPlan, latents: int, span: int) -> Iterator[Notice]:
+    """That tiles begin so many latents early after each span, where they do; 0: no tiles."""
+    if latents and span and work.device == "cuda":
+        frames = FRAMES_OF_LATENT * latents
+        yield chosen("early", frames=frames, span=FRAMES_OF_LATENT * span)
 
 
 def tiles_phrases(encode: Size | None, decode: Size | None) -> Iterator[Notice]:

@@ -42,6 +42,8 @@ class Streamed:
         between: Between slices, while frames are prepared or finished.
         waits: While the other direction or another model works.
         buffers: Bytes on the device that are kept between slices until the room is needed.
+        parks: Bytes of carries that leave the device after each visit of all tiles and come back
+            for the next one.
         opens: Those of them that `begins` counts; others are there since another shot.
         canvas: Bytes on the host of finished frames that are on their way out.
         result: Bytes on the device of what a slice gave.
@@ -52,6 +54,7 @@ class Streamed:
     between: PhaseMemory
     waits: PhaseMemory
     buffers: int
+    parks: int = 0
     opens: int = 0
     canvas: int = 0
     result: int = 0
@@ -117,9 +120,11 @@ class Room:
         ram: Bytes of main memory of the whole program.
         device: Bytes of the GPU.
         seconds: Of the model alone, for all frames of the job.
+        frames: Of the job.
     """
 
     budget: Budget
+    frames: int
     ram: Callable[[WorkPlan], int]
     device: Callable[[WorkPlan], int]
     seconds: Callable[[WorkPlan], float]

@@ -123,12 +123,20 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def stage_work(self, work: SeedVr2Plan, frames: int) -> dict[str, StageWork]:
         """Both halves of the VAE, and the transformer with the weights that come meanwhile."""
-        found = requirements.stage_work(work, frames)
+        found, parked = (
+            requirements.stage_work(work, frames),
+            requirements.parked_bytes(work, frames),
+        )
         each = requirements.streamed_bytes(work)
         pinned = min(work.pin_bytes, each)
         clips = frames / max(1, (work.latents - work.shared_latents) * STEP)
         return {
-            "encode": StageWork(kind="vae", dtype=work.vae_dtype, operations=found["encode"]),
+            "encode": StageWork(
+                kind="vae",
+                dtype=work.vae_dtype,
+                operations=found["encode"],
+                parked_bytes=parked["encode"],
+            ),
             "transformer": StageWork(
                 kind="transformer",
                 dtype=work.dtype,
@@ -136,7 +144,12 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
                 pinned_bytes=clips * pinned,
                 paged_bytes=clips * (each - pinned),
             ),
-            "decode": StageWork(kind="vae", dtype=work.vae_dtype, operations=found["decode"]),
+            "decode": StageWork(
+                kind="vae",
+                dtype=work.vae_dtype,
+                operations=found["decode"],
+                parked_bytes=parked["decode"],
+            ),
         }
 
     def loading_seconds(self, work: SeedVr2Plan) -> float:

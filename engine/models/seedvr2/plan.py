@@ -8,6 +8,7 @@ from typing import Literal
 from engine.core.geometry import Size
 from engine.models.contracts import ShotPlan
 from engine.models.planning.notices import chosen, tiles_part, tiles_phrases
+from engine.models.seedvr2.vae.tiling import USUAL_SPAN
 from engine.protocol.plan import Notice, WeightsPlan
 
 STEP = 4  # frames of a latent
@@ -33,6 +34,8 @@ class SeedVr2Plan(ShotPlan):
     decode_tile: Size | None = None
     decodes_whole_tiles: bool = False  # all of the decoder in tiles, not only its large part
     warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
+    encode_span: int = USUAL_SPAN  # latents that a tile is visited for
+    decode_span: int = USUAL_SPAN
     vae_dtype: str = "float32"
     blocks_on_device: int | None = None  # None: all of them, and the text's weights too
     pin_bytes: int = 0  # of main memory, for copies of the other blocks

@@ -30,6 +30,8 @@ from engine.tiling.latent_clips import (
     ClipGrid,
     LatentClip,
     Restart,
+    first_frame,
+    latent_of,
     mirrored_indices,
     padded_length,
 )
@@ -116,15 +118,24 @@ class Shot:
         self._restore = restore
         self._grid = options.grid
         self._step = vae.config.temporal_factor
-        self._encode = SeedVr2EncodeStream(vae, options.frame, options.encode)
-        first = self._step * restart.decode_from
-        self._decode = SeedVr2DecodeStream(vae, options.frame, options.decode, watch, first=first)
+        self._encode = SeedVr2EncodeStream(
+            vae, options.frame, options.encode, begin=restart.encode_from
+        )
+        self._frame = self._step * restart.decode_from  # number of the next decoded one
+        self._decode = SeedVr2DecodeStream(
+            vae,
+            options.frame,
+            options.decode,
+            watch,
+            first=self._frame,
+            begin=restart.decode_from,
+        )
         self._join = LatentJoin(options.grid.shared)
         self._restart = restart
         self._latents: list[Tensor] = []  # [h, w, L] each, from number _kept on
         self._kept = restart.encode_from
         self._clip = restart.clip
-        self._decoded = restart.decode_from
+        self._decoded = restart.decode_from  # first latent that the decoder has not seen
         self._ending = Ending(self._step, self.first)
 
     @property
@@ -152,36 +163,39 @@ class Shot:
         while (clip := self._grid.ready(self._clip, encoded, ended=last)) is not None:
             self._clip += 1
             self._encode.park()
-            start, final = self._join.add(clip, self._restored(clip))
+            start, final = self._join.add(clip, self._restored(clip, frames.device))
             yield from self._shown(start, final, ended=last and clip.done == encoded)
 
-    def _restored(self, clip: LatentClip) -> Tensor:
+    def _restored(self, clip: LatentClip, device: torch.device) -> Tensor:
         del self._latents[: max(0, clip.start - self._kept)]
         self._kept = max(self._kept, clip.start)
-        return self._restore(torch.stack(self._latents[: clip.stop - clip.start]), clip.start)
+        latents = torch.stack(self._latents[: clip.stop - clip.start])
+        return self._restore(latents.to(device), clip.start)
 
     def _shown(self, start: int, final: Tensor, *, ended: bool) -> Iterator[Restored]:
-        """Decode latents from index `start` on, block by block."""
-        end, grid = start + len(final), self._grid.step
-        while self._decoded < end:
-            begin = self._decoded
-            until = min(end, (begin // grid + 1) * grid)
-            piece = final[begin - start : until - start]
-            self._decoded = until
-            frame = self._first_frame(begin)
-            for frames in self._decode.push(piece, last=ended and until == end):
-                shown = frames[: max(0, self._ending.count - frame)] if ended else frames
-                frame += len(frames)
-                if begin >= self._restart.block and len(shown):
-                    is_end = frame > self._step * (until - 1)
-                    yield Restored(first=frame - len(frames), frames=shown, ends_block=is_end)
-                del frames, shown  # before others are decoded
+        """Decode latents from index `start` on; frames in blocks of the clips' grid."""
+        known = max(0, self._decoded - start)
+        if known >= len(final):
+            return
+        self._decoded = start + len(final)
+        wanted = first_frame(self._restart.block, self._step)
+        for frames in self._decode.push(final[known:], last=ended):
+            first, self._frame = self._frame, self._frame + len(frames)
+            shown = frames[: max(0, self._ending.count - first)] if ended else frames
+            shown = shown[max(0, wanted - first) :]
+            first = max(first, wanted)
+            while len(shown):
+                left = self._block_end(first) - first
+                is_end = len(shown) >= left or (ended and first + len(shown) == self._ending.count)
+                yield Restored(first=first, frames=shown[:left], ends_block=is_end)
+                shown, first = shown[left:], first + left
+            del frames, shown  # before others are decoded
 
-    def _first_frame(self, latent: int) -> int:
-        """The first frame that the decoder gives for a latent; one alone where it begins."""
-        if latent == self._restart.decode_from:
-            return self._step * latent
-        return self._step * (latent - 1) + 1
+    def _block_end(self, frame: int) -> int:
+        """The first frame of the next block of latents."""
+        grid = self._grid.step
+        block = latent_of(frame, self._step) // grid
+        return first_frame((block + 1) * grid, self._step)
 
 
 class ClippedShot:
@@ -235,7 +249,7 @@ class ClippedShot:
         size = self._vae.config.slice_latents * step
         cuts = list(slices(len(clip), size))
         latents = [encode.push(clip[a:b], last=b == len(clip)) for a, b in cuts]
-        restored = self._restore(torch.cat(latents), self._start)
+        restored = self._restore(torch.cat(latents).to(clip.device), self._start)
         return torch.cat(list(decode.push(restored, last=True)))[:count]
 
     def _joined(self, frames: Tensor, *, ended: bool) -> Restored:

@@ -23,7 +23,7 @@ from engine.models.seedvr2.sampler import (
 )
 from engine.models.seedvr2.shot import ClippedShot, Shot, ShotOptions
 from engine.models.seedvr2.vae.load import Vae, load_vae
-from engine.models.seedvr2.vae.tiling import Tiling, decoder_reach, encoder_reach
+from engine.models.seedvr2.vae.tiling import Tiling, decoder_lookback, encoder_lookback
 from engine.models.upscalers import DecodedTile, Restored, ShotModel, Watch
 from engine.ops.colour.correction import blend_strength, correct_colour
 from engine.ops.resize import resize
@@ -161,12 +161,7 @@ class SeedVr2(ShotModel):
 
     def _shot(self, shot: int, wanted: int, watch: Watch) -> Shot | ClippedShot:
         plan, config = self._plan, self._vae.config
-        options = ShotOptions(
-            frame=plan.padded,
-            grid=ClipGrid(plan.clip, plan.shared),
-            encode=_tiling(plan.encode_tile, plan.warm_up),
-            decode=_tiling(plan.decode_tile, plan.warm_up, is_whole=plan.decodes_whole_tiles),
-        )
+        options = shot_options(plan)
 
         def restore(latents: Tensor, first: int) -> Tensor:
             return self.restored(latents, shot, first)
@@ -175,8 +170,8 @@ class SeedVr2(ShotModel):
             return ClippedShot(self._vae, restore, options, watch, wanted - shot)
         restart = options.grid.restart(
             latent_of(wanted - shot, config.temporal_factor),
-            encoder_reach=encoder_reach(config),
-            decoder_reach=decoder_reach(config),
+            encoder=encoder_lookback(config, options.encode),
+            decoder=decoder_lookback(config, options.decode),
         )
         return Shot(self._vae, restore, options, watch, restart)
 
@@ -230,8 +225,20 @@ def load_seedvr2(plan: SeedVr2Plan) -> SeedVr2:
     return SeedVr2(plan, vae, dit, text.to(device, dtype))
 
 
-def _tiling(tile: Size | None, warm_up: int, *, is_whole: bool = False) -> Tiling | None:
-    return None if tile is None else Tiling(tile=tile, warm_up=warm_up, is_whole=is_whole)
+def shot_options(plan: SeedVr2Plan) -> ShotOptions:
+    """How the shots of a plan are worked on."""
+    encode = decode = None
+    if plan.encode_tile is not None:
+        encode = Tiling(tile=plan.encode_tile, warm_up=plan.warm_up, span=plan.encode_span)
+    if plan.decode_tile is not None:
+        decode = Tiling(
+            tile=plan.decode_tile,
+            warm_up=plan.warm_up,
+            span=plan.decode_span,
+            is_whole=plan.decodes_whole_tiles,
+        )
+    grid = ClipGrid(plan.clip, plan.shared)
+    return ShotOptions(frame=plan.padded, grid=grid, encode=encode, decode=decode)
 
 
 def _four(shape: torch.Size | tuple[int, ...]) -> _Four:

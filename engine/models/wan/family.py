@@ -28,6 +28,7 @@ from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning import requirements, search
 from engine.models.wan.planning.vae_memory import decode_tiles, encode_tiles
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
+from engine.models.wan.vae.split import LATENTS_PER_VISIT
 from engine.protocol.plan import Notice
 
 
@@ -124,7 +125,8 @@ class WanFamily(ModelFamily[WanPlan]):
         yield notices.chosen_tiles("decode", len(decode_tiles(decode)), work.decode_tile)
         if work.parks:
             yield notices.chosen("parks")
-        yield from notices.early_tiles(work, work.warm_up, work.encode_tile or work.decode_tile)
+        span = LATENTS_PER_VISIT if work.encode_tile or work.decode_tile else 0
+        yield from notices.early_tiles(work, work.warm_up, span)
 
     def steps(self, work: WanPlan) -> Iterator[Step]:
         """Other tiles."""

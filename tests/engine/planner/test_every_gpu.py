@@ -8,6 +8,7 @@ import pytest
 
 from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import GIB, GpuSpec, gpu_specs
+from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.preset_choice import presets_for
 from engine.planner.rates import Rates
@@ -66,6 +67,25 @@ def test_presets_of_every_gpu_fit_at_full_hd() -> None:
             settings = applied(preset, JobSettings(height=1080))
             plan = plan_job(Request(media=source_of(1080), settings=settings), budget, Rates())
             assert "plan-does-not-fit" not in {n.code for n in plan.notices}, preset.title
+
+
+def test_little_is_computed_twice() -> None:
+    """Operations of the VAE over those of whole frames, for a film of 240 frames."""
+    most = {
+        (6, 720, 32): 1.3,
+        (8, 720, 32): 1.2,
+        (8, 1080, 32): 1.3,
+        (12, 1080, 32): 1.2,
+        (16, 1080, 32): 1.15,
+        (8, 1080, 16): 1.5,
+        (12, 2160, 64): 1.3,
+    }
+    for (memory, height, ram), limit in most.items():
+        gpu = BY_MEMORY[memory * GIB]
+        for model in ("seedvr2-3b", "seedvr2-7b-sharp"):
+            plan = plan_table.work_plan(gpu, height, ram, model)
+            assert isinstance(plan.work, SeedVr2Plan)
+            assert plan_table.extra_work(plan.work, plan.frames) <= limit, (memory, height, ram)
 
 
 def test_the_page_in_docs_is_that_of_this_program() -> None:

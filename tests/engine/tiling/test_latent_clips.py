@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from engine.tiling.latent_clips import (
     FROM_START,
     ClipGrid,
+    Lookback,
     first_frame,
     latent_of,
     mirrored_indices,
@@ -45,7 +46,7 @@ def test_beginning_again_needs_nothing_from_before(
 ) -> None:
     cut = ClipGrid(*grid)
     latent = data.draw(st.integers(0, count - 1))
-    again = cut.restart(latent, encoder_reach=5, decoder_reach=7)
+    again = cut.restart(latent, encoder=Lookback(5), decoder=Lookback(7))
     clips = list(cut.clips(count))
     used = clips[again.clip :]
     assert again.block <= latent < again.block + cut.step
@@ -65,7 +66,7 @@ def test_frames_and_their_latents() -> None:
 
 
 def test_the_start_of_a_shot_is_a_restart_and_impossible_grids_are_refused() -> None:
-    assert ClipGrid(6, 2).restart(3, encoder_reach=28, decoder_reach=37) == FROM_START
+    assert ClipGrid(6, 2).restart(3, encoder=Lookback(28), decoder=Lookback(37)) == FROM_START
     with pytest.raises(ValueError, match="cannot share"):
         ClipGrid(4, 2)
 

@@ -27,6 +27,7 @@ from engine.models.seedvr2.planning.search import (
     with_clip,
 )
 from engine.models.seedvr2.planning.vae_memory import ENCODE_OVERLAP_PX
+from engine.models.seedvr2.vae.tiling import USUAL_SPAN
 from engine.protocol.plan import Notice
 from engine.tiling.grid import tile_grid
 
@@ -59,8 +60,14 @@ def smaller(plan: SeedVr2Plan, stage: str = "") -> SeedVr2Plan | None:
 
 def less_on_host(plan: SeedVr2Plan) -> SeedVr2Plan | None:
     """The same with less in main memory; None at the minimum."""
-    if (plan.decode_tile or plan.encode_tile) and not plan.warm_up:
-        return replace(plan, warm_up=WARM_UP)
+    if plan.encode_tile or plan.decode_tile:
+        if not plan.warm_up:
+            return replace(plan, warm_up=WARM_UP)
+        if max(plan.encode_span, plan.decode_span) > USUAL_SPAN:
+            encode, decode = (
+                max(USUAL_SPAN, span // 2) for span in (plan.encode_span, plan.decode_span)
+            )
+            return replace(plan, encode_span=encode, decode_span=decode)
     return next(_shorter(plan), None)
 
 
@@ -196,7 +203,15 @@ def choices(plan: SeedVr2Plan, title: str) -> Iterator[Notice]:
     yield chosen_tiles("decode", requirements.tiles(plan), plan.decode_tile, tiles)
     if plan.device == "cuda":
         yield from _blocks(plan)
-    yield from shared.early_tiles(plan, plan.warm_up, plan.encode_tile or plan.decode_tile)
+    spans = [
+        span
+        for tile, span in (
+            (plan.encode_tile, plan.encode_span),
+            (plan.decode_tile, plan.decode_span),
+        )
+        if tile is not None
+    ]
+    yield from shared.early_tiles(plan, plan.warm_up, min(spans, default=0))
 
 
 def _blocks(plan: SeedVr2Plan) -> Iterator[Notice]:
@@ -222,6 +237,8 @@ def changes(old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
         code = "change.blocks-of-all" if old.blocks_on_device is None else "change.blocks"
         yield message(code, before=old.blocks_on_device, after=new.blocks_on_device)
     yield from shared.warm_up_change(old.warm_up, new.warm_up)
+    if (old.encode_span, old.decode_span) != (new.encode_span, new.decode_span):
+        yield message("change.shorter-spans")
     if old.pin_bytes != new.pin_bytes:
         yield message("change.fewer-copies")
 

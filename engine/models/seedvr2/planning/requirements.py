@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
@@ -16,7 +17,7 @@ from engine.models.seedvr2.planning import vae_memory
 from engine.models.seedvr2.planning.vae_memory import Asked
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.video_vae.workload import VaeWorkload
+from engine.models.video_vae.workload import Flops, VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 
 _EXACT = 4  # bytes of a number of latents and of finished frames
@@ -35,7 +36,7 @@ def needs(plan: SeedVr2Plan) -> MemoryRequirement:
     found = _stages(vae, plan, _transformer(dit, plan))
     on_gpu = plan.device == "cuda"
     most = {name: peak_use(uses, on_gpu=on_gpu) for name, uses in found.items()}
-    waiting = (plan.latents + _undecoded(plan)) * STEP
+    waiting = (plan.latents + _waiting_latents(plan)) * STEP
     return MemoryRequirement(
         weights=_vae_weights(vae, plan) + _dit_weights(dit, plan),
         working={name: most[name].device for name in ("encode", "transformer", "decode")},
@@ -49,14 +50,23 @@ def needs(plan: SeedVr2Plan) -> MemoryRequirement:
 
 def stage_work(plan: SeedVr2Plan, frames: int) -> dict[str, float]:
     """Floating-point operations for so many frames, stage by stage."""
-    dit, vae = files.configs(plan)
+    dit, _ = files.configs(plan)
     clip = dit_cost.forward_flops(dit, _grid(plan), files.TEXT_TOKENS).total
-    encode, decode = _vae_work(vae, plan)
+    encode, decode = vae_work(plan, frames)
     done = max(1, (plan.latents - plan.shared_latents) * STEP)
+    return {"encode": encode, "transformer": frames * clip / done, "decode": decode}
+
+
+def parked_bytes(plan: SeedVr2Plan, frames: int) -> dict[str, float]:
+    """Bytes of carries that go to main memory and come back for so many frames, by stage."""
+    _, vae = files.configs(plan)
+    clip = max(1, plan.latents - plan.shared_latents)  # whole frames make room for every clip
+    encode_span = clip if plan.encode_tile is None else plan.encode_span
+    decode_span = clip if plan.decode_tile is None else plan.decode_span
+    encode, decode = vae_memory.encoding(_encoding(vae, plan)), _decode(vae, plan)
     return {
-        "encode": frames * encode,
-        "transformer": frames * clip / done,
-        "decode": frames * decode,
+        "encode": 2.0 * encode.parks * _again(frames, encode_span),
+        "decode": 2.0 * decode.parks * _again(frames, decode_span),
     }
 
 
@@ -83,15 +93,18 @@ def _stages(
     """Memory of each stage without weights: its own, and what the others keep."""
     encode, decode = vae_memory.encoding(_encoding(vae, plan)), _decode(vae, plan)
     frame, picture = plan.padded.pixels * _COLOURS * _EXACT, plan.size.pixels * _COLOURS * _EXACT
-    coming = 2 * vae_memory.SLICES if plan.encode_tile is not None else 0  # of two visits
-    latents = (3 * plan.latents + coming) * _latent_bytes(vae, plan)
+    coming = 2 * plan.encode_span if plan.encode_tile is not None else 0  # of two visits
+    latent = _latent_bytes(vae, plan)
     forward, kept = transformer
-    held = PhaseMemory(_held_frames(plan) * frame + latents + kept + _SMALL_BYTES)
+    held = PhaseMemory(
+        _held_frames(plan) * frame + 3 * plan.latents * latent + kept + _SMALL_BYTES,
+        coming * latent,
+    )
     placing = PhaseMemory(
         STEP * (frame + picture) * (2 if plan.input_noise else 1) + encode.buffers
     )
     waiting = encode.waits + decode.waits
-    sampling = plan.latents * _latent_bytes(vae, plan) * (8 if plan.latent_noise else 6)
+    sampling = plan.latents * latent * (8 if plan.latent_noise else 6)
     decoded = held + PhaseMemory(_decoded_frames(plan) * frame) + encode.waits
     finishing = decoded + decode.between + PhaseMemory(decode.buffers, decode.canvas)
     colours = PhaseMemory(_finishing(plan, _PICTURES.get(plan.colour, 5)))
@@ -156,17 +169,17 @@ def _encoding(vae: VaeConfig, plan: SeedVr2Plan) -> Asked:
         switches=plan.switches.vae,
         tile=plan.encode_tile,
         warm_up=plan.warm_up if plan.encode_tile is not None else 0,
+        span=plan.encode_span,
     )
 
 
 def _decoding(vae: VaeConfig, plan: SeedVr2Plan) -> Asked:
-    shared = plan.shared if plan.join == "latents" else 0
     tiled = plan.decode_tile is not None
     return replace(
         _encoding(vae, plan),
         tile=plan.decode_tile,
         warm_up=plan.warm_up if tiled else 0,
-        latents=plan.latents - shared if tiled else 0,
+        span=plan.decode_span,
         is_whole=tiled and plan.decodes_whole_tiles,
     )
 
@@ -175,9 +188,10 @@ def _decode(vae: VaeConfig, plan: SeedVr2Plan) -> Streamed:
     return vae_memory.decoding(_decoding(vae, plan))
 
 
-def _undecoded(plan: SeedVr2Plan) -> int:
-    """Latents whose frames wait on their way to the transformer."""
-    return vae_memory.SLICES if plan.encode_tile is not None else 1
+def _waiting_latents(plan: SeedVr2Plan) -> int:
+    """Latents whose frames wait on their way to the transformer, and after it for the decoder."""
+    before = plan.encode_span if plan.encode_tile is not None else 1
+    return before + (plan.decode_span if plan.decode_tile is not None else 0)
 
 
 def _vae_weights(vae: VaeConfig, plan: SeedVr2Plan) -> int:
@@ -212,27 +226,78 @@ def _bytes_per_weight(dit: DitConfig, plan: SeedVr2Plan) -> float:
     return stored if stored < 1.6 else wide
 
 
-def _vae_work(vae: VaeConfig, plan: SeedVr2Plan) -> tuple[float, float]:
-    """Operations of encoding and decoding a frame, overlaps and warming up counted."""
-    encode, decode = _vae_flops(vae, plan.padded, plan.switches.vae)
-    pixels = plan.padded.pixels
+def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[float, float]:
+    """Operations of encoding and of decoding so many frames; what is computed twice counts."""
+    _, vae = files.configs(plan)
+    found, pixels = _vae_flops(vae, plan.padded, plan.switches.vae), plan.padded.pixels
+
+    def in_tiles(one: _PartFlops, boxes: list[Size], span: int) -> float:
+        begins = _again(frames, span) if plan.warm_up else 0
+        taken = one.total(frames + STEP * plan.warm_up * begins, 1 + begins)
+        return taken * sum(size.pixels for size in boxes) / pixels
+
+    encode, low, high = (
+        one.total(frames, 1) for one in (found.encode, found.decode_low, found.decode_high)
+    )
     if plan.encode_tile is not None:
         boxes = vae_memory.encode_boxes(_encoding(vae, plan))
-        again = 1 + plan.warm_up / vae_memory.SLICES
-        encode *= sum(size.pixels for size in boxes) / pixels * again
+        encode = in_tiles(found.encode, boxes, plan.encode_span)
     if plan.decode_tile is not None:
         boxes = vae_memory.decode_boxes(_decoding(vae, plan), plan.decode_tile)
-        again = 1 + plan.warm_up / plan.latents
-        decode *= sum(size.pixels for size in boxes) / pixels * again
-    return encode, decode
+        high = in_tiles(found.decode_high, boxes, plan.decode_span)
+        if plan.decodes_whole_tiles:
+            low = in_tiles(found.decode_low, boxes, plan.decode_span)
+    return encode, low + high
+
+
+def _again(frames: int, span: int) -> int:
+    """How often a film of one shot goes on with another span."""
+    return -(-latents_of(frames) // span) - 1
+
+
+def latents_of(frames: int) -> int:
+    """Latents of a film of one shot."""
+    return 1 + -(-(frames - 1) // STEP)
+
+
+@dataclass(frozen=True, slots=True)
+class _PartFlops:
+    """Operations of a part of the VAE: for a frame, and what each beginning adds or saves."""
+
+    frame: float
+    beginning: float
+
+    def total(self, frames: int, beginnings: int) -> float:
+        """Of so many frames."""
+        return self.frame * frames + self.beginning * beginnings
+
+
+@dataclass(frozen=True, slots=True)
+class _VaeFlops:
+    """Operations of whole frames."""
+
+    encode: _PartFlops
+    decode_low: _PartFlops
+    decode_high: _PartFlops
 
 
 @lru_cache(maxsize=256)
-def _vae_flops(vae: VaeConfig, size: Size, switches: VaeSwitches) -> tuple[float, float]:
-    """Of encoding and of decoding one frame of a long shot."""
-    clip = VaeWorkload(frames=17, size=size, switches=switches, slice_frames=4)
-    encode, decode = cost.encode_flops(vae, clip), cost.decode_flops(vae, clip)
-    return encode.total / 17, decode.total / 17
+def _vae_flops(vae: VaeConfig, size: Size, switches: VaeSwitches) -> _VaeFlops:
+    long = VaeWorkload(frames=13, size=size, switches=switches, slice_frames=STEP)
+    short = replace(long, frames=9)
+
+    def part(*counts: Callable[[VaeConfig, VaeWorkload], Flops]) -> _PartFlops:
+        """Of the first one without the others."""
+        first, *others = ([count(vae, clip).total for clip in (short, long)] for count in counts)
+        less, more = (value - sum(other[i] for other in others) for i, value in enumerate(first))
+        frame = (more - less) / STEP
+        return _PartFlops(frame, less - short.frames * frame)
+
+    return _VaeFlops(
+        encode=part(cost.encode_flops),
+        decode_low=part(cost.decode_flops, cost.decode_high_flops),
+        decode_high=part(cost.decode_high_flops),
+    )
 
 
 def _grid(plan: SeedVr2Plan) -> tuple[int, int, int]:

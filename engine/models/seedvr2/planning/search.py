@@ -20,11 +20,18 @@ from engine.models.seedvr2.plan import STEP, SeedVr2Plan
 from engine.models.seedvr2.planning import requirements as bytes_of
 from engine.models.seedvr2.planning.vae_memory import BLEND_PX, ENCODE_OVERLAP_PX
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.tiling import halo, pixels_per_feature, whole_shared
+from engine.models.seedvr2.vae.tiling import (
+    USUAL_SPAN,
+    halo,
+    pixels_per_feature,
+    whole_shared,
+)
 
 WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
+LONGEST_SPAN = 120  # latents: a job that is stopped loses a span, and longer ones save little
 PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
 CLIPS = {"cuda": (21, 17, 13, 9, 6, 4, 3, 2, 1), "cpu": (6, 4, 3, 2, 1)}  # latents
+_SPANS = 16  # lengths that are compared
 BLOCKS_STEP = 12  # fewer that stay, from one way to the next
 _STILLS = 2  # latents: clips this short share nothing and are taken last
 
@@ -96,7 +103,7 @@ class _Search:
         self.config, self.vae = files.configs(plan)
         self._loads: dict[SeedVr2Plan, int] = {}
         self._weights: dict[int | None, int] = {}
-        self._host_is_short = False
+        self.longest_span = min(LONGEST_SPAN, bytes_of.latents_of(room.frames))
 
     def best(self) -> SeedVr2Plan | None:
         """The fastest of the best kind that fits; None where nothing does."""
@@ -159,10 +166,7 @@ class _Search:
 
     def _fitting(self, kind: _Kind) -> Iterator[SeedVr2Plan]:
         """The best for each number of blocks: the longest clips, in the largest tiles."""
-        self._host_is_short = False
         for warm_up in (0, WARM_UP) if self.on_gpu else (self.plan.warm_up,):
-            if warm_up and self.on_gpu and not self._host_is_short:
-                return  # an early begin makes nothing faster
             for blocks in kind.blocks:
                 ways = (
                     _DitRun(blocks=blocks, clip=clip, warm_up=warm_up, is_whole=kind.is_whole)
@@ -175,7 +179,7 @@ class _Search:
                     continue
                 yield best
                 if self._is_untouched(best, kind.clips[0]):
-                    return  # fewer blocks make nothing faster
+                    return  # fewer blocks and an early begin make nothing faster
 
     def _fastest(self, plans: Iterable[SeedVr2Plan]) -> SeedVr2Plan | None:
         return min(plans, key=self.room.seconds, default=None)
@@ -192,7 +196,7 @@ class _Search:
         plans = [plan for plan in tiled if self._fits_host(plan)]
         if len(plans) < len(tiled):  # the GPU has room where main memory has none
             plans += self._tiled(way, limit, with_host=True)
-        found = [self._pinned(plan, way) for plan in plans]
+        found = [self._pinned(self._spanned(plan, limit), way) for plan in plans]
         if found:
             yield found[0] if len(found) == 1 else min(found, key=self.room.seconds)
 
@@ -235,10 +239,32 @@ class _Search:
         return found
 
     def _fits_host(self, plan: SeedVr2Plan) -> bool:
-        if not self.on_gpu or self.room.holds_ram(plan):
-            return True
-        self._host_is_short = True
-        return False
+        return not self.on_gpu or self.room.holds_ram(plan)
+
+    def _spanned(self, plan: SeedVr2Plan, limit: int) -> SeedVr2Plan:
+        """With the spans that take least time among those that there is room for.
+
+        Frames wait for the encoder while features wait for the decoder: both bear on each other.
+        """
+        encode, decode = (self._spans(tile) for tile in (plan.encode_tile, plan.decode_tile))
+
+        def spanned(first: int, second: int) -> SeedVr2Plan:
+            return replace(plan, encode_span=encode[first], decode_span=decode[second])
+
+        def fits(first: int, second: int) -> bool:
+            one = spanned(first, second)
+            return self._load(one) <= limit and self._fits_host(one)
+
+        pairs = pairs_within(len(encode), len(decode), fits)
+        return min((spanned(*pair) for pair in pairs), key=self.room.seconds, default=plan)
+
+    def _spans(self, tile: Size | None) -> tuple[int, ...]:
+        """Spans that are worth trying, the longest first."""
+        if tile is None:
+            return (USUAL_SPAN,)
+        longest = max(USUAL_SPAN, self.longest_span)
+        shorter = range(longest, USUAL_SPAN, -max(1, longest // _SPANS))
+        return *shorter, USUAL_SPAN
 
     def _pinned(self, plan: SeedVr2Plan, way: _DitRun) -> SeedVr2Plan:
         """With copies of streamed weights in main memory, as far as there is room for them."""

@@ -14,13 +14,12 @@ from engine.models.planning.search import PhaseMemory, Streamed
 from engine.models.seedvr2.plan import STEP
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.tiling import split_tiles, whole_tiles
+from engine.models.seedvr2.vae.tiling import USUAL_SPAN, split_tiles, whole_tiles
 from engine.models.video_vae.workload import VaePeak, VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
 
 BLEND_PX = 32  # of the ramp between decoded tiles
-SLICES = 8  # that a tile is encoded for at a time
 ENCODE_OVERLAP_PX = 64
 _STEADY = 13  # frames: from the third slice on memory does not grow
 _CODE_BYTES = 6  # of a px of a canvas
@@ -40,7 +39,7 @@ class Asked:
         switches: Optimisations.
         tile: Most px at a time; None for whole frames.
         warm_up: Latents that tiles begin early; 0 where they go on with a carry.
-        latents: Decoded at a time.
+        span: Latents that a tile is visited for.
         is_whole: Tiles go through all of the decoder.
     """
 
@@ -51,7 +50,7 @@ class Asked:
     switches: VaeSwitches
     tile: Size | None = None
     warm_up: int = 0
-    latents: int = 0
+    span: int = USUAL_SPAN
     is_whole: bool = False
 
     @property
@@ -81,9 +80,11 @@ def encoding(asked: Asked) -> Streamed:
     frame, item = asked.frame.pixels, asked.work(asked.frame).item
     parked = STEP * frame * _COLOURS * item
     early = asked.warm_up * parked
-    given = SLICES * (frame // 64) * asked.config.latent_channels * _EXACT
+    latent = asked.config.latent_channels * _EXACT
+    given = 2 * asked.span * (boxes[0].pixels // 64) * latent  # of a tile, and joined
+    blended = 2 * asked.span * (frame // 64) * latent
     others = 0 if asked.warm_up else _others(asked, found.carry, len(boxes))
-    host = SLICES * parked + parked // STEP + early + others
+    host = asked.span * parked + parked // STEP + early + others + blended
     working = PhaseMemory(max(found.first, found.later) + given, host)
     waits = PhaseMemory(0, early + (0 if asked.warm_up else found.carry * len(boxes)))
     return Streamed(
@@ -92,6 +93,7 @@ def encoding(asked: Asked) -> Streamed:
         between=waits,
         waits=waits,
         buffers=found.window,
+        parks=0 if asked.warm_up else found.carry * len(boxes),
     )
 
 
@@ -122,22 +124,23 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
         tiles: How many.
         features: Bytes for each latent.
     """
-    early, fresh = asked.warm_up * features, asked.latents * features
-    canvas = STEP * asked.latents * asked.frame.pixels * _CODE_BYTES
+    early, fresh = asked.warm_up * features, asked.span * features
+    canvas = STEP * asked.span * asked.frame.pixels * _CODE_BYTES
     carries = 0 if asked.warm_up else tile.carry * tiles
     others = 0 if asked.warm_up else _others(asked, tile.carry, tiles)
     known, handed_on = early + fresh, low.carry if low is not None else 0
     last = features + tile.result  # of whole frames, and of the tile before
-    visiting = handed_on + last + max(tile.first, tile.later)
-    steady = [PhaseMemory(visiting, others + known + canvas)]
+    visiting = last + max(tile.first, tile.later)
+    steady = [PhaseMemory(visiting, handed_on + others + known + canvas)]
     if low is not None:
         steady.append(PhaseMemory(low.later, carries + known))
     return Streamed(
         begins=PhaseMemory(low.first if low is not None else 0),
         steady=tuple(steady),
-        between=PhaseMemory(handed_on + last, carries + early),
-        waits=PhaseMemory(0, handed_on + carries + early),
+        between=PhaseMemory(last, handed_on + carries + early),
+        waits=PhaseMemory(0, handed_on + carries + known - features),
         buffers=max(tile.window, 0 if low is None else low.window),
+        parks=carries,
         canvas=canvas,
     )
 
@@ -149,6 +152,7 @@ def _whole(found: VaePeak) -> Streamed:
         between=PhaseMemory(found.carry),
         waits=PhaseMemory(0, found.carry),
         buffers=found.window,
+        parks=found.carry,
     )
 
 

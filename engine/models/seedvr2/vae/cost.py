@@ -39,6 +39,7 @@ __all__ = [
     "decode_cost",
     "decode_flops",
     "decode_high_cost",
+    "decode_high_flops",
     "decode_high_peak",
     "decode_low_cost",
     "decode_low_peak",
@@ -109,14 +110,23 @@ def decode_low_peak(config: VaeConfig, work: VaeWorkload, *, park: bool = False)
 
 def decode_high_peak(config: VaeConfig, work: VaeWorkload) -> VaePeak:
     """As `decode_high_cost`, without weights."""
+    return peak_of(_decoding_high(config, work), work)
+
+
+def decode_high_flops(config: VaeConfig, work: VaeWorkload) -> Flops:
+    """Operations of the same."""
+    return flops_of(_decoding_high(config, work), work)
+
+
+def _decoding_high(config: VaeConfig, work: VaeWorkload) -> VaePass:
+    """From the features on."""
     _, high = decoder_parts(config)
     vae_pass = _decoding(high, config, work)
     times = 2 if config.decoder_time[0] else 1
     slices = [(first, times * count - (times - 1) * first) for first, count in vae_pass.slices]
     width, each = config.block_out_channels[-2], config.spatial_factor // 2
     size = Size(work.size.width // each, work.size.height // each)
-    vae_pass = replace(vae_pass, slices=slices, size=size, channels=width, gather="passed")
-    return peak_of(vae_pass, work)
+    return replace(vae_pass, slices=slices, size=size, channels=width, gather="passed")
 
 
 def weights_bytes(

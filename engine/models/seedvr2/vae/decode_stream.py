@@ -33,14 +33,29 @@ _FRAMES_AT_A_TIME = 4  # that leave a finished canvas
 class SeedVr2DecodeStream:
     """Decodes the latents of one shot; the large part of the decoder, or all, in tiles on request.
 
+    Args:
+        vae: Its decoder.
+        frame: Size of the frames.
+        tiling: How they are cut; None for whole ones.
+        watch: Called with every decoded tile.
+        first: Number of the first frame.
+        begin: Latent of the shot that is decoded first.
+
     Memory: without tiles a slice and the carry, which waits on the host between calls. With tiles
     those of one tile and of the part before it, and on the host 6 bytes for each pixel of each
-    frame of a call, features (half a value for each of its values), and the carries of all tiles
-    (see `Tiling`).
+    frame of a span, its features (half a value for each of its values), and the carries of all
+    tiles (see `Tiling`).
     """
 
     def __init__(
-        self, vae: Vae, frame: Size, tiling: Tiling | None, watch: Watch, *, first: int = 0
+        self,
+        vae: Vae,
+        frame: Size,
+        tiling: Tiling | None,
+        watch: Watch,
+        *,
+        first: int = 0,
+        begin: int = 0,
     ) -> None:
         self._vae = vae
         self._frame = frame
@@ -51,7 +66,7 @@ class SeedVr2DecodeStream:
         if tiling is not None:
             fast = vae.in_parts()
             part = _All(fast) if tiling.is_whole else _HighPart(fast)
-            self._tiled = _Tiled(fast, part, frame, tiling)
+            self._tiled = _Tiled(fast, part, frame, tiling, begin)
 
     def push(self, latents: Tensor, *, last: bool) -> Iterator[Tensor]:
         """Decode the next latents.
@@ -61,26 +76,26 @@ class SeedVr2DecodeStream:
             last: The shot ends with them.
 
         Yields:
-            Frames [T, 3, H, W] float32 in [-1, 1], not clipped (with tiles: clipped, of 16 bits).
+            Frames [T, 3, H, W] float32 in [-1, 1], not clipped (with tiles: clipped, of 16 bits,
+            and only once a span has ended).
 
         Raises:
             NumericOverflow: A value is NaN or infinite.
         """
         clip = as_clip(latents.permute(0, 3, 1, 2)) / self._vae.config.scaling_factor
-        step = self._vae.config.temporal_factor
-        expected = step * len(latents) - (step - 1) * self._carry.first
-        self._carry = self._carry.handed_over().moved(latents.device)
         for piece, ends in self._pieces(clip, last):
-            carry = self._carry.handed_over(last=ends)
+            there = self._carry.handed_over().moved(latents.device)
+            carry = there.handed_over(last=ends)
             if self._tiled is None:
                 frames, self._carry = self._vae.decode_slice(piece, carry)
                 yield self._finished(frames[0].movedim(0, 1))
             else:
                 features, self._carry = self._tiled.part.before(piece, carry)
-                self._tiled.take(features)
-        if self._tiled is not None:
-            self._count += expected
-            yield from self._tiled.run(expected, self._tell, last)
+                self._tiled.take(features, piece.shape[2])
+                if ends or self._tiled.span_ends:
+                    self._carry = self._carry.handed_over().moved("cpu")
+                    self._count += self._tiled.frames
+                    yield from self._tiled.run(self._tell, ends)
         self._carry = self._carry.handed_over().moved("cpu")
 
     def _pieces(self, clip: Tensor, last: bool) -> Iterator[tuple[Tensor, bool]]:
@@ -163,7 +178,7 @@ class _All:
 class _Tiled:
     """A part of the decoder over tiles, each with a carry of its own."""
 
-    def __init__(self, vae: FastVae, part: _Part, frame: Size, tiling: Tiling) -> None:
+    def __init__(self, vae: FastVae, part: _Part, frame: Size, tiling: Tiling, begin: int) -> None:
         factor = vae.config.spatial_factor
         tiles = part.tiles(Size(frame.width // factor, frame.height // factor), tiling)
         blend = WHOLE_BLEND if tiling.is_whole else tiling.blend
@@ -176,21 +191,38 @@ class _Tiled:
         self._carries = [Carry() for _ in tiles.boxes]
         self._features: list[Tensor] = []
         self._warm_up = tiling.warm_up // vae.config.slice_latents
+        self._step = vae.config.temporal_factor
+        self._span = tiling.span
+        self._next = begin  # latent of the shot that is taken next
+        self._fresh = 0  # latents that tiles have not seen
+        self._begins = True
 
-    def take(self, features: Tensor) -> None:
-        """Keep the features [T, C, y, x] of one slice until all tiles have seen them."""
+    def take(self, features: Tensor, latents: int) -> None:
+        """Keep the features [T, C, y, x] of some latents until all tiles have seen them."""
         self._features.append(parked(features))
+        self._next += latents
+        self._fresh += latents
 
-    def run(
-        self, frames: int, done: Callable[[int, int, Box, Tensor], None], last: bool
-    ) -> Iterator[Tensor]:
-        """Frames [n, 3, H, W] float32 in [-1, 1], `frames` in all, of what was taken."""
+    @property
+    def span_ends(self) -> bool:
+        """Whether a span ends with what was taken last."""
+        return self._next % self._span == 0
+
+    @property
+    def frames(self) -> int:
+        """Frames that the next run makes."""
+        return self._step * self._fresh - (self._step - 1) * self._begins
+
+    def run(self, done: Callable[[int, int, Box, Tensor], None], last: bool) -> Iterator[Tensor]:
+        """Frames [n, 3, H, W] float32 in [-1, 1] of what was taken since the last run."""
+        frames = self.frames
         sink = TileSink(frames, self._frame)
         for index in range(len(self._boxes)):
             picture = self._one(index, frames, sink, last)
             done(index, len(self._boxes), self._on_canvas[index], picture)
             sink.check()
         self._features = self._features[-self._warm_up :] if self._warm_up else []
+        self._fresh, self._begins = 0, False
         canvas = sink.result()
         for start in range(0, frames, _FRAMES_AT_A_TIME):
             codes = canvas[start : start + _FRAMES_AT_A_TIME]

@@ -14,18 +14,25 @@ from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
 
 _SHARED_PX = 64  # that neighbouring tiles have in common
-_SLICES_AT_A_TIME = 8  # that a tile is encoded for
 
 
 class SeedVr2EncodeStream:
     """Encodes the slices of one shot, tile by tile on request.
 
+    Args:
+        vae: Its encoder.
+        frame: Size of the frames.
+        tiling: How they are cut; None for whole ones.
+        begin: Latent of the shot that the first frame is the last one of.
+
     Memory: without tiles a slice and the carry, which may be parked. With tiles those of one
-    tile, and on the host some slices of frames in the dtype of the VAE, and the carries of all
-    tiles (see `Tiling`).
+    tile, and on the host a span of frames in the dtype of the VAE, and the carries of all tiles
+    (see `Tiling`).
     """
 
-    def __init__(self, vae: Vae, frame: Size, tiling: Tiling | None = None) -> None:
+    def __init__(
+        self, vae: Vae, frame: Size, tiling: Tiling | None = None, *, begin: int = 0
+    ) -> None:
         factor = vae.config.spatial_factor
         self._vae = vae
         self._factor = factor
@@ -38,6 +45,8 @@ class SeedVr2EncodeStream:
         self._before: list[Tensor] = []  # slices that tiles warm up with
         self._warm_up = tiling.warm_up if tiling is not None and self._is_tiled else 0
         self._dropped = 0  # slices since the first of the shot that are not needed any more
+        self._span = tiling.span if tiling is not None else 1
+        self._next = begin  # latent of the next frames
 
     def push(self, frames: Tensor, *, last: bool) -> Tensor:
         """Encode the next slice.
@@ -48,18 +57,20 @@ class SeedVr2EncodeStream:
             last: The shot ends with it.
 
         Returns:
-            [t, h, w, L] float32, scaled as the transformer takes it; with tiles t is 0 until some
-            slices are there.
+            [t, h, w, L] float32, scaled as the transformer takes it; with tiles t is 0 until a
+            span ends, and they are in host memory.
         """
+        self._next += -(-len(frames) // self._vae.config.temporal_factor)
         self._slices.append(self._parked(frames) if self._is_tiled else frames)
-        if self._is_tiled and not last and len(self._slices) < _SLICES_AT_A_TIME:
+        if self._is_tiled and not last and self._next % self._span:
             shape = (0, self._canvas.height, self._canvas.width, self._vae.config.latent_channels)
-            return frames.new_empty(shape, dtype=torch.float32)
+            return torch.empty(shape)
         slices, fresh = self._due()
         blender = Blender(self._canvas, margin=0)
         for index, box in enumerate(self._boxes):
             latents = self._tile(index, slices, frames.device, last=last or bool(self._warm_up))
-            blender.add(latents[len(latents) - fresh :], box, self._shared)
+            fresh_ones = latents[len(latents) - fresh :]
+            blender.add(fresh_ones.cpu() if self._is_tiled else fresh_ones, box, self._shared)
         return blender.result().mul(self._vae.config.scaling_factor).permute(0, 2, 3, 1)
 
     def park(self) -> None:

@@ -44,7 +44,6 @@ from engine.models.seedvr2.vae.norm_statistics import Book, Statistics
 from engine.models.seedvr2.vae.tiling import SplitTiles, split_tiles
 from engine.models.video_vae.slicing import slices
 from engine.ops.conv.causal_conv import Carry
-from engine.ops.transfer.pinned import pins
 from engine.ops.transfer.tile_canvas import Sink
 from engine.tiling.blend import tile_weights
 from engine.tiling.grid import cells
@@ -96,7 +95,7 @@ def split_decode(
         sink: Takes the finished parts: tile after tile, each from its first frame to its last.
             May raise to stop in between.
         passes: First runs of `frame`; one frame in one tile needs none.
-        park: Keep the features in host memory (pinned where the device is a GPU).
+        park: Keep the features in host memory.
 
     Raises:
         ValueError: A clip that is not alone, or a tile that does not fit (see `split_tiles`).
@@ -138,13 +137,12 @@ def _features(vae: SplitVae, latent: Tensor, *, park: bool) -> list[Tensor]:
 
 
 def parked(features: Tensor) -> Tensor:
-    """The same in host memory, channels last for the tiles; pinned where the device is a GPU."""
-    host = torch.empty(
-        features.shape,
-        dtype=features.dtype,
-        memory_format=torch.channels_last,
-        pin_memory=pins(features.device),
-    )
+    """The same in host memory, channels last for the tiles.
+
+    Not pinned: those of a span are a large part of main memory, and a slice takes a hundred times
+    as long to compute as to copy (estimated).
+    """
+    host = torch.empty(features.shape, dtype=features.dtype, memory_format=torch.channels_last)
     return host.copy_(features)
 
 

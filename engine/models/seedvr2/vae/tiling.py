@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from engine.core.geometry import Box, Size
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.tiling.grid import smallest_tile, tile_grid
+from engine.tiling.latent_clips import Lookback
+
+USUAL_SPAN = 8  # latents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +36,15 @@ class Tiling:
             on an exact one.
         is_whole: Tiles go through all of the decoder: less memory, and neighbours differ a
             little. `blend` is WHOLE_BLEND then.
+        span: Latents that a tile is visited for. Spans lie on a grid that the shot's first latent
+            begins, so that a tile begins early at the same latents wherever a job is continued.
     """
 
     tile: Size
     blend: int = 32
     warm_up: int = 0
     is_whole: bool = False
+    span: int = USUAL_SPAN
 
 
 _TAPS = 2  # frames before the present one that a 3x3x3 convolution sees
@@ -72,6 +78,20 @@ def encoder_reach(config: VaeConfig) -> int:
             reach = 2 * reach + _TAPS
         reach += 2 * config.layers_per_block * _TAPS
     return -(-(reach + _TAPS) // config.temporal_factor)
+
+
+def encoder_lookback(config: VaeConfig, tiling: Tiling | None) -> Lookback:
+    """Where the encoder has to begin for a latent to be the same."""
+    if tiling is None or not tiling.warm_up:
+        return Lookback(encoder_reach(config))
+    return Lookback(tiling.warm_up, tiling.span)
+
+
+def decoder_lookback(config: VaeConfig, tiling: Tiling | None) -> Lookback:
+    """The same of the decoder; where tiles begin early, its small part is known by then."""
+    if tiling is None or not tiling.warm_up:
+        return Lookback(decoder_reach(config))
+    return Lookback(tiling.warm_up + decoder_reach(config), tiling.span)
 
 
 WHOLE_BLEND = 64  # px, of the ramp between tiles that went through all of the decoder

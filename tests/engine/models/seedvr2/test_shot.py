@@ -16,10 +16,16 @@ from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
 from engine.models.seedvr2.vae.encode_stream import SeedVr2EncodeStream
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import Vae
-from engine.models.seedvr2.vae.tiling import Tiling, decoder_reach, encoder_reach
+from engine.models.seedvr2.vae.tiling import (
+    Tiling,
+    decoder_lookback,
+    decoder_reach,
+    encoder_lookback,
+    encoder_reach,
+)
 from engine.models.upscalers import DecodedTile, Restored
 from engine.models.video_vae.slicing import slices
-from engine.tiling.latent_clips import FROM_START, ClipGrid, LatentClip
+from engine.tiling.latent_clips import FROM_START, ClipGrid, LatentClip, Lookback, Restart
 from tests.helpers.seedvr2 import random_frames, tiny_vae
 
 FRAME = Size(32, 16)
@@ -85,11 +91,11 @@ def test_beginning_again_gives_the_same_bits(wanted: int, clip: int) -> None:
     vae = fast_vae()
     frames = random_frames(78, 3, 16, 32, dtype=torch.float32)
     uninterrupted = through(shot_of(vae, by_place, clip=clip), frames)
-    reaches = {
-        "encoder_reach": encoder_reach(vae.config),
-        "decoder_reach": decoder_reach(vae.config),
-    }
-    restart = ClipGrid(clip, min(2, (clip - 1) // 2)).restart(-(-wanted // 4), **reaches)
+    restart = ClipGrid(clip, min(2, (clip - 1) // 2)).restart(
+        -(-wanted // 4),
+        encoder=encoder_lookback(vae.config, None),
+        decoder=decoder_lookback(vae.config, None),
+    )
     again = shot_of(vae, by_place, clip=clip, restart=restart)
     found = through(again, frames, begin=again.first)
     assert found[0].first <= wanted
@@ -105,7 +111,9 @@ def test_the_decoder_looks_back_so_far_and_no_less() -> None:
     uninterrupted = whole(through(shot_of(vae), frames))
     before, back = encoder_reach(vae.config), decoder_reach(vae.config)
     for less in (0, 1):
-        restart = ClipGrid(5, 2).restart(34, encoder_reach=before, decoder_reach=back - less)
+        restart = ClipGrid(5, 2).restart(
+            34, encoder=Lookback(before), decoder=Lookback(back - less)
+        )
         assert restart.decode_from > 0
         again = shot_of(vae, restart=restart)
         found = through(again, frames, begin=again.first)
@@ -121,7 +129,7 @@ def in_tiles(vae: Vae, frames: Tensor, tiles: list[DecodedTile], **tiling: Any) 
         frame=TILED,
         grid=ClipGrid(5, 1),
         encode=tiling.pop("encode", None),
-        decode=Tiling(blend=8, **tiling) if tiling else None,
+        decode=Tiling(blend=8, span=4, **tiling) if tiling else None,
     )
     return whole(through(Shot(vae, unchanged, options, tiles.append), frames))
 
@@ -160,10 +168,51 @@ def test_encoded_tiles_that_warm_up_far_enough_equal_those_that_go_on() -> None:
     frames = random_frames(97, 3, 16, 48, dtype=torch.float32)
     carried = encoded(vae, frames, 0)
     assert carried.shape == (25, 2, 6, 4)
-    assert torch.equal(encoded(vae, frames, encoder_reach(vae.config)), carried)
+    early = encoded(vae, frames, encoder_reach(vae.config))
+    torch.testing.assert_close(early, carried, rtol=0, atol=1e-6)
     short = (encoded(vae, frames, 6) - carried).abs()
     assert 0 < float(short.mean()) < 0.05
-    assert torch.equal(short[:9], torch.zeros_like(short[:9]))
+    assert torch.equal(short[:8], torch.zeros_like(short[:8]))
+
+
+def spans(*, warm_up: int = 0, encode: int = 8, decode: int = 8) -> dict[str, Tiling]:
+    tiles = {"tile": Size(96, 96), "blend": 8, "warm_up": warm_up}
+    return {"encode": Tiling(**tiles, span=encode), "decode": Tiling(**tiles, span=decode)}
+
+
+def tiled_shot(restart: Restart, tilings: dict[str, Tiling]) -> Shot:
+    options = ShotOptions(frame=TILED, grid=ClipGrid(5, 1), **tilings)
+    return Shot(fast_vae(), by_place, options, lambda tile: None, restart)
+
+
+def test_tiles_that_go_on_give_the_same_in_spans_of_any_length() -> None:
+    frames = random_frames(49, 3, 96, 160, dtype=torch.float32)
+    every, once = (
+        through(tiled_shot(FROM_START, spans(encode=length, decode=length)), frames)
+        for length in (3, 99)
+    )
+    torch.testing.assert_close(whole(every), whole(once), rtol=0, atol=1e-4)
+    ends = [part.first + len(part.frames) for part in once if part.ends_block]
+    assert ends == [13, 29, 45, 49]
+
+
+@pytest.mark.parametrize(("wanted", "encode", "decode"), [(41, 5, 7), (53, 3, 4), (17, 99, 99)])
+def test_tiles_begin_early_at_the_same_latents_wherever_a_job_is_continued(
+    wanted: int, encode: int, decode: int
+) -> None:
+    tilings = spans(warm_up=2, encode=encode, decode=decode)
+    frames = random_frames(61, 3, 96, 160, dtype=torch.float32)
+    uninterrupted = through(tiled_shot(FROM_START, tilings), frames)
+    config = fast_vae().config
+    restart = ClipGrid(5, 1).restart(
+        -(-wanted // 4),
+        encoder=encoder_lookback(config, tilings["encode"]),
+        decoder=decoder_lookback(config, tilings["decode"]),
+    )
+    again = tiled_shot(restart, tilings)
+    found = through(again, frames, begin=again.first)
+    assert found[0].first <= wanted
+    assert torch.equal(whole(found), whole(uninterrupted)[found[0].first :])
 
 
 def test_clips_by_themselves() -> None:
@@ -208,7 +257,7 @@ def test_tiles_through_all_of_the_decoder() -> None:
     right, tiled = decoded().clamp(-1, 1), decoded(blend=32)
     assert tiled.shape == right.shape
     assert 0 < float((tiled - right).abs().mean()) < 0.3
-    in_pieces = decoded(2, 3, 5, blend=32)
+    in_pieces = decoded(2, 3, 5, blend=32, span=2)
     torch.testing.assert_close(in_pieces, tiled, rtol=0, atol=1e-4)
-    assert torch.equal(decoded(2, 3, 5, warm_up=decoder_reach(vae.config)), in_pieces)
-    assert 0 < float((decoded(2, 3, 5, warm_up=3) - in_pieces).abs().mean()) < 0.05
+    assert torch.equal(decoded(2, 3, 5, warm_up=decoder_reach(vae.config), span=2), in_pieces)
+    assert 0 < float((decoded(2, 3, 5, warm_up=3, span=2) - in_pieces).abs().mean()) < 0.05
