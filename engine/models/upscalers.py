@@ -61,6 +61,14 @@ class DecodedTile:
 
 Watch = Callable[[DecodedTile], None]
 
+Advance = Callable[[str, float], None]
+"""Called between pieces of long work with a stage of the plan and the frames, or the share of one,
+that went through it since the last call. It may wait, or raise to stop."""
+
+
+def no_advance(stage: str, frames: float) -> None:
+    """Does nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
@@ -117,8 +125,8 @@ class ShotModel(Protocol):
         """Size of the finished pictures; tiles lie on it, padding apart."""
         ...
 
-    def check_between(self, check: Callable[[], None]) -> None:
-        """Call something between pieces of long work, which may wait or raise."""
+    def report_to(self, advance: Advance) -> None:
+        """Call something between pieces of long work."""
         ...
 
     def first_needed(self, shot: int, wanted: int) -> int:

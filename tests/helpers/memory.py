@@ -200,6 +200,7 @@ def random_seedvr2(seed: int) -> tuple[WorkPlan, int]:
         changes |= {"decode_tile": Size(208, 208), "decodes_whole_tiles": True}
     if tiles in ("encode", "both"):
         changes["encode_tile"] = Size(80, 80)
+    changes["encode_span"] = 2
     if tiles != "none":
         changes["warm_up"] = pick.choice([0, 0, 2, 4])
         changes["encode_span"] = pick.choice([4, 8])

@@ -22,7 +22,7 @@ from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
 from engine.models.seedvr2.vae.encode_stream import SeedVr2EncodeStream
 from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.tiling import Tiling
-from engine.models.upscalers import Restored, Watch
+from engine.models.upscalers import Advance, Restored, Watch, no_advance
 from engine.models.video_vae.frame_slices import Ending
 from engine.models.video_vae.slicing import slices
 from engine.tiling.latent_clips import (
@@ -103,6 +103,7 @@ class Shot:
         options: Sizes and clips.
         watch: Called with every decoded tile; frames are counted from the start of the shot.
         restart: Where in the shot to begin, when its beginning was done before.
+        advance: Called after each slice of a tile.
 
     Memory: latents of one clip and of what is shared, and those of the VAE's streams.
     """
@@ -114,12 +115,13 @@ class Shot:
         options: ShotOptions,
         watch: Watch,
         restart: Restart = FROM_START,
+        advance: Advance = no_advance,
     ) -> None:
         self._restore = restore
         self._grid = options.grid
         self._step = vae.config.temporal_factor
         self._encode = SeedVr2EncodeStream(
-            vae, options.frame, options.encode, begin=restart.encode_from
+            vae, options.frame, options.encode, begin=restart.encode_from, advance=advance
         )
         self._frame = self._step * restart.decode_from  # number of the next decoded one
         self._decode = SeedVr2DecodeStream(
@@ -129,6 +131,7 @@ class Shot:
             watch,
             first=self._frame,
             begin=restart.decode_from,
+            advance=advance,
         )
         self._join = LatentJoin(options.grid.shared)
         self._restart = restart
@@ -160,11 +163,17 @@ class Shot:
         frames = self._ending.filled(frames, last=last)
         self._latents += self._encode.push(frames, last=last).unbind()
         encoded = self._kept + len(self._latents)
+        parts: list[tuple[int, Tensor]] = []
         while (clip := self._grid.ready(self._clip, encoded, ended=last)) is not None:
             self._clip += 1
             self._encode.park()
             start, final = self._join.add(clip, self._restored(clip, frames.device))
-            yield from self._shown(start, final, ended=last and clip.done == encoded)
+            parts.append((start, final.cpu()))
+        for number, (start, final) in enumerate(parts, 1):
+            ended = last and number == len(parts)
+            yield from self._shown(start, final.to(frames.device), ended=ended)
+        if parts:
+            self._decode.park()
 
     def _restored(self, clip: LatentClip, device: torch.device) -> Tensor:
         del self._latents[: max(0, clip.start - self._kept)]
@@ -211,14 +220,22 @@ class ClippedShot:
         options: Sizes; the grid counts frames here.
         watch: Called with every decoded tile; frames are counted from the start of the shot.
         frame: First frame that is wanted.
+        advance: Called after each slice of a tile.
 
     Memory: one clip of frames, before and after.
     """
 
     def __init__(
-        self, vae: Vae, restore: RestoreClip, options: ShotOptions, watch: Watch, frame: int = 0
+        self,
+        vae: Vae,
+        restore: RestoreClip,
+        options: ShotOptions,
+        watch: Watch,
+        frame: int = 0,
+        advance: Advance = no_advance,
     ) -> None:
         self._vae, self._restore, self._options, self._watch = vae, restore, options, watch
+        self._advance = advance
         self._grid = options.grid
         self._wanted = max(0, frame - self._grid.shared) // self._grid.step * self._grid.step
         self.first = self._start = self._wanted
@@ -242,9 +259,15 @@ class ClippedShot:
         missing = padded_length(count, step) - count
         if missing:
             clip = clip[mirrored_indices(count, missing)]
-        encode = SeedVr2EncodeStream(self._vae, options.frame, options.encode)
+        advance = self._advance
+        encode = SeedVr2EncodeStream(self._vae, options.frame, options.encode, advance=advance)
         decode = SeedVr2DecodeStream(
-            self._vae, options.frame, options.decode, self._watch, first=self._start
+            self._vae,
+            options.frame,
+            options.decode,
+            self._watch,
+            first=self._start,
+            advance=advance,
         )
         size = self._vae.config.slice_latents * step
         cuts = list(slices(len(clip), size))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit, load_text_embedding
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.models.seedvr2.plan import FrameLayout, SeedVr2Plan
+from engine.models.seedvr2.plan import STEP, FrameLayout, SeedVr2Plan
 from engine.models.seedvr2.preprocess import cut_out, place
 from engine.models.seedvr2.sampler import (
     condition,
@@ -24,7 +24,14 @@ from engine.models.seedvr2.sampler import (
 from engine.models.seedvr2.shot import ClippedShot, Shot, ShotOptions
 from engine.models.seedvr2.vae.load import Vae, load_vae
 from engine.models.seedvr2.vae.tiling import Tiling, decoder_lookback, encoder_lookback
-from engine.models.upscalers import DecodedTile, Restored, ShotModel, Watch
+from engine.models.upscalers import (
+    Advance,
+    DecodedTile,
+    Restored,
+    ShotModel,
+    Watch,
+    no_advance,
+)
 from engine.ops.colour.correction import blend_strength, correct_colour
 from engine.ops.resize import resize
 from engine.tiling.latent_clips import ClipGrid, latent_of
@@ -48,6 +55,7 @@ class SeedVr2(ShotModel):
         self._device = torch.device(plan.device)
         self._dtype: torch.dtype = getattr(torch, plan.dtype)
         self._vae, self._dit, self._text = vae, dit, text
+        self._advance: Advance = no_advance
         self._layout = FrameLayout(
             picture=self._plan.size, padded=self._plan.padded, reflected=self._plan.reflected
         )
@@ -67,12 +75,13 @@ class SeedVr2(ShotModel):
         """Whether colours are corrected over all frames of a block together."""
         return self._plan.colour in _POOLED
 
-    def check_between(self, check: Callable[[], None]) -> None:
-        """Call something before each layer of the transformer, which may wait or raise.
+    def report_to(self, advance: Advance) -> None:
+        """Call something after each slice of a tile, and before each layer of the transformer.
 
         A clip can take minutes, and no user should wait for that.
         """
-        self._dit.check_between(check)
+        self._advance = advance
+        self._dit.check_between(lambda: advance("transformer", 0))
 
     def close(self) -> None:
         """Give back buffers and pinned memory; the model is of no use afterwards."""
@@ -164,16 +173,19 @@ class SeedVr2(ShotModel):
         options = shot_options(plan)
 
         def restore(latents: Tensor, first: int) -> Tensor:
-            return self.restored(latents, shot, first)
+            found = self.restored(latents, shot, first)
+            self._advance("transformer", (len(latents) - plan.shared_latents) * STEP)
+            return found
 
         if plan.join != "latents":
-            return ClippedShot(self._vae, restore, options, watch, wanted - shot)
+            frame = wanted - shot
+            return ClippedShot(self._vae, restore, options, watch, frame, self._advance)
         restart = options.grid.restart(
             latent_of(wanted - shot, config.temporal_factor),
             encoder=encoder_lookback(config, options.encode),
             decoder=decoder_lookback(config, options.decode),
         )
-        return Shot(self._vae, restore, options, watch, restart)
+        return Shot(self._vae, restore, options, watch, restart, self._advance)
 
 
 class SeedVr2RunningShot:
@@ -227,9 +239,12 @@ def load_seedvr2(plan: SeedVr2Plan) -> SeedVr2:
 
 def shot_options(plan: SeedVr2Plan) -> ShotOptions:
     """How the shots of a plan are worked on."""
-    encode = decode = None
-    if plan.encode_tile is not None:
-        encode = Tiling(tile=plan.encode_tile, warm_up=plan.warm_up, span=plan.encode_span)
+    encode = Tiling(
+        tile=plan.encode_tile or plan.padded,
+        warm_up=0 if plan.encode_tile is None else plan.warm_up,
+        span=plan.encode_span,
+    )
+    decode = None
     if plan.decode_tile is not None:
         decode = Tiling(
             tile=plan.decode_tile,

@@ -6,14 +6,21 @@ twice as large. A shot is one pass of both, so no frame shows where slices or ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.upscalers import Restored, RunningShot, ShotModel, Watch
+from engine.models.upscalers import (
+    Advance,
+    Restored,
+    RunningShot,
+    ShotModel,
+    Watch,
+    no_advance,
+)
 from engine.models.video_vae.frame_slices import Ending
 from engine.models.wan.files import wan_config
 from engine.models.wan.plan import WanPlan
@@ -67,7 +74,7 @@ class WanUpscaler(ShotModel):
         self._plan = plan
         self._device = torch.device(plan.device)
         self._vae = vae
-        self._between: Callable[[], None] = lambda: None
+        self.advance: Advance = no_advance
 
     @property
     def slice_frames(self) -> int:
@@ -84,9 +91,9 @@ class WanUpscaler(ShotModel):
         """Size of the finished pictures."""
         return self._plan.canvas
 
-    def check_between(self, check: Callable[[], None]) -> None:
-        """Call something before each slice, and after each tile, which may wait or raise."""
-        self._between = check
+    def report_to(self, advance: Advance) -> None:
+        """Call something before each slice, after each tile, and where frames went through."""
+        self.advance = advance
 
     def first_needed(self, shot: int, wanted: int) -> int:
         """The frame to begin reading at, see `ShotModel`."""
@@ -104,7 +111,7 @@ class WanUpscaler(ShotModel):
         encode = replace(decode, tile=plan.encode_tile)
         first = shot + config.temporal_factor * at.decode_from
         ways = (
-            WanEncodeStream(self._vae, plan.padded, encode, self._between),
+            WanEncodeStream(self._vae, plan.padded, encode, lambda: self.advance("encode", 0)),
             WanDecodeStream(self._vae, plan.padded, decode, watch, first=first),
         )
         return _Running(self, ways, shot, at, config.temporal_factor)
@@ -167,9 +174,11 @@ class _Running(RunningShot):
         """Take the next frames of the source; see `RunningShot.push`."""
         placed = self._ending.filled(self._model.placed(frames), last=last)
         latents = self._encode.push(placed, last=last)
+        self._model.advance("encode", len(frames))
         wrong = min(self._wrong, latents.shape[2])
         self._wrong -= wrong
         for part in self._decode.push(latents[:, :, wrong:], last=last):
+            self._model.advance("decode", len(part))
             yield from self._shown(part)
 
     def _shown(self, part: Tensor) -> Iterator[Restored]:

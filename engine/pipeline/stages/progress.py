@@ -25,11 +25,15 @@ from engine.video.read.frames import PlanarFrame
 
 _PREVIEW_PX = 1280  # longest side of the pictures that are sent while running
 _TILE_PICTURE_PX = 480  # longest side of a tile's small picture
-_SPEED_WINDOW = 24  # clips that the speed is averaged over
+_SAMPLE_S, _SPEED_SAMPLES = 1.0, 30  # that the speed is averaged over
+_MODEL_STAGES = ("encode", "transformer", "decode")
 
 
 class Progress:
     """Emits the progress of the device, about ten times a second.
+
+    Where a model finishes many frames at once, what went through its stages counts too: a frame
+    is done by as much as the plan's time of a stage is of the time of all stages.
 
     Args:
         context: The running job.
@@ -42,32 +46,46 @@ class Progress:
         self, context: JobContext, done: int, *, stage: str = "upscale", total: int | None = None
     ) -> None:
         self._context = context
-        self._done = done
+        self._finished, self._passed = done, float(done)
         self._stage, self._total = stage, total
         self._due = Throttle(0.1)
-        self._latest: deque[tuple[float, int]] = deque(maxlen=_SPEED_WINDOW)
-        self._since = time.monotonic()
+        self._latest = deque([(time.monotonic(), done)], maxlen=_SPEED_SAMPLES)
 
     def add(self, frames: int) -> None:
-        """Count a clip."""
-        now = time.monotonic()
-        self._latest.append((now - self._since, frames))
-        self._since = now
-        self._done += frames
-        total = self._context.plan.frames if self._total is None else self._total
-        if not self._due() and self._done < total:
+        """Count finished frames."""
+        self._finished += frames
+        self._emit()
+
+    def advance(self, stage: str, frames: float) -> None:
+        """Count frames that went through a stage of the plan."""
+        seconds = {one.stage: one.seconds for one in self._context.plan.stages}
+        of_model = sum(seconds.get(name, 0.0) for name in _MODEL_STAGES)
+        if of_model:
+            self._passed += frames * seconds.get(stage, 0.0) / of_model
+            self._emit()
+
+    def _emit(self) -> None:
+        plan_frames = self._context.plan.frames
+        total = plan_frames if self._total is None else self._total
+        # frames that warm up count too, so that the last ones are done with the finished ones only
+        passed = min(int(self._passed), max(self._finished, total - 1))
+        done = max(self._finished, passed)
+        if not self._due() and self._finished < total:
             return
-        seconds = sum(s for s, _ in self._latest)
-        speed = sum(n for _, n in self._latest) / seconds if seconds else 0.0
-        left = max(0, total - self._done)
+        now = time.monotonic()
+        begin, before = self._latest[0]
+        speed = (done - before) / (now - begin) if now > begin else 0.0
+        if now - self._latest[-1][0] >= _SAMPLE_S:
+            self._latest.append((now, done))
+        left = max(0, total - done)
         self._context.events.emit(
             StageProgress(
                 job_id=self._context.job_id,
                 stage=self._stage,
-                done=self._done,
-                total=max(total, self._done),
+                done=done,
+                total=max(total, done),
                 frames_per_second=speed,
-                seconds_left=left / speed if speed else 0.0,
+                seconds_left=left / speed if speed > 0 else 0.0,
             )
         )
 

@@ -30,22 +30,26 @@ class Shots:
         self._model = model
         self._context = context
         self._beginning = beginning
-        model.check_between(lambda: context.check("layer"))
+        model.report_to(self._advance)
         self._restore = Restore(context.media.video, context.plan)
         self._colours = SourceColours(context.media.video, context.plan.work.device)
         self._running: RunningShot | None = None
         self._waiting: deque[tuple[int, PlanarFrame]] = deque()
         self._block: list[Restored] = []
+        self._progress = Progress(context, beginning.wanted)
 
     def run(self, source: Stream[ShotSlice], target: Stream[DoneClip]) -> None:
         """Work until the source ends."""
-        progress = Progress(self._context, self._beginning.wanted)
         for piece in source:
             self._context.check()
             for done in self._one(piece):
                 target.put(done)
-                progress.add(len(done.frames))
+                self._progress.add(len(done.frames))
         target.close()
+
+    def _advance(self, stage: str, frames: float) -> None:
+        self._context.check(stage)
+        self._progress.advance(stage, frames)
 
     def _one(self, piece: ShotSlice) -> Iterator[DoneClip]:
         """Feed a slice; what became final of its shot."""

@@ -17,11 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from engine.models.seedvr2.dit import config as dit_config
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.models.seedvr2.vae import fast_resample, split_decode
+from engine.models.seedvr2.vae import fast_resample
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.models.video_vae.context import SliceContext
 from engine.models.video_vae.runner import FastSlicedVae, Parts
+from engine.models.wan.vae import tiled
 from engine.ops.attention import single_head
 from engine.ops.kernels import group_norm, heads, token_rows
 from engine.ops.linear.matmul import onednn_serves
@@ -192,7 +193,7 @@ def _pinned(case: Case, on: bool) -> object:
         tile_canvas._pinned(8)
         asked.append(pinned.pins(GPU))
         assert not pinned.pins(torch.device("cpu"))
-    assert split_decode.pins is pinned.pins
+    assert tiled.pins is pinned.pins
     return asked
 
 

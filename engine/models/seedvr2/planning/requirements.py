@@ -60,12 +60,10 @@ def stage_work(plan: SeedVr2Plan, frames: int) -> dict[str, float]:
 def parked_bytes(plan: SeedVr2Plan, frames: int) -> dict[str, float]:
     """Bytes of carries that go to main memory and come back for so many frames, by stage."""
     _, vae = files.configs(plan)
-    clip = max(1, plan.latents - plan.shared_latents)  # whole frames make room for every clip
-    encode_span = clip if plan.encode_tile is None else plan.encode_span
-    decode_span = clip if plan.decode_tile is None else plan.decode_span
+    decode_span = plan.encode_span if plan.decode_tile is None else plan.decode_span
     encode, decode = vae_memory.encoding(_encoding(vae, plan)), _decode(vae, plan)
     return {
-        "encode": 2.0 * encode.parks * _again(frames, encode_span),
+        "encode": 2.0 * encode.parks * _again(frames, plan.encode_span),
         "decode": 2.0 * decode.parks * _again(frames, decode_span),
     }
 
@@ -93,7 +91,7 @@ def _stages(
     """Memory of each stage without weights: its own, and what the others keep."""
     encode, decode = vae_memory.encoding(_encoding(vae, plan)), _decode(vae, plan)
     frame, picture = plan.padded.pixels * _COLOURS * _EXACT, plan.size.pixels * _COLOURS * _EXACT
-    coming = 2 * plan.encode_span if plan.encode_tile is not None else 0  # of two visits
+    coming = 3 * plan.encode_span  # latents of a span, joined, restored
     latent = _latent_bytes(vae, plan)
     forward, kept = transformer
     held = PhaseMemory(
@@ -190,8 +188,7 @@ def _decode(vae: VaeConfig, plan: SeedVr2Plan) -> Streamed:
 
 def _waiting_latents(plan: SeedVr2Plan) -> int:
     """Latents whose frames wait on their way to the transformer, and after it for the decoder."""
-    before = plan.encode_span if plan.encode_tile is not None else 1
-    return before + (plan.decode_span if plan.decode_tile is not None else 0)
+    return plan.encode_span + (plan.decode_span if plan.decode_tile is not None else 0)
 
 
 def _vae_weights(vae: VaeConfig, plan: SeedVr2Plan) -> int:

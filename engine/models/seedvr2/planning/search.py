@@ -28,10 +28,13 @@ from engine.models.seedvr2.vae.tiling import (
 )
 
 WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
-LONGEST_SPAN = 120  # latents: a job that is stopped loses a span, and longer ones save little
+# Latents of the longest span: a job that is killed loses at most a span, so one that takes longer
+# than this is only tried as far as it saves much.
+LONGEST_SPAN, LONGEST_SLOW_SPAN = 121, 61
+_MOST_LOST_S = 1800.0
 PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
 CLIPS = {"cuda": (21, 17, 13, 9, 6, 4, 3, 2, 1), "cpu": (6, 4, 3, 2, 1)}  # latents
-_SPANS = 16  # lengths that are compared
+_SHORTER = 0.9  # of a span, at most, has the next one that is worth trying
 BLOCKS_STEP = 12  # fewer that stay, from one way to the next
 _STILLS = 2  # latents: clips this short share nothing and are taken last
 
@@ -103,7 +106,6 @@ class _Search:
         self.config, self.vae = files.configs(plan)
         self._loads: dict[SeedVr2Plan, int] = {}
         self._weights: dict[int | None, int] = {}
-        self.longest_span = min(LONGEST_SPAN, bytes_of.latents_of(room.frames))
 
     def best(self) -> SeedVr2Plan | None:
         """The fastest of the best kind that fits; None where nothing does."""
@@ -196,9 +198,10 @@ class _Search:
         plans = [plan for plan in tiled if self._fits_host(plan)]
         if len(plans) < len(tiled):  # the GPU has room where main memory has none
             plans += self._tiled(way, limit, with_host=True)
-        found = [self._pinned(self._spanned(plan, limit), way) for plan in plans]
-        if found:
-            yield found[0] if len(found) == 1 else min(found, key=self.room.seconds)
+        spanned = (one for plan in plans for one in self._spanned(plan, limit))
+        found = self._fastest(self._pinned(one, way) for one in spanned)
+        if found is not None:
+            yield found
 
     def _tiled(self, way: _DitRun, limit: int, *, with_host: bool = False) -> Iterator[SeedVr2Plan]:
         """In pairs of tiles of encoder and decoder that fit, of which none beats another.
@@ -241,12 +244,14 @@ class _Search:
     def _fits_host(self, plan: SeedVr2Plan) -> bool:
         return not self.on_gpu or self.room.holds_ram(plan)
 
-    def _spanned(self, plan: SeedVr2Plan, limit: int) -> SeedVr2Plan:
-        """With the spans that take least time among those that there is room for.
+    def _spanned(self, plan: SeedVr2Plan, limit: int) -> Iterator[SeedVr2Plan]:
+        """With pairs of spans that there is room for, of which none is longer than another.
 
         Frames wait for the encoder while features wait for the decoder: both bear on each other.
         """
-        encode, decode = (self._spans(tile) for tile in (plan.encode_tile, plan.decode_tile))
+        longest = self._longest_span(plan)
+        encode = self._spans(longest)
+        decode = (USUAL_SPAN,) if plan.decode_tile is None else encode
 
         def spanned(first: int, second: int) -> SeedVr2Plan:
             return replace(plan, encode_span=encode[first], decode_span=decode[second])
@@ -255,16 +260,25 @@ class _Search:
             one = spanned(first, second)
             return self._load(one) <= limit and self._fits_host(one)
 
-        pairs = pairs_within(len(encode), len(decode), fits)
-        return min((spanned(*pair) for pair in pairs), key=self.room.seconds, default=plan)
+        for pair in pairs_within(len(encode), len(decode), fits):
+            yield spanned(*pair)
 
-    def _spans(self, tile: Size | None) -> tuple[int, ...]:
-        """Spans that are worth trying, the longest first."""
-        if tile is None:
-            return (USUAL_SPAN,)
-        longest = max(USUAL_SPAN, self.longest_span)
-        shorter = range(longest, USUAL_SPAN, -max(1, longest // _SPANS))
-        return *shorter, USUAL_SPAN
+    def _longest_span(self, plan: SeedVr2Plan) -> int:
+        frames = self.room.frames
+        at_risk = int(_MOST_LOST_S * frames / self.room.seconds(plan)) // STEP
+        longest = min(LONGEST_SPAN, max(LONGEST_SLOW_SPAN, at_risk), bytes_of.latents_of(frames))
+        return max(USUAL_SPAN, longest)
+
+    def _spans(self, longest: int) -> tuple[int, ...]:
+        """Spans that are worth trying, the longest first: each the shortest for its visits."""
+        found, latents = [longest], bytes_of.latents_of(self.room.frames)
+        for visits in range(-(-latents // longest), latents):
+            span = -(-latents // visits)
+            if span <= USUAL_SPAN:
+                break
+            if span < _SHORTER * found[-1]:
+                found.append(span)
+        return tuple(dict.fromkeys((*found, USUAL_SPAN)))
 
     def _pinned(self, plan: SeedVr2Plan, way: _DitRun) -> SeedVr2Plan:
         """With copies of streamed weights in main memory, as far as there is room for them."""

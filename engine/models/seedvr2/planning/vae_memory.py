@@ -75,13 +75,13 @@ def encoding(asked: Asked) -> Streamed:
     """Of encoding."""
     boxes = encode_boxes(asked)
     found = _encode_peak(asked.config, asked.work(boxes[0]))
+    latent = asked.config.latent_channels * _EXACT
+    given = 2 * asked.span * (boxes[0].pixels // 64) * latent  # of a tile, and joined
     if len(boxes) == 1:
-        return _whole(found)
+        return _whole(found, given)
     frame, item = asked.frame.pixels, asked.work(asked.frame).item
     parked = STEP * frame * _COLOURS * item
     early = asked.warm_up * parked
-    latent = asked.config.latent_channels * _EXACT
-    given = 2 * asked.span * (boxes[0].pixels // 64) * latent  # of a tile, and joined
     blended = 2 * asked.span * (frame // 64) * latent
     others = 0 if asked.warm_up else _others(asked, found.carry, len(boxes))
     host = asked.span * parked + parked // STEP + early + others + blended
@@ -145,10 +145,10 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
     )
 
 
-def _whole(found: VaePeak) -> Streamed:
+def _whole(found: VaePeak, given: int = 0) -> Streamed:
     return Streamed(
-        begins=PhaseMemory(found.first),
-        steady=(PhaseMemory(found.later),),
+        begins=PhaseMemory(found.first + given),
+        steady=(PhaseMemory(found.later + given),),
         between=PhaseMemory(found.carry),
         waits=PhaseMemory(0, found.carry),
         buffers=found.window,

@@ -20,7 +20,7 @@ from engine.models.seedvr2.vae.tiling import (
     split_tiles,
     whole_tiles,
 )
-from engine.models.upscalers import DecodedTile, Watch
+from engine.models.upscalers import Advance, DecodedTile, Watch, no_advance
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite, cut
 from engine.models.video_vae.slicing import slices
 from engine.ops.conv.causal_conv import Carry
@@ -40,6 +40,7 @@ class SeedVr2DecodeStream:
         watch: Called with every decoded tile.
         first: Number of the first frame.
         begin: Latent of the shot that is decoded first.
+        advance: Called after each slice of a tile.
 
     Memory: without tiles a slice and the carry, which waits on the host between calls. With tiles
     those of one tile and of the part before it, and on the host 6 bytes for each pixel of each
@@ -56,7 +57,9 @@ class SeedVr2DecodeStream:
         *,
         first: int = 0,
         begin: int = 0,
+        advance: Advance = no_advance,
     ) -> None:
+        self._advance = advance
         self._vae = vae
         self._frame = frame
         self._watch = watch
@@ -66,7 +69,7 @@ class SeedVr2DecodeStream:
         if tiling is not None:
             fast = vae.in_parts()
             part = _All(fast) if tiling.is_whole else _HighPart(fast)
-            self._tiled = _Tiled(fast, part, frame, tiling, begin)
+            self._tiled = _Tiled(fast, part, frame, tiling, begin, advance)
 
     def push(self, latents: Tensor, *, last: bool) -> Iterator[Tensor]:
         """Decode the next latents.
@@ -88,14 +91,18 @@ class SeedVr2DecodeStream:
             carry = there.handed_over(last=ends)
             if self._tiled is None:
                 frames, self._carry = self._vae.decode_slice(piece, carry)
+                self._advance("decode", frames.shape[2])
                 yield self._finished(frames[0].movedim(0, 1))
             else:
                 features, self._carry = self._tiled.part.before(piece, carry)
                 self._tiled.take(features, piece.shape[2])
                 if ends or self._tiled.span_ends:
-                    self._carry = self._carry.handed_over().moved("cpu")
+                    self.park()
                     self._count += self._tiled.frames
                     yield from self._tiled.run(self._tell, ends)
+
+    def park(self) -> None:
+        """Move the carry of whole frames to host memory while others need the device."""
         self._carry = self._carry.handed_over().moved("cpu")
 
     def _pieces(self, clip: Tensor, last: bool) -> Iterator[tuple[Tensor, bool]]:
@@ -178,7 +185,16 @@ class _All:
 class _Tiled:
     """A part of the decoder over tiles, each with a carry of its own."""
 
-    def __init__(self, vae: FastVae, part: _Part, frame: Size, tiling: Tiling, begin: int) -> None:
+    def __init__(
+        self,
+        vae: FastVae,
+        part: _Part,
+        frame: Size,
+        tiling: Tiling,
+        begin: int,
+        advance: Advance,
+    ) -> None:
+        self._advance = advance
         factor = vae.config.spatial_factor
         tiles = part.tiles(Size(frame.width // factor, frame.height // factor), tiling)
         blend = WHOLE_BLEND if tiling.is_whole else tiling.blend
@@ -257,6 +273,7 @@ class _Tiled:
         for number, features in enumerate(self._features, 1):
             carry = carry.handed_over(last=ends and number == len(self._features))
             frames, carry = self.part.frames(cut(features, box), carry)
+            self._advance("decode", len(frames) / len(self._boxes))
             yield frames
         if not self._warm_up:
             self._carries[index] = carry.moved("cpu") if len(self._boxes) > 1 else carry

@@ -8,6 +8,7 @@ from torch import Tensor
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.upscalers import Advance, no_advance
 from engine.models.video_vae.frame_slices import as_clip, cut
 from engine.ops.conv.causal_conv import Carry
 from engine.tiling.blend import Blender
@@ -24,6 +25,7 @@ class SeedVr2EncodeStream:
         frame: Size of the frames.
         tiling: How they are cut; None for whole ones.
         begin: Latent of the shot that the first frame is the last one of.
+        advance: Called after each slice of a tile.
 
     Memory: without tiles a slice and the carry, which may be parked. With tiles those of one
     tile, and on the host a span of frames in the dtype of the VAE, and the carries of all tiles
@@ -31,8 +33,15 @@ class SeedVr2EncodeStream:
     """
 
     def __init__(
-        self, vae: Vae, frame: Size, tiling: Tiling | None = None, *, begin: int = 0
+        self,
+        vae: Vae,
+        frame: Size,
+        tiling: Tiling | None = None,
+        *,
+        begin: int = 0,
+        advance: Advance = no_advance,
     ) -> None:
+        self._advance = advance
         factor = vae.config.spatial_factor
         self._vae = vae
         self._factor = factor
@@ -41,6 +50,7 @@ class SeedVr2EncodeStream:
         self._shared = min(_SHARED_PX // factor, (min(wanted.width, wanted.height) - 1) // 2)
         self._boxes = tile_grid(self._canvas, wanted, self._shared)
         self._carries = [Carry() for _ in self._boxes]
+        self._means: list[Tensor] = []  # latents of a span that has not ended
         self._slices: list[Tensor] = []
         self._before: list[Tensor] = []  # slices that tiles warm up with
         self._warm_up = tiling.warm_up if tiling is not None and self._is_tiled else 0
@@ -57,21 +67,31 @@ class SeedVr2EncodeStream:
             last: The shot ends with it.
 
         Returns:
-            [t, h, w, L] float32, scaled as the transformer takes it; with tiles t is 0 until a
-            span ends, and they are in host memory.
+            [t, h, w, L] float32 in host memory, scaled as the transformer takes it; t is 0 until a
+            span ends.
         """
         self._next += -(-len(frames) // self._vae.config.temporal_factor)
-        self._slices.append(self._parked(frames) if self._is_tiled else frames)
-        if self._is_tiled and not last and self._next % self._span:
+        ends = last or self._next % self._span == 0
+        if not self._is_tiled:
+            self._means.append(self._tile(0, [frames], frames.device, last=last))
+        else:
+            self._slices.append(self._parked(frames))
+            if ends:
+                self._means.append(self._blended(frames.device, last=last))
+        if not ends:
             shape = (0, self._canvas.height, self._canvas.width, self._vae.config.latent_channels)
             return torch.empty(shape)
+        means, self._means = torch.cat(self._means).cpu(), []
+        return means.mul_(self._vae.config.scaling_factor).permute(0, 2, 3, 1)
+
+    def _blended(self, device: torch.device, *, last: bool) -> Tensor:
+        """Latents [t, L, h, w] of all tiles, on the host."""
         slices, fresh = self._due()
         blender = Blender(self._canvas, margin=0)
         for index, box in enumerate(self._boxes):
-            latents = self._tile(index, slices, frames.device, last=last or bool(self._warm_up))
-            fresh_ones = latents[len(latents) - fresh :]
-            blender.add(fresh_ones.cpu() if self._is_tiled else fresh_ones, box, self._shared)
-        return blender.result().mul(self._vae.config.scaling_factor).permute(0, 2, 3, 1)
+            latents = self._tile(index, slices, device, last=last or bool(self._warm_up))
+            blender.add(latents[len(latents) - fresh :].cpu(), box, self._shared)
+        return blender.result()
 
     def park(self) -> None:
         """Move the carries to host memory while others need the device."""
@@ -111,6 +131,7 @@ class SeedVr2EncodeStream:
             part = cut(frames, box).to(device)
             posterior, carry = self._vae.encode_slice(as_clip(part), carry)
             means.append(posterior[0].chunk(2)[0].movedim(0, 1).float())
+            self._advance("encode", len(frames) / len(self._boxes))
         if not self._warm_up:  # else it is not continued
             self._carries[index] = carry.moved("cpu") if self._is_tiled else carry
         return torch.cat(means)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -194,6 +196,26 @@ def test_tiles_that_go_on_give_the_same_in_spans_of_any_length() -> None:
     torch.testing.assert_close(whole(every), whole(once), rtol=0, atol=1e-4)
     ends = [part.first + len(part.frames) for part in once if part.ends_block]
     assert ends == [13, 29, 45, 49]
+
+
+def test_each_slice_of_a_tile_is_counted() -> None:
+    passed: Counter[str] = Counter()
+
+    def advance(stage: str, frames: float) -> None:
+        passed[stage] += round(frames * 6)
+        if sum(passed.values()) > limit:
+            raise InterruptedError
+
+    frames = random_frames(21, 3, 96, 160, dtype=torch.float32)
+    for tilings, tiles in ((spans(decode=99), 3), ({}, 1)):
+        options = ShotOptions(frame=TILED, grid=ClipGrid(5, 1), **tilings)
+        for limit in (6 * 99, 6 * 30):
+            passed.clear()
+            shot = Shot(fast_vae(), by_place, options, lambda tile: None, advance=advance)
+            with nullcontext() if limit > 6 * 42 else pytest.raises(InterruptedError):
+                through(shot, frames)
+            if limit > 6 * 42:
+                assert passed == {"encode": 6 * 21, "decode": 6 * 21}, tiles
 
 
 @pytest.mark.parametrize(("wanted", "encode", "decode"), [(41, 5, 7), (53, 3, 4), (17, 99, 99)])

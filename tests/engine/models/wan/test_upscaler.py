@@ -191,11 +191,11 @@ def test_what_a_source_has_beyond_black_and_white_is_put_back() -> None:
 
 
 def test_work_can_be_stopped_between_slices() -> None:
-    def stop() -> None:
+    def stop(stage: str, frames: float) -> None:
         raise InterruptedError
 
     model = model_of(Size(8, 8))
-    model.check_between(stop)
+    model.report_to(stop)
     with pytest.raises(InterruptedError):
         through(model, pictures(3, Size(8, 8)))
     model.close()
