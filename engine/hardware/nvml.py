@@ -46,6 +46,7 @@ def failure() -> str:
 
 def query(function: str, *arguments: Any) -> Any:
     """The result of an NVML function, or None where this GPU or driver does not support it."""
+    handles()  # begins the session
     try:
         return getattr(pynvml, function)(*arguments)
     except pynvml.NVMLError:

@@ -21,6 +21,7 @@ from engine.ops.attention.backends import BACKENDS
 from engine.ops.conv import trial as convolutions
 from engine.ops.conv.temporal_conv import TemporalConv
 from engine.ops.linear import formats
+from engine.ops.trial_results import machine
 from tests.helpers.attention_packages import PACKAGES, install
 from tests.helpers.seedvr2 import tiny_config, tiny_vae
 from tests.pretended_gpu.machine import NAME, pretended_gpu
@@ -83,15 +84,27 @@ def test_the_fastest_attention_is_measured_once_for_a_gpu() -> None:
         found = attention.fastest("cuda", torch.float16, 128, 6000)
         assert found in ("sdpa", "efficient")
         waits = [what for what, _ in gpu.record.waits]
-        assert waits == ["torch.cuda.synchronize"]
-        assert sum(gpu.record.waits.values()) == len(some) * (speed._RUNS + 1)
+        assert waits == ["torch.cuda.synchronize"] * 2
+        assert sum(gpu.record.waits.values()) == 2 * len(some) * (speed._RUNS + 1)
         (key,) = json.loads((paths.cache_folder() / "attention.json").read_text())
-        assert key.startswith(HERE)
+        assert key.startswith(f"{machine(GPU)}, float16")
         assert "4096 tokens" in key
         with patch.object(speed, "measure") as measure:
             attention._fastest.cache_clear()
             assert attention.fastest(GPU, torch.float16, 128, 6000) == found
         measure.assert_not_called()
+
+
+def test_attention_is_not_measured_without_memory() -> None:
+    with (
+        pretended_gpu(has_values=False, total_bytes=2**20) as gpu,
+        patch.object(attention, "working", return_value=["sdpa", "efficient"]),
+    ):
+        assert attention.fastest("cuda", torch.float16, 128, 6000) == "sdpa"
+        assert not (paths.cache_folder() / "attention.json").exists()
+        gpu.allocator.limit = 2**30
+        attention.fastest("cuda", torch.float16, 128, 6000)
+        assert (paths.cache_folder() / "attention.json").exists()
 
 
 @pytest.mark.parametrize("name", PACKAGES)

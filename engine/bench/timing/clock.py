@@ -6,9 +6,8 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import torch
+from engine.ops.trial_results import gpu_seconds
 
 _ENOUGH_S = 0.4  # of work for `cost_of`
 _BUSY_S = 0.02  # of work between two events of a GPU, of which launches are a small part
@@ -59,17 +58,9 @@ def _on_gpu(work: Work) -> Timing:
 
 def _between_events(work: Work, calls: int) -> Timing:
     """Time of one of so many calls."""
-    torch.cuda.synchronize()
     wall = time.perf_counter()
-    cuda: Any = torch.cuda  # its events have no types
-    begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(calls):
-        work()
-    end.record()
-    torch.cuda.synchronize()
-    seconds = begin.elapsed_time(end) / 1000
-    return Timing(seconds=seconds / calls, wall_s=(time.perf_counter() - wall) / calls)
+    seconds = gpu_seconds(work, calls)
+    return Timing(seconds=seconds, wall_s=(time.perf_counter() - wall) / calls)
 
 
 def cost_of(work: Work, units: float, *, device: str = "cpu", runs: int = 5) -> float:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from engine.core.errors import FeatureMissing
+from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.attention import speed, trial
 from engine.ops.attention.backends import BACKENDS
 
@@ -57,14 +59,14 @@ def attend(
     where = q.device, q.dtype, q.shape[-1]
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if backend == AUTO:
-        name = _fastest(*where, speed.rounded(k.shape[-2], q.device), allow_inexact)
+        name = _auto(*where, speed.rounded(k.shape[-2], q.device), allow_inexact)
         return _or_by_torch(name, (q, k, v), scale)
     require(backend, *where)
     try:
         return BACKENDS[backend].run(q, k, v, scale)
-    except torch.OutOfMemoryError:
-        raise
     except Exception as err:  # errors of optional packages have no common base
+        if is_out_of_memory(err):
+            raise
         reason = trial.reason_of(err, BACKENDS[backend])
         raise FeatureMissing(
             "attention-of-windows",
@@ -91,7 +93,7 @@ def fastest(
 ) -> str:
     """Backend of `auto` for windows of so many tokens: measured once for each machine."""
     device = _full(device)
-    return _fastest(device, dtype, head_dim, speed.rounded(length, device), allow_inexact)
+    return _auto(device, dtype, head_dim, speed.rounded(length, device), allow_inexact)
 
 
 def require(name: str, device: torch.device | str, dtype: torch.dtype, head_dim: int) -> None:
@@ -131,6 +133,16 @@ def error_of(
     return trial.error_of(BACKENDS[name], _full(device), dtype, head_dim, shape)
 
 
+def _auto(*problem: Any) -> str:
+    """As `_fastest`; by torch's own choice for now where there is no memory to measure."""
+    try:
+        return _fastest(*problem)
+    except Exception as err:
+        if not is_out_of_memory(err):
+            raise
+        return "sdpa"
+
+
 @cache
 def _fastest(
     device: torch.device, dtype: torch.dtype, head_dim: int, length: int, allow_inexact: bool
@@ -148,10 +160,8 @@ def _or_by_torch(name: str, qkv: tuple[Tensor, Tensor, Tensor], scale: float) ->
     if kind not in _REFUSED:
         try:
             return BACKENDS[name].run(*qkv, scale)
-        except torch.OutOfMemoryError:
-            raise
         except Exception as err:  # errors of optional packages have no common base
-            if name == "sdpa":
+            if name == "sdpa" or is_out_of_memory(err):
                 raise
             _log.warning("attention by torch's own choice, %s refuses %s: %s", *kind[:2], err)
             _REFUSED.add(kind)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import json
 import logging
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.core import atomic_file
-from engine.core.paths import cache_folder
+from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.attention.backends import Backend
+from engine.ops.trial_results import ResultFile, machine, seconds_of
 
 _log = logging.getLogger(__name__)
+
+RESULTS = ResultFile("attention.json")
 
 _WORTH_IT = 0.97  # a backend takes at most this share of the time of the first, or that one stays
 _RUNS = 5
@@ -72,13 +70,16 @@ def choose(problem: Problem, candidates: Sequence[Backend], kind: str) -> str:
         problem: What to measure with, if it is not known yet.
         candidates: Best guess first.
         kind: What the candidates have in common; each kind has its own answer in the file.
+
+    Raises:
+        torch.OutOfMemoryError, RuntimeError: No memory to measure; that is no verdict.
     """
     names = [backend.name for backend in candidates]
     if len(names) == 1:
         return names[0]
     key = f"{problem.key}, {kind}"
-    known = _read().get(key)
-    if isinstance(known, dict) and known.get("of") == names and known.get("fastest") in names:
+    known = RESULTS.get(key)
+    if known.get("of") == names and known.get("fastest") in names:
         return str(known["fastest"])
     seconds = measure(problem, candidates)
     fastest = min(names, key=lambda name: seconds[name])
@@ -86,8 +87,8 @@ def choose(problem: Problem, candidates: Sequence[Backend], kind: str) -> str:
         fastest = names[0]
     milliseconds = {name: round(1000 * value, 4) for name, value in seconds.items()}
     _log.info("attention for %s: %s of %s ms", key, fastest, milliseconds)
-    if min(seconds.values()) < float("inf"):  # a passing lack of memory is not kept
-        _remember(key, {"fastest": fastest, "of": names, "milliseconds": str(milliseconds)})
+    if min(seconds.values()) < float("inf"):
+        RESULTS.put(key, {"fastest": fastest, "of": names, "milliseconds": str(milliseconds)})
     return fastest
 
 
@@ -95,9 +96,12 @@ def measure(problem: Problem, candidates: Sequence[Backend]) -> dict[str, float]
     """Seconds of one call of each: the shortest of some after a warm-up, infinite if it fails.
 
     Calls of the candidates alternate, so that other load of the machine affects all alike.
+
+    Raises:
+        torch.OutOfMemoryError, RuntimeError: There is no memory for it.
     """
     found = {backend.name: float("inf") for backend in candidates}
-    with torch.inference_mode(), contextlib.suppress(RuntimeError):
+    with torch.inference_mode():
         tensors = problem.sample()
         for turn in range(_RUNS + 1):
             for backend in candidates:
@@ -107,47 +111,19 @@ def measure(problem: Problem, candidates: Sequence[Backend]) -> dict[str, float]
 
 
 def _seconds(backend: Backend, tensors: tuple[Tensor, Tensor, Tensor]) -> float:
-    device = tensors[0].device
-    begin = time.perf_counter()
+    scale = tensors[0].shape[-1] ** -0.5
     try:
-        backend.run(*tensors, tensors[0].shape[-1] ** -0.5)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-    except RuntimeError:
+        return seconds_of(lambda: backend.run(*tensors, scale), tensors[0].device)
+    except Exception as err:  # errors of optional packages have no common base
+        if is_out_of_memory(err):
+            raise
         return float("inf")
-    return time.perf_counter() - begin
 
 
 @cache
 def _here(device: torch.device) -> str:
-    parts = [f"torch {torch.__version__}"]
-    if device.type == "cuda":
-        backend: Any = torch.backends.cudnn  # without types
-        parts = [torch.cuda.get_device_name(device), *parts, f"cuDNN {backend.version()}"]
+    parts = [machine(device)]
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             parts.append(f"{package} {importlib.metadata.version(package)}")
     return ", ".join(parts)
-
-
-# --- the file
-
-
-def _path() -> Path:
-    return cache_folder() / "attention.json"
-
-
-def _read() -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(_path().read_text(encoding="utf-8"))
-        if isinstance(found, dict):
-            return found
-    return {}
-
-
-def _remember(key: str, entry: dict[str, Any]) -> None:
-    """Replace the file atomically; without a cache it is measured again at the next start."""
-    path = _path()
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_file.write_json(path, _read() | {key: entry}, indent=1)

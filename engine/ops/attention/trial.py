@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.core.paths import cache_folder
+from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.attention.backends import Backend
 
 _log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ def fault_of(backend: Backend, device: torch.device, dtype: torch.dtype, head_di
     """Why a backend does not work on a device; empty if it does. Tried once.
 
     Raises:
-        torch.OutOfMemoryError: There is no memory to try it.
+        torch.OutOfMemoryError, RuntimeError: There is no memory to try it.
     """
     guard = CrashGuard(backend, device)
     if guard.has_crashed:
@@ -42,9 +43,9 @@ def fault_of(backend: Backend, device: torch.device, dtype: torch.dtype, head_di
     try:
         with guard:
             error = max(error_of(backend, device, dtype, head_dim, shape) for shape in _SHAPES)
-    except torch.OutOfMemoryError:  # it may pass: no verdict, and nothing is remembered
-        raise
-    except Exception as err:  # noqa: BLE001 - errors of optional packages have no common base
+    except Exception as err:  # errors of optional packages have no common base
+        if is_out_of_memory(err):  # it may pass: no verdict, and nothing is remembered
+            raise
         reason = reason_of(err, backend)
         _log.debug("attention backend %s on %s: %s", backend.name, device, reason)
         return reason

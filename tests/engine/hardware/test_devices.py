@@ -50,15 +50,22 @@ def fresh_session(monkeypatch: pytest.MonkeyPatch) -> None:
 def fake_gpu(monkeypatch: pytest.MonkeyPatch, sizes: dict[int, int | None]) -> None:
     """A driver with one GPU of 16 GiB of which 5 GiB are used; bytes by process."""
     processes = [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in sizes.items()]
+    begin = Mock()
+
+    def driver() -> str:
+        if not begin.called:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
+        return "580.1"
+
     answers = {
-        "nvmlInit": lambda: None,
+        "nvmlInit": begin,
         "nvmlDeviceGetCount": lambda: 1,
         "nvmlDeviceGetHandleByIndex": lambda index: f"gpu {index}",
         "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=16 * GIB, used=5 * GIB),
         "nvmlDeviceGetComputeRunningProcesses": lambda _: processes,
         "nvmlDeviceGetGraphicsRunningProcesses": lambda _: processes[:1],
         "nvmlDeviceGetName": lambda _: b"NVIDIA Test",
-        "nvmlSystemGetDriverVersion": lambda: "580.1",
+        "nvmlSystemGetDriverVersion": driver,
         "nvmlDeviceGetCudaComputeCapability": lambda _: [12, 0],
     }
     for name, answer in answers.items():

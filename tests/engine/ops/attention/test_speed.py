@@ -70,18 +70,35 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(seconds: dict[str,
     assert choose(problem(), BOTH, "exact") == "second"
 
 
-def test_a_lack_of_memory_is_not_kept(seconds: dict[str, float]) -> None:
+def test_a_failure_of_all_is_not_kept(seconds: dict[str, float]) -> None:
     seconds["first"] = seconds["second"] = float("inf")
     assert choose(problem(), BOTH, "exact") == "first"
     seconds["second"] = 0.5
     assert choose(problem(), BOTH, "exact") == "second"
 
 
-def test_what_fails_takes_forever() -> None:
-    failing = Backend(name="failing", run=Mock(side_effect=torch.OutOfMemoryError))
+ERRORS = RuntimeError("no kernel"), NotImplementedError(), ValueError("heads"), AssertionError()
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_what_fails_takes_forever(error: Exception) -> None:
+    failing = Backend(name="failing", run=Mock(side_effect=error))
     found = measure(problem(), [failing, backend("plain")])
     assert found["failing"] == float("inf")
     assert 0 < found["plain"] < 1
+
+
+LACKS = torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")
+
+
+@pytest.mark.parametrize("error", LACKS, ids=repr)
+def test_a_lack_of_memory_is_no_verdict(error: Exception) -> None:
+    greedy = Backend(name="greedy", run=Mock(side_effect=error))
+    with pytest.raises(type(error)):
+        choose(problem(), [backend("plain"), greedy], "exact")
+    assert choose(problem(), [backend("plain"), backend("greedy")], "exact")
+    (entry,) = json.loads((paths.cache_folder() / "attention.json").read_text()).values()
+    assert "inf" not in entry["milliseconds"]
 
 
 def test_lengths_are_rounded_to_powers_of_two() -> None:
