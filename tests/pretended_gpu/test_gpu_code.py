@@ -17,12 +17,12 @@ from engine.bench.timing import clock
 from engine.core.geometry import Box, Size
 from engine.hardware import shared_memory, torch_memory
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.video_vae import runner
 from engine.ops.attention import trial
 from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.single_head import attend_single_head
+from engine.ops.conv import frame_conv
 from engine.ops.conv.temporal_conv import Form
-from engine.ops.conv.trial import ConvolutionChoice
+from engine.ops.conv.trial import ConvolutionChoice, LayerKind
 from engine.ops.linear import formats
 from engine.ops.norm.group_norm import group_norm_silu
 from engine.ops.transfer.flat_storage import FlatTensors
@@ -30,7 +30,8 @@ from engine.ops.transfer.pinned import HostBytes
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.ops.transfer.weight_buffers import GpuBuffers, StreamedBlock
 from engine.pipeline import gpu_guard
-from tests.helpers.seedvr2 import tiny_config, tiny_vae
+from engine.settings.optimisations import VaeSwitches
+from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae
 from tests.pretended_gpu import operators
 from tests.pretended_gpu.machine import pretended_gpu
 
@@ -239,15 +240,21 @@ def test_kept_frames_of_another_layout_are_copied() -> None:
     assert "kernel normalise" in gpu.record.launches
 
 
-@pytest.mark.parametrize("form", ["2d", "3d"])
-def test_a_vae_takes_the_form_that_the_trial_chose(
-    form: Form, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen = Mock(return_value=ConvolutionChoice(form=form, reason="tried"))
-    monkeypatch.setattr(runner, "choose_convolution", chosen)
-    config = tiny_config()
-    with pretended_gpu():
-        weights = tiny_vae(config, dtype=torch.float32).state_dict()
-        vae = FastVae(config, weights, device="cuda", dtype=torch.float16)
-    assert vae.conv_options().form == form
-    chosen.assert_called_with(GPU, torch.float16)
+def test_a_vae_takes_the_forms_that_a_trial_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(device: torch.device, dtype: torch.dtype, layer: LayerKind) -> ConvolutionChoice:
+        assert (device, dtype) == (GPU, torch.float32)
+        form: Form = forms.setdefault(layer, "3d" if len(forms) % 2 else "2d")
+        return ConvolutionChoice(form=form, reason="tried", winograd=True)
+
+    forms: dict[LayerKind, Form] = {}
+    monkeypatch.setattr(frame_conv, "choose_convolution", choose)
+    model = tiny_vae(tiny_config(), dtype=torch.float32)
+    latent = random_frames(1, tiny_config().latent_channels, 3, 6, 8, dtype=torch.float32)
+    switches = VaeSwitches(temporal_winograd=True)
+    with pretended_gpu() as gpu:
+        vae = FastVae(tiny_config(), model.state_dict(), device="cuda", switches=switches)
+        found = vae.decode(latent).cpu()
+    assert len(forms) > 10
+    assert {layer.stride for layer in forms} == {(1, 1), (2, 2)}
+    assert not gpu.record.problems
+    torch.testing.assert_close(found, model.decode(latent), rtol=0, atol=1e-4)

@@ -117,8 +117,8 @@ def test_a_state_of_wan_that_waits_takes_less_of_a_gpu() -> None:
 
 
 def test_the_bytes_of_a_gpu_depend_on_the_switches_of_a_vae() -> None:
-    def peak(**off: bool) -> tuple[int, int]:
-        switches = replace(VaeSwitches(), **off)
+    def peak(**changed: bool) -> tuple[int, int]:
+        switches = replace(VaeSwitches(), **changed)
         about = {"size": Size(1920, 1088), "dtype": "float16", "device": "cuda"}
         work = VaeWorkload(frames=17, slice_frames=4, switches=switches, **about)
         found = decode_low_peak(VaeConfig(), work)
@@ -126,6 +126,8 @@ def test_the_bytes_of_a_gpu_depend_on_the_switches_of_a_vae() -> None:
 
     assert peak(kernels=False) == peak()  # the sums of a frame are less than a convolution takes
     assert peak(fused_norm=False)[0] > peak()[0]
+    pairs = zip(peak(temporal_winograd=True), peak(), strict=True)
+    assert all(some >= none for some, none in pairs)  # a trial may leave all layers their taps
     first, later = peak(chunked_attention=False)
     scores = 2 * (240 * 136) ** 2 * 2
     assert first > scores

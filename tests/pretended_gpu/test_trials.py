@@ -14,7 +14,9 @@ from torch import Tensor
 
 from engine.core import paths
 from engine.core.errors import FeatureMissing
+from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.ops import compiler
 from engine.ops.attention import attention, speed, trial
 from engine.ops.attention.backends import BACKENDS
@@ -23,37 +25,46 @@ from engine.ops.conv.temporal_conv import TemporalConv
 from engine.ops.linear import formats
 from engine.ops.trial_results import machine
 from tests.helpers.attention_packages import PACKAGES, install
-from tests.helpers.seedvr2 import tiny_config, tiny_vae
 from tests.pretended_gpu.machine import NAME, pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
 
 GPU = torch.device("cuda", 0)
-HERE = f"{NAME}, torch {torch.__version__}, cuDNN 91500"
+HERE = f"{NAME}, driver unknown, torch {torch.__version__}, cuDNN 91500"
 
 
-def test_convolutions_are_tried_once_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("dtype", "most"), [(torch.float16, 0.16), (torch.float32, 0.32)])
+def test_every_kind_of_layer_is_tried_once_for_a_gpu(
+    dtype: torch.dtype, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At published sizes: few kinds, little memory and work; the next film measures none."""
     monkeypatch.setattr(convolutions, "_error", lambda *_: 1e-5)  # there are no values
+    with torch.device("meta"):
+        weights = SeedVr2Vae(VaeConfig()).state_dict()
     with pretended_gpu(has_values=False) as gpu:
-        choice = convolutions.choose_convolution(GPU, torch.float16)
-        assert choice.is_sound
-        assert choice.ratio is not None
-        shapes = {shapes[0] for shapes in gpu.record.convolutions}
-        assert (1, 256, 6, 96, 96) in shapes
-        path = paths.cache_folder() / "convolutions.json"
-        assert list(json.loads(path.read_text())) == [f"{HERE}, float16"]
-        probe = Mock(return_value=choice)
-        monkeypatch.setattr(convolutions, "probe_convolution", probe)
-        key, entry = f"{HERE}, float16", {"form": "3d", "reason": "it is the faster"}
-        others = "{", "[]", json.dumps({key: {}}), json.dumps({key: entry})
-        for probes, text in enumerate((path.read_text(), *others)):
-            path.write_text(text)
+        probe, peaks = convolutions._probe, list[float]()
+
+        def probed(*given: Any) -> Any:
+            before = gpu.allocator.allocated
+            gpu.allocator.forget_peak()
+            choice = probe(*given)
+            peaks.append((gpu.allocator.peak - before) / 1e9)
+            return choice
+
+        def film() -> FastVae:
             convolutions._choose.cache_clear()  # as another process
-            assert convolutions.choose_convolution(GPU, torch.float16) == choice
-            assert probe.call_count == probes
-        weights = tiny_vae(tiny_config(), dtype=torch.float32).state_dict()
-        vae = FastVae(tiny_config(), weights, device=GPU, dtype=torch.float16)
-        assert vae.conv_options().form == choice.form
+            return FastVae(VaeConfig(), weights, device="cuda", dtype=dtype)
+
+        monkeypatch.setattr(convolutions, "_probe", probed)
+        film()
+        assert len(peaks) == 15
+        assert max(peaks) < most
+        assert gpu.record.operations < 40e12
+        known = json.loads(convolutions.RESULTS.path.read_text())
+        here = f"{HERE}, {str(dtype).removeprefix('torch.')}"
+        assert f"{here}, 128 to 256 by 3x3x3, padding 1, strides (1, 1)" in known
+        monkeypatch.setattr(convolutions, "_probe", Mock(side_effect=AssertionError))
+        film()
 
 
 def test_a_convolution_that_takes_too_much_memory_is_not_used(
@@ -72,7 +83,7 @@ def test_a_convolution_that_takes_too_much_memory_is_not_used(
     with pretended_gpu(has_values=False):
         choice = convolutions.probe_convolution(GPU, torch.float16)
     assert choice.form == "2d"
-    assert "26 times its input as workspace" in choice.reason  # and its result
+    assert "takes 15 times its size as workspace" in choice.reason  # 27 times its input
 
 
 def test_the_fastest_attention_is_measured_once_for_a_gpu() -> None:

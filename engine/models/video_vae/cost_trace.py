@@ -304,6 +304,10 @@ class CostTrace:
             self.apply(conv, conv.taps, steps, out)
             return
         even, result = steps - steps % 2, self._result(conv)
+        if self.work.device == "cuda":  # there a trial may leave a layer its taps
+            self.apply(conv, conv.taps, steps, out)
+            if out is not None:
+                self.live.drop(out, steps * result)
         inputs = even // 2 * self.frame_bytes(conv.inner)
         products = 4 * (even // 2) * result
         with self.live.held("sums", (4 * inputs if even > 2 else 0) + products, conv.name):

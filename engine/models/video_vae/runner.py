@@ -13,11 +13,9 @@ from engine.models.video_vae.context import AnyContext, Part, Trace
 from engine.models.video_vae.slicing import ClipSizes, SlicedVae, clamp_logvar
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.frame_conv import ConvOptions
-from engine.ops.conv.temporal_conv import Form
-from engine.ops.conv.trial import choose_convolution
 from engine.ops.conv.workspace import Workspace
 from engine.ops.precision import exact_arithmetic, no_gradients
-from engine.settings.optimisations import VaeSwitches
+from engine.settings.optimisations import Convolution, VaeSwitches
 
 Direction = Literal["encode", "decode"]
 Parts = dict[Direction, list[Part[AnyContext]]]
@@ -165,9 +163,8 @@ def _through(parts: Sequence[Part[AnyContext]], context: AnyContext) -> Tensor:
     return context.take()
 
 
-def _form(switches: VaeSwitches, device: torch.device, dtype: torch.dtype) -> Form:
-    if switches.convolution != "auto":
+def _form(switches: VaeSwitches, device: torch.device, dtype: torch.dtype) -> Convolution:
+    """On a processor all layers have the same; on a GPU a trial tells."""
+    if switches.convolution != "auto" or device.type != "cpu":
         return switches.convolution
-    if device.type == "cpu":
-        return "3d" if dtype in (torch.float16, torch.bfloat16) else "2d"
-    return choose_convolution(device, dtype).form
+    return "3d" if dtype in (torch.float16, torch.bfloat16) else "2d"

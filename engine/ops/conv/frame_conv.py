@@ -10,6 +10,9 @@ from torch import Tensor
 
 from engine.ops.conv import folds
 from engine.ops.conv.temporal_conv import Form, TemporalConv, laid_out
+from engine.ops.conv.trial import LayerKind, choose_convolution
+from engine.ops.conv.winograd import WinogradConv
+from engine.settings.optimisations import Convolution
 
 Past = Literal["copies", "zeros", "none"]
 
@@ -33,9 +36,25 @@ class ConvOptions:
     """How a convolution is computed; all combinations are equal but for rounding."""
 
     dtype: torch.dtype  # of the tables that are kept; folds are rounded once to it
-    form: Form  # see `TemporalConv`
+    form: Convolution  # see `TemporalConv`; "auto" is what a trial of each layer on a GPU finds
     fold: bool = True  # make the tables of `FrameConv.run_first`
-    winograd: bool = False  # two output frames from four products instead of six (more rounding)
+    winograd: bool = False  # see `WinogradConv`; with "auto" where the trial finds it the fastest
+
+    def form_of(self, weight: Tensor, shape: ConvShape) -> tuple[Form, bool]:
+        """The form of a layer, and whether it takes F(2, 3).
+
+        Args:
+            weight: [O, I, K, kh, kw], on the device.
+            shape: Of the layer.
+        """
+        if self.form != "auto":
+            return self.form, self.winograd
+        if weight.shape[2] == 1:
+            return "2d", False
+        stride = (shape.time_stride, shape.space_stride)
+        layer = LayerKind(tuple(weight.shape), shape.padding, stride)
+        choice = choose_convolution(weight.device, self.dtype, layer)
+        return choice.form, self.winograd and choice.winograd
 
 
 class FrameConv:
@@ -58,24 +77,29 @@ class FrameConv:
     def __init__(
         self, weight: Tensor, bias: Tensor | None, shape: ConvShape, options: ConvOptions
     ) -> None:
-        self._shape, self._options = shape, options
+        self._shape, self._dtype, self._fold = shape, options.dtype, options.fold
         self._bias = None if bias is None else bias.to(options.dtype)
-        self._all = self._taps(weight, self._bias)
-        self._fold = options.fold
+        self._form, pairs = options.form_of(weight, shape)
+        self._all = TemporalConv(
+            self._laid_out(weight),
+            self._bias,
+            padding=shape.padding,
+            stride=(shape.time_stride, shape.space_stride),
+            form=self._form,
+        )
+        self._run: TemporalConv | WinogradConv = self._all
         self._image: TemporalConv | None = None
         self._older: TemporalConv | None = None  # what frame 0 counts in output 1: W0 + W1, or W1
-        self._winograd: list[TemporalConv] | None = None
         if self._all.reach == 1:
             return
         kept = self._all.weight
-        self._past = self._view(kept[:, :, :-1], None)
-        self._oldest = self._view(kept[:, :, :1], None)
-        self._newest = self._view(kept[:, :, -1:], self._bias)
+        self._past = self._all.with_taps(kept[:, :, :-1])
+        self._oldest = self._all.with_taps(kept[:, :, :1])
+        self._newest = self._all.with_taps(kept[:, :, -1:], self._bias)
         if options.fold and self._head == 2:
             self._older = self._older_taps(weight)
-        if options.winograd and shape.time_stride == 1:
-            tables = folds.temporal_winograd(weight).unsqueeze(3)
-            self._winograd = [self._taps(table, None) for table in tables]
+        if pairs and shape.time_stride == 1:
+            self._run = WinogradConv(weight, self._all)
 
     @property
     def history(self) -> int:
@@ -109,9 +133,7 @@ class FrameConv:
 
     def run(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
         """Convolve frames [history + T, I, H, W]; add to `into` in place when it is given."""
-        if self._winograd is not None and self._all.steps(frames.shape[0]) > 1:
-            return self._run_winograd(frames, self._winograd, into)
-        return self._all.apply(frames, into)
+        return self._run.apply(frames, into)
 
     def run_first(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
         """Convolve the first frames [T, I, H, W] of a clip; add to `into` when it is given.
@@ -154,24 +176,6 @@ class FrameConv:
             self._past.apply(frames[:-1], into[2:])
         return into
 
-    def _run_winograd(
-        self, frames: Tensor, tables: list[TemporalConv], into: Tensor | None
-    ) -> Tensor:
-        """F(2, 3) over time: outputs in pairs; a last odd one by its three taps."""
-        steps = self._all.steps(frames.shape[0])
-        even = steps - steps % 2
-        d0, d1, d2, d3 = (_contiguous(frames[k : k + even - 1 : 2]) for k in range(4))
-        outer, last = tables[0].apply(d0 - d2), tables[3].apply(d1 - d3)
-        plus, minus = tables[1].apply(d1 + d2), tables[2].apply(d2 - d1)
-        result = _empty_like(outer, steps)
-        result[0:even:2] = outer.add_(plus).add_(minus)
-        result[1:even:2] = plus.sub_(minus).sub_(last)
-        if self._bias is not None:
-            result[:even] += self._bias[:, None, None]
-        if steps > even:
-            result[even:] = self._all.apply(frames[even:])
-        return result if into is None else into.add_(result)
-
     def _image_taps(self) -> TemporalConv:
         """Of output 0: W0 + W1 + W2, rounded once, or W2 alone.
 
@@ -179,36 +183,19 @@ class FrameConv:
         """
         if self._shape.past == "zeros":
             return self._newest
-        exact = torch.promote_types(self._options.dtype, torch.float32)
-        return self._taps(self._all.weight.to(exact).sum(2, keepdim=True), self._bias)
+        exact = torch.promote_types(self._dtype, torch.float32)
+        weight = self._all.weight.to(exact).sum(2, keepdim=True)
+        return self._all.with_taps(self._laid_out(weight), self._bias)
 
     def _older_taps(self, weight: Tensor) -> TemporalConv:
         if self._shape.past == "zeros":
-            return self._view(self._all.weight[:, :, 1:2], None)
-        return self._taps(folds.first_frame(weight)[1].unsqueeze(2), None)
+            return self._all.with_taps(self._all.weight[:, :, 1:2])
+        return self._all.with_taps(self._laid_out(folds.first_frame(weight)[1].unsqueeze(2)))
 
     def _second_taps(self, older: TemporalConv) -> TemporalConv:
         """Of output 1: weights of frame 0 and W2, concatenated so that the sum is rounded once."""
         weight = torch.cat([older.weight, self._newest.weight], dim=2)
-        return self._taps(weight, self._bias)
+        return self._all.with_taps(self._laid_out(weight), self._bias)
 
-    def _taps(self, weight: Tensor, bias: Tensor | None) -> TemporalConv:
-        return self._view(laid_out(weight.to(self._options.dtype), self._options.form), bias)
-
-    def _view(self, weight: Tensor, bias: Tensor | None) -> TemporalConv:
-        shape = self._shape
-        stride = (shape.time_stride, shape.space_stride)
-        return TemporalConv(
-            weight, bias, padding=shape.padding, stride=stride, form=self._options.form
-        )
-
-
-def _contiguous(frames: Tensor) -> Tensor:
-    """Every second frame, made dense in its layout."""
-    last = frames.stride(1) == 1
-    return frames.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
-
-
-def _empty_like(frames: Tensor, count: int) -> Tensor:
-    """`count` frames in the layout of `frames`."""
-    return frames.new_empty_strided((count, *frames.shape[1:]), frames.stride())
+    def _laid_out(self, weight: Tensor) -> Tensor:
+        return laid_out(weight.to(self._dtype), self._form)

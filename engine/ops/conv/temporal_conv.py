@@ -51,6 +51,11 @@ class TemporalConv:
         self._space = stride[1]
         self._form = form
 
+    def with_taps(self, weight: Tensor, bias: Tensor | None = None) -> TemporalConv:
+        """The same convolution over other frames: weight [O, I, k, kh, kw], ready for use."""
+        stride = (self.stride, self._space)
+        return TemporalConv(weight, bias, padding=self._padding, stride=stride, form=self._form)
+
     def steps(self, frames: int) -> int:
         """Output steps that `frames` input frames give."""
         return max(0, (frames - self.reach) // self.stride + 1)

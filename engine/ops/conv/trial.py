@@ -1,4 +1,4 @@
-"""Method of convolutions over time on a device: chosen by a trial on a small one, and cached.
+"""Form of a convolution over time on a GPU: found by a trial of each kind of layer, and cached.
 
 cuDNN 9.8 to 9.14 computes 3-D convolutions in half precision through a copy of the input that is
 27 times as large, or not at all. Versions are no proof, so memory and result are checked.
@@ -6,34 +6,35 @@ cuDNN 9.8 to 9.14 computes 3-D convolutions in half precision through a copy of 
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
-import time
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.core import atomic_file
-from engine.core.paths import cache_folder
-from engine.ops.conv.temporal_conv import Form, TemporalConv
+from engine.hardware.out_of_memory import is_out_of_memory
+from engine.ops.conv.temporal_conv import Form, TemporalConv, laid_out
+from engine.ops.conv.winograd import WinogradConv
 from engine.ops.torch_flags import current
+from engine.ops.trial_results import ResultFile, machine, seconds_of
 
 logger = logging.getLogger(__name__)
 
-MOST_WORKSPACE = (
-    4.0  # sizes of the input that a sound convolution may need in addition to its result
-)
-_WORTH_IT = 0.97  # 3-D takes at most this share of the time of 2-D sums, or we keep the sums
+RESULTS = ResultFile("convolutions.json")
+MOST_WORKSPACE = 4.0  # sizes of input, weights and result that a sound convolution may need besides
+_WORTH_IT = 0.97  # a form takes at most this share of the time of the one before, or that one stays
 _SPOTS = 48  # output pixels that are compared with float64
-_RUNS = 5  # on a GPU, whose choice depends on them
+_RUNS = 3  # of which the shortest counts
+_STEPS = 4  # output frames, as of a slice
+
+# Values of a frame and its pixels, at most: on a GPU, and on a processor.
+_FRAME = {"cuda": (2**21, 2**14), "cpu": (2**14, 2**9)}
 
 # Largest error that rounding explains, in units of the result's RMS.
 _LIMITS = {
@@ -44,14 +45,41 @@ _LIMITS = {
 }
 
 
+class LayerKind(NamedTuple):
+    """What a convolution over time is, but for its weights and the size of its frames."""
+
+    weight: tuple[int, ...]  # O, I, K, kh, kw
+    padding: int = 1  # on each side of height and width
+    stride: tuple[int, int] = (1, 1)  # over time and over space
+
+    @property
+    def text(self) -> str:
+        """All of it, for the key of a result."""
+        outer, inner, *kernel = self.weight
+        size = "x".join(map(str, kernel))
+        return f"{inner} to {outer} by {size}, padding {self.padding}, strides {self.stride}"
+
+    def frames(self, device: torch.device) -> tuple[int, int, int, int]:
+        """Shape of what the trial convolves: small, whatever the channels."""
+        outer, inner, reach, *_ = self.weight
+        values, pixels = _FRAME[device.type]
+        side = math.isqrt(min(pixels, values // max(outer, inner)))
+        return reach + self.stride[0] * (_STEPS - 1), inner, side, side
+
+
+# What shows whether convolutions are right here: the widest layers of most models.
+_SHOWN = {"cuda": LayerKind((256, 256, 3, 3, 3)), "cpu": LayerKind((32, 32, 3, 3, 3))}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvolutionChoice:
-    """The method to use, and why."""
+    """The form to use, and why."""
 
     form: Form
     reason: str  # for users: a clause without a full stop
+    winograd: bool = False  # F(2, 3) is faster still
     ratio: float | None = None  # time of 3-D over that of 2-D sums; None where not compared
-    is_sound: bool = True  # False when no method was right
+    is_sound: bool = True  # False when no form was right
 
     @property
     def text(self) -> str:
@@ -62,64 +90,92 @@ class ConvolutionChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Result of one method."""
+    """Result of one form."""
 
     error: float = 0.0  # largest, in units of the exact result's RMS
-    workspace: float = (
-        0.0  # most bytes in addition to the result, in sizes of the input; 0 if unknown
-    )
+    workspace: float = 0.0  # most bytes besides, in sizes of input, weights and result; 0: unknown
     seconds: float = 0.0
     failure: str = ""  # the message when it did not run
 
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """A convolution [O, I, 3, 3, 3] of frames [N, I, H, W], and the truth at some pixels of it."""
+    """A layer, frames [N, I, H, W] for it, and the truth at some pixels of its result."""
 
+    layer: LayerKind
     frames: Tensor
     weight: Tensor
     spots: Tensor  # [S, 3]: step, row, column of the result
     exact: Tensor = field(repr=False)  # [S, O] float64 on the CPU
 
 
-def choose_convolution(device: torch.device | str, dtype: torch.dtype) -> ConvolutionChoice:
-    """The method of convolutions over time that is right and fastest on a device.
+def choose_convolution(
+    device: torch.device, dtype: torch.dtype, layer: LayerKind
+) -> ConvolutionChoice:
+    """The form of a layer that is right and fastest on a GPU.
 
-    Measured once for each GPU, version of torch and cuDNN, and dtype, and kept in a file of the
-    cache folder; a processor is tried by each process, for right or wrong only. What fails while
-    measuring leads to 2-D sums, never to an exception.
+    Measured once for each kind of layer, GPU, driver, version of torch and cuDNN, and dtype, on
+    four frames of at most 2^21 values, and kept in a file of the cache folder. What fails while
+    measuring leads to 2-D sums, never to an exception; after a lack of memory it is tried again.
 
-    Memory: on a GPU about 150 MB for a moment, the first time.
+    Memory: for a moment, the first time, for layers of SeedVR2's VAE at most 0.16 GB in half
+    precision and 0.32 GB in float32, and cuDNN's workspace; on the host 0.4 GB.
     """
-    device = torch.device(device)
-    return _choose(device, dtype, device.type == "cpu" or current().cudnn_benchmark)
+    try:
+        return _choose(device, dtype, layer, current().cudnn_benchmark)
+    except RuntimeError as err:
+        return _untried(err)
 
 
 @cache
-def _choose(device: torch.device, dtype: torch.dtype, benchmark: bool) -> ConvolutionChoice:
-    if device.type == "cpu":
-        return probe_convolution(device, dtype)
-    key = _key(device, dtype) + ("" if benchmark else ", no benchmark")
-    known = _remembered(key)
+def _choose(
+    device: torch.device, dtype: torch.dtype, layer: LayerKind, benchmark: bool
+) -> ConvolutionChoice:
+    kind = str(dtype).removeprefix("torch.") + ("" if benchmark else ", no benchmark")
+    key = f"{machine(device)}, {kind}, {layer.text}"
+    known = _choice_of(RESULTS.get(key))
     if known is not None:
         return known
-    choice = probe_convolution(device, dtype)
-    if choice.is_sound and choice.ratio is not None:  # a passing lack of memory is not kept
-        _remember(key, choice)
-    logger.info("convolutions over time on %s: %s", key, choice.text)
+    choice = _probe(device, dtype, layer)
+    if choice.is_sound:
+        names = "form", "winograd", "ratio", "reason"
+        RESULTS.put(key, {name: getattr(choice, name) for name in names})
+    logger.info("convolutions of %s: %s", key, choice.text)
     return choice
 
 
+def _choice_of(entry: dict[str, object]) -> ConvolutionChoice | None:
+    match entry:
+        case {"form": "2d" | "3d" as form, "winograd": bool(winograd), "reason": str(reason)}:
+            ratio = entry.get("ratio")
+            known = ratio if isinstance(ratio, float) else None
+            return ConvolutionChoice(form=form, winograd=winograd, ratio=known, reason=reason)
+    return None
+
+
 def probe_convolution(device: torch.device | str, dtype: torch.dtype) -> ConvolutionChoice:
-    """As `choose_convolution`, but measured now, without the cache; some milliseconds."""
+    """The choice for a usual layer, measured now, without the cache; some milliseconds."""
     device = torch.device(device)
     try:
-        with torch.inference_mode(), _as_models_do():
-            problem = _problem(device, dtype)
-            two, three = (_try(problem, form) for form in ("2d", "3d"))
+        return _probe(device, dtype, _SHOWN[device.type])
     except RuntimeError as err:
-        return ConvolutionChoice(form="2d", reason=f"the self-test failed: {_first_line(err)}")
-    return decide(two, three, dtype=dtype, on_card=device.type == "cuda")
+        return _untried(err)
+
+
+def _untried(error: RuntimeError) -> ConvolutionChoice:
+    return ConvolutionChoice(form="2d", reason=f"the self-test failed: {_first_line(error)}")
+
+
+def _probe(device: torch.device, dtype: torch.dtype, layer: LayerKind) -> ConvolutionChoice:
+    with torch.inference_mode(), _as_models_do():
+        problem = _problem(device, dtype, layer)
+        trials = [_try(problem, form) for form in ("2d", "3d")]
+        choice = decide(*trials, dtype=dtype, on_card=device.type == "cuda")
+        if not choice.is_sound or layer.weight[2] != 3 or layer.stride[0] > 1:
+            return choice
+        pairs, best = _try(problem, choice.form, winograd=True), trials[choice.form == "3d"]
+    faster = pairs.seconds < _WORTH_IT * best.seconds
+    return replace(choice, winograd=faster and not _fault(pairs, _LIMITS[dtype]))
 
 
 def decide(two: Trial, three: Trial, *, dtype: torch.dtype, on_card: bool) -> ConvolutionChoice:
@@ -156,7 +212,7 @@ def _fault(trial: Trial, limit: float) -> str:
     if not trial.error <= limit:  # not a number is a fault too
         return f"computes wrongly (error {trial.error:.1e})"
     if trial.workspace > MOST_WORKSPACE:
-        return f"takes {trial.workspace:.0f} times its input as workspace"
+        return f"takes {trial.workspace:.0f} times its size as workspace"
     return ""
 
 
@@ -169,43 +225,51 @@ def _as_models_do() -> AbstractContextManager[None]:
     return torch.backends.cudnn.flags(enabled=True, benchmark=benchmark, allow_tf32=False)
 
 
-def _problem(device: torch.device, dtype: torch.dtype) -> _Problem:
-    channels, steps, height, width = (256, 4, 96, 96) if device.type == "cuda" else (32, 2, 20, 24)
+def _problem(device: torch.device, dtype: torch.dtype, layer: LayerKind) -> _Problem:
+    shape, (outer, inner, *kernel) = layer.frames(device), layer.weight
     generator = torch.Generator().manual_seed(1)
-    frames = torch.randn(steps + 2, channels, height, width, generator=generator)
-    weight = torch.randn(channels, channels, 3, 3, 3, generator=generator) / channels**0.5
+    frames = torch.randn(shape, generator=generator)
+    weight = torch.randn(outer, inner, *kernel, generator=generator) / inner**0.5
     frames, weight = frames.to(dtype), weight.to(dtype)
-    sizes = torch.tensor([steps, height, width])
+    sides = [(shape[2] + 2 * layer.padding - k) // layer.stride[1] + 1 for k in kernel[1:]]
+    sizes = torch.tensor([_STEPS, *sides])
     spots = (torch.rand(_SPOTS, 3, generator=generator) * sizes).long()
     spots[0], spots[1] = 0, sizes - 1  # corners see the padding
-    exact = _exact(frames, weight, spots)
+    exact = _exact(layer, frames, weight, spots)
     frames = frames.to(device).to(memory_format=torch.channels_last)
-    weight = weight.to(device).to(memory_format=torch.channels_last_3d)
-    return _Problem(frames, weight, spots, exact)
+    return _Problem(layer, frames, weight.to(device), spots, exact)
 
 
-def _exact(frames: Tensor, weight: Tensor, spots: Tensor) -> Tensor:
-    padded = F.pad(frames, (1, 1, 1, 1))
-    patches = [padded[t : t + 3, :, y : y + 3, x : x + 3] for t, y, x in spots.tolist()]
+def _exact(layer: LayerKind, frames: Tensor, weight: Tensor, spots: Tensor) -> Tensor:
+    padded, (over_time, over_space) = F.pad(frames, 4 * (layer.padding,)), layer.stride
+    reach, height, width = weight.shape[2:]
+    patches = []
+    for step, row, column in spots.tolist():
+        t, y, x = over_time * step, over_space * row, over_space * column
+        patches.append(padded[t : t + reach, :, y : y + height, x : x + width])
     return torch.einsum("stiyx,oityx->so", torch.stack(patches).double(), weight.double())
 
 
-def _try(problem: _Problem, form: Form) -> Trial:
-    taps = TemporalConv(problem.weight, None, padding=1, form=form)
-    on_card = problem.frames.device.type == "cuda"
+def _try(problem: _Problem, form: Form, *, winograd: bool = False) -> Trial:
+    layer, device = problem.layer, problem.frames.device
     try:
-        result = taps.apply(problem.frames)
-        error = _error(result, problem)
-        workspace = _workspace(lambda: taps.apply(problem.frames), problem) if on_card else 0.0
-        seconds = _seconds(lambda: taps.apply(problem.frames), wait=on_card)
+        weight = laid_out(problem.weight, form)
+        taps = TemporalConv(weight, None, padding=layer.padding, stride=layer.stride, form=form)
+        conv = WinogradConv(problem.weight, taps) if winograd else taps
+        error = _error(conv.apply(problem.frames), problem)
+        work = partial(conv.apply, problem.frames)
+        workspace = _workspace(work, problem) if device.type == "cuda" else 0.0
+        seconds = min(seconds_of(work, device) for _ in range(_RUNS))
     except RuntimeError as err:
+        if is_out_of_memory(err):
+            raise
         return Trial(failure=_first_line(err))
     return Trial(error=error, workspace=workspace, seconds=seconds)
 
 
 def _error(result: Tensor, problem: _Problem) -> float:
-    step, row, column = problem.spots.unbind(1)
-    found = result.double().cpu()[step, :, row, column]
+    step, row, column = problem.spots.to(result.device).unbind(1)
+    found = result[step, :, row, column].double().cpu()
     difference = (found - problem.exact).abs().max()
     return float(difference / problem.exact.square().mean().sqrt())
 
@@ -217,61 +281,9 @@ def _workspace(work: Callable[[], Tensor], problem: _Problem) -> float:
     result = work()
     torch.cuda.synchronize(problem.frames.device)
     peak = torch.cuda.max_memory_allocated(problem.frames.device) - before
-    return (peak - result.nbytes) / problem.frames.nbytes
-
-
-def _seconds(work: Callable[[], object], *, wait: bool) -> float:
-    """The shortest of some runs."""
-    found = []
-    for _ in range(_RUNS if wait else 1):
-        begin = time.perf_counter()
-        work()
-        if wait:
-            torch.cuda.synchronize()
-        found.append(time.perf_counter() - begin)
-    return min(found)
+    size = problem.frames.nbytes + problem.weight.nbytes + result.nbytes
+    return (peak - result.nbytes) / size
 
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0][:120] or type(error).__name__
-
-
-# --- the file
-
-
-def _path() -> Path:
-    return cache_folder() / "convolutions.json"
-
-
-def _key(device: torch.device, dtype: torch.dtype) -> str:
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    backend: Any = torch.backends.cudnn  # without types
-    cudnn = backend.version() if device.type == "cuda" else None
-    return f"{name}, torch {torch.__version__}, cuDNN {cudnn}, {str(dtype).removeprefix('torch.')}"
-
-
-def _read() -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(_path().read_text(encoding="utf-8"))
-        if isinstance(found, dict):
-            return found
-    return {}
-
-
-def _remembered(key: str) -> ConvolutionChoice | None:
-    entry = _read().get(key)
-    if not isinstance(entry, dict) or entry.get("form") not in ("2d", "3d"):
-        return None
-    ratio, reason = entry.get("ratio"), entry.get("reason")
-    if not isinstance(ratio, float) or not isinstance(reason, str):
-        return None
-    return ConvolutionChoice(form=entry["form"], reason=reason, ratio=ratio)
-
-
-def _remember(key: str, choice: ConvolutionChoice) -> None:
-    """Replace the file atomically; without a cache the trial is repeated at the next start."""
-    entry = {"form": choice.form, "reason": choice.reason, "ratio": choice.ratio}
-    path = _path()
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_file.write_json(path, _read() | {key: entry}, indent=1)

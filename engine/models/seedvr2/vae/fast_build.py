@@ -127,7 +127,7 @@ class SeedVr2VaeBuilder:
     ) -> None:
         self._config, self._weights = config, weights
         self._device, self._options, self._switches = device, options, switches
-        adds_up = options.form == "2d" and options.dtype == torch.float32  # in the stream itself
+        adds_up = options.form != "3d" and options.dtype == torch.float32  # in the stream itself
         allowed = switches.kernels and switches.fused_norm and switches.in_place and not adds_up
         self._is_fused = allowed and working(device, options.dtype)
 
@@ -197,7 +197,7 @@ class SeedVr2VaeBuilder:
             self._exact(f"{conv}.bias"),
             time,
         )
-        return FoldedUpsampler(name, fold.to(self._device, self._options.dtype), self._options.form)
+        return FoldedUpsampler(name, fold.to(self._device, self._options.dtype), self._options)
 
     def _exact(self, name: str) -> Tensor:
         """A tensor in the precision in which folds are computed."""

@@ -8,8 +8,9 @@ from torch import Tensor
 from engine.models.video_vae.causal_conv import CausalConv
 from engine.models.video_vae.context import SliceContext
 from engine.ops.conv.folds import PhaseBias, UpsamplerFold
+from engine.ops.conv.frame_conv import ConvOptions, ConvShape
 from engine.ops.conv.subpixel import interleave
-from engine.ops.conv.temporal_conv import Form, TemporalConv
+from engine.ops.conv.temporal_conv import TemporalConv
 
 _PHASE_BYTES = 96 * 2**20  # of the phases that exist at once
 
@@ -20,29 +21,29 @@ class FoldedUpsampler:
     Args:
         name: Module path: what its carry is filed under.
         fold: Tables on their device in their final dtype.
-        form: See `TemporalConv`.
+        options: For the form of its convolutions.
 
     Memory: the result, and the phases of one source frame or `_PHASE_BYTES` if that is more;
     without chunked upsampling those of all source frames. The tables are kept once.
     """
 
-    def __init__(self, name: str, fold: UpsamplerFold, form: Form) -> None:
+    def __init__(self, name: str, fold: UpsamplerFold, options: ConvOptions) -> None:
         self.name = name
-        self._form = form
         self._first_bias, self._second_bias = fold.first_bias, fold.second_bias
         self._bias = fold.bias
         self._times, self._reach = fold.taps.shape[:2]
         kernel = fold.taps.permute(0, 2, 3, 1, 4, 5).flatten(0, 1)
         kernel = kernel.contiguous(memory_format=torch.channels_last_3d)
+        form, _ = options.form_of(kernel, ConvShape())
         self._adds_interior = kernel.is_cuda  # there a bias of a convolution is a pass of its own
         regular, second, first = (
             None if self._adds_interior else _interior(bias)
             for bias in (fold.bias, fold.second_bias, (fold.first_bias,))
         )
         self._regular = TemporalConv(kernel, regular, padding=1, form=form)
-        self._newest = TemporalConv(kernel[:, :, -1:], second, padding=1, form=form)
-        self._first = TemporalConv(_single(fold.first), first, padding=1)
-        self._second = TemporalConv(_single(fold.second.flatten(0, 1)), None, padding=1, form=form)
+        self._newest = self._regular.with_taps(kernel[:, :, -1:], second)
+        self._first = self._regular.with_taps(_single(fold.first), first)
+        self._second = self._regular.with_taps(_single(fold.second.flatten(0, 1)))
 
     def run(self, context: SliceContext) -> None:
         """Work on the stream."""
@@ -77,8 +78,7 @@ class FoldedUpsampler:
             return self._second.apply(window[:1], self._newest.apply(window[1:2]))
         weight = torch.cat([self._second.weight, self._newest.weight], dim=2)
         weight = weight.contiguous(memory_format=torch.channels_last_3d)
-        both = TemporalConv(weight, self._newest.bias, padding=1, form=self._form)
-        return both.apply(window[:2])
+        return self._newest.with_taps(weight, self._newest.bias).apply(window[:2])
 
     def _filed(self, *, alone: bool) -> str:
         """A clip's only frame so far, of which the second half was dropped, has its own file."""

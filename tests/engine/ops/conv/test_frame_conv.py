@@ -1,6 +1,7 @@
 from dataclasses import replace
 from itertools import product
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -9,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine.ops.conv import frame_conv
 from engine.ops.conv.causal_conv import CausalConv3d
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv, Past
+from engine.ops.conv.trial import ConvolutionChoice, LayerKind
+from engine.ops.conv.winograd import WinogradConv
 from tests.helpers.seedvr2 import random_frames, randomise
 from tests.helpers.tensors import relative_rms
 
@@ -122,15 +126,33 @@ def test_sums_go_into_a_part_of_a_larger_tensor(count, past, options):
 
 def test_winograd_makes_pairs_and_an_odd_last_one(monkeypatch):
     causal, conv = both(winograd=True)
-    ran = []
-    pairs = FrameConv._run_winograd
-    monkeypatch.setattr(
-        FrameConv, "_run_winograd", lambda self, *given: ran.append(1) or pairs(self, *given)
-    )
-    for count in range(2, 8):
+    plain = Mock(side_effect=conv._all.apply)
+    monkeypatch.setattr(conv._all, "apply", plain)
+    for count in range(1, 8):
         frames = clip(2 + count)
         assert_same(conv.run(frames), after(causal, frames, ConvShape())[2:])
-    assert ran == 6 * [1]
+    assert [len(given.args[0]) for given in plain.call_args_list] == 4 * [3]  # of odd counts
+
+
+def test_a_trial_tells_the_form_of_each_layer_on_a_gpu(monkeypatch):
+    def choose(device, dtype, layer):
+        assert (device, dtype) == (torch.device("cpu"), torch.float64)
+        return ConvolutionChoice(form=forms[layer], reason="", winograd=True)
+
+    forms = {
+        LayerKind((5, 4, 3, 3, 3)): "3d",
+        LayerKind((5, 4, 3, 3, 3), padding=0, stride=(2, 1)): "2d",
+    }
+    monkeypatch.setattr(frame_conv, "choose_convolution", choose)
+    strided = ConvShape(padding=0, time_stride=2)
+    for winograd in (False, True):
+        options = ConvOptions(dtype=torch.float64, form="auto", winograd=winograd)
+        conv = both(3, ConvShape(), form="auto", winograd=winograd)[1]
+        assert conv._all._form == "3d"
+        assert isinstance(conv._run, WinogradConv) == winograd
+        assert both(3, strided, form="auto", winograd=winograd)[1]._all._form == "2d"
+        weight = random_frames(5, 4, 1, 3, 3)  # nothing to choose
+        assert options.form_of(weight, ConvShape()) == ("2d", False)
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
@@ -7,24 +8,19 @@ import torch
 
 from engine.ops.conv import trial as conv_probe
 from engine.ops.conv.temporal_conv import TemporalConv
-from engine.ops.conv.trial import ConvolutionChoice, Trial, decide
+from engine.ops.conv.trial import RESULTS, ConvolutionChoice, LayerKind, Trial, decide
 from engine.ops.torch_flags import using
 from engine.settings.optimisations import RunSwitches
 
 FINE = Trial(error=1e-5, workspace=1.0, seconds=1.0)
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    conv_probe._choose.cache_clear()
-
-
 def test_a_processor_takes_sums_of_2d() -> None:
-    choice = conv_probe.choose_convolution("cpu", torch.float32)
+    choice = conv_probe.probe_convolution("cpu", torch.float32)
     assert (choice.form, choice.is_sound) == ("2d", True)
     assert choice.ratio is not None
     assert choice.text.startswith("2D: a processor adds up in place (3-D takes ")
-    assert conv_probe.choose_convolution("cpu", torch.bfloat16).form == "3d"
+    assert conv_probe.probe_convolution("cpu", torch.bfloat16).form == "3d"
 
 
 def test_the_faster_one_wins_on_a_gpu() -> None:
@@ -37,7 +33,7 @@ def test_the_faster_one_wins_on_a_gpu() -> None:
 
 def test_a_broken_form_is_never_chosen() -> None:
     cases = {
-        "27 times its input": Trial(error=1e-5, workspace=27.0, seconds=0.1),
+        "27 times its size": Trial(error=1e-5, workspace=27.0, seconds=0.1),
         "computes wrongly": Trial(error=0.2, seconds=0.1),
         "wrongly": Trial(error=float("nan"), seconds=0.1),
         "does not run (no engine)": Trial(failure="no engine"),
@@ -61,7 +57,7 @@ def test_a_wrong_convolution_is_noticed(
         return right(self, frames, into) * (1.1 if self._form == form else 1)
 
     monkeypatch.setattr(TemporalConv, "apply", wrong)
-    choice = conv_probe.choose_convolution("cpu", torch.float32)
+    choice = conv_probe.probe_convolution("cpu", torch.float32)
     assert choice.form == other
     assert "computes wrongly" in choice.reason
 
@@ -69,7 +65,7 @@ def test_a_wrong_convolution_is_noticed(
 def test_a_convolution_that_fails_leads_to_2d(monkeypatch: pytest.MonkeyPatch) -> None:
     error = RuntimeError("CUDNN_STATUS_NOT_SUPPORTED\nlong story")
     monkeypatch.setattr(TemporalConv, "apply", Mock(side_effect=error))
-    choice = conv_probe.choose_convolution("cpu", torch.float32)
+    choice = conv_probe.probe_convolution("cpu", torch.float32)
     assert (choice.form, choice.is_sound) == ("2d", False)
     assert "CUDNN_STATUS_NOT_SUPPORTED" in choice.reason
     assert "long story" not in choice.reason
@@ -78,46 +74,89 @@ def test_a_convolution_that_fails_leads_to_2d(monkeypatch: pytest.MonkeyPatch) -
     assert (choice.form, choice.ratio) == ("2d", None)
 
 
-CHOICE = ConvolutionChoice(form="3d", reason="it is the faster", ratio=0.5)
+CHOICE = ConvolutionChoice(form="3d", reason="it is the faster", ratio=0.5, winograd=True)
+GPU, LAYER = torch.device("cuda", 0), LayerKind((8, 4, 3, 3, 3))
+KEY = "this GPU, float16, 4 to 8 by 3x3x3, padding 1, strides (1, 1)"
 
 
 class Gpu:
     """Stands in for a GPU: counts how often it is measured."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, choice: ConvolutionChoice = CHOICE) -> None:
-        self.measure = Mock(return_value=choice)
-        monkeypatch.setattr(conv_probe, "_key", lambda device, dtype: f"{device} {dtype}")
-        monkeypatch.setattr(conv_probe, "probe_convolution", self.measure)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *found: Any) -> None:
+        self.measure = Mock(side_effect=found or [CHOICE])
+        monkeypatch.setattr(conv_probe, "machine", lambda device: "this GPU")
+        monkeypatch.setattr(conv_probe, "_probe", self.measure)
 
-    def ask(self) -> ConvolutionChoice:
+    def ask(self, layer: LayerKind = LAYER) -> ConvolutionChoice:
         conv_probe._choose.cache_clear()  # another process
-        return conv_probe.choose_convolution("cuda", torch.float16)
+        return conv_probe.choose_convolution(GPU, torch.float16, layer)
 
 
-def test_a_gpu_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = Gpu(monkeypatch)
-    assert [gpu.ask() for _ in range(3)] == [CHOICE] * 3
-    assert gpu.measure.call_count == 1
-    assert list(json.loads(conv_probe._path().read_text())) == ["cuda torch.float16"]
+def test_a_layer_is_measured_once_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    other, none = replace(CHOICE, form="2d", winograd=False), replace(CHOICE, ratio=None)
+    gpu = Gpu(monkeypatch, CHOICE, other, none)
+    for layer, choice in ((LAYER, CHOICE), (LAYER._replace(stride=(2, 2)), other)):
+        assert [gpu.ask(layer) for _ in range(3)] == [choice] * 3
+    failing = LAYER._replace(padding=0)  # a form that does not run is a verdict too
+    assert [gpu.ask(failing) for _ in range(2)] == [none] * 2
+    assert gpu.measure.call_count == 3
+    assert next(iter(json.loads(RESULTS.path.read_text()))) == KEY
 
 
 def test_a_damaged_file_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    conv_probe._path().parent.mkdir(parents=True, exist_ok=True)
-    for text in ("", "[1]", "{", '{"cuda torch.float16": {"form": "4d"}}'):
+    RESULTS.path.parent.mkdir(parents=True, exist_ok=True)
+    for text in ("", "[1]", "{", json.dumps({KEY: 3}), json.dumps({KEY: {"form": "4d"}})):
         gpu = Gpu(monkeypatch)
-        conv_probe._path().write_text(text)
-        assert [gpu.ask().form for _ in range(2)] == ["3d", "3d"]
+        RESULTS.path.write_text(text)
+        assert [gpu.ask() for _ in range(2)] == [CHOICE] * 2
         assert gpu.measure.call_count == 1
 
 
-def test_a_failure_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    for choice in (
-        ConvolutionChoice(form="2d", reason="the self-test failed: no memory"),
-        ConvolutionChoice(form="2d", reason="neither is right", ratio=1.0, is_sound=False),
-    ):
-        gpu = Gpu(monkeypatch, choice)
-        assert gpu.ask() == gpu.ask() == choice
-        assert gpu.measure.call_count == 2
+def test_what_may_pass_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    unsound = ConvolutionChoice(form="2d", reason="neither is right", ratio=1.0, is_sound=False)
+    gpu = Gpu(monkeypatch, unsound, torch.OutOfMemoryError("CUDA out of memory\nmuch"), CHOICE)
+    assert gpu.ask() == unsound
+    passing = gpu.ask()
+    assert (passing.form, passing.winograd, passing.ratio) == ("2d", False, None)
+    assert passing.reason == "the self-test failed: CUDA out of memory"
+    assert conv_probe.choose_convolution(GPU, torch.float16, LAYER) == CHOICE  # the same process
+
+
+@pytest.mark.parametrize(("seconds", "chosen"), [(0.9, True), (0.98, False)])
+def test_two_frames_at_once_where_that_is_faster_still(
+    seconds: float, chosen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chosen_with(error: float, layer: LayerKind) -> bool:
+        pairs = Trial(seconds=seconds, error=error)
+        tried = Mock(side_effect=lambda _, form, winograd=False: pairs if winograd else FINE)
+        monkeypatch.setattr(conv_probe, "_try", tried)
+        return conv_probe._probe(torch.device("cpu"), torch.float32, layer).winograd
+
+    usual = LayerKind((4, 4, 3, 3, 3))
+    assert chosen_with(1e-5, usual) == chosen
+    assert not chosen_with(1.0, usual)
+    for other in (usual._replace(stride=(2, 1)), LayerKind((4, 4, 2, 2, 2))):
+        assert not chosen_with(1e-5, other)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        LAYER,
+        LayerKind((8, 4, 3, 3, 3), padding=0, stride=(2, 2)),
+        LayerKind((16, 4, 2, 2, 2)),
+        LayerKind((6, 3, 3, 1, 1), padding=0, stride=(2, 1)),
+    ],
+)
+def test_every_kind_of_layer_is_compared_with_the_truth(layer: LayerKind) -> None:
+    cpu = torch.device("cpu")
+    problem = conv_probe._problem(cpu, torch.float64, layer)
+    for form in ("2d", "3d"):
+        tried = conv_probe._try(problem, form)
+        assert tried.failure == ""
+        assert tried.error < 1e-12
+    if layer.weight[2] == 3 and layer.stride[0] == 1:
+        assert conv_probe._try(problem, "2d", winograd=True).error < 1e-12
 
 
 @pytest.mark.real_gpu("minutes on a processor")
