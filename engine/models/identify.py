@@ -18,8 +18,6 @@ PICTURE_VAE = "picture-vae"
 TEXT_EMBEDDING = "text-embedding"
 LITE = "lite"
 
-# What ComfyUI's model keeps next to the published tensors; nothing else of its files is known.
-_CONDITIONING = {"positive_conditioning", "negative_conditioning"}
 _TRANSFORMER = "model.diffusion_model."  # some tools put it before the names of a transformer
 _VAE = r"^((model|vae|first_stage_model)\.)+"  # and these before the names of a VAE
 _WAN_PARTS = ("encoder.downsamples.", "decoder.upsamples.")
@@ -51,7 +49,7 @@ def content_message(content: str) -> Message:
 
 def _seedvr2_transformer(names: Collection[str]) -> str:
     """Only the 3B kind shares weights between picture and text (".all.")."""
-    if not any(name.startswith("blocks.") for name in names) or not _CONDITIONING.isdisjoint(names):
+    if not any(name.startswith("blocks.") for name in names):
         return REPACKAGED
     return SEEDVR2_TRANSFORMERS[not any(".proj_qkv.all." in name for name in names)]
 

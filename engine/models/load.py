@@ -141,18 +141,22 @@ def check_keys(wanted: Shapes, found: Shapes, path: Path) -> None:
     )
 
 
-def check_numbers(file: WeightsFile, also: Collection[str] = ()) -> None:
+def check_numbers(
+    file: WeightsFile, also: Collection[str] = (), *, checked: Collection[str] = ()
+) -> None:
     """Refuse a file with tensors of another dtype than floating point.
 
     Args:
         file: Open.
         also: Other dtypes that are accepted, by their name in the file.
+        checked: Tensors that may have any dtype.
 
     Raises:
         WrongNumbers: It names the first of them.
     """
     right = {*_FLOATS, *also}
-    wrong = [f"{name} {kind}" for name, kind in file.dtypes.items() if kind not in right]
+    dtypes = {name: kind for name, kind in file.dtypes.items() if name not in checked}
+    wrong = [f"{name} {kind}" for name, kind in dtypes.items() if kind not in right]
     if wrong:
         raise WrongNumbers(
             "not-floating-point",

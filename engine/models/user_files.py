@@ -16,7 +16,7 @@ from engine.protocol.model_file_state import PublishedState
 
 _PICKLES = (b"PK\x03\x04", b"\x80")  # as torch.save writes them, new and old
 _LARGEST_PICKLE = 64 * 10**6  # bytes; a text embedding has less than one
-_PRECISIONS = {"F8": "fp8", "F16": "fp16", "F32": "fp32", "BF": "bf16"} | {
+_PRECISIONS = {"F8": "fp8", "I8": "int8", "F16": "fp16", "F32": "fp32", "BF": "bf16"} | {
     f"Q{bits}": f"q{bits}" for bits in (2, 3, 4, 5, 6, 8)
 }
 

@@ -7,8 +7,6 @@ the 7B are holes.
 from __future__ import annotations
 
 import json
-import math
-import struct
 import subprocess
 import sys
 import tempfile
@@ -17,12 +15,16 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
-import gguf
-import numpy as np
 import pytest
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from tests.helpers.model_files import q4_k_m, write_fp8, write_gguf, write_safetensors
+from tests.helpers.model_files import (
+    gguf_hole,
+    q4_k_m,
+    safetensors_hole,
+    write_fp8,
+    write_gguf,
+    write_safetensors,
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -128,44 +130,18 @@ def test_a_forward_of_the_3b(path: Path) -> None:
 @pytest.mark.parametrize("kind", ["F16", "F8_E4M3", "mixed", "Q4_K_M"])
 def test_the_7b_loads_strictly_without_its_memory(kind: str, path: Path) -> None:
     """16 GB start in no memory and in seconds; the file is a hole after its header."""
-    hole = gguf_hole if kind == "Q4_K_M" else safetensors_hole
-    hole(path, shapes("7b"), kind)
+    if kind == "Q4_K_M":
+        gguf_hole(path, shapes("7b"), q4_k_m)
+    else:
+        safetensors_hole(path, {n: (stored(n, kind), s) for n, s in shapes("7b").items()})
     found = measured(path, {"blocks_on_device": 0})
     assert (found.parameters, found.layers) == (PARAMETERS["7b"], 36)
     assert found.load_bytes < 1.2 * GB
     assert found.load_s < 60
 
 
-def safetensors_hole(path: Path, tensors: Shapes, kind: str) -> None:
-    """A header, and room for the values; mixed files keep the last block in half precision."""
-    head: dict[str, object] = {}
-    place = 0
-    for name, shape in tensors.items():
-        found = ("F16" if name.startswith("blocks.35.") else "F8_E4M3") if kind == "mixed" else kind
-        size = (2 if found == "F16" else 1) * math.prod(shape)
-        head[name] = {"dtype": found, "shape": shape, "data_offsets": (place, place + size)}
-        place += size
-    text = json.dumps(head).encode()
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        file.truncate(8 + len(text) + place)
-
-
-def gguf_hole(path: Path, tensors: Shapes, _: str) -> None:
-    writer = gguf.GGUFWriter(path, "seedvr2")
-    size = 0
-    for name, shape in tensors.items():
-        kind = GGMLQuantizationType[q4_k_m(name, shape) if len(shape) > 1 else "F32"]
-        if shape[-1] % GGML_QUANT_SIZES[kind][0]:
-            kind = GGMLQuantizationType.F16
-        values, nbytes = GGML_QUANT_SIZES[kind]
-        rows = (*shape[:-1], shape[-1] // values * nbytes)
-        writer.add_tensor_info(name, rows, np.dtype(np.uint8), math.prod(rows), kind)
-        size += -(-math.prod(rows) // 32) * 32
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    writer.close()
-    begin = -(-path.stat().st_size // 32) * 32
-    with path.open("r+b") as file:
-        file.truncate(begin + size)
+def stored(name: str, kind: str) -> str:
+    """Mixed files keep the last block in half precision."""
+    if kind == "mixed":
+        return "F16" if name.startswith("blocks.35.") else "F8_E4M3"
+    return kind

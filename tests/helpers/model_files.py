@@ -21,7 +21,8 @@ Format = str | Callable[[str, Shape], str]  # of each tensor
 
 _TORCH = {
     "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "I8": torch.int8,
+    "U8": torch.uint8,
 }  # fmt: skip
 _POOL = 1 << 22  # random numbers
 
@@ -118,6 +119,108 @@ def write_fp8(
 def q4_k_m(name: str, _: Shape) -> str:
     """A mixture as files of that name have it: Q6_K where it counts most, Q4_K else."""
     return "Q6_K" if ".mlp." in name and ".proj_out." in name else "Q4_K"
+
+
+def dynamic(name: str, shape: Shape) -> str:
+    """Formats as in "dynamic" files: another one for each kind of tensor and block."""
+    if name.startswith("blocks.0.") or ".ada." in name or not name.startswith("blocks."):
+        return "F16" if "mlp" in name else "F32"
+    if ".mlp." in name:
+        return "Q6_K" if ".proj_out." in name else "Q4_K"
+    return "Q8_0" if ".proj_out." in name else "Q5_K"
+
+
+SCALED = ("fp8", "fp8 rows", "int8", "int8 rotated")
+
+
+def scaled(tensors: Mapping[str, Tensor], kind: str, *, group: int = 256) -> dict[str, Tensor]:
+    """Matrices of blocks in 8 bits with scales, as ComfyUI's programs write them, others in fp16.
+
+    Args:
+        tensors: Under the published names.
+        kind: Out of SCALED; "fp8" has the older names and one scale for all.
+        group: Neighbours in a row that are rotated together.
+    """
+    found: dict[str, Tensor] = {"scaled_fp8": torch.zeros(2).to(torch.float8_e4m3fn)}
+    found = found if kind == "fp8" else {"positive_conditioning": torch.zeros(5, 24).bfloat16()}
+    for name, value in tensors.items():
+        layer = name.removesuffix(".weight")
+        if layer == name or value.ndim < 2 or not name.startswith("blocks."):
+            found[name] = value.half()
+            continue
+        wide = value.double()
+        if "rotated" in kind:
+            wide = (wide.view(-1, group) @ hadamard(group)).view(wide.shape)
+        axes = (0, 1) if kind == "fp8" else 1
+        dtype, most = (torch.int8, 127) if "int8" in kind else (torch.float8_e4m3fn, 448)
+        scale = wide.abs().amax(axes, keepdim=True) / most
+        whole = (wide / scale).round() if dtype == torch.int8 else wide / scale
+        found[name] = whole.to(dtype)
+        found[f"{layer}.{'scale_weight' if kind == 'fp8' else 'weight_scale'}"] = (
+            scale.view(()) if kind == "fp8" else scale
+        ).float()
+        if kind == "fp8":
+            found[f"{layer}.scale_input"] = torch.tensor(0.5)
+        else:
+            found[f"{layer}.comfy_quant"] = marker(kind, group)
+    return found
+
+
+def marker(kind: str, group: int = 256) -> Tensor:
+    """JSON in bytes, that ComfyUI reads of a layer."""
+    about: dict[str, object] = {"format": "float8_e4m3fn" if "fp8" in kind else "int8_tensorwise"}
+    if "rotated" in kind:
+        about |= {"convrot": True, "convrot_groupsize": group}
+    return torch.tensor(list(json.dumps(about).encode()), dtype=torch.uint8)
+
+
+def hadamard(size: int) -> Tensor:
+    """The regular one, [size, size] float64, over its norm."""
+    rows = [[1, 1, 1, -1], [1, 1, -1, 1], [1, -1, 1, 1], [-1, 1, 1, 1]]
+    four = torch.tensor(rows, dtype=torch.float64) / 2
+    return four if size == 4 else torch.kron(hadamard(size // 4), four)
+
+
+def safetensors_hole(
+    path: Path, kinds: Mapping[str, tuple[str, Shape]], values: Mapping[str, Tensor] | None = None
+) -> None:
+    """A header of tensors, dtype and shape of each, and a hole where only `values` are written."""
+    head: dict[str, object] = {}
+    place = 0
+    for name, (kind, shape) in kinds.items():
+        end = place + _TORCH[kind].itemsize * math.prod(shape)
+        head[name] = {"dtype": kind, "shape": shape, "data_offsets": (place, end)}
+        place = end
+    text = json.dumps(head).encode()
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + place)
+        for name, value in (values or {}).items():
+            about: Any = head[name]
+            file.seek(8 + len(text) + about["data_offsets"][0])
+            file.write(_bytes(value.to(_TORCH[about["dtype"]])))
+
+
+def gguf_hole(path: Path, tensors: Mapping[str, Shape], kind: Callable[[str, Shape], str]) -> None:
+    """The header of a GGUF file, and a hole."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, "seedvr2")
+    size = 0
+    for name, shape in tensors.items():
+        found, shape = _stored(name, shape, kind, cut_rows=False)
+        values, nbytes = _sizes(found)
+        rows = (*shape[:-1], shape[-1] // values * nbytes)
+        raw = gguf.GGMLQuantizationType[found]
+        writer.add_tensor_info(name, rows, np.dtype(np.uint8), math.prod(rows), raw)
+        size += -(-math.prod(rows) // 32) * 32
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+    begin = -(-path.stat().st_size // 32) * 32
+    with path.open("r+b") as file:
+        file.truncate(begin + size)
 
 
 class _Pool:

@@ -25,7 +25,7 @@ from engine.bench.timing.clock import measure
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
-from engine.ops.linear.eight_bit import FORMATS
+from engine.ops.linear.eight_bit import FP8
 from engine.ops.linear.formats import PRODUCTS, rounded, working
 from engine.ops.linear.quantize import STORED, product_kinds, quantized_of
 
@@ -48,7 +48,7 @@ def matmul_rows(options: BenchOptions) -> Iterator[Row]:
     """
     device = torch.device(device_of(options))
     here = working(device)
-    for name in ("bfloat16", *FORMATS, *PRODUCTS):
+    for name in ("bfloat16", *FP8, *PRODUCTS):
         is_imitated = name in PRODUCTS and name not in here
         facts: Row = {"format": name, "here": "imitated" if is_imitated else "yes"}
         yield from ({**facts, **row} for row in _layer_rows(name, device))
@@ -115,7 +115,7 @@ def _product(name: str, x: Tensor, weight: Tensor) -> Tensor:
 def _rounded_weight(name: str, weight: Tensor) -> Tensor:
     if name in PRODUCTS:
         return rounded(name, weight.float())
-    dtype: torch.dtype = FORMATS.get(name, torch.bfloat16)
+    dtype: torch.dtype = FP8.get(name, torch.bfloat16)
     return weight.to(dtype).double()
 
 

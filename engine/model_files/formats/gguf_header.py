@@ -258,6 +258,7 @@ class GgufFile:
         path: Of the file.
         shapes: Of each tensor of the model, by name without `model.diffusion_model.`.
         dtypes: As the format names them: "F16", "Q4_K".
+        nbytes: Of each tensor, in its blocks.
         metadata: Of the file, as text.
     """
 
@@ -275,6 +276,7 @@ class GgufFile:
         self.metadata = header.metadata
         self.shapes = {name: entry.shape for name, entry in header.entries.items()}
         self.dtypes = {name: entry.format.name for name, entry in header.entries.items()}
+        self.nbytes = {name: entry.end - entry.begin for name, entry in header.entries.items()}
 
     def tensor(
         self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None

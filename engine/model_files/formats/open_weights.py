@@ -21,6 +21,7 @@ class WeightsFile(Protocol):
     path: Path
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, str]
+    nbytes: dict[str, int]
     metadata: dict[str, str]
 
     def tensor(

@@ -54,6 +54,7 @@ class PickleFile:
         self.metadata: dict[str, str] = {}
         self.shapes = {name: tuple(value.shape) for name, value in self._tensors.items()}
         self.dtypes = {name: _dtype_name(value) for name, value in self._tensors.items()}
+        self.nbytes = {name: value.nbytes for name, value in self._tensors.items()}
 
     def tensor(
         self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None

@@ -53,7 +53,7 @@ class SafetensorsFile:
 
     Attributes:
         path: Of the file.
-        shapes, dtypes: Of each tensor, by name; dtypes as the format names them ("F16").
+        shapes, dtypes, nbytes: Of each tensor, by name; dtypes as the format names them ("F16").
         metadata: Free text that is stored with the tensors.
     """
 
@@ -73,6 +73,7 @@ class SafetensorsFile:
         self._entries, self.metadata = self._map.header(_read_header)
         self.shapes = {name: entry.shape for name, entry in self._entries.items()}
         self.dtypes = {name: entry.dtype for name, entry in self._entries.items()}
+        self.nbytes = {name: entry.end - entry.begin for name, entry in self._entries.items()}
 
     def tensor(
         self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None

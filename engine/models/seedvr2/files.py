@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 
 from engine.model_files import catalogue
 from engine.model_files.formats.open_weights import open_weights
+from engine.model_files.formats.scales import FLOATS, scales_of
 from engine.model_files.store import Store, named, planned
-from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig, infer_dit_config
+from engine.models.memory_cost import DTYPE_BYTES
+from engine.models.seedvr2.dit.config import (
+    DIT_3B,
+    DIT_7B,
+    DIT_KEYS,
+    DitConfig,
+    aligned,
+    infer_dit_config,
+)
+from engine.models.seedvr2.dit.cost import WeightBytes
 from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.vae.config import VAE, VaeConfig, infer_vae_config
 from engine.protocol.model_file_state import PublishedState
@@ -130,7 +143,48 @@ def _published_config(model: str) -> DitConfig:
 @cache
 def _dit_config(weights: WeightsPlan) -> DitConfig:
     with open_weights(weights.path) as file:
+        scales_of(file)  # refuses what cannot be read
         return infer_dit_config(file.shapes, file.metadata)
+
+
+@cache
+def weight_bytes(weights: WeightsPlan, dtype: str) -> WeightBytes:
+    """Bytes of a transformer's file on the device: narrow matrices stay, others become `dtype`.
+
+    Raises:
+        WeightsError: The file was removed or replaced.
+    """
+    with open_weights(weights.path) as file:
+        scales = scales_of(file).values()
+        markers = {scale.marker for scale in scales}
+        names = DIT_KEYS.published(name for name in file.shapes if name not in markers)
+        exact = {scale.name for scale in scales} | {
+            name
+            for name in names.values()
+            if len(file.shapes[name]) > 1 and file.dtypes[name] not in FLOATS
+        }
+        item = DTYPE_BYTES[dtype]
+        sizes = {
+            ours: aligned(file.nbytes[name] if name in exact else item * prod(file.shapes[name]))
+            for ours, name in names.items()
+        }
+    return _sums(sizes, is_narrow=bool(exact))
+
+
+def _sums(sizes: Mapping[str, int], *, is_narrow: bool) -> WeightBytes:
+    """Of tensors by our names."""
+    blocks, texts = Counter[int](), Counter[int]()
+    for name, nbytes in sizes.items():
+        layer = int(name.split(".")[1]) if name.startswith("blocks.") else -1
+        blocks[layer] += nbytes
+        texts[layer] += nbytes if ".txt." in name else 0
+    layers = range(max(blocks) + 1)
+    return WeightBytes(
+        ends=blocks[-1],
+        blocks=tuple(blocks[layer] for layer in layers),
+        texts=tuple(texts[layer] for layer in layers),
+        is_narrow=is_narrow,
+    )
 
 
 @cache

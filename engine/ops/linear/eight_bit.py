@@ -1,13 +1,15 @@
 """Weights and matrix products in 8 bits: fp8 and int8. Not yet run on a GPU.
 
-Published fp8 files are plain casts without scales, so `Fp8Linear` only widens. `Fp8Product` rounds
-its input to e4m3 too, with one scale, and multiplies in that format; the scale is computed on the
-device, which never waits for the processor. `Int8Product` has a scale for each row of
-the weight and for each token: sums are exact in 32 bits, the error is the rounding of both factors
-to 255 steps. It runs on processors too, faster than float32.
+`EightBitLinear` widens the values of a file: plain casts to fp8, or fp8 and int8 with scales.
+`Fp8Product` rounds its input to e4m3 too, with one scale, and multiplies in that format; the scale
+is computed on the device, which never waits for the processor. `Int8Product` has a scale for each
+row of the weight and for each token: sums are exact in 32 bits, the error is the rounding of both
+factors to 255 steps. It runs on processors too, faster than float32.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +17,8 @@ from torch import Tensor
 
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 
-FORMATS = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
+FP8 = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
+FORMATS = {**FP8, "I8": torch.int8}
 _E4M3 = torch.float8_e4m3fn
 _LARGEST = torch.finfo(_E4M3).max  # 448; what is larger would become nan
 _HALVES = (torch.float16, torch.bfloat16)
@@ -24,8 +27,8 @@ _TINY = 1e-30  # stands for the largest value where all are zero
 _FEWEST_ROWS = 32  # an int8 matmul on a GPU needs at least 17
 
 
-class Fp8Linear(QuantizedLinear):
-    """A linear layer with an fp8 weight that is converted exactly to the compute dtype.
+class EightBitLinear(QuantizedLinear):
+    """A linear layer with the 8-bit values of a file.
 
     Args:
         in_features: Last side of the input.
@@ -35,15 +38,52 @@ class Fp8Linear(QuantizedLinear):
 
     Attributes:
         weight: [out_features, in_features] of that format, as in the file.
+        weight_scale: [1] or [out_features, 1] float32; None: the values are not scaled.
+        group: Neighbours in a row that were rotated together; 0: none were.
     """
+
+    weight_scale: Tensor | None
 
     def __init__(self, in_features: int, out_features: int, kind: str, *, bias: bool) -> None:
         super().__init__(in_features, out_features, bias=bias)
         self._keep(torch.empty(out_features, in_features, dtype=FORMATS[kind]))
+        self.register_buffer("weight_scale", None)
+        self.group = 0
 
     def dense_weight(self, dtype: torch.dtype) -> Tensor:
         """The weight [out_features, in_features] in `dtype`."""
-        return self.weight.to(dtype)
+        return dequantise(self.weight, self.weight_scale, self.group, dtype)
+
+
+def dequantise(stored: Tensor, scale: Tensor | None, group: int, dtype: torch.dtype) -> Tensor:
+    """Values of a file as they were before rounding.
+
+    Args:
+        stored: [N, K] of a dtype out of FORMATS.
+        scale: Float32 [1] or [N, 1], that they are multiplied by; None: not at all.
+        group: Neighbours in a row that were rotated together, see `rotation`; 0: none were.
+        dtype: Of the result.
+
+    Memory: the result; where values were rotated, twice that.
+    """
+    wide = stored.to(dtype)
+    if group:
+        wide = (wide.view(-1, group) @ rotation(group, wide.device, dtype)).view(wide.shape)
+    return wide if scale is None else wide.mul_(scale)
+
+
+@lru_cache(maxsize=8)
+def rotation(group: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The regular Hadamard matrix [group, group] over its norm; it is its own inverse.
+
+    Rows of a weight are multiplied by it in groups before they are rounded, so that outliers are
+    shared by neighbours (arXiv:2512.03673). `group` is a power of 4, so its values are exact.
+    """
+    four = 1 - 2 * torch.eye(4, dtype=torch.float64).flip(1)
+    found = torch.ones(1, 1, dtype=torch.float64)
+    while len(found) < group:
+        found = torch.kron(found, four / 2)
+    return found.to(device, dtype)
 
 
 class Fp8Product(ProductLinear):
@@ -67,10 +107,16 @@ class Fp8Product(ProductLinear):
         self._keep(torch.empty(out_features, in_features, dtype=_E4M3))
         self.register_buffer("weight_scale", torch.empty(()))
 
-    def take(self, weight: Tensor) -> None:
-        """Round a weight [out_features, in_features]; e4m3 values of a file stay as they are."""
+    def take(self, weight: Tensor, scale: Tensor | None = None) -> None:
+        """Round a weight [out_features, in_features]; e4m3 values of a file stay as they are.
+
+        Args:
+            weight: Any floating-point dtype.
+            scale: Of e4m3 values, float32 with one value; None: they are not scaled.
+        """
         if weight.dtype == _E4M3:
-            self.weight_scale = torch.ones((), device=weight.device)
+            one = torch.ones((), device=weight.device)
+            self.weight_scale = one if scale is None else scale.reshape(())
             self._keep(weight)
         else:
             self.weight_scale = _scale(weight)

@@ -96,7 +96,7 @@ def _builder(kind: str) -> Callable[[int, int, bool], QuantizedLinear]:
     if kind in gguf.BLOCKS:
         return lambda into, out, bias: gguf.GgufLinear(into, out, kind, bias=bias)
     if kind in eight_bit.FORMATS:
-        return lambda into, out, bias: eight_bit.Fp8Linear(into, out, kind, bias=bias)
+        return lambda into, out, bias: eight_bit.EightBitLinear(into, out, kind, bias=bias)
     if kind in PRODUCTS:
         return lambda into, out, bias: PRODUCTS[kind](into, out, bias=bias)
     raise ValueError(f"there is no format {kind!r}")

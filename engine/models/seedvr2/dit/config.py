@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from engine.core.errors import UnknownKeys
+from engine.model_files.formats.scales import UNUSED
 from engine.model_files.keymap import KeyMap
 from engine.models.shapes import Shapes, agreed, size, stated_in
 from engine.ops.attention.windows import Grid, Window, windows
@@ -25,7 +26,8 @@ _MARK = ".attn.proj_qkv."  # only these transformers have it
 
 DIT_KEYS = KeyMap(
     renames=((r"^model\.diffusion_model\.", ""),),  # some tools put that before every name
-    ignored=(r"^blocks\.\d+\.attn\.rope\.rope\.freqs$",),  # rounded; ours are computed
+    # Frequencies are rounded, ours are computed; ComfyUI's files have the text's embedding too.
+    ignored=(r"^blocks\.\d+\.attn\.rope\.rope\.freqs$", *UNUSED),
 )
 """Names in the published files -> names of our modules."""
 
@@ -218,7 +220,7 @@ FORMAT_BYTES = {
     "Q8_0": 34 / 32, "Q6_K": 210 / 256, "Q5_K": 176 / 256, "Q4_K": 144 / 256,
 }  # fmt: skip
 
-_ALIGNED = 256  # bytes, of each tensor where blocks come and go
+_ALIGNED = 256  # bytes
 
 Of = Literal["picture", "text", "both"]
 
@@ -242,7 +244,12 @@ class Tensors:
     def nbytes(self, matrix_bytes: float, vector_bytes: int) -> int:
         """Of all of them, when a weight of a matrix takes so much, and any other number."""
         each = self.weights * (matrix_bytes if self.is_matrix else vector_bytes)
-        return self.count * -(-int(each) // _ALIGNED) * _ALIGNED
+        return self.count * aligned(int(each))
+
+
+def aligned(nbytes: int) -> int:
+    """Bytes that a tensor takes among others where blocks come and go."""
+    return -(-nbytes // _ALIGNED) * _ALIGNED
 
 
 def block_tensors(config: DitConfig, layer: int) -> Iterator[Tensors]:

@@ -37,12 +37,49 @@ def streams(config: DitConfig, blocks: int | None, device: str) -> bool:
     return blocks is not None and (blocks < config.layers or device != "cpu")
 
 
+@dataclass(frozen=True, slots=True)
+class WeightBytes:
+    """Bytes of weights as they are on the device.
+
+    Attributes:
+        ends: Before and after the blocks.
+        blocks: Of each block.
+        texts: The text's share of each block.
+        is_narrow: Matrices of blocks have fewer bytes a weight than what is computed with.
+    """
+
+    ends: int
+    blocks: tuple[int, ...]
+    texts: tuple[int, ...]
+    is_narrow: bool
+
+
+@lru_cache(maxsize=256)
+def weight_bytes(config: DitConfig, each: float, dtype: str = "bfloat16") -> WeightBytes:
+    """Of a file with one format.
+
+    Args:
+        config: Of the model.
+        each: Bytes of a weight of a matrix, see FORMAT_BYTES.
+        dtype: Of biases and vectors, and of the products.
+    """
+    item = DTYPE_BYTES[dtype]
+    layers = [list(block_tensors(config, layer)) for layer in range(config.layers)]
+    return WeightBytes(
+        ends=sum(some.nbytes(each, item) for some in end_tensors(config)),
+        blocks=tuple(sum(some.nbytes(each, item) for some in block) for block in layers),
+        texts=tuple(
+            sum(some.nbytes(each, item) for some in block if some.of == "text") for block in layers
+        ),
+        is_narrow=each < item,
+    )
+
+
 def resident_bytes(
     config: DitConfig,
-    bytes_per_weight: float,
+    weights: WeightBytes,
     blocks: int | None,
     *,
-    dtype: str = "bfloat16",
     buffers: int = 2,
     device: str = "cuda",
 ) -> int:
@@ -50,50 +87,30 @@ def resident_bytes(
 
     Args:
         config: Of the model.
-        bytes_per_weight: As they are there, see FORMAT_BYTES.
+        weights: Of its file.
         blocks: That stay there, as `load_dit` takes it; the others come and go in buffers, and the
             text's share of all of them where it has its own in every block. None: all stay.
-        dtype: Of biases and vectors.
         buffers: For those.
         device: Kind of the torch device.
     """
-    ends, each, text = _weights(config, bytes_per_weight, dtype)
+    each, text = weights.blocks, weights.texts
     if blocks is None or not streams(config, blocks, device):
-        return ends + sum(each)
+        return weights.ends + sum(each)
     stay = spread_indices(config.layers, blocks)
     own_text = config.separate_layers == config.layers
     kept = sum(each[i] - (text[i] if own_text else 0) for i in stay)
     coming = [each[i] for i in range(config.layers) if i not in stay]
     if own_text:
         coming += [text[i] for i in stay]
-    return ends + kept + min(buffers, len(coming)) * max(coming, default=0)
+    return weights.ends + kept + min(buffers, len(coming)) * max(coming, default=0)
 
 
-def streamed_bytes(
-    config: DitConfig, bytes_per_weight: float, blocks: int, *, dtype: str = "bfloat16"
-) -> int:
+def streamed_bytes(config: DitConfig, weights: WeightBytes, blocks: int) -> int:
     """Of weights that come and go: what pinned copies of all of them take in main memory."""
-    _, each, text = _weights(config, bytes_per_weight, dtype)
     stay = spread_indices(config.layers, blocks)
-    coming = sum(each[i] for i in range(config.layers) if i not in stay)
+    coming = sum(weights.blocks[i] for i in range(config.layers) if i not in stay)
     own_text = config.separate_layers == config.layers
-    return coming + own_text * sum(text[i] for i in stay)
-
-
-@lru_cache(maxsize=256)
-def _weights(
-    config: DitConfig, bytes_per_weight: float, dtype: str
-) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Bytes of the ends, of each block, and of the text's share of each block."""
-    item = DTYPE_BYTES[dtype]
-    ends = sum(some.nbytes(bytes_per_weight, item) for some in end_tensors(config))
-    blocks = [list(block_tensors(config, layer)) for layer in range(config.layers)]
-    each = tuple(sum(some.nbytes(bytes_per_weight, item) for some in block) for block in blocks)
-    text = tuple(
-        sum(some.nbytes(bytes_per_weight, item) for some in block if some.of == "text")
-        for block in blocks
-    )
-    return ends, each, text
+    return coming + own_text * sum(weights.texts[i] for i in stay)
 
 
 # --- operations

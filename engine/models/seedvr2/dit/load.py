@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -10,21 +11,23 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from engine.core.errors import WrongModel
+from engine.core.errors import WrongModel, WrongNumbers
 from engine.hardware.devices import ram
 from engine.model_files.formats.open_weights import WeightsFile, open_weights
+from engine.model_files.formats.scales import FLOATS, Scale, companions, rotated_group, scales_of
 from engine.models.identify import REPACKAGED, SEEDVR2_TRANSFORMERS, content_message, recognise
 from engine.models.load import assign, check_filled, check_keys, check_numbers, shapes_of
-from engine.models.seedvr2.dit.config import DIT_KEYS, DitConfig, infer_dit_config
+from engine.models.seedvr2.dit.config import DIT_KEYS, infer_dit_config
 from engine.models.seedvr2.dit.cost import streams
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.text_embedding import load_text_embedding
 from engine.ops.compiler import require_compiler
-from engine.ops.linear.eight_bit import Fp8Product
+from engine.ops.linear import eight_bit
+from engine.ops.linear.eight_bit import EightBitLinear, Fp8Product
 from engine.ops.linear.formats import require
 from engine.ops.linear.gguf import BLOCKS, dequantise
-from engine.ops.linear.quantize import STORED, product_kinds, stored_kinds, swap_linears
+from engine.ops.linear.quantize import product_kinds, stored_kinds, swap_linears
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.transfer.flat_storage import put_tensor
 from engine.ops.transfer.weight_streaming import WeightStream
@@ -34,7 +37,6 @@ Form = Literal["plain", "fast"]
 
 FORMS: tuple[Form, ...] = ("plain", "fast")
 
-_WIDE = ("F64", "F32", "F16", "BF16")  # converted on their way to the device
 _PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
 _FREE_SHARE = 0.7  # of what is free
 
@@ -78,10 +80,10 @@ def load_dit(
     """Read the weights strictly; the model is ready for inference.
 
     Args:
-        path: Safetensors or GGUF file with the published names.
+        path: Safetensors or GGUF file with the published names; 8-bit weights may have scales.
         form: "plain" follows the specification; "fast" (a FastDit) gives the same sooner.
         device: Where it computes.
-        dtype: What it computes in. fp8 and GGUF weights stay as they are and are widened at use.
+        dtype: What it computes in. 8-bit and GGUF weights stay as they are and are widened at use.
         options: How it works.
 
     Raises:
@@ -89,10 +91,12 @@ def load_dit(
             WeightsDamaged: No file of these formats, or not whole.
         WrongModel: A whole file, but of another model, or repackaged.
         MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a model.
-        WrongNumbers: Tensors of a format that we cannot read.
+        WrongNumbers: Tensors of a format that we cannot read, or scales that are missing, of an
+            impossible shape, zero, negative or not finite.
         FeatureMissing: The device cannot multiply as the options say, or torch not compile for it.
 
-    Memory: what is resident, in the file's own format where that is fp8 or GGUF, and one tensor.
+    Memory: what is resident, in the file's own format where that is of 8 bits or GGUF, and one
+        tensor.
         Streamed blocks stay in the file, which stays mapped and takes no memory until it is read;
         with narrow products they are in main memory. See `WeightStream` for its buffers.
     """
@@ -103,12 +107,14 @@ def load_dit(
     if form == "fast" and options.all_switches().compile:
         require_compiler(where)
     with open_weights(path) as file:
-        config = dit_config_of(file)
+        _check_content(file)
+        scales = scales_of(file)
+        config = infer_dit_config(file.shapes, file.metadata)
         with torch.device("meta"):
             plain = form == "plain"
             dit = SeedVr2Dit(config) if plain else FastDit(config, options.all_switches())
         streamed = streams(config, options.blocks_on_device, where.type)
-        reading = _Reading(file, where, dtype, streamed)
+        reading = _Reading(file, where, dtype, streamed, scales)
         reading.prepare(dit, options.products)
         reading.fill(dit)
     if streamed:
@@ -117,16 +123,11 @@ def load_dit(
     return dit.eval()
 
 
-def dit_config_of(file: WeightsFile) -> DitConfig:
-    """The configuration of the transformer in an open file.
-
-    Raises:
-        WrongModel: It holds another model.
-        UnknownKeys: Its sizes are impossible.
-    """
+def _check_content(file: WeightsFile) -> None:
+    """Raises WrongModel when an open file holds another model."""
     content = recognise(file.shapes)
     if content in SEEDVR2_TRANSFORMERS:
-        return infer_dit_config(file.shapes, file.metadata)
+        return
     raise WrongModel(
         "repackaged-dit" if content == REPACKAGED else "not-dit",
         name=file.path.name,
@@ -141,17 +142,19 @@ class _Reading:
 
     Attributes:
         streamed: Whether tensors of the blocks stay on the host.
+        scales: Of 8-bit weights, by their names in the file.
     """
 
     file: WeightsFile
     device: torch.device
     dtype: torch.dtype
     streamed: bool
+    scales: Mapping[str, Scale]
 
     def prepare(self, dit: SeedVr2Dit, products: str) -> None:
         """Check that the file fits, and put the right kinds of layers in their places."""
         names = self._published()
-        check_numbers(self.file, STORED)
+        check_numbers(self.file, BLOCKS, checked={*self.scales, *companions(self.scales)})
         check_keys(
             shapes_of(dit),
             {ours: self.file.shapes[name] for ours, name in names.items()},
@@ -174,14 +177,18 @@ class _Reading:
                 self._take(owner, name, host)
             else:
                 assign(dit, ours, self._stored(name, host))
+                if isinstance(owner, EightBitLinear) and name in self.scales:
+                    place = torch.device("cpu") if host else self.device
+                    owner.weight_scale, owner.group = self._scale(name, place)
         check_filled(dit)
 
     def _published(self) -> dict[str, str]:
-        return DIT_KEYS.published(self.file.shapes)
+        left_out = companions(self.scales)
+        return DIT_KEYS.published(name for name in self.file.shapes if name not in left_out)
 
     def _plain(self, name: str, host: bool) -> Tensor:
         """Weights to compute with; on the host they may be mapped from the file in its dtype."""
-        if host and self.file.dtypes[name] in _WIDE:
+        if host and self.file.dtypes[name] in FLOATS:  # converted on its way to the device
             return self.file.raw(name)
         return self._dense(name, torch.device("cpu") if host else self.device, self.dtype)
 
@@ -193,12 +200,27 @@ class _Reading:
         if kind in BLOCKS:
             raw = self.file.tensor(name, device=device)
             return dequantise(raw, kind, self.file.shapes[name], dtype)
+        if name in self.scales:
+            scale, group = self._scale(name, device)
+            return eight_bit.dequantise(self.file.tensor(name, device=device), scale, group, dtype)
         return self.file.tensor(name, device=device, dtype=dtype)
+
+    def _scale(self, name: str, device: torch.device) -> tuple[Tensor, int]:
+        """Scale of a weight, float32 [1] or [rows, 1], and how many neighbours were rotated."""
+        about = self.scales[name]
+        scale = self.file.tensor(about.name, dtype=torch.float32).view(-1)
+        if not bool((scale.isfinite() & (scale > 0)).all()):
+            path = self.file.path
+            raise WrongNumbers("scale-value", name=path.name, tensor=about.name, path=path)
+        scale = scale if len(scale) == 1 else scale[:, None]
+        return scale.to(device), rotated_group(self.file, name, about)
 
     def _take(self, linear: ProductLinear, name: str, host: bool) -> None:
         """Let a layer round its weight on the device; the result may go back to the host."""
-        if self.file.dtypes[name] == "F8_E4M3" and isinstance(linear, Fp8Product):
-            linear.take(self.file.tensor(name, device=self.device))
+        scale = self._scale(name, self.device)[0] if name in self.scales else None
+        is_whole = scale is None or len(scale) == 1
+        if self.file.dtypes[name] == "F8_E4M3" and isinstance(linear, Fp8Product) and is_whole:
+            linear.take(self.file.tensor(name, device=self.device), scale)
         else:
             linear.take(self._dense(name, self.device, torch.float32))
         if host:
@@ -241,4 +263,4 @@ def _pin_bytes(options: LoadOptions, device: torch.device) -> int:
     return int(min(_PINNED_SHARE * total, _FREE_SHARE * free))
 
 
-__all__ = ["FORMS", "Form", "LoadOptions", "dit_config_of", "load_dit", "load_text_embedding"]
+__all__ = ["FORMS", "Form", "LoadOptions", "load_dit", "load_text_embedding"]

@@ -12,6 +12,7 @@ from engine.models.planning.search import MemoryRequirement, PhaseMemory, Stream
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit import cost as dit_cost
 from engine.models.seedvr2.dit.config import FORMAT_BYTES, DitConfig, parameters
+from engine.models.seedvr2.dit.cost import WeightBytes
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan
 from engine.models.seedvr2.planning import vae_memory
 from engine.models.seedvr2.planning.vae_memory import Asked
@@ -81,8 +82,7 @@ def streamed_bytes(plan: SeedVr2Plan) -> int:
     if plan.blocks_on_device is None or plan.device != "cuda":
         return 0
     dit, _ = files.configs(plan)
-    stored = _bytes_per_weight(dit, plan)
-    return dit_cost.streamed_bytes(dit, stored, plan.blocks_on_device, dtype=plan.dtype)
+    return dit_cost.streamed_bytes(dit, _stored(dit, plan), plan.blocks_on_device)
 
 
 def _stages(
@@ -199,28 +199,25 @@ _all_vae_weights = lru_cache(maxsize=64)(cost.weights_bytes)
 
 
 def _dit_weights(dit: DitConfig, plan: SeedVr2Plan) -> int:
-    stored = _bytes_per_weight(dit, plan)
-    return dit_cost.resident_bytes(
-        dit, stored, plan.blocks_on_device, dtype=plan.dtype, device=plan.device
-    )
+    stored = _stored(dit, plan)
+    return dit_cost.resident_bytes(dit, stored, plan.blocks_on_device, device=plan.device)
 
 
 def _transformer(dit: DitConfig, plan: SeedVr2Plan) -> tuple[int, int]:
     """Bytes of a forward, and of what stays after it."""
-    stored = _bytes_per_weight(dit, plan)
     asked = (dit, _grid(plan), files.TEXT_TOKENS, plan.dtype, plan.device)
-    widened = plan.products == "none" and stored < DTYPE_BYTES[plan.dtype]
+    widened = plan.products == "none" and _stored(dit, plan).is_narrow
     return dit_cost.forward_bytes(*asked, widened=widened), dit_cost.kept_bytes(*asked)
 
 
-def _bytes_per_weight(dit: DitConfig, plan: SeedVr2Plan) -> float:
+def _stored(dit: DitConfig, plan: SeedVr2Plan) -> WeightBytes:
     """As kept on the device: packed formats stay packed, others take the transformer's type."""
     if plan.products != "none":
-        return FORMAT_BYTES[plan.products]
-    count = parameters(dit)
-    stored = plan.dit.bytes / count if plan.dit.bytes else 2.0
-    wide = DTYPE_BYTES[plan.dtype]
-    return stored if stored < 1.6 else wide
+        return dit_cost.weight_bytes(dit, FORMAT_BYTES[plan.products], plan.dtype)
+    if plan.dit.is_here:
+        return files.weight_bytes(plan.dit, plan.dtype)
+    each = plan.dit.bytes / parameters(dit) if plan.dit.bytes else 2.0
+    return dit_cost.weight_bytes(dit, each if each < 1.6 else DTYPE_BYTES[plan.dtype], plan.dtype)
 
 
 def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[float, float]:

@@ -2,7 +2,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from engine.ops.linear.eight_bit import FORMATS, Fp8Linear, Fp8Product, Int8Product
+from engine.ops.linear.eight_bit import (
+    FORMATS,
+    EightBitLinear,
+    Fp8Product,
+    Int8Product,
+    dequantise,
+    rotation,
+)
+from tests.helpers.model_files import hadamard
 from tests.helpers.tensors import relative_rms
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -19,8 +27,8 @@ def int8(weight: torch.Tensor, *, bias: bool = False) -> Int8Product:
 def test_stored_fp8_values_are_widened_exactly() -> None:
     for kind, stored in FORMATS.items():
         for dtype in DTYPES:
-            layer = Fp8Linear(24, 10, kind, bias=True)
-            layer.weight.data = torch.randn(10, 24).to(stored)
+            layer = EightBitLinear(24, 10, kind, bias=True)
+            layer.weight.data = torch.randn(10, 24).mul(9).to(stored)
             layer.bias.data.normal_()
             x = torch.randn(2, 3, 24).to(dtype)
             wanted = F.linear(x, layer.weight.to(dtype), layer.bias.to(dtype))
@@ -28,6 +36,28 @@ def test_stored_fp8_values_are_widened_exactly() -> None:
             assert layer(x).dtype == dtype
             assert layer.weight.dtype.itemsize == 1
             assert torch.equal(layer.dense_weight(torch.float64).float(), layer.weight.float())
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("group", [0, 4, 16, 256])
+def test_scaled_values_are_those_of_float64(kind: str, group: int) -> None:
+    """Rounded once to the compute dtype, twice where they were rotated."""
+    stored = torch.randn(6, 512).mul(40).to(FORMATS[kind])
+    exact = stored.double()
+    if group:
+        exact = (exact.view(-1, group) @ hadamard(group)).view(exact.shape)
+    for scale in (torch.tensor([0.3]), torch.rand(6, 1) + 0.1):
+        for dtype, limit in zip(DTYPES, (5e-4, 4e-3, 1e-6, 1e-12), strict=True):
+            found = dequantise(stored, scale, group, dtype)
+            assert found.dtype == dtype
+            assert relative_rms(found, exact * scale) < limit
+
+
+def test_a_rotation_is_its_own_inverse() -> None:
+    for group in (4, 16, 64, 256, 1024):
+        found = rotation(group, torch.device("cpu"), torch.float64)
+        assert torch.equal(found, hadamard(group))
+        assert torch.equal(found @ found, torch.eye(group, dtype=torch.float64))
 
 
 def test_an_fp8_product_takes_the_values_of_a_file_as_they_are() -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from engine.ops.linear.eight_bit import Fp8Linear
+from engine.ops.linear.eight_bit import EightBitLinear
 from engine.ops.linear.formats import PRODUCTS
 from engine.ops.linear.gguf import GgufLinear
 from engine.ops.linear.quantize import product_kinds, stored_kinds, suits, swap_linears
@@ -20,7 +20,7 @@ def test_quantised_layers_replace_the_linear_ones_by_name() -> None:
     swap_linears(network, {"blocks.0.up": "Q8_0", "blocks.0.down": "F8_E4M3"})
     up, down = network.get_submodule("blocks.0.up"), network.get_submodule("blocks.0.down")
     assert isinstance(up, GgufLinear)
-    assert isinstance(down, Fp8Linear)
+    assert isinstance(down, EightBitLinear)
     assert up.bias is not None
     assert down.bias is None
     assert set(network.state_dict()) == set(model().state_dict())

@@ -2,33 +2,33 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from engine.ops.linear.eight_bit import Fp8Linear, Int8Product
+from engine.ops.linear.eight_bit import EightBitLinear, Int8Product
 from engine.ops.linear.quantized_linear import widened
 
 
 @pytest.fixture
-def layer() -> Fp8Linear:
-    layer = Fp8Linear(24, 10, "F8_E4M3", bias=False)
+def layer() -> EightBitLinear:
+    layer = EightBitLinear(24, 10, "F8_E4M3", bias=False)
     layer.weight.data = torch.randn(10, 24).to(torch.float8_e4m3fn)
     return layer
 
 
 @pytest.fixture
-def made(layer: Fp8Linear, monkeypatch: pytest.MonkeyPatch) -> list[torch.dtype]:
+def made(layer: EightBitLinear, monkeypatch: pytest.MonkeyPatch) -> list[torch.dtype]:
     """Dtypes that a weight was widened to."""
     made: list[torch.dtype] = []
-    widen = Fp8Linear.dense_weight
+    widen = EightBitLinear.dense_weight
 
-    def counted(self: Fp8Linear, dtype: torch.dtype) -> Tensor:
+    def counted(self: EightBitLinear, dtype: torch.dtype) -> Tensor:
         made.append(dtype)
         return widen(self, dtype)
 
-    monkeypatch.setattr(Fp8Linear, "dense_weight", counted)
+    monkeypatch.setattr(EightBitLinear, "dense_weight", counted)
     return made
 
 
 def test_a_weight_is_dequantised_once_inside_and_dropped_after(
-    layer: Fp8Linear, made: list[torch.dtype]
+    layer: EightBitLinear, made: list[torch.dtype]
 ) -> None:
     x = torch.randn(3, 24)
     wanted = layer(x)
@@ -47,7 +47,7 @@ def test_a_weight_is_dequantised_once_inside_and_dropped_after(
     assert torch.equal(layer(x), torch.zeros(3, 10))
 
 
-def test_a_weight_is_let_go_after_an_error(layer: Fp8Linear, made: list[torch.dtype]) -> None:
+def test_a_weight_is_let_go_after_an_error(layer: EightBitLinear, made: list[torch.dtype]) -> None:
     with pytest.raises(RuntimeError, match="stop"), widened(layer):
         layer(torch.randn(3, 24))
         raise RuntimeError("stop")
@@ -55,8 +55,8 @@ def test_a_weight_is_let_go_after_an_error(layer: Fp8Linear, made: list[torch.dt
     assert len(made) == 2
 
 
-def test_some_can_be_left_out(layer: Fp8Linear, made: list[torch.dtype]) -> None:
-    block = nn.ModuleDict({"picture": layer, "text": Fp8Linear(24, 10, "F8_E4M3", bias=False)})
+def test_some_can_be_left_out(layer: EightBitLinear, made: list[torch.dtype]) -> None:
+    block = nn.ModuleDict({"picture": layer, "text": EightBitLinear(24, 10, "F8_E4M3", bias=False)})
     with widened(block, without="text"):
         for _ in range(2):
             for one in block.values():

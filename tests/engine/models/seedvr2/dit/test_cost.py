@@ -15,6 +15,7 @@ from engine.models.seedvr2.dit.cost import (
     forward_flops,
     resident_bytes,
     streamed_bytes,
+    weight_bytes,
 )
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
@@ -102,7 +103,8 @@ def test_memory_of_weights_that_are_widened_is_predicted(kind: str, tmp_path: Pa
 @pytest.mark.parametrize("kind", SIZED)
 def test_weights_on_the_device_are_predicted(kind: str, tmp_path: Path) -> None:
     """What is resident and the buffers; a file in half precision, computed in bfloat16."""
-    config, fp16 = middle_config(kind), FORMAT_BYTES["fp16"]
+    config = middle_config(kind)
+    fp16 = weight_bytes(config, FORMAT_BYTES["fp16"])
     path = tmp_path / "model.safetensors"
     write_dit(path, config, dtype=torch.float16)
     for blocks in (0, 1, 2):
@@ -122,10 +124,11 @@ def test_weights_on_the_device_are_predicted(kind: str, tmp_path: Path) -> None:
 
 def test_bytes_of_the_published_files() -> None:
     """As FORMAT_BYTES has them: fp16 6.8 and 16.5 GB, the text's share of the 7B 8.2 GB."""
-    assert resident_bytes(DIT_3B, 2, None) == pytest.approx(6.78 * GB, rel=0.01)
-    assert resident_bytes(DIT_7B, 2, None) == pytest.approx(16.5 * GB, rel=0.01)
-    saved = resident_bytes(DIT_7B, 2, None) - resident_bytes(DIT_7B, 2, 36)
+    of = {config: weight_bytes(config, 2) for config in (DIT_3B, DIT_7B, *SIZED.values())}
+    assert resident_bytes(DIT_3B, of[DIT_3B], None) == pytest.approx(6.78 * GB, rel=0.01)
+    assert resident_bytes(DIT_7B, of[DIT_7B], None) == pytest.approx(16.5 * GB, rel=0.01)
+    saved = resident_bytes(DIT_7B, of[DIT_7B], None) - resident_bytes(DIT_7B, of[DIT_7B], 36)
     assert saved == pytest.approx(8.2 * GB - 2 * 0.227 * GB, rel=0.05)
     for config in SIZED.values():  # a processor keeps all when all blocks stay
-        whole = resident_bytes(config, 2, None)
-        assert resident_bytes(config, 2, config.layers, device="cpu") == whole
+        whole = resident_bytes(config, of[config], None)
+        assert resident_bytes(config, of[config], config.layers, device="cpu") == whole

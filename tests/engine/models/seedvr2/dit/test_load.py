@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from engine.core.errors import (
+    ExtraKeys,
     FeatureMissing,
     NotSafetensors,
     WeightsDamaged,
@@ -21,18 +24,29 @@ from engine.core.errors import (
     WeightsMissing,
     WeightsTruncated,
     WrongModel,
+    WrongNumbers,
 )
 from engine.models.seedvr2.dit.config import DitConfig
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import FORMS, Form, LoadOptions, load_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.text_embedding import load_text_embedding
-from engine.ops.linear.eight_bit import Fp8Linear, Int8Product
+from engine.ops.linear.eight_bit import EightBitLinear, Int8Product
 from engine.ops.linear.gguf import GgufLinear
 from engine.ops.linear.quantized_linear import QuantizedLinear
 from engine.settings.optimisations import DitSwitches
-from tests.helpers.model_files import q4_k_m, write_fp8, write_gguf, write_safetensors
+from tests.helpers.model_files import (
+    SCALED,
+    dynamic,
+    marker,
+    q4_k_m,
+    scaled,
+    write_fp8,
+    write_gguf,
+    write_safetensors,
+)
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit
+from tests.helpers.tensors import relative_rms
 
 LAST = "blocks.2."
 
@@ -46,6 +60,10 @@ def tensors_of(config: DitConfig) -> dict[str, Tensor]:
     return tensors
 
 
+def write_scaled(path: Path, tensors: dict[str, Tensor], kind: str) -> None:
+    save_file(scaled(tensors, kind, group=16), path)
+
+
 Write = Callable[[Path, dict[str, Tensor]], None]
 FORMATS: dict[str, Write] = {
     "fp32": lambda path, tensors: write_safetensors(path, tensors, "F32"),
@@ -55,6 +73,8 @@ FORMATS: dict[str, Write] = {
     "fp8 mixed": lambda path, tensors: write_fp8(path, tensors, lambda name: name.startswith(LAST)),
     "Q8_0": lambda path, tensors: write_gguf(path, tensors, "Q8_0"),
     "Q4_K": lambda path, tensors: write_gguf(path, tensors, q4_k_m, cut_rows=True),
+    "dynamic": lambda path, tensors: write_gguf(path, tensors, dynamic, cut_rows=True),
+    **{f"scaled {kind}": partial(write_scaled, kind=kind) for kind in SCALED},
 }
 
 
@@ -81,7 +101,11 @@ def plain_copy(dit: SeedVr2Dit) -> SeedVr2Dit:
         for name, one in dit.named_modules()
         if isinstance(one, QuantizedLinear)
     }
-    others = {name: value for name, value in dit.state_dict().items() if name not in dense}
+    others = {
+        name: value
+        for name, value in dit.state_dict().items()
+        if name not in dense and not name.endswith(".weight_scale")
+    }
     plain.load_state_dict({**others, **dense})
     return plain.eval().requires_grad_(False)
 
@@ -119,7 +143,8 @@ def test_every_format_computes_as_its_values_say_resident_and_streamed(
 def test_what_becomes_of_the_layers(path: Path) -> None:
     tensors = tensors_of(tiny_dit_config("7b"))
     kinds = {
-        "fp16": nn.Linear, "fp8": Fp8Linear, "fp8 mixed": Fp8Linear, "Q8_0": GgufLinear,
+        "fp16": nn.Linear, "fp8": EightBitLinear, "fp8 mixed": EightBitLinear, "Q8_0": GgufLinear,
+        "scaled fp8": EightBitLinear, "scaled int8 rotated": EightBitLinear,
     }  # fmt: skip
     for kind, wanted in kinds.items():
         FORMATS[kind](path, tensors)
@@ -211,11 +236,98 @@ def test_a_gguf_file_that_was_cut_off_is_refused(path: Path) -> None:
 
 def test_repackaged_files_are_refused(path: Path) -> None:
     tensors = tensors_of(tiny_dit_config())
-    with_text = {**tensors, "positive_conditioning": torch.zeros(5, 24)}
-    for renamed in ({f"diffusion.{name}": t for name, t in tensors.items()}, with_text):
-        save_file(renamed, path)
-        with pytest.raises(WrongModel, match="looks like a SeedVR2 transformer that was repack"):
-            load_dit(path)
+    save_file({f"diffusion.{name}": t for name, t in tensors.items()}, path)
+    with pytest.raises(WrongModel, match="looks like a SeedVR2 transformer that was repack"):
+        load_dit(path)
+
+
+# Scales.
+
+
+@pytest.mark.parametrize("kind", SCALED)
+def test_scaled_weights_are_those_that_were_rounded(
+    kind: str, config: DitConfig, path: Path
+) -> None:
+    """Compared with the weights in float64; also by a product that rounds them once more."""
+    tensors = tensors_of(config)
+    write_scaled(path, tensors, kind)
+    for products, limit in (("none", 0.01 if "int8" in kind else 0.04), ("fp8", 0.05)):
+        dit = load_dit(path, options=LoadOptions(products=products))
+        layers = {n: m for n, m in dit.named_modules() if isinstance(m, QuantizedLinear)}
+        matrices = [n for n, t in tensors.items() if t.ndim > 1 and n.startswith("blocks.")]
+        assert len(layers) == len(matrices)
+        for name, layer in layers.items():
+            found = layer.dense_weight(torch.float64)
+            assert relative_rms(found, tensors[f"{name}.weight"].double()) < limit, name
+
+
+def test_an_fp8_product_keeps_the_values_and_the_scale_of_a_tensor(path: Path) -> None:
+    written = scaled(tensors_of(tiny_dit_config("7b")), "fp8")
+    save_file(written, path)
+    dit = load_dit(path, options=LoadOptions(products="fp8"))
+    name = "blocks.0.attn.proj_qkv.vid"
+    found, wanted = dit.get_parameter(f"{name}.weight"), written[f"{name}.weight"]
+    assert torch.equal(found.float(), wanted.float())
+    assert torch.equal(dit.get_buffer(f"{name}.weight_scale"), written[f"{name}.scale_weight"])
+
+
+QKV = "blocks.0.attn.proj_qkv.vid"
+JSON = torch.tensor(list(b'{"format": "int8_blockwise"}'), dtype=torch.uint8)
+REFUSALS: list[tuple[str, str, Tensor | None, str]] = [  # kind, name, what it becomes, refusal
+    ("fp8", f"{QKV}.scale_weight", None, "scale-missing"),
+    ("int8", f"{QKV}.weight_scale", None, "scale-missing"),
+    ("fp8 rows", f"{QKV}.weight_scale", torch.ones(32, 1), "scale-shape"),
+    ("fp8 rows", f"{QKV}.weight_scale", torch.ones(96, 2), "scale-shape"),
+    ("fp8", f"{QKV}.scale_weight", torch.ones(1, dtype=torch.int64), "scale-shape"),
+    ("fp8", f"{QKV}.scale_weight", torch.tensor(torch.nan), "scale-value"),
+    ("fp8 rows", f"{QKV}.weight_scale", torch.zeros(96, 1), "scale-value"),
+    ("int8", f"{QKV}.weight_scale", torch.full((96, 1), torch.inf), "scale-value"),
+    ("int8", f"{QKV}.weight_scale", torch.full((96,), -1.0), "scale-value"),
+    ("int8", f"{QKV}.comfy_quant", None, "quantised"),
+    ("int8", f"{QKV}.comfy_quant", JSON, "quantised"),
+    ("int8", f"{QKV}.comfy_quant", torch.zeros(3, dtype=torch.uint8), "quantised"),
+    ("int8", f"{QKV}.comfy_quant", marker("int8 rotated", 256), "quantised"),  # of 32 in a row
+    ("int8", f"{QKV}.weight", torch.zeros(96, 16, dtype=torch.uint8), "quantised"),
+    ("int8", "vid_in.proj.bias", torch.zeros(32, dtype=torch.int8), "not-floating-point"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "value", "case"), REFUSALS)
+def test_impossible_scales_are_refused(
+    kind: str, name: str, value: Tensor | None, case: str, path: Path
+) -> None:
+    tensors = scaled(tensors_of(tiny_dit_config("7b")), kind)
+    tensors.pop(name)
+    if value is not None:
+        tensors[name] = value
+    save_file(tensors, path)
+    with pytest.raises(WrongNumbers) as caught:
+        load_dit(path)
+    assert caught.value.case == case
+    assert path.name in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_scale_of_no_8_bit_weight_is_a_tensor_too_many(path: Path) -> None:
+    tensors = scaled(tensors_of(tiny_dit_config("7b")), "fp8")
+    save_file({**tensors, "vid_in.proj.weight_scale": torch.ones(())}, path)
+    with pytest.raises(ExtraKeys, match=r"vid_in\.proj\.weight_scale"):
+        load_dit(path)
+
+
+def test_the_layout_of_int8_may_be_in_the_metadata(path: Path) -> None:
+    tensors = scaled(tensors_of(tiny_dit_config("7b")), "int8 rotated", group=16)
+    save_file(tensors, path)
+    wanted = run(load_dit(path))
+    layers = {
+        name.removesuffix(".comfy_quant"): json.loads(bytes(tensors.pop(name).tolist()))
+        for name in list(tensors)
+        if name.endswith(".comfy_quant")
+    }
+    prefixed = {f"model.diffusion_model.{name}": value for name, value in tensors.items()}
+    for written in (tensors, prefixed):
+        save_file(written, path, {"_quantization_metadata": json.dumps({"layers": layers})})
+        assert torch.equal(run(load_dit(path)), wanted)
 
 
 # Text embeddings.

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from engine.models.seedvr2.dit.config import DitConfig
-from engine.models.seedvr2.dit.cost import forward_bytes, resident_bytes
+from engine.models.seedvr2.dit.cost import forward_bytes, resident_bytes, weight_bytes
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import FORMS, LoadOptions, load_dit
 from engine.settings.optimisations import DitSwitches
@@ -121,7 +121,7 @@ def test_memory_stays_within_what_is_predicted(
     options = LoadOptions(blocks_on_device=blocks)
     dit = load_dit(tmp_path / "dit", device="cuda", dtype=torch.float16, options=options)
     weights = torch.cuda.memory_allocated() - before
-    predicted = resident_bytes(config, 2, blocks, dtype="float16")
+    predicted = resident_bytes(config, weight_bytes(config, 2, "float16"), blocks)
     assert weights <= 1.02 * predicted + MIB
     dit(latent, text, T)
     peak = torch.cuda.max_memory_allocated() - before
