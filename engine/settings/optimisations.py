@@ -241,7 +241,7 @@ class DitSwitches(SwitchSet):
     fused_steps: bool = _switch()
     kernels: bool = _switch(devices=_GPU, capability=(7, 5))
     in_place_residual: bool = _switch()
-    token_chunks: bool = _switch()
+    token_chunks: bool = _switch(devices=(CPU,))
     planned_buffers: bool = _switch()
     onednn_matmul: bool = _switch(devices=(CPU,), old_names=("onednn_products",))
     fp16_accumulation: bool = _switch(False, "inexact", devices=_GPU, capability=(7, 0))

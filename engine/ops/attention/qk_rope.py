@@ -79,10 +79,9 @@ def gather_qk(
     if kernels and _done_by_kernel(qkv, placement, norm, out):
         return
     exact = work_dtype(qkv.dtype)
-    turns = _turns(placement, exact)
     for span in spans(qkv[:, 0]):
         some, part = qkv[span], placement.part(span)
-        turn = _turn_of(turns, part, span)
+        turn = _turn_of(part, exact)
         for which, weight in enumerate((norm.q, norm.k)):
             x = some[:, which].to(exact)
             work = torch.empty(x.shape, dtype=exact, device=x.device)
@@ -111,17 +110,12 @@ def _done_by_kernel(qkv: Tensor, placement: Placement, norm: HeadNorm, out: Trip
     return found is not None
 
 
-def _turns(placement: Placement, exact: torch.dtype) -> Tensor | None:
-    """[A, 1, P], cos + i sin: a complex product turns a pair of channels in one pass."""
-    if placement.cos is None or placement.sin is None:
+def _turn_of(part: Placement, exact: torch.dtype) -> Tensor | None:
+    """[n, 1, P], cos + i sin: a complex product turns a pair of channels in one pass."""
+    if part.cos is None or part.sin is None:
         return None
-    return torch.complex(placement.cos.to(exact), placement.sin.to(exact))[:, None]
-
-
-def _turn_of(turns: Tensor | None, part: Placement, span: slice) -> Tensor | None:
-    if turns is None:
-        return None
-    return turns[span] if part.angle is None else turns[part.angle]
+    rows = slice(None) if part.angle is None else part.angle
+    return torch.complex(part.cos[rows].to(exact), part.sin[rows].to(exact))[:, None]
 
 
 def _pairs(x: Tensor, count: int) -> Tensor:

@@ -6,24 +6,24 @@ come on top; not yet compared with a GPU.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
 from engine.core.geometry import spread_indices
 from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.seedvr2.dit.config import (
-    GROUP_ROWS,
     DitConfig,
     block_tensors,
     chunk_rows,
     end_tensors,
+    even_chunk,
+    group_rows,
     layer_windows,
     matrix_weights,
     token_count,
+    window_groups,
 )
-from engine.ops.attention.windows import Grid, Window
+from engine.ops.attention.windows import Grid
 
 
 def streams(config: DitConfig, blocks: int | None, device: str) -> bool:
@@ -222,29 +222,31 @@ class _Forward:
         self.orders = [layer_windows(config, latent, shifted=shifted) for shifted in (False, True)]
         self.moves = set(self.orders[0]) != set(self.orders[1])
         self.fresh = dtype == "float32" and not self.on_gpu  # products come in new tensors
-        self.groups = [group for order in self.orders for group in _groups(order)]
-        limit = chunk_rows(config, device, self.item)
-        self.chunk = max(min(n, max(1, limit // tokens)) * tokens for tokens, n in self.groups)
-        self.chunk = max(self.chunk, text)
-        self.normed = max(self.chunk, min(self.tokens, limit))
+        limit, most = chunk_rows(config, device, self.item), group_rows(config)
+        groups = [group for order in self.orders for group in window_groups(order, most)]
+        rows = [sum(window.tokens for window in group) for group in groups]
+        self.group = max(n + text * len(group) for n, group in zip(rows, groups, strict=True))
+        self.chunk = max(*(even_chunk(n, limit) for n in rows), text)
+        self.normed = max(self.chunk, even_chunk(self.tokens, limit))
 
     def peak(self) -> int:
         """Bytes of buffers that are kept, of the peak, and of all small things."""
-        phases = (self.entering(), self.attending(), self.finishing(), self.leaving())
-        values = self.kept() + max(phases)
-        return values * self.item + self.small_bytes() + self.layout_bytes()
+        answers = self.group * self.config.inner_dim
+        plain = max(self.entering(), 2 * answers)  # found for each call, then joined
+        normed = max(answers + self.finishing(), self.leaving())
+        phases = max(plain * self.item, normed * self.item + self.exact_bytes())
+        return self.kept() * self.item + phases + self.small_bytes() + self.layout_bytes()
 
     def kept(self) -> int:
         """Buffers for a purpose; nothing of them is given back."""
         config, chunk = self.config, self.chunk
         tokens = (1 + self.moves + (self.fresh and self.moves)) * self.tokens * config.dim
-        windows = 3 * self.group_rows() * config.inner_dim
-        chunked = self.normed * config.dim
+        heads = 3 * self.group * config.inner_dim
+        wide = 0
         if not self.fresh:
-            wide = max(3 * config.inner_dim, config.mlp_hidden)
-            gate = config.mlp_hidden if config.mlp == "swiglu" else 0
-            chunked += chunk * (wide + gate + config.dim)
-        return tokens + windows + chunked
+            wide = chunk * max(3 * config.inner_dim, config.mlp_hidden)
+            heads = max(heads, chunk * config.mlp_hidden * (config.mlp == "swiglu"))
+        return tokens + heads + wide + self.normed * config.dim
 
     def entering(self) -> int:
         """Patches of the latent, in their order and in the windows'."""
@@ -256,38 +258,25 @@ class _Forward:
         positions = self.config.patch[0] * self.config.patch[1] * self.config.patch[2]
         return 2 * self.tokens * positions * self.config.out_channels
 
-    def attending(self) -> int:
-        """Answers of a window group next to those of the one before; a GPU turns them over."""
-        orders = [[self.rows(group) for group in _groups(order)] for order in self.orders]
-        pairs = [before + now for rows in orders for before, now in pairwise((0, *rows))]
-        rows = max(pairs) + self.chunk + self.on_gpu * self.group_rows()
-        return rows * self.config.inner_dim
-
     def finishing(self) -> int:
-        """Answers, and what becomes of a chunk of them."""
-        config, inside = self.config, 0
-        if self.fresh:
-            inside = config.mlp_hidden * (2 if config.mlp == "swiglu" else 1) + config.dim
-        answers = self.group_rows() * config.inner_dim
-        return answers + self.chunk * (config.inner_dim + inside)
+        """What becomes of a chunk of answers, where it is not in buffers."""
+        config = self.config
+        hidden = config.mlp_hidden * (2 if config.mlp == "swiglu" else 1)
+        return self.chunk * (hidden + config.dim) if self.fresh else 0
 
-    def group_rows(self) -> int:
-        """Rows of q, k and v of the largest window group."""
-        return max(self.rows(group) for group in self.groups)
-
-    def rows(self, group: tuple[int, int]) -> int:
-        """Rows of q, k and v of a window group."""
-        tokens, count = group
-        return count * (tokens + self.text)
+    def exact_bytes(self) -> int:
+        """Of values in two bytes, some at a time."""
+        config = self.config
+        doubled = 2 * (config.mlp_hidden if config.mlp == "swiglu" else config.inner_dim)
+        some = 0 if self.fresh or self.on_gpu else min(2 * _MIB, self.chunk * doubled * _EXACT)
+        return some
 
     def small_bytes(self) -> int:
         """The text's values, vectors of all layers, scratch of operators."""
         config, inner = self.config, self.config.inner_dim
         text = self.text * 4 * inner * self.item + self.text * inner * 2 * _EXACT
         widest = config.dim * max(3 * inner, config.mlp_hidden, 6 * config.dim)
-        doubled = 2 * (config.mlp_hidden if config.mlp == "swiglu" else inner)
-        exact = 0 if self.fresh else self.chunk * doubled * _EXACT  # of values in two bytes
-        some = min(2 * _MIB, exact) + (_MIB if self.fresh else _MIB // 4)
+        some = _MIB if self.fresh else _MIB // 4
         scratch = 192 * _MIB + widest * self.item if self.on_gpu else some
         return self.texts_bytes() + self.vectors_bytes() + text + scratch
 
@@ -309,15 +298,3 @@ class _Forward:
         channels = self.config.head_dim // 2
         texts = sum(len(order) for order in self.orders) * self.text
         return 80 * self.tokens + 8 * texts + 2 * 8 * channels * sum(angles.values())
-
-
-def _groups(order: list[Window]) -> list[tuple[int, int]]:
-    """Tokens of a window and windows of each group that attends in one call."""
-    found = []
-    for shape, count in sorted(Counter(window.shape for window in order).items()):
-        tokens = shape[0] * shape[1] * shape[2]
-        most = max(1, GROUP_ROWS // tokens)
-        while count > 0:
-            found.append((tokens, min(count, most)))
-            count -= most
-    return found

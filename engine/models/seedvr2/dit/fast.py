@@ -73,9 +73,9 @@ USUAL_TIMESTEP = 1000.0  # the only one of a restoration in one step
 class FastDit(SeedVr2Dit):
     """Fast variant: the same weights under the same names, computed differently.
 
-    Tokens of the picture lie window by window, so that all windows of one shape attend in one
-    call and everything else works on ranges of rows, in place and some at a time. What only
-    depends on the time step, the text or the size is computed once.
+    Tokens of the picture lie window by window, so that windows of equal length attend in one call
+    and everything else works on ranges of rows, in place and some at a time, whatever window they
+    are of. What only depends on the time step, the text or the size is computed once.
 
     Inference only. Not for several threads at once: all layers share one workspace.
 
@@ -134,9 +134,9 @@ class FastDit(SeedVr2Dit):
     def forward(self, latent: Tensor, text: Tensor, timestep: float) -> Tensor:
         """Predict the velocity: noise minus picture; see `SeedVr2Dit.forward`.
 
-        Memory: all tokens twice; q, k, v and answers of at most 16384 tokens, or one window if it
-            has more; in the MLP a chunk of tokens. Of quantised weights those of the picture
-            in one layer, in the dtype of the latent.
+        Memory: all tokens twice; q, k, v and answers of at most 12288 tokens, or one window if it
+            has more; in the MLP a chunk of tokens, on a GPU the same 12288. Of quantised weights
+            those of the picture in one layer, in the dtype of the latent.
         """
         with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
             if not self._tools.work_on(latent.device, latent.dtype):
@@ -203,7 +203,7 @@ class FastDit(SeedVr2Dit):
         size = tools.chunk_rows(len(picture))
         for rows, to in zip(torch.split(picture, size), torch.split(places, size), strict=True):
             if by is not None:
-                rows = tools.steps.modulated(rows, by, tools.rows("normed", *rows.shape))
+                rows = tools.steps.modulated(rows, by, tools.rows("narrow", *rows.shape))
             patches.index_copy_(0, to, tools.project(self.vid_out.proj, rows, "out"))
         return latent_of(patches, self.config.patch, shape)
 

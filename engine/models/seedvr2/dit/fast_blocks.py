@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from math import prod
 from typing import cast
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.models.seedvr2.dit.blocks import ATTENTION, MLP, DitBlock, GeluMlp, Stream, SwigluMlp
-from engine.models.seedvr2.dit.config import DitConfig, chunk_rows
+from engine.models.seedvr2.dit.config import DitConfig, chunk_rows, even_chunk
 from engine.models.seedvr2.dit.elementwise import Shifts, Triple, steps_of
 from engine.models.seedvr2.dit.modulation import LayerVectors
 from engine.models.seedvr2.dit.token_layout import Order, WindowGroup
@@ -66,7 +67,7 @@ class Tools:
 
     def chunk_rows(self, count: int) -> int:
         """Tokens that are projected at a time, of so many."""
-        return self._chunk if self.switches.token_chunks else max(1, count)
+        return even_chunk(count, self._chunk if self.switches.token_chunks else count)
 
     def project(
         self, linear: nn.Module, x: Tensor, purpose: str, activation: Activation = "none"
@@ -127,63 +128,75 @@ class FastBlock:
         Returns:
             `picture` or `target.into` in the order of this layer; the text after it.
 
-        Memory: q, k, v and the answers of one window group, a chunk of tokens in the MLP.
+        Memory: q, k, v and twice the answers of a window group, a chunk of tokens in the MLP, whose
+            gate lies where q, k and v were.
         """
-        after = picture if target.move is None else target.into
-        exact = work_dtype(picture.dtype)
-        answers = torch.zeros(len(text), texts[0, 0].numel(), dtype=exact, device=text.device)
-        for group in target.order.groups:
-            rows = after[group.rows]
-            if target.move is not None:
-                torch.index_select(picture, 0, target.move[group.rows], out=rows)
-            heads = self._attended(rows, texts, group, vectors)
-            if self.changes_text:
-                answers += heads[:, group.tokens :].sum(0, dtype=exact)
-            for chunk in group.chunks(self._tools.chunk_rows(len(rows))):
-                some = rows[group.rows_of(chunk)]
-                answer = heads[chunk, : group.tokens].reshape(len(some), -1)
-                self._finish("vid", some, answer, vectors)
+        after = picture
+        if target.move is not None:
+            after = torch.index_select(picture, 0, target.move, out=target.into)
+        groups = target.order.groups
+        sums = [self._through(after[group.rows], texts, group, vectors) for group in groups]
         if self.changes_text:
             text = text.clone()
-            mean = (answers / target.order.windows).to(text.dtype)
+            mean = torch.stack(sums).sum(0).div_(target.order.windows).to(text.dtype)
             self._finish("txt", text, mean, vectors)
         return after, text
 
-    def _attended(
+    def _through(
         self, rows: Tensor, texts: Tensor, group: WindowGroup, vectors: LayerVectors
     ) -> Tensor:
-        """Answers [windows, tokens, inner_dim] of a group, those of the text after others."""
-        tools, (_, _, heads, channels) = self._tools, texts.shape
-        shape = (group.count * group.length, heads, channels)
-        q, k, v = (tools.rows(purpose, *shape) for purpose in ("q", "k", "v"))
-        for chunk in group.chunks(tools.chunk_rows(len(rows))):
-            part = group.rows_of(chunk)
+        """A group in place; the sum of its windows' answers to the text [L, inner_dim]."""
+        answers = self._attended(self._projected(rows, texts, group, vectors), group)
+        size = self._tools.chunk_rows(len(rows))
+        chunks = torch.split(rows, size), torch.split(answers[: len(rows)], size)
+        for some, answer in zip(*chunks, strict=True):
+            self._finish("vid", some, answer, vectors)
+        of_text = answers[len(rows) :].view(-1, len(texts), answers.shape[1])
+        return of_text.sum(0, dtype=work_dtype(rows.dtype))
+
+    def _projected(
+        self, rows: Tensor, texts: Tensor, group: WindowGroup, vectors: LayerVectors
+    ) -> Triple:
+        """Queries, keys and values of a group, each [rows of q, k and v, heads, d]."""
+        tools = self._tools
+        q, k, v = tools.rows("heads", 3, group.length, *texts.shape[2:])
+        size = tools.chunk_rows(len(rows))
+        for begin in range(0, len(rows), size):
+            part = slice(begin, begin + size)
             qkv = self._heads("vid", rows[part], vectors.shifts["vid", ATTENTION])
             tools.steps.placed(qkv, group.picture.part(part), vectors.norms["vid"], (q, k, v))
         tools.steps.placed(texts, group.text, vectors.norms["txt"], (q, k, v))
-        found = [self._answers(some, group) for some in self._calls((q, k, v), group)]
-        return found[0] if len(found) == 1 else torch.cat(found)
+        return q, k, v
 
-    def _calls(self, qkv: Triple, group: WindowGroup) -> Iterator[Triple]:
-        """Windows that attend in one call: [windows, heads, L, d] each of q, k and v."""
-        q, k, v = (x.view(group.count, group.length, *x.shape[1:]).transpose(1, 2) for x in qkv)
-        if not self.changes_text:
-            q = q[:, :, : group.tokens]
-        if self._tools.switches.grouped_windows:
-            yield q, k, v
-            return
-        for window in range(group.count):
-            one = slice(window, window + 1)
-            yield q[one], k[one], v[one]
+    def _attended(self, qkv: Triple, group: WindowGroup) -> Tensor:
+        """Answers [rows, inner_dim]: of a group's tokens, then of the text after each window."""
+        pictures: list[Tensor] = []
+        texts: list[Tensor] = []
+        begin = 0
+        for tokens, windows in self._calls(group):
+            rows = slice(begin, begin + windows * (tokens + group.text_length))
+            q, k, v = (x[rows].view(windows, -1, *x.shape[1:]).transpose(1, 2) for x in qkv)
+            if not self.changes_text:
+                q = q[:, :, :tokens]
+            answers = attend(q, k, v, backend=self._tools.switches.attention)
+            answers = answers.transpose(1, 2).flatten(2)
+            pictures += answers[:, :tokens].unbind()
+            texts += answers[:, tokens:].unbind()
+            begin = rows.stop
+        return torch.cat(pictures + texts)  # one pass, whatever the number of windows
 
-    def _answers(self, qkv: Triple, group: WindowGroup) -> Tensor:
-        answers = attend(*qkv, backend=self._tools.switches.attention)
-        return answers.transpose(1, 2).flatten(2)
+    def _calls(self, group: WindowGroup) -> Iterator[tuple[int, int]]:
+        """Tokens of the picture in a window, and windows, of each call of the attention."""
+        for tokens, windows in group.calls:
+            if self._tools.switches.grouped_windows:
+                yield tokens, windows
+            else:
+                yield from repeat((tokens, 1), windows)
 
     def _heads(self, stream: Stream, rows: Tensor, by: Shifts) -> Tensor:
         """Queries, keys and values [N, 3, heads, d] of some tokens, before their norm."""
         tools = self._tools
-        normed = tools.steps.modulated(rows, by, tools.rows("normed", *rows.shape))
+        normed = tools.steps.modulated(rows, by, tools.rows("narrow", *rows.shape))
         qkv = tools.project(self._block.attn.proj_qkv.of(stream), normed, "wide")
         return qkv.view(len(rows), 3, self._block.attn.heads, -1)
 
@@ -193,14 +206,14 @@ class FastBlock:
         self._add(rows, out, answer, vectors.shifts[stream, ATTENTION].gate)
         tools, by = self._tools, vectors.shifts[stream, MLP]
         mlp = cast(SwigluMlp | GeluMlp, self._block.mlp.of(stream))
-        normed = tools.steps.modulated(rows, by, tools.rows("normed", *rows.shape))
+        normed = tools.steps.modulated(rows, by, tools.rows("narrow", *rows.shape))
         if isinstance(mlp, GeluMlp):
             hidden = tools.project(mlp.proj_in, normed, "wide", "gelu")
         elif tools.by_onednn(normed):
-            hidden = tools.project(mlp.proj_in_gate, normed, "gate", "swish")
+            hidden = tools.project(mlp.proj_in_gate, normed, "heads", "swish")
             hidden = hidden.mul_(tools.project(mlp.proj_in, normed, "wide"))
         else:
-            gate = tools.project(mlp.proj_in_gate, normed, "gate")
+            gate = tools.project(mlp.proj_in_gate, normed, "heads")
             hidden = tools.steps.gated(gate, tools.project(mlp.proj_in, normed, "wide"))
         self._add(rows, mlp.proj_out, hidden, by.gate)
 
@@ -211,4 +224,4 @@ class FastBlock:
             if linear.bias is not None:
                 rows.add_(linear.bias)
             return
-        tools.steps.add(rows, tools.project(linear, x, "change"), gate)
+        tools.steps.add(rows, tools.project(linear, x, "narrow"), gate)

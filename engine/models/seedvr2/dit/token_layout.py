@@ -1,20 +1,19 @@
 """Order of the tokens of a clip in the fast transformer: computed once per shape, then cached.
 
-In the fast variant the tokens of a layer lie window by window, those of one shape together, so that
-a layer works on ranges of rows, and the change to the next layer's order is one indexed copy.
+In the fast variant the tokens of a layer lie window by window, those of equal length together, so
+that a layer works on ranges of rows, and the change to the next layer's order is one indexed copy.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, chain
 
 import torch
 from torch import Tensor
 
-from engine.models.seedvr2.dit.config import GROUP_ROWS, DitConfig
+from engine.models.seedvr2.dit.config import DitConfig, group_rows, window_groups
 from engine.models.seedvr2.dit.plain import picture_angles, text_angles
 from engine.ops.attention.qk_rope import Placement
 from engine.ops.attention.windows import Grid, Window, windows
@@ -42,46 +41,32 @@ class LayoutKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowGroup:
-    """Windows of one shape whose attention is one call.
+    """Windows that are computed together; those of equal length attend in one call.
 
     Its rows of q, k and v are windows one after the other: the tokens of the picture in a window,
     then all tokens of the text.
 
     Attributes:
-        begin: First of its rows in the order of the layer.
-        count: Windows.
-        tokens: Of the picture in each window.
-        text_length: Text tokens after those.
-        picture: From its rows to rows of q, k and v.
+        rows: Its tokens of the picture, in the order of the layer.
+        calls: For each length: tokens of the picture in a window, and windows.
+        picture: From its tokens to rows of q, k and v.
         text: From text tokens to their rows after each window.
     """
 
-    begin: int
-    count: int
-    tokens: int
-    text_length: int
+    rows: slice
+    calls: tuple[tuple[int, int], ...]
     picture: Placement
     text: Placement
 
     @property
-    def rows(self) -> slice:
-        """Its rows in the order of the layer."""
-        return slice(self.begin, self.begin + self.count * self.tokens)
+    def text_length(self) -> int:
+        """Text tokens after each window."""
+        return self.text.target.shape[1]
 
     @property
     def length(self) -> int:
-        """Tokens of a window, the text's included."""
-        return self.tokens + self.text_length
-
-    def chunks(self, most_rows: int) -> Iterator[slice]:
-        """Windows, some at a time: about so many rows, but whole windows."""
-        some = max(1, most_rows // self.tokens)
-        for start in range(0, self.count, some):
-            yield slice(start, min(start + some, self.count))
-
-    def rows_of(self, chunk: slice) -> slice:
-        """Rows of some of the windows, counted from its first."""
-        return slice(chunk.start * self.tokens, chunk.stop * self.tokens)
+        """Rows of q, k and v."""
+        return self.picture.target.numel() + self.text.target.numel()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,15 +104,12 @@ class Layouts:
     Args:
         config: Of the model.
         kept: How many; 0 makes a new one each time.
-        group_rows: Most rows of a window group, where a window has less than that.
 
     Memory: 80 bytes for each token of a layout.
     """
 
-    def __init__(
-        self, config: DitConfig, *, kept: int = _KEPT, group_rows: int = GROUP_ROWS
-    ) -> None:
-        self._config, self._kept, self._group_rows = config, kept, group_rows
+    def __init__(self, config: DitConfig, *, kept: int = _KEPT) -> None:
+        self._config, self._kept = config, kept
         self._found: OrderedDict[LayoutKey, DitLayout] = OrderedDict()
 
     def __len__(self) -> int:
@@ -135,14 +117,14 @@ class Layouts:
 
     def of(self, key: LayoutKey) -> DitLayout:
         """The layout of a shape."""
-        found = self._found.pop(key, None) or make_layout(self._config, key, self._group_rows)
+        found = self._found.pop(key, None) or make_layout(self._config, key)
         self._found[key] = found
         while len(self._found) > self._kept:
             self._found.popitem(last=False)
         return found
 
 
-def make_layout(config: DitConfig, key: LayoutKey, group_rows: int = GROUP_ROWS) -> DitLayout:
+def make_layout(config: DitConfig, key: LayoutKey) -> DitLayout:
     """The layout of a shape, computed.
 
     Raises:
@@ -150,64 +132,55 @@ def make_layout(config: DitConfig, key: LayoutKey, group_rows: int = GROUP_ROWS)
     """
     if key.text_length < 1:
         raise ValueError("a text has at least one token")
-    regular, shifted = (_order(config, key, is_odd, group_rows) for is_odd in (False, True))
+    orders = (windows(key.grid, config.window, shifted) for shifted in (False, True))
+    found = [window_groups(order, group_rows(config)) for order in orders]
+    regular, shifted = (_order(config, key, groups) for groups in found)
+    if found[0] == found[1]:
+        return DitLayout((regular, shifted), (None, None))
     return DitLayout((regular, shifted), (_move(shifted, regular), _move(regular, shifted)))
 
 
-def _order(config: DitConfig, key: LayoutKey, shifted: bool, group_rows: int) -> Order:
-    found = sorted(windows(key.grid, config.window, shifted), key=lambda window: window.shape)
-    groups: list[WindowGroup] = []
+def _order(config: DitConfig, key: LayoutKey, groups: list[list[Window]]) -> Order:
+    found = list(chain(*groups))
+    cos, sin, angle = _picture_turns(config, key, found)
+    words = text_angles(config, key.text_length)
+    text_turns = () if words is None else _turns(words, key)
+    built: list[WindowGroup] = []
     begin = 0
-    for shape, alike in groupby(found, key=lambda window: window.shape):
-        left = len(list(alike))
-        turns = _picture_turns(config, shape, key)
-        tokens = shape[0] * shape[1] * shape[2]
-        most = max(1, group_rows // tokens)
-        while left:
-            group = _group(config, key, turns, begin=begin, count=min(left, most))
-            groups.append(group)
-            begin, left = group.rows.stop, left - group.count
+    for some in groups:
+        picture, text = _targets(some, key)
+        rows = slice(begin, begin + len(picture))
+        built.append(
+            WindowGroup(
+                rows=rows,
+                calls=tuple(Counter(window.tokens for window in some).items()),
+                picture=Placement(picture, cos, sin, angle[rows]),
+                text=Placement(text, *text_turns),
+            )
+        )
+        begin = rows.stop
     places = torch.cat([_tokens_of(window, key.grid) for window in found])
-    return Order(tuple(groups), places.to(key.device), len(found))
+    return Order(tuple(built), places.to(key.device), len(found))
 
 
-def _group(
-    config: DitConfig,
-    key: LayoutKey,
-    turns: tuple[Tensor, Tensor],
-    *,
-    begin: int,
-    count: int,
-) -> WindowGroup:
-    cos, sin = turns
-    tokens, device = len(cos), key.device
-    length = tokens + key.text_length
-    starts = torch.arange(count, device=device)[:, None] * length
-    inside = torch.arange(tokens, device=device)
-    after = torch.arange(tokens, length, device=device)
-    picture = Placement(
-        target=(starts + inside).flatten(),
-        cos=cos,
-        sin=sin,
-        angle=inside.repeat(count),
-    )
-    angles = text_angles(config, key.text_length)
-    text = Placement(target=starts + after)
-    if angles is not None:
-        cos, sin = _turns(angles, key)
-        text = Placement(target=starts + after, cos=cos, sin=sin)
-    return WindowGroup(
-        begin=begin,
-        count=count,
-        tokens=tokens,
-        text_length=key.text_length,
-        picture=picture,
-        text=text,
-    )
+def _targets(some: list[Window], key: LayoutKey) -> tuple[Tensor, Tensor]:
+    """Rows of q, k and v: of a group's tokens [N], and of the text after each window [W, L]."""
+    tokens = torch.tensor([window.tokens for window in some])
+    texts = torch.arange(len(some)) * key.text_length  # rows of text before each window
+    picture = torch.arange(int(tokens.sum())) + texts.repeat_interleave(tokens)
+    text = (tokens.cumsum(0) + texts)[:, None] + torch.arange(key.text_length)
+    return picture.to(key.device), text.to(key.device)
 
 
-def _picture_turns(config: DitConfig, shape: Grid, key: LayoutKey) -> tuple[Tensor, Tensor]:
-    return _turns(picture_angles(config, shape, key.text_length), key)
+def _picture_turns(
+    config: DitConfig, key: LayoutKey, found: list[Window]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Cosines and sines of all shapes of windows, and the row in them of each token [N]."""
+    shapes = {window.shape for window in found}
+    angles = {shape: picture_angles(config, shape, key.text_length) for shape in shapes}
+    first = dict(zip(angles, accumulate(map(len, angles.values()), initial=0), strict=False))
+    rows = torch.cat([torch.arange(window.tokens) + first[window.shape] for window in found])
+    return *_turns(torch.cat(list(angles.values())), key), rows.to(key.device)
 
 
 def _turns(angles: Tensor, key: LayoutKey) -> tuple[Tensor, Tensor]:
@@ -230,10 +203,8 @@ def _tokens_of(window: Window, grid: Grid) -> Tensor:
     return ((times[:, None, None] * height + rows[:, None]) * width + columns).flatten()
 
 
-def _move(before: Order, after: Order) -> Tensor | None:
-    """[N]: the row before of each row after; None: all stay where they are."""
-    if torch.equal(before.places, after.places):
-        return None
+def _move(before: Order, after: Order) -> Tensor:
+    """[N]: the row before of each row after."""
     row_of = torch.empty_like(before.places)
     row_of[before.places] = torch.arange(len(row_of), device=row_of.device)
     return row_of[after.places]

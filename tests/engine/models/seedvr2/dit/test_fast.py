@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from engine.models.seedvr2.dit import fast_blocks, token_layout
-from engine.models.seedvr2.dit.config import DitConfig
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.ops.attention.windows import windows
@@ -122,7 +121,7 @@ def test_rounding_is_that_of_the_plain_form(kind: str, dtype: torch.dtype) -> No
 
 
 @BOTH
-def test_windows_of_one_shape_attend_in_one_call(
+def test_windows_of_one_length_attend_in_one_call(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny_dit_config(kind)
@@ -139,25 +138,20 @@ def test_windows_of_one_shape_attend_in_one_call(
         windows((5, 23, 46), config.window, shifted=layer % 2 == 1)
         for layer in range(config.layers)
     ]
-    assert len(calls) <= sum(len({window.shape for window in layer}) for layer in found)
+    assert len(calls) == sum(len({window.tokens for window in layer}) for layer in found)
     assert sum(shape[0] for shape in calls) == sum(map(len, found)) > len(calls)
 
 
-def test_large_groups_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither rows of a group nor chunks change the result."""
-    plain = random_dit()
+@BOTH
+def test_large_groups_are_split(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither rows of a group nor chunks, which begin inside windows, change the result."""
+    plain = random_dit(tiny_dit_config(kind))
     inputs = random_inputs(plain.config, (5, 24, 44), text=3)
-    make_layout, made = token_layout.make_layout, []
-
-    def small(config: DitConfig, key: token_layout.LayoutKey, rows: int) -> token_layout.DitLayout:
-        made.append(make_layout(config, key, rows // 100))
-        return made[-1]
-
-    whole = make_layout(plain.config, fast_dit(plain)._key(*inputs))
-    monkeypatch.setattr(token_layout, "make_layout", small)
-    monkeypatch.setattr(fast_blocks, "chunk_rows", lambda *_: 50)
-    assert gap(fast_dit(plain)(*inputs, T), plain(*inputs, T)) < 1e-10
-    assert len(made[0].orders[0].groups) > len(whole.orders[0].groups)
+    for rows, chunk in ((150, 50), (10**6, 7), (1, 10**6)):
+        monkeypatch.setattr(token_layout, "group_rows", lambda _, rows=rows: rows)
+        monkeypatch.setattr(fast_blocks, "chunk_rows", lambda *_, chunk=chunk: chunk)
+        for switches in (DitSwitches(), DitSwitches(grouped_windows=False)):
+            assert gap(fast_dit(plain, switches)(*inputs, T), plain(*inputs, T)) < 1e-10
 
 
 def test_layouts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

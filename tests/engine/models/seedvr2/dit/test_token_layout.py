@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.models.seedvr2.dit import token_layout
 from engine.models.seedvr2.dit.token_layout import LayoutKey, Layouts, Order, make_layout
 from engine.ops.attention.windows import Grid, windows
 from tests.helpers.seedvr2 import tiny_dit_config
@@ -23,7 +24,8 @@ def by_window(order: Order) -> list[list[int]]:
     """Tokens of each window, in the order of the layer."""
     found: list[list[int]] = []
     for group in order.groups:
-        found += order.places[group.rows].view(group.count, group.tokens).tolist()
+        lengths = [tokens for tokens, windows in group.calls for _ in range(windows)]
+        found += [part.tolist() for part in order.places[group.rows].split(lengths)]
     return found
 
 
@@ -31,7 +33,9 @@ def by_window(order: Order) -> list[list[int]]:
 @given(GRIDS, st.sampled_from([1, 300, 16384]))
 def test_rows_of_a_layer_are_its_windows(grid: Grid, group_rows: int) -> None:
     config = tiny_dit_config()
-    layout = make_layout(config, key(grid), group_rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(token_layout, "group_rows", lambda _: group_rows)
+        layout = make_layout(config, key(grid))
     tokens = torch.arange(grid[0] * grid[1] * grid[2]).view(grid)
     for shifted, order in zip((False, True), layout.orders, strict=True):
         wanted = [
@@ -43,7 +47,9 @@ def test_rows_of_a_layer_are_its_windows(grid: Grid, group_rows: int) -> None:
         assert [group.rows.start for group in order.groups] == edges[:-1]
         assert edges[-1] == tokens.numel()
         for group in order.groups:
-            assert group.count == 1 or group.count * group.tokens <= group_rows
+            rows = group.rows.stop - group.rows.start
+            assert rows <= group_rows or len(group.text.target) == 1
+            assert group.length == rows + 3 * len(group.text.target)
         places, move = layout.orders[not shifted].places, layout.moves[shifted]
         moved = places if move is None else places[move]
         assert torch.equal(moved, order.places)
@@ -52,18 +58,6 @@ def test_rows_of_a_layer_are_its_windows(grid: Grid, group_rows: int) -> None:
 def test_one_window_stays_where_it_is() -> None:
     assert make_layout(tiny_dit_config(), key((1, 4, 5))).moves == (None, None)
     assert None not in make_layout(tiny_dit_config(), key((5, 4, 5))).moves
-
-
-def test_chunks_are_whole_windows() -> None:
-    layout = make_layout(tiny_dit_config(), key((9, 30, 50)))
-    group = max(layout.orders[0].groups, key=lambda group: group.count)
-    for most in (1, group.tokens, 2 * group.tokens + 1, 10**9):
-        chunks = list(group.chunks(most))
-        assert [c.start for c in chunks] == [0, *(c.stop for c in chunks[:-1])]
-        assert chunks[-1].stop == group.count
-        for chunk in chunks:
-            rows = group.rows_of(chunk)
-            assert rows.stop - rows.start <= max(most, group.tokens)
 
 
 def test_the_last_few_are_kept() -> None:
