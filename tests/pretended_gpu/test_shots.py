@@ -105,20 +105,20 @@ CASES = {
 # Most waits of the host between two slices of pictures after the first one, those of trials apart:
 # nearly all are for carries, which go to main memory after each tile of a span.
 WAITS = {
-    "seedvr2-3b": 79,
-    "seedvr2-3b-half": 79,
-    "seedvr2-7b-half": 77,
-    "seedvr2-2d-half": 79,
-    "seedvr2-frames": 31,
+    "seedvr2-3b": 83,
+    "seedvr2-3b-half": 83,
+    "seedvr2-7b-half": 81,
+    "seedvr2-2d-half": 83,
+    "seedvr2-frames": 35,
     "seedvr2-encode-tiles-half": 187,
     "seedvr2-encode-warm": 94,
-    "seedvr2-decode-tiles": 189,
-    "seedvr2-decode-warm-half": 125,
-    "seedvr2-whole-tiles": 231,
-    "seedvr2-streamed-half": 83,
-    "seedvr2-half-pinned": 86,  # of 3 blocks that are assembled, each waits for its buffer
-    "seedvr2-not-pinned": 82,
-    "seedvr2-no-kernels-half": 76,
+    "seedvr2-decode-tiles": 193,
+    "seedvr2-decode-warm-half": 129,
+    "seedvr2-whole-tiles": 235,
+    "seedvr2-streamed-half": 87,
+    "seedvr2-half-pinned": 90,  # of 3 blocks that are assembled, each waits for its buffer
+    "seedvr2-not-pinned": 86,
+    "seedvr2-no-kernels-half": 80,
     "wan": 15,
     "wan-half": 15,
     "wan-tiles": 265,
