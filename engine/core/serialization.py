@@ -74,6 +74,8 @@ def _read(kind: Any, data: Any, variants: Variants) -> Any:
             raise TypeError(f"{data!r} is not a list")
         return tuple(_read(get_args(kind)[0], item, variants) for item in data)
     if origin in (dict, Mapping):
+        if not isinstance(data, Mapping):
+            raise TypeError(f"{data!r} is not a table")
         return {key: _read(get_args(kind)[1], item, variants) for key, item in data.items()}
     if dataclasses.is_dataclass(kind):
         if not isinstance(data, dict):
