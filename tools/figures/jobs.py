@@ -71,8 +71,8 @@ def _upscale(words: list[str]) -> int:
 
 def _write(folder: Path) -> None:
     from engine.bench.clips import make_clip
+    from engine.bench.random_model_files import write_seedvr2
     from engine.core.geometry import Size
-    from tools.reports.random_model_files import write_seedvr2
 
     settings = write_seedvr2(folder, codec="h264")
     make_clip(folder / "film.mp4", Size(96, 64), 9)

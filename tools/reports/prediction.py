@@ -20,6 +20,7 @@ import torch
 from engine.bench.calibration import calibrate
 from engine.bench.calibration.film import plan_on_cpu
 from engine.bench.clips import make_clip
+from engine.bench.random_model_files import write_seedvr2, write_wan
 from engine.bench.timing.one_job import run_once
 from engine.core.geometry import Size
 from engine.hardware import devices
@@ -28,7 +29,6 @@ from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo
 from engine.settings.schema import JobSettings
 from engine.video.read.probe import probe
-from tools.reports.random_model_files import write_seedvr2, write_wan
 
 _MOST_ERROR = 0.25  # median, of the processor time
 Made = Callable[[Path], JobSettings]  # settings, with the model's files in a folder

@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 
 from engine.model_files import catalogue
-from engine.model_files.formats.open_weights import open_weights
+from engine.model_files.formats.open_weights import WeightsFile, open_weights
 from engine.model_files.formats.scales import FLOATS, scales_of
 from engine.model_files.store import Store, named, planned
 from engine.models.memory_cost import DTYPE_BYTES
@@ -155,19 +155,24 @@ def weight_bytes(weights: WeightsPlan, dtype: str) -> WeightBytes:
         WeightsError: The file was removed or replaced.
     """
     with open_weights(weights.path) as file:
-        scales = scales_of(file).values()
-        markers = {scale.marker for scale in scales}
-        names = DIT_KEYS.published(name for name in file.shapes if name not in markers)
-        exact = {scale.name for scale in scales} | {
-            name
-            for name in names.values()
-            if len(file.shapes[name]) > 1 and file.dtypes[name] not in FLOATS
-        }
-        item = DTYPE_BYTES[dtype]
-        sizes = {
-            ours: aligned(file.nbytes[name] if name in exact else item * prod(file.shapes[name]))
-            for ours, name in names.items()
-        }
+        return weight_bytes_of(file, dtype)
+
+
+def weight_bytes_of(file: WeightsFile, dtype: str) -> WeightBytes:
+    """The same of an open file."""
+    scales = scales_of(file).values()
+    markers = {scale.marker for scale in scales}
+    names = DIT_KEYS.published(name for name in file.shapes if name not in markers)
+    exact = {scale.name for scale in scales} | {
+        name
+        for name in names.values()
+        if len(file.shapes[name]) > 1 and file.dtypes[name] not in FLOATS
+    }
+    item = DTYPE_BYTES[dtype]
+    sizes = {
+        ours: aligned(file.nbytes[name] if name in exact else item * prod(file.shapes[name]))
+        for ours, name in names.items()
+    }
     return _sums(sizes, is_narrow=bool(exact))
 
 

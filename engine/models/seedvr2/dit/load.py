@@ -17,7 +17,7 @@ from engine.model_files.formats.open_weights import WeightsFile, open_weights
 from engine.model_files.formats.scales import FLOATS, Scale, companions, rotated_group, scales_of
 from engine.models.identify import REPACKAGED, SEEDVR2_TRANSFORMERS, content_message, recognise
 from engine.models.load import assign, check_filled, check_keys, check_numbers, shapes_of
-from engine.models.seedvr2.dit.config import DIT_KEYS, infer_dit_config
+from engine.models.seedvr2.dit.config import DIT_KEYS, DitConfig, infer_dit_config
 from engine.models.seedvr2.dit.cost import streams
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
@@ -100,23 +100,40 @@ def load_dit(
         Streamed blocks stay in the file, which stays mapped and takes no memory until it is read;
         with narrow products they are in main memory. See `WeightStream` for its buffers.
     """
+    with open_weights(path) as file:
+        _check_content(file)
+        config = infer_dit_config(file.shapes, file.metadata)
+        return read_dit(file, config, form=form, device=device, dtype=dtype, options=options)
+
+
+def read_dit(
+    file: WeightsFile,
+    config: DitConfig,
+    *,
+    form: Form = "fast",
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    options: LoadOptions | None = None,
+) -> SeedVr2Dit:
+    """The transformer of an open file with a configuration; otherwise as `load_dit`.
+
+    Raises:
+        MissingKeys, ExtraKeys, WrongShapes, WrongNumbers, FeatureMissing: As `load_dit`.
+    """
     options = options or LoadOptions()
     where = torch.device(device)
     if options.products != "none":
         require(options.products, where)
     if form == "fast" and options.all_switches().compile:
         require_compiler(where)
-    with open_weights(path) as file:
-        _check_content(file)
-        scales = scales_of(file)
-        config = infer_dit_config(file.shapes, file.metadata)
-        with torch.device("meta"):
-            plain = form == "plain"
-            dit = SeedVr2Dit(config) if plain else FastDit(config, options.all_switches())
-        streamed = streams(config, options.blocks_on_device, where.type)
-        reading = _Reading(file, where, dtype, streamed, scales)
-        reading.prepare(dit, options.products)
-        reading.fill(dit)
+    scales = scales_of(file)
+    with torch.device("meta"):
+        plain = form == "plain"
+        dit = SeedVr2Dit(config) if plain else FastDit(config, options.all_switches())
+    streamed = streams(config, options.blocks_on_device, where.type)
+    reading = _Reading(file, where, dtype, streamed, scales)
+    reading.prepare(dit, options.products)
+    reading.fill(dit)
     if streamed:
         _stream(dit, options, where, dtype)
     dit.finish_loading()
@@ -263,4 +280,4 @@ def _pin_bytes(options: LoadOptions, device: torch.device) -> int:
     return int(min(_PINNED_SHARE * total, _FREE_SHARE * free))
 
 
-__all__ = ["FORMS", "Form", "LoadOptions", "load_dit", "load_text_embedding"]
+__all__ = ["FORMS", "Form", "LoadOptions", "load_dit", "load_text_embedding", "read_dit"]

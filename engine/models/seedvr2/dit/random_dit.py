@@ -16,7 +16,9 @@ from engine.models.contracts import BenchRequest, BenchWork
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.models.seedvr2.dit.cost import forward_flops
 from engine.models.seedvr2.dit.fast import FastDit
+from engine.models.seedvr2.dit.load import LoadOptions, read_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
+from engine.models.seedvr2.dit.random_file import RandomFile
 from engine.settings.optimisations import DitSwitches
 
 Kind = Literal["3b", "7b"]
@@ -128,7 +130,7 @@ def build(run: DitRun, weights: SeedVr2Dit | None = None) -> SeedVr2Dit:
         weights: A model to share weights with, unless they will be changed; None makes new ones,
             the same each time.
     """
-    dit = weights or _random(run)
+    dit = weights or read(replace(run, form="plain"))
     if run.form == "plain":
         return dit
     with torch.device("meta"):
@@ -140,6 +142,24 @@ def build(run: DitRun, weights: SeedVr2Dit | None = None) -> SeedVr2Dit:
     fast.eval().requires_grad_(False)
     fast.finish_loading()
     return fast
+
+
+def read(run: DitRun, options: LoadOptions | None = None, stored: str = "") -> SeedVr2Dit:
+    """The variant of a run as it is read from a file, with random weights.
+
+    Args:
+        run: What will be measured.
+        options: Places of the weights, and products; the switches are those of the run.
+        stored: Format of the matrices in the blocks; see `RandomFile`.
+    """
+    return read_dit(
+        RandomFile(run.config, run.dtype, stored, run.device),
+        run.config,
+        form=run.form,
+        device=run.device,
+        dtype=run.torch_dtype,
+        options=replace(options or LoadOptions(), switches=run.switches),
+    )
 
 
 def work_of(run: DitRun, dit: SeedVr2Dit) -> Callable[[], Tensor]:
@@ -159,24 +179,3 @@ def inputs_of(run: DitRun) -> tuple[Tensor, Tensor]:
     shapes = (*run.latent_shape, run.config.in_channels), (TEXT_LENGTH, run.config.text_in_dim)
     latent, text = (torch.randn(shape, generator=generator) for shape in shapes)
     return latent.to(run.device, run.torch_dtype), text.to(run.device, run.torch_dtype)
-
-
-def _random(run: DitRun) -> SeedVr2Dit:
-    """Weights that keep the variance; the same values in every dtype, but for rounding."""
-    with torch.device("meta"):
-        dit = SeedVr2Dit(run.config).to(run.torch_dtype)
-    dit.to_empty(device=run.device)
-    generator = torch.Generator(run.device).manual_seed(_SEED)
-    with torch.no_grad():
-        for name, value in dit.named_parameters():
-            noise = torch.randn(value.shape, generator=generator, device=run.device)
-            value.copy_(noise * _spread(value) + _middle(name, value))
-    return dit.eval().requires_grad_(False)
-
-
-def _spread(value: Tensor) -> float:
-    return float(value.shape[-1] ** -0.5) if value.ndim > 1 else 0.3
-
-
-def _middle(name: str, value: Tensor) -> float:
-    return 1.0 if value.ndim == 1 and ("norm" in name or name.endswith("scale")) else 0.0
