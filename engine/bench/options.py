@@ -48,6 +48,7 @@ class BenchOptions:
         random_weights: Take random weights for it.
         config: Sizes of the VAE; None takes the published ones, tests take small ones.
         dit: Sizes of the transformer; None takes those that suit case and device.
+        out: Folder for what `first-contact` writes; None: of that name, in the current one.
     """
 
     quick: bool = False
@@ -68,6 +69,7 @@ class BenchOptions:
     random_weights: bool = False
     config: Any = None
     dit: Any = None
+    out: Path | None = None
 
     @property
     def vae_model(self) -> VaeModel:

@@ -62,10 +62,20 @@ CASES: dict[str, BenchCase] = {
     "kernels": BenchCase("cases.kernels:kernel_rows"),
     "attention": BenchCase("cases.kernels:attention_rows"),
     "products": BenchCase("cases.matmul_formats:matmul_rows"),
+    "formats-3b": BenchCase("cases.dit_formats:format_rows", "3b"),
+    "formats-7b": BenchCase("cases.dit_formats:format_rows", "7b"),
+    "streaming": BenchCase("cases.dit_formats:streaming_rows"),
+    "seedvr2-job": BenchCase("cases.video:seedvr2_job_rows"),
+    "facts": BenchCase("cases.facts:fact_rows"),
+    "kernel-errors": BenchCase("cases.kernels:kernel_error_rows"),
+    "memory-pressure": BenchCase("cases.memory_pressure:pressure_rows"),
+    "gpu-tests": BenchCase("cases.gpu_tests:gpu_test_rows"),
+    "first-contact": BenchCase("first_contact:contact_rows"),
 }
 GROUPS = {
     "vae": ("vae-encode", "vae-decode"),
     "dit": ("dit-3b", "dit-7b"),
+    "formats": ("formats-3b", "formats-7b"),
     "optimisations": ("optimisations-vae", "optimisations-dit", "optimisations-around"),
 }
 
@@ -81,7 +91,7 @@ def run(
     Args:
         cases: Names of cases and groups; the default cases where none is named.
         options: Of the cases; with `quick` and no names the speed test alone.
-        report: Gets a line after each case, and after each switch and model.
+        report: Gets a line after each case, and after each switch, model and part.
 
     Raises:
         SettingsError: There is no such case, or an option is impossible.
@@ -90,17 +100,21 @@ def run(
     for row in measured(cases, options=options):
         if found[1:] and row["case"] != found[-1]["case"]:
             report(f"{found[-1]['case']} measured")
-        found.append(
-            {
-                name: str(value) if isinstance(value, Message) else value
-                for name, value in row.items()
-            }
-        )
+        found.append(plain_row(row))
         if "switch" in row or "model" in row:  # each takes minutes
             report(f"{row.get('switch') or row['model']} measured")
+        if "part" in row:
+            report(f"{row['part']}: {row['state']}")
     if found[1:]:
         report(f"{found[-1]['case']} measured")
     return found
+
+
+def plain_row(row: Row) -> Row:
+    """A row as plain data in English."""
+    return {
+        name: str(value) if isinstance(value, Message) else value for name, value in row.items()
+    }
 
 
 def measured(

@@ -96,6 +96,7 @@ def options_of(args: argparse.Namespace) -> BenchOptions:
         clip=None if args.clip is None else Path(args.clip),
         vae=None if args.vae is None else Path(args.vae),
         random_weights=args.random_weights,
+        out=None if args.out is None else Path(args.out),
     )
     check(options)
     return options

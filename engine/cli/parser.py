@@ -167,7 +167,8 @@ def _bench(add: Any) -> None:
         "  python -m engine bench vae-decode --quick --profile trace.json\n"
         "  python -m engine bench lite pipeline\n"
         "  python -m engine bench vae --size 512x512 --frames 5 --without upsampler_fold\n"
-        "  python -m engine bench vae --model wan21-vae --clip film.mkv --frames 9\n\n"
+        "  python -m engine bench vae --model wan21-vae --clip film.mkv --frames 9\n"
+        "  python -m engine bench first-contact --out DIR          a new GPU, in ten minutes\n\n"
         f"optimisations:\n{_names(model_switch_names())}\n",
     )
     command.add_argument(
@@ -176,8 +177,10 @@ def _bench(add: Any) -> None:
         metavar="CASE",
         help="speed (which teaches the planner), lite, pipeline, colour, read, write, which are "
         "the default; models, vae (vae-encode, vae-decode; with a clip round-trip), dit (dit-3b, "
-        "dit-7b), seedvr2, optimisations (-vae, -dit, -around), kernels, attention and products, "
-        "which take minutes on a processor",
+        "dit-7b), formats (-3b, -7b), seedvr2, seedvr2-job, optimisations (-vae, -dit, -around), "
+        "kernels, attention and products, which take minutes on a processor; facts; for a GPU "
+        "kernel-errors, streaming, memory-pressure, gpu-tests; first-contact, which runs most of "
+        "these and writes a page",
     )
     command.add_argument(
         "--quick",
@@ -193,6 +196,7 @@ def _bench(add: Any) -> None:
         ("profile", "also write a trace of one case for chrome://tracing and Perfetto"),
     ):
         command.add_argument(f"--{name}", metavar="FILE", help=what)
+    command.add_argument("--out", metavar="DIR", help="folder of first-contact's page and figures")
     command.set_defaults(json=False)
     _video_models(command.add_argument_group("vae, dit, optimisations, kernels"))
 

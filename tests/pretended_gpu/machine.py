@@ -53,6 +53,7 @@ def pretended_gpu(
         backends: Any = torch.backends
         for owner, name, value in (
             (torch.version, "cuda", "13.0"),
+            (torch, "Generator", _Generator),
             (backends.cuda, "SDPAParams", lambda *args: args),
             (backends.cuda, "can_use_efficient_attention", lambda params, debug=False: True),
             (backends.cudnn, "version", lambda: 91500),
@@ -75,6 +76,14 @@ def pretended_gpu(
         finally:
             _forget()
             torch.__future__.set_overwrite_module_params_on_conversion(conversion)
+
+
+class _Generator(torch.Generator):
+    """A generator for any device: values are drawn on the processor."""
+
+    def __new__(cls, device: object = "cpu") -> _Generator:
+        """One for the processor."""
+        return super().__new__(cls)
 
 
 def _run_with_modes(gpu: PretendedGpu) -> Any:

@@ -1,12 +1,15 @@
-"""Cases `kernels` and `attention`: speed of single operators of the models.
+"""Cases `kernels`, `kernel-errors` and `attention`: single operators of the models.
 
 `kernels`: how fast passes over frames and tokens move bytes, compared with a copy. Passes over
 frames are those of the VAEs (a norm and SiLU: GroupNorm in SeedVR2, an RMS norm of each position in
-Wan), passes over tokens those between the matrix products of the transformer.
+Wan), passes over tokens those between the matrix products of the transformer. `kernel-errors`: each
+family of CUDA kernels against PyTorch.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,14 +17,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from engine.bench.cases.runs import device_of
+from engine.bench.cases.runs import device_of, require_gpu
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
 from engine.bench.timing.clock import measure
 from engine.ops.attention import attention
 from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
-from engine.ops.kernels import channel_norm, group_norm, heads, token_rows
+from engine.ops.kernels import build, channel_norm, group_norm, heads, token_rows
 from engine.ops.linear.swiglu import swiglu
 from engine.ops.norm import group_norm as norm
 from engine.ops.norm.modulate import add_gated, rms_modulate
@@ -137,6 +140,51 @@ def _reversed_windows(tokens: int, device: torch.device) -> Placement:
 def _speed(one: MemoryPass, x: Tensor, runs: int) -> dict[str, float]:
     timing = measure(one.work, x.device.type, runs=runs, warm_ups=2)
     return {"seconds": timing.seconds, "gb_a_second": one.moved_bytes / timing.seconds / 1e9}
+
+
+def kernel_error_rows(options: BenchOptions) -> Iterator[Row]:
+    """A row for each family of CUDA kernels and dtype: whether it works, and why not.
+
+    `found` is what the family's own trial logs: its error, or what failed. `seconds` are of the
+    clock, with compiling unless the kernels are in the cache.
+
+    Raises:
+        NoUsableGpu: torch has none.
+    """
+    device = torch.device(require_gpu(options))
+    trial, lines = logging.getLogger(build.__name__), _LogLines()
+    before = trial.level
+    trial.addHandler(lines)
+    trial.setLevel(logging.INFO)
+    try:
+        for family in (group_norm, channel_norm, token_rows, heads):
+            for dtype in build.DTYPES:
+                begin = time.perf_counter()
+                works = "yes" if family.working(device, dtype) else "NO"
+                row: Row = {"kernels": family.__name__.rpartition(".")[2]}
+                row |= {"dtype": str(dtype).removeprefix("torch."), "works": works}
+                row["seconds"] = time.perf_counter() - begin
+                yield row | {"found": "; ".join(lines.taken())}
+    finally:
+        trial.removeHandler(lines)
+        trial.setLevel(before)
+
+
+class _LogLines(logging.Handler):
+    """Keeps messages until they are taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one."""
+        self._kept.append(record.getMessage())
+
+    def taken(self) -> list[str]:
+        """Those since the last call."""
+        found, self._kept = self._kept, []
+        return found
 
 
 def attention_rows(options: BenchOptions) -> Iterator[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -14,8 +15,10 @@ from engine.bench.options import BenchOptions, request_of
 from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
 from engine.hardware import devices
+from engine.hardware.budget import Budget, measure_budget
 from engine.models.seedvr2.dit.random_dit import DitRun, Kind, usual_run
 from engine.settings.optimisations import VaeSwitches
+from engine.settings.store import load_engine_settings
 
 if TYPE_CHECKING:
     from engine.models.video_vae.measured import Side
@@ -39,6 +42,28 @@ def device_of(options: BenchOptions) -> str:
     if options.device != "auto":
         return options.device
     return "cuda" if has_gpu else "cpu"
+
+
+def require_gpu(options: BenchOptions) -> str:
+    """The device of a case that measures nothing but a GPU.
+
+    Raises:
+        NoUsableGpu: torch has none, or the options name the processor.
+    """
+    device = device_of(options)
+    if device != "cuda":
+        raise NoUsableGpu("bench-case")
+    return device
+
+
+def job_budget() -> Budget:
+    """What a job may use of this machine now."""
+    return measure_budget(load_engine_settings(), Path.cwd(), Path.cwd())
+
+
+def allowed_gpu_bytes() -> int:
+    """Memory of the GPU that a job may use now, some of it for other programs left out."""
+    return job_budget().vram_bytes or int(torch.cuda.mem_get_info()[0])
 
 
 def capability_of(device: str) -> tuple[int, int] | None:

@@ -1,59 +1,91 @@
 """Case `seedvr2`: a shot through encoder, transformer, decoder and colour, with random weights.
 
-No files: neither PyAV nor downloaded models. On a GPU the models have their published size; on a
-processor the transformer is a narrower one, so that the case ends within minutes.
+No files: neither PyAV nor downloaded models. On a GPU the models have their published size, and
+tiles and blocks of the transformer are those that the planner chooses for it; on a processor the
+transformer is a narrower one, so that the case ends within minutes.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from engine.bench.cases.runs import build_vae, dit_run, vae_run
+from engine.bench.cases.runs import build_vae, dit_run, job_budget, vae_run
+from engine.bench.cases.vae_models import VaeRun
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
 from engine.bench.timing.peak_rates import matrix_ceiling
 from engine.core.geometry import Size
+from engine.hardware.budget import PROGRAM_BYTES
+from engine.models.planning.search import Room
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.cost import forward_flops
+from engine.models.seedvr2.dit.load import LoadOptions
 from engine.models.seedvr2.dit.random_dit import DitRun
+from engine.models.seedvr2.family import FAMILY
 from engine.models.seedvr2.plan import FrameLayout, SeedVr2Plan, layout_of
+from engine.models.seedvr2.planning import requirements
 from engine.models.seedvr2.upscaler import SeedVr2
 from engine.models.seedvr2.vae.cost import decode_flops, encode_flops
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.video_vae.workload import VaeWorkload
+from engine.planner.rates import load_rates
+from engine.planner.times import model_seconds
 from engine.protocol.plan import WeightsPlan
 from engine.settings.optimisations import VaeSwitches
 
 _STAGES = ("encode", "transformer", "decode", "colour")
+_OF_VAE = {  # what it calls: the last two where the decoder works in tiles
+    "encode_slice": "encode",
+    "decode_slice": "decode",
+    "decode_low": "decode",
+    "decode_high": "decode",
+}
 _FRAMES = 21
 _SIZES = {"cpu": Size(128, 80), "cuda": Size(1920, 1080)}
 _SCALE = 2
 _GIB = 2**30
 
 
-@dataclass(slots=True)
 class _StageClock:
-    """Seconds of each stage; waits for the GPU before and after it."""
+    """Seconds of each stage and its peak on the GPU; waits for the GPU before and after it."""
 
-    device: str
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_STAGES, 0.0))
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.restart()
+
+    def restart(self) -> None:
+        """Count from zero."""
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.allocated: defaultdict[str, int] = defaultdict(int)  # most bytes, weights included
+        if self.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
 
     def timed(self, stage: str, work: Callable[..., Any]) -> Callable[..., Any]:
         """The same work, with its seconds added to a stage."""
 
         def run(*args: Any, **options: Any) -> Any:
+            self.record("")
             begin = self._now()
             found = work(*args, **options)
             self.seconds[stage] += self._now() - begin
+            self.record(stage)
             return found
 
         return run
+
+    def record(self, stage: str) -> None:
+        """Count what was allocated since the last call; "" is between stages."""
+        if self.device == "cuda":
+            most = max(self.allocated[stage], torch.cuda.max_memory_allocated())
+            self.allocated[stage] = most
+            torch.cuda.reset_peak_memory_stats()
 
     def _now(self) -> float:
         if self.device == "cuda":
@@ -73,15 +105,21 @@ def _rows(options: BenchOptions, frames: int) -> Iterator[Row]:
     run = dit_run(replace(options, size=None), "3b")
     device = run.device
     layout = layout_of(options.size or _SIZES[device])
+    of_vae = replace(vae_run(options, "decode"), form="fast", device=device)
+    plan, planned = _plan(run, layout, frames, of_vae.dtype), dict[str, int]()
+    if device == "cuda" and options.dit is None and options.config is None:
+        plan = _fitted(plan, frames)
+        needs = FAMILY.needs(plan)
+        planned = needs.stages | {"colour": needs.weights + needs.finishing, "all": needs.device}
     clock = _StageClock(device)
-    model = _model(options, run, layout, frames, clock)
+    model = _model(run, of_vae, plan, clock)
     _run_shot(model, clock, layout.picture, frames)  # compiles kernels, tries convolutions out
-    clock.seconds = dict.fromkeys(_STAGES, 0.0)
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
+    clock.restart()
     begin = time.perf_counter()
     _run_shot(model, clock, layout.picture, frames)
     wall = time.perf_counter() - begin
+    clock.record("")
+    model.close()
     ceiling = matrix_ceiling(device, run.torch_dtype, quick=options.quick)
     flops = _flops(options, run, layout.padded, frames)
     common: Row = {"frames": frames, "size": str(layout.picture)}
@@ -91,26 +129,48 @@ def _rows(options: BenchOptions, frames: int) -> Iterator[Row]:
         if stage in flops and seconds:
             speed = flops[stage] / seconds
             row |= {"tflops": speed / 1e12, "of_ceiling": speed / ceiling}
-        yield row
+        yield row | _memory(clock.allocated[stage], planned.get(stage))
     row = {"stage": "all", **common, "s_per_frame": wall / frames, "frames_per_s": frames / wall}
+    row |= _memory(max(clock.allocated.values()), planned.get("all"))
     if device == "cuda":
-        row["allocated_gib"] = torch.cuda.max_memory_allocated() / _GIB
         row["reserved_gib"] = torch.cuda.max_memory_reserved() / _GIB
+        row["note"] = plan.line
     yield row
 
 
-def _model(
-    options: BenchOptions, run: DitRun, layout: FrameLayout, frames: int, clock: _StageClock
-) -> SeedVr2:
-    of_vae = replace(vae_run(options, "decode"), form="fast", device=run.device)
+def _memory(allocated: int, planned: int | None) -> Row:
+    """What was allocated with the weights, and what the planner counts; {} on a processor."""
+    row: Row = {"allocated_gib": allocated / _GIB} if allocated else {}
+    return row if planned is None else row | {"planned_gib": planned / _GIB}
+
+
+def _fitted(plan: SeedVr2Plan, frames: int) -> SeedVr2Plan:
+    """As the planner fits it into GPU and main memory, where the streamed weights are too."""
+    budget, rates = job_budget(), load_rates()
+
+    def ram(work: Any) -> int:
+        return PROGRAM_BYTES + FAMILY.needs(work).host + requirements.streamed_bytes(work)
+
+    def device(work: Any) -> int:
+        return FAMILY.needs(work).device
+
+    def seconds(work: Any) -> float:
+        return model_seconds(work, frames, budget, rates)
+
+    room = Room(budget=budget, frames=frames, ram=ram, device=device, seconds=seconds)
+    return FAMILY.fitted(plan, room)
+
+
+def _model(run: DitRun, of_vae: VaeRun, plan: SeedVr2Plan, clock: _StageClock) -> SeedVr2:
     vae = build_vae(of_vae)
     assert isinstance(vae, FastVae)
-    for name, stage in (("encode_slice", "encode"), ("decode_slice", "decode")):
+    for name, stage in _OF_VAE.items():
         setattr(vae, name, clock.timed(stage, getattr(vae, name)))
-    dit = random_dit.build(replace(run, form="fast"))
+    load = LoadOptions(blocks_on_device=plan.blocks_on_device, pin_bytes=plan.pin_bytes)
+    dit = random_dit.read(replace(run, form="fast"), load)
     dit.forward = clock.timed("transformer", dit.forward)  # type: ignore[method-assign]
     _, text = random_dit.inputs_of(run)
-    return SeedVr2(_plan(run, layout, frames, of_vae.dtype), vae, dit, text)
+    return SeedVr2(plan, vae, dit, text)
 
 
 def _plan(run: DitRun, layout: FrameLayout, frames: int, vae_dtype: str) -> SeedVr2Plan:

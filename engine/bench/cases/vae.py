@@ -111,6 +111,8 @@ def _variant_rows(
                 row |= {"weights_mib": (loaded - before) / _MIB} | _gpu_memory(one, vae, loaded)
             elif options.memory:
                 row |= main_memory_row(one, with_result=True)
+            if "peak_mib" in row and run.form == "fast":
+                row["planned_mib"] = one.planned_bytes / _MIB
         except torch.OutOfMemoryError:
             row["note"] = message("bench.out-of-memory")
         yield row

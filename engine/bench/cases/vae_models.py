@@ -83,6 +83,15 @@ class VaeRun:
         count = found.encode_flops if self.side == "encode" else found.decode_flops
         return count(self.config, self.work).total
 
+    @property
+    def planned_bytes(self) -> int:
+        """What the planner counts for one call of the fast variant, without its weights."""
+        found = models()[self.model].variants()
+        cost_of = found.encode_cost if self.side == "encode" else found.decode_cost
+        device: Literal["cpu", "cuda"] = "cuda" if self.device == "cuda" else "cpu"
+        cost = cost_of(self.config, replace(self.work, dtype=self.dtype, device=device))
+        return cost.peak_bytes - cost.weights
+
     def plain(self) -> SlicedVae:
         """The plain variant in float32, with weights out of torch's generator."""
         return models()[self.model].variants().plain(self.config)

@@ -1,4 +1,4 @@
-"""Cases `lite`, `pipeline`, `colour`, `read` and `write`: the parts of a job with Lite."""
+"""Cases `lite`, `pipeline`, `colour`, `read`, `write` and `seedvr2-job`: jobs and their parts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from typing import Any
 
 import torch
 
+from engine.bench.cases.runs import device_of
 from engine.bench.clips import SyntheticClip, decode_all, encode
 from engine.bench.options import BenchOptions
+from engine.bench.random_model_files import write_seedvr2
 from engine.bench.report.machine import Row
 from engine.bench.timing.clock import Timing, measure
 from engine.bench.timing.one_job import ThreadTimes, run_once
 from engine.core.geometry import Size
+from engine.core.messages import message
 from engine.hardware import devices
 from engine.models.lite import files
 from engine.models.lite.upscaler import upscaler
@@ -28,6 +31,7 @@ from engine.video.read.frames import PlanarFrame
 
 SOURCE = Size(480, 270)
 FRAMES, QUICK_FRAMES = 240, 96
+_SEEDVR2_CLIPS = {"cpu": (Size(64, 48), 5), "cuda": (SOURCE, 21)}
 _WRITTEN_FRAMES = 48
 _CLIP = 2  # frames in one call of Lite, as the planner has it at this size
 _THREADS = {"MainThread": "device", "read": "read", "write": "write", "native": "codecs and torch"}
@@ -73,12 +77,26 @@ def pipeline_rows(options: BenchOptions) -> Iterator[Row]:
             yield {"model": name, "size": str(SOURCE.scaled(2)), **found[len(found) // 2]}
 
 
+def seedvr2_job_rows(options: BenchOptions) -> Iterator[Row]:
+    """A whole job with SeedVR2 3B whose files have random weights; see `write_seedvr2`.
+
+    `planned_s` is the time that the plan predicted for `wall_s`.
+    """
+    device = device_of(options)
+    with tempfile.TemporaryDirectory(prefix="upreel-bench-") as name:
+        clip = SyntheticClip(Path(name), *_SEEDVR2_CLIPS[device])
+        settings = write_seedvr2(clip.folder, device=device)
+        row = run_pipeline(clip.media, settings, clip.folder)
+        note = message("bench.random-job")
+        yield {"model": settings.model, "size": str(clip.size.scaled(2)), **row, "note": note}
+
+
 def run_pipeline(media: MediaInfo, settings: JobSettings, folder: Path) -> Row:
     """Run one job as the command line does, without previews.
 
     Returns:
-        Frames a second and CPU time a frame of everything, then of each step ("run_", "mux_",
-        "verify_") and of each kind of thread.
+        Frames a second and CPU time a frame of everything, the time that was planned, then times
+        of each step ("run_", "mux_", "verify_") and of each kind of thread.
     """
     machine = Machine(settings=EngineSettings(tile_previews=False), jobs_folder=folder)
     plan = make_plan(media, settings, folder / "result.mp4", machine)
@@ -89,12 +107,15 @@ def run_pipeline(media: MediaInfo, settings: JobSettings, folder: Path) -> Row:
         "dtype": job.plan.work.dtype,
         "frames_per_second": frames / job.wall_s,
         "cpu_ms_a_frame": 1000 * job.cpu_s / frames,
+        "wall_s": job.wall_s,
+        "planned_s": plan.seconds,
     }
     row |= {f"{name}_cpu_ms": 1000 * step.cpu_s / frames for name, step in job.steps.items()}
     row |= {f"{name}_wall_ms": 1000 * step.wall_s / frames for name, step in job.steps.items()}
     for name, title in _THREADS.items():
         row[f"thread {title} ms"] = 1000 * threads.seconds.get(name, 0.0) / frames
-    return row | {"verified": job.report.passed}
+    failed = [check.code for check in job.report.checks if not check.passed]
+    return row | {"verified": job.report.passed, "failed_checks": ", ".join(failed)}
 
 
 def colour_rows(options: BenchOptions) -> Iterator[Row]:

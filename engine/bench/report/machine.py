@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from engine.core import atomic_file
 from engine.core.errors import OutputUnwritable
 from engine.core.units import bytes_text
 from engine.hardware import devices
@@ -51,13 +52,13 @@ def _version(package: str) -> str:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text file in UTF-8.
+    """Write a text file in UTF-8; a partial one never has the name.
 
     Raises:
         OutputUnwritable: The system refuses.
     """
     try:
-        path.write_text(text, encoding="utf-8")
+        atomic_file.write_text(path, text)
     except OSError as err:
         reason = err.strerror or str(err)
         raise OutputUnwritable("figures", path=path, reason=reason) from err

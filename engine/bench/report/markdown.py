@@ -136,4 +136,4 @@ def _piped(grid: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _pipe(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(one.replace("|", "/") for one in cells) + " |"
+    return "| " + " | ".join(" ".join(one.replace("|", "/").split()) for one in cells) + " |"

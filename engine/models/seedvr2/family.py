@@ -243,6 +243,8 @@ def _vae_variants() -> VaeVariants:
         load=load.load_vae,
         encode_flops=cost.encode_flops,
         decode_flops=cost.decode_flops,
+        encode_cost=cost.encode_cost,
+        decode_cost=cost.decode_cost,
     )
 
 

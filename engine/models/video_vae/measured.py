@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.models.memory_cost import Cost
 from engine.models.video_vae.workload import Flops, VaeWorkload
 from engine.protocol.plan import WeightsPlan
 
@@ -24,6 +25,7 @@ class VaeVariants:
         fast: From a configuration and weights by name; keywords device, dtype and switches.
         load: From a path; keywords form, config and those of `fast`.
         encode_flops, decode_flops: Of a configuration and a piece of work.
+        encode_cost, decode_cost: The same: bytes that the planner counts, results joined.
     """
 
     plain: Callable[[Any], SlicedVae]
@@ -31,6 +33,8 @@ class VaeVariants:
     load: Callable[..., SlicedVae]
     encode_flops: Callable[[Any, VaeWorkload], Flops]
     decode_flops: Callable[[Any, VaeWorkload], Flops]
+    encode_cost: Callable[[Any, VaeWorkload], Cost]
+    decode_cost: Callable[[Any, VaeWorkload], Cost]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

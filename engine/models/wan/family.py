@@ -209,6 +209,8 @@ def _variants() -> VaeVariants:
         load=load.load_wan,
         encode_flops=cost.encode_flops,
         decode_flops=cost.decode_flops,
+        encode_cost=cost.encode_cost,
+        decode_cost=cost.decode_cost,
     )
 
 

@@ -102,6 +102,7 @@ def checked(
     if not found <= 2 * max(torch.finfo(dtype).eps, 1e-6):  # so that NaN is wrong too
         _log.warning("%s kernel for %s is wrong on %s by %g", name, dtype, device, found)
         return None
+    _log.info("%s kernel for %s works on %s, error %g", name, dtype, device, found)
     return kernels
 
 

@@ -1,9 +1,10 @@
 import pytest
 
 from engine.bench.cases import kernels
-from engine.bench.cases.kernels import attention_rows, kernel_rows
+from engine.bench.cases.kernels import attention_rows, kernel_error_rows, kernel_rows
 from engine.bench.options import BenchOptions
 from engine.bench.timing.clock import Timing
+from engine.core.errors import NoUsableGpu
 from tests.helpers.gpu import need_gpu_memory
 
 FRAMES = ["moments", "normalise", "both", "positions"]
@@ -37,6 +38,11 @@ def test_each_step_has_its_share_of_a_copy(works: list[object]) -> None:
     assert len(works) == 10
     for work in works:
         work()
+
+
+def test_errors_of_kernels_need_a_gpu() -> None:
+    with pytest.raises(NoUsableGpu):
+        next(kernel_error_rows(QUICK))
 
 
 @pytest.mark.usefixtures("works")

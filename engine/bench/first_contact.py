@@ -1,0 +1,332 @@
+"""Case `first-contact`: what a GPU that was never seen before does, as one page and one file.
+
+It runs other cases, part by part, each part in a process of its own: what crashes or hangs leaves
+only its own part unanswered.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib.util
+import json
+import logging
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from engine import __version__
+from engine.bench import run
+from engine.bench.cases.runs import allowed_gpu_bytes, device_of, require_gpu
+from engine.bench.options import BenchOptions
+from engine.bench.report.machine import Row, machine_row, write_file
+from engine.bench.report.markdown import markdown
+from engine.core.errors import EngineError, OutputUnwritable
+from engine.core.geometry import Size
+from engine.core.messages import Message, message
+from engine.core.serialization import from_plain, to_plain
+from engine.hardware import torch_memory
+from engine.hardware.out_of_memory import forget_frames, is_out_of_memory
+
+logger = logging.getLogger(__name__)
+
+TOTAL_S = 600.0  # of all parts together
+_NAME = "first-contact"
+_TINY = Size(64, 64)  # of frames on a processor
+_NARROWER = 4  # times as narrow is the VAE there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactPart:
+    """A case that is run, and how.
+
+    Attributes:
+        case: Case or group, as the command line names it.
+        share: Of the time of all parts; what one leaves goes to those after it.
+        changes: Of the options.
+        sizes: Of frames, each measured, unless the user chose one; none takes that of the case.
+        needs_gpu: It measures nothing on a processor.
+        package: Without which it cannot run.
+    """
+
+    case: str
+    share: int
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    sizes: tuple[Size, ...] = ()
+    needs_gpu: bool = False
+    package: str = ""
+
+    def options(self, base: BenchOptions) -> Iterator[BenchOptions]:
+        """Options of each run of the cases."""
+        if base.quick or base.size is not None or not self.sizes:
+            yield replace(base, **self.changes)
+        else:
+            yield from (replace(base, **self.changes, size=size) for size in self.sizes)
+
+
+PARTS = (  # the most important first
+    ContactPart(case="facts", share=25),
+    ContactPart(case="kernel-errors", share=30, needs_gpu=True),
+    ContactPart(
+        case="vae",
+        share=110,
+        changes={"form": "fast", "frames": (5,), "runs": 2},
+        sizes=(Size(848, 480), Size(1280, 720), Size(1920, 1080)),
+    ),
+    ContactPart(case="formats-3b", share=60, changes={"runs": 1}),
+    ContactPart(case="seedvr2", share=60, changes={"frames": (9,)}),
+    ContactPart(case="seedvr2-job", share=60, package="av"),
+    ContactPart(case="streaming", share=25, needs_gpu=True),
+    ContactPart(case="attention", share=25),
+    ContactPart(case="memory-pressure", share=15, needs_gpu=True),
+    ContactPart(case="speed", share=50),
+    ContactPart(case="formats-7b", share=45, changes={"runs": 1}),
+    ContactPart(case="pipeline", share=20, changes={"quick": True}, package="av"),
+    ContactPart(case="optimisations", share=40, changes={"quick": True}),
+    ContactPart(case="gpu-tests", share=35, needs_gpu=True, package="pytest"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartAnswer:
+    """Rows of a part; `unanswered` says why there are none, or not all, else it is ""."""
+
+    rows: tuple[Row, ...] = ()
+    unanswered: str = ""
+    seconds: float = 0.0
+
+    @property
+    def state(self) -> Message:
+        """For the page."""
+        if not self.unanswered:
+            return message("bench.part.answered")
+        name = "in-part" if self.rows else "unanswered"
+        return message(f"bench.part.{name}", reason=self.unanswered)
+
+
+class Unanswered(Exception):
+    """A part ended early: its message is the reason, without a full stop."""
+
+
+RowsOfPart = Callable[[ContactPart, BenchOptions, float], Iterator[Row]]
+"""Measures a part within some seconds; raises Unanswered."""
+
+
+def contact_rows(
+    options: BenchOptions,
+    rows_of: RowsOfPart | None = None,
+    parts: Sequence[ContactPart] = PARTS,
+) -> Iterator[Row]:
+    """A row for each part as it ends; page and file are written again each time.
+
+    Parts that the file has an answer of, for the same machine, program and options, are not
+    measured again. On a processor everything is tiny.
+
+    Args:
+        options: Of all cases; `out` is the folder.
+        rows_of: Measures a part; None takes `rows_of_process`.
+        parts: The most important first.
+
+    Raises:
+        NoUsableGpu: The options name a GPU and torch has none.
+        OutputUnwritable: The folder cannot be written.
+    """
+    options = _small(options) if device_of(options) == "cpu" else options
+    page = _ContactPage.begin(options)
+    end, waiting = time.monotonic() + TOTAL_S, [p for p in parts if p.case not in page.answers]
+    for part in parts:
+        state = message("bench.part.kept")
+        if part in waiting:
+            left = max(0.0, end - time.monotonic())
+            limit = left * part.share / sum(one.share for one in waiting)
+            waiting.remove(part)
+            answer = _answer(part, options, limit, rows_of or rows_of_process)
+            page.answers[part.case], state = answer, answer.state
+        page.write()
+        yield {"part": part.case, "state": state, "seconds": page.answers[part.case].seconds}
+
+
+def _small(options: BenchOptions) -> BenchOptions:
+    return replace(
+        options,
+        device="cpu",
+        quick=True,
+        memory=False,
+        runs=options.runs or 1,
+        size=options.size or _TINY,
+        config=options.config or options.vae_config.narrower(_NARROWER),
+    )
+
+
+def _answer(
+    part: ContactPart, options: BenchOptions, limit_s: float, rows_of: RowsOfPart
+) -> PartAnswer:
+    rows: list[Row] = []
+    begin, reason = time.monotonic(), ""
+    try:
+        _require(part, options)
+        for row in rows_of(part, options, limit_s):
+            rows.append(row)
+    except Unanswered as err:
+        reason = str(err)
+    return PartAnswer(
+        rows=tuple(rows), unanswered=reason, seconds=round(time.monotonic() - begin, 1)
+    )
+
+
+def _require(part: ContactPart, options: BenchOptions) -> None:
+    """Find out without a process what a part lacks."""
+    try:
+        if part.needs_gpu:
+            require_gpu(options)
+    except EngineError as err:
+        raise Unanswered(_reason(err)) from err
+    if part.package and importlib.util.find_spec(part.package) is None:
+        raise Unanswered(message("bench.unanswered.no-package", name=part.package))
+
+
+# --- one part
+
+
+def rows_here(part: ContactPart, options: BenchOptions) -> Iterator[Row]:
+    """Measure a part in this process, with as much of the GPU as a job may take.
+
+    Raises:
+        Unanswered: By any error.
+    """
+    try:
+        allowed = allowed_gpu_bytes() if device_of(options) == "cuda" else 0
+        with torch_memory.within(allowed):
+            for one in part.options(options):
+                rows = run.measured([part.case], options=one)
+                next(rows)  # the machine
+                yield from map(run.plain_row, rows)
+    except Exception as err:  # on a GPU that was never seen anything may fail
+        raise Unanswered(_reason(err)) from err
+
+
+def rows_of_process(part: ContactPart, options: BenchOptions, limit_s: float) -> Iterator[Row]:
+    """Measure a part in a new process, which is killed when the time is over.
+
+    Raises:
+        Unanswered: By the part itself, by its time, or its process crashed.
+    """
+    end, context = time.monotonic() + limit_s, multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send_rows, args=(sender, part, options))
+    process.start()
+    sender.close()
+    try:
+        while receiver.poll(max(0.0, end - time.monotonic())):
+            found = receiver.recv()
+            if isinstance(found, str):
+                if found:
+                    raise Unanswered(found)
+                return
+            yield found
+        raise Unanswered(message("bench.unanswered.not-finished", seconds=round(limit_s)))
+    except (EOFError, ConnectionError) as err:
+        process.join()
+        raise Unanswered(message("bench.unanswered.process", status=process.exitcode)) from err
+    finally:
+        _end(process.pid)
+        process.join()
+
+
+def _send_rows(sender: Connection, part: ContactPart, options: BenchOptions) -> None:
+    """Rows, then why there are no more; "" where there are no more."""
+    faulthandler.enable()
+    reason = ""
+    try:
+        for row in rows_here(part, options):
+            sender.send(row)
+    except Unanswered as err:
+        reason = str(err)
+    sender.send(reason)
+
+
+def _end(process: int | None) -> None:
+    """Kill a process and all that it started."""
+    with suppress(psutil.Error):
+        parent = psutil.Process(process)
+        for one in (*parent.children(recursive=True), parent):
+            with suppress(psutil.Error):
+                one.kill()
+
+
+def _reason(error: Exception) -> str:
+    """Why a part ended; what is not expected goes to the log."""
+    if is_out_of_memory(error):
+        return str(message("bench.out-of-memory"))
+    if isinstance(error, EngineError):
+        return str(error.as_message).rstrip(".")
+    logger.warning("%s", forget_frames(error))  # they hold models
+    first, *_ = (*str(error).strip().splitlines(), "")
+    return f"{type(error).__name__}: {first}"
+
+
+# --- what is written
+
+
+@dataclass(frozen=True, slots=True)
+class _ContactPage:
+    """The page and the file of the answers so far.
+
+    Attributes:
+        folder: Of both.
+        basis: Machine, program and options that the answers belong to; plain data.
+        answers: By part.
+    """
+
+    folder: Path
+    basis: dict[str, Any]
+    answers: dict[str, PartAnswer]
+
+    @classmethod
+    def begin(cls, options: BenchOptions) -> _ContactPage:
+        """With the answers of an earlier run on the same basis."""
+        folder = options.out or Path(_NAME)
+        chosen = {"device": options.device, "quick": options.quick, "size": str(options.size)}
+        basis = {"machine": machine_row(), "program": __version__, "options": chosen}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as err:
+            reason = err.strerror or str(err)
+            raise OutputUnwritable("figures", path=folder, reason=reason) from err
+        return cls(folder, basis, _answered(folder / f"{_NAME}.json", basis))
+
+    def write(self) -> None:
+        """Write both again.
+
+        Raises:
+            OutputUnwritable: The system refuses.
+        """
+        data = {"basis": self.basis, "answers": to_plain(self.answers)}
+        write_file(self.folder / f"{_NAME}.json", json.dumps(data, indent=1) + "\n")
+        rows: list[Row] = [self.basis["machine"]]
+        rows += (
+            {"case": _NAME, "part": part, "state": str(one.state), "seconds": one.seconds}
+            for part, one in self.answers.items()
+        )
+        rows += (row for one in self.answers.values() for row in one.rows)
+        write_file(self.folder / f"{_NAME}.md", markdown(rows, f"bench {_NAME}"))
+
+
+def _answered(path: Path, basis: Mapping[str, Any]) -> dict[str, PartAnswer]:
+    """The whole answers in a file; none where it is not there, or of another basis."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["basis"] == basis:
+            found = from_plain(dict[str, PartAnswer], data["answers"])
+            return {part: one for part, one in found.items() if not one.unanswered}
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, TypeError, KeyError) as err:
+        logger.warning("%s is measured again: %s", path, err)
+    return {}

@@ -1,0 +1,141 @@
+"""`bench first-contact` from the first part to the page, with very small models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from operator import attrgetter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.bench import random_model_files
+from engine.bench.calibration import calibrate
+from engine.bench.cases import (
+    dit_formats,
+    facts,
+    gpu_tests,
+    kernels,
+    memory_pressure,
+    seedvr2,
+    vae,
+    video,
+)
+from engine.bench.first_contact import PARTS, ContactPart, contact_rows, rows_here
+from engine.bench.options import BenchOptions
+from engine.bench.timing import clock
+from engine.core.geometry import Size
+from engine.hardware import budget, devices, nvml, out_of_memory
+from engine.hardware.devices import Gpu
+from engine.ops.attention import attention, speed
+from engine.ops.conv import frame_conv
+from engine.ops.conv.trial import ConvolutionChoice
+from engine.planner.rates import Rates
+from engine.settings.optimisations import DitSwitches
+from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
+from tests.pretended_gpu.machine import NAME, pretended_gpu
+
+pytestmark = pytest.mark.pretended_gpu
+
+WIDE = {"dim": 256, "heads": 2, "head_dim": 128, "mlp_hidden": 512, "text_in_dim": 64}
+DIT = tiny_dit_config("7b", **WIDE, layers=1, separate_layers=1, in_channels=9, out_channels=4)
+OPTIONS = BenchOptions(
+    config=tiny_config(), dit=DIT, size=Size(32, 16), quick=True, threads=1, runs=1
+)
+FORMATS = "", "Q4_K"
+MIB = 2**20
+MEMORY = 256 * MIB
+GPU = Gpu(name=NAME, total_bytes=MEMORY, free_bytes=MEMORY, driver="580.1", capability=(8, 9))
+CLIP = Size(16, 16), 1
+ALWAYS_3D = ConvolutionChoice(form="3d", reason="it is not tried out")
+
+
+@pytest.fixture(autouse=True)
+def small_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Everything that the options do not make small."""
+    sizes: dict[Any, dict[str, Any]] = {
+        calibrate: {"calibrate": lambda: Rates(costs={"read": 0.5})},
+        clock: {"_MOST_CALLS": 1},
+        facts: {"probe_convolution": lambda *_: ALWAYS_3D},
+        gpu_tests: {"_ROOT": tmp_path},
+        attention: {"working": lambda *_: ("math",)},
+        kernels: {"_LENGTHS": (16,)},
+        memory_pressure: {"_BLOCK_BYTES": 8 * MIB, "_BEYOND_BYTES": 32 * MIB, "_SETTLE_S": 0.0},
+        dit_formats: {"_COPIED_BYTES": MIB, "_COMMON": FORMATS, "STORED": frozenset()},
+        seedvr2: {"matrix_ceiling": lambda *_, **__: 1e12},
+        speed: {
+            "measure": lambda _, candidates: dict.fromkeys(map(attrgetter("name"), candidates), 1.0)
+        },
+        frame_conv: {"choose_convolution": lambda *_: ALWAYS_3D},
+        vae: {"matrix_ceiling": lambda *_, **__: 1e12},
+        video: {"SOURCE": Size(32, 24), "QUICK_FRAMES": 5, "_SEEDVR2_CLIPS": {"cuda": CLIP}},
+        random_model_files: {"VAE": tiny_config(), "DIT_3B": DIT},
+        budget: {"_torch_has_cuda": lambda: True, "_VRAM_RESERVE_BYTES": 0},
+        devices: {"gpus": lambda: (GPU,)},
+        out_of_memory: {"gc": SimpleNamespace(collect=lambda: 0)},  # it takes 0.1 s each time
+        nvml: {"handles": lambda: [None], "query": lambda *_: None},
+    }
+    some = DitSwitches.optimisations()[:1]
+    monkeypatch.setattr(DitSwitches, "optimisations", classmethod(lambda cls: some))
+    for module, values in sizes.items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+
+
+def rows_of(part: ContactPart, options: BenchOptions, limit_s: float) -> Iterator[dict[str, Any]]:
+    """Rows of a part in this process, where the pretended GPU is."""
+    return rows_here(part, options)
+
+
+# formats-7b differs in sizes alone; shots run with and without each optimisation elsewhere.
+PARTS_HERE = [part for part in PARTS if part.case not in ("formats-7b", "optimisations")]
+JOBS = [part for part in PARTS_HERE if part.case in ("seedvr2-job", "pipeline")]
+STAGES = [
+    replace(part, case="vae-decode") if part.case == "vae" else part
+    for part in PARTS_HERE
+    if part not in JOBS
+]
+
+
+def contact(folder: Path, parts: list[ContactPart]) -> tuple[dict[str, str], dict[str, Any]]:
+    """States and rows of some parts; the page is there and nothing is wrong with copies."""
+    with pretended_gpu(total_bytes=MEMORY) as gpu:
+        rows = list(contact_rows(replace(OPTIONS, out=folder), rows_of, parts))
+    assert not gpu.record.problems
+    assert (folder / "first-contact.md").is_file()
+    data = json.loads((folder / "first-contact.json").read_text("utf-8"))
+    states = {row["part"]: str(row["state"]) for row in rows}
+    return states, {part: answer["rows"] for part, answer in data["answers"].items()}
+
+
+def test_every_stage_is_measured(tmp_path: Path) -> None:
+    states, rows = contact(tmp_path, STAGES)
+    assert states.pop("gpu-tests") == "unanswered: The tests are not here"
+    assert set(states.values()) == {"answered"}
+    assert {row["works"] for row in rows["kernel-errors"]} == {"yes"}
+    assert [row["refused"] for row in rows["memory-pressure"]] == ["yes", "yes"]
+    vae_row = rows["vae-decode"][-1]
+    assert 0 < vae_row["peak_mib"] < vae_row["planned_mib"]
+    formats = rows["formats-3b"]
+    assert [row["weights"] for row in formats] == ["bfloat16", *FORMATS[1:]]
+    for row in formats:
+        assert row["finite"] == "yes"
+        assert row["weights_mib"] == pytest.approx(row["planned_weights_mib"], rel=0.02)
+    resident, pinned, pageable = rows["streaming"]
+    assert resident["seconds"] > 0
+    assert 0 <= pinned["overlap"] <= 1
+    assert pinned["pinned_mib"] > 0 == pageable["pinned_mib"]
+    assert all(row["allocated_gib"] > 0 for row in rows["seedvr2"])
+
+
+def test_whole_jobs_are_measured(tmp_path: Path) -> None:
+    states, rows = contact(tmp_path, JOBS)
+    assert set(states.values()) == {"answered"}
+    (job,) = rows["seedvr2-job"]
+    assert (job["size"], job["dtype"]) == ("32x32", "bfloat16")
+    assert job["planned_s"] > 0
+    assert job["failed_checks"] == "likeness"
+    assert [row["verified"] for row in rows["pipeline"]] == [True, True]
