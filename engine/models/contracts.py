@@ -53,6 +53,11 @@ class WorkRequest:
     device: str  # "cpu" or "cuda"
 
     @property
+    def frames(self) -> int:
+        """Of the film, at most; 0 where that is not known exactly."""
+        return self.video.frame_count if self.video.frame_count_is_exact else 0
+
+    @property
     def dtype(self) -> str:
         """The dtype in which most models are fastest here."""
         if self.device == "cuda":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -16,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.bench.timing.profiler import AllocationLog
 from engine.core.geometry import Size
-from engine.models.seedvr2.plan import SeedVr2Plan, layout_of
+from engine.models.seedvr2.plan import SeedVr2Plan, latents_of, layout_of
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.wan.plan import WanPlan
 from engine.protocol.plan import WeightsPlan, WorkPlan
@@ -191,7 +192,7 @@ def random_seedvr2(seed: int) -> tuple[WorkPlan, int]:
         "strength": pick.choice([100, 100, 60]),
     }
     tiles = pick.choice(["none", "decode", "decode", "whole", "encode", "both"])
-    frames = 21
+    frames = 37
     if tiles in ("decode", "both"):
         size = pick.choice([Size(192, 112), Size(128, 192)])
         changes["decode_tile"] = Size(160, 160)
@@ -205,8 +206,20 @@ def random_seedvr2(seed: int) -> tuple[WorkPlan, int]:
         changes["warm_up"] = pick.choice([0, 0, 2, 4])
         changes["encode_span"] = pick.choice([4, 8])
         changes["decode_span"] = pick.choice([2, 4, 8])
-        frames = 69  # until a span follows one with all that is kept from before
+        frames = 101  # until a span that is not the last follows one with all that is kept
     return seedvr2_plan(pick.choice(["3b", "7b"]), size, **changes), frames
+
+
+def random_short_film(seed: int) -> tuple[WorkPlan, int]:
+    """The same of a film that is known to be short: one span, a still among them."""
+    plan, _ = random_seedvr2(seed)
+    assert isinstance(plan, SeedVr2Plan)
+    film = Random(seed).choice([1, 17, 21, 33])
+    latents = latents_of(film)
+    clip = min(plan.clip, latents)
+    known = {"film": film, "clip": clip, "shared": min(plan.shared, (clip - 1) // 2)}
+    spans = {"encode_span": latents, "decode_span": max(2, latents)}
+    return replace(plan, **known, **spans), film
 
 
 def random_wan(seed: int) -> tuple[WorkPlan, int]:

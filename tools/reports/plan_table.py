@@ -301,7 +301,8 @@ def _work_cell(gpu: GpuSpec, height: int, ram_gib: float) -> str:
 def work_plan(gpu: GpuSpec, height: int, ram_gib: float, model: str = "seedvr2-3b") -> Plan:
     """The plan for a short film."""
     source = source_of(height)
-    video = replace(source.video, frame_count=_WORK_FRAMES, duration=Fraction(_WORK_FRAMES, _RATE))
+    video = replace(source.video, duration=Fraction(_WORK_FRAMES, _RATE))
+    video = replace(video, frame_count=_WORK_FRAMES, frame_count_is_exact=True)
     budget = pretended_budget(gpu, ram_bytes=round(SHARE * ram_gib * GIB))
     settings = JobSettings(model=model, height=height)
     request = Request(media=replace(source, video=video), settings=settings)

@@ -23,7 +23,14 @@ from engine.models.contracts import (
 from engine.models.identify import SEEDVR2_TRANSFORMERS, SEEDVR2_VAE, TEXT_EMBEDDING
 from engine.models.planning.search import MemoryRequirement, Room, tile_of
 from engine.models.seedvr2 import files
-from engine.models.seedvr2.plan import STEP, Join, SeedVr2Plan, layout_of, reference_layout
+from engine.models.seedvr2.plan import (
+    STEP,
+    Join,
+    SeedVr2Plan,
+    latents_of,
+    layout_of,
+    reference_layout,
+)
 from engine.models.seedvr2.planning import alternatives, requirements, search
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.upscalers import ShotModel
@@ -67,7 +74,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         turned = (request.video.rotation - request.picture.rotation) % 360 in (90, 270)
         size = request.picture.size.transposed() if turned else request.picture.size
         layout = reference_layout(size) if settings.padding == "black" else layout_of(size)
-        clip, shared = _clip(settings, device)
+        clip, shared = _clip(settings, device, request.frames)
         stay = settings.blocks_on_device
         return SeedVr2Plan(
             model=request.model,
@@ -83,6 +90,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             clip=clip,
             shared=shared,
             join=cast(Join, settings.join),  # one of the choices of that setting
+            film=request.frames,
             encode_tile=tile_of(settings.encode_tile, layout.padded),
             decode_tile=tile_of(settings.decode_tile, layout.padded),
             warm_up=0 if on_gpu else search.WARM_UP,  # there is one memory
@@ -129,7 +137,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         )
         each = requirements.streamed_bytes(work)
         pinned = min(work.pin_bytes, each)
-        clips = frames / max(1, (work.latents - work.shared_latents) * STEP)
+        clips = requirements.clips(work, frames)
         return {
             "encode": StageWork(
                 kind="vae",
@@ -255,11 +263,13 @@ def _vae_config_of(weights: WeightsPlan) -> VaeConfig:
         return vae_config_of(file)
 
 
-def _clip(settings: JobSettings, device: str) -> tuple[int, int]:
+def _clip(settings: JobSettings, device: str, film: int) -> tuple[int, int]:
     """Length of clips and what neighbours share: latents, or frames where those are joined."""
     latents = search.CLIPS["cuda" if device == "cuda" else "cpu"][0]
     if settings.clip_frames:
-        latents = 1 + -(-(settings.clip_frames - 1) // STEP)
+        latents = latents_of(settings.clip_frames)
+    if film:
+        latents = min(latents, latents_of(film))
     if settings.join == "latents":
         return latents, search.shared_of(latents)
     frames = 1 + (latents - 1) * STEP

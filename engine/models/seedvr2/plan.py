@@ -30,6 +30,7 @@ class SeedVr2Plan(ShotPlan):
     clip: int  # latents of a clip; frames where clips are joined as frames or not at all
     shared: int  # of them, that neighbouring clips have in common
     join: Join = "latents"
+    film: int = 0  # frames of the film, at most; 0 where that is not known
     encode_tile: Size | None = None  # px of the result; None for whole frames
     decode_tile: Size | None = None
     decodes_whole_tiles: bool = False  # all of the decoder in tiles, not only its large part
@@ -57,6 +58,16 @@ class SeedVr2Plan(ShotPlan):
     def weights_files(self) -> tuple[WeightsPlan, ...]:
         """Transformer, VAE and text embedding."""
         return self.dit, self.vae, self.text
+
+    @property
+    def slice_frames(self) -> int:
+        """Most frames that go through the VAE at a time, but for the first ones of a shot."""
+        return min(STEP, self.film or STEP)
+
+    @property
+    def is_one_span(self) -> bool:
+        """Whether all of the film is encoded before anything else is done."""
+        return self.film > 0 and latents_of(self.film) <= self.encode_span
 
     @property
     def latents(self) -> int:
@@ -102,6 +113,11 @@ class SeedVr2Plan(ShotPlan):
         if self.strength < 100:
             found.append(chosen("strength", percent=self.strength))
         return tuple(found)
+
+
+def latents_of(frames: int) -> int:
+    """Latents of a film of one shot."""
+    return 1 + -(-(frames - 1) // STEP)
 
 
 MULTIPLE = 16  # both sides in px: the VAE reduces by 8, the transformer takes 2 x 2 latents

@@ -160,18 +160,19 @@ class Shot:
         Raises:
             NumericOverflow: From the decoder.
         """
-        frames = self._ending.filled(frames, last=last)
+        frames, device = self._ending.filled(frames, last=last), frames.device
         self._latents += self._encode.push(frames, last=last).unbind()
+        del frames  # they would wait for what is decoded
         encoded = self._kept + len(self._latents)
         parts: list[tuple[int, Tensor]] = []
         while (clip := self._grid.ready(self._clip, encoded, ended=last)) is not None:
             self._clip += 1
             self._encode.park()
-            start, final = self._join.add(clip, self._restored(clip, frames.device))
+            start, final = self._join.add(clip, self._restored(clip, device))
             parts.append((start, final.cpu()))
         for number, (start, final) in enumerate(parts, 1):
             ended = last and number == len(parts)
-            yield from self._shown(start, final.to(frames.device), ended=ended)
+            yield from self._shown(start, final.to(device), ended=ended)
         if parts:
             self._decode.park()
 

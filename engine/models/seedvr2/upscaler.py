@@ -125,11 +125,11 @@ class SeedVr2(ShotModel):
             frames: Of the decoder.
             source: The same frames of the source [T, 3, h, w], nominally [0, 1].
         """
-        pictures = self._resized(source)
-        scale = pictures.shape[-1] / source.shape[-1]
-        inside = pictures.clamp(0, 1)
+        inside = self._resized(source)
+        scale = inside.shape[-1] / source.shape[-1]
+        inside = inside.clamp(0, 1) if scale == 1 else inside.clamp_(0, 1)
         result = cut_out(frames, self._plan.size).add(1).mul_(0.5)
-        result = correct_colour(self._plan.colour, result, inside, scale=scale).clamp(0, 1)
+        result = correct_colour(self._plan.colour, result, inside, scale=scale).clamp_(0, 1)
         if self._plan.strength < 100:
             result = blend_strength(result, inside, self._plan.strength / 100)
         beyond = source.to(result.device)
@@ -197,10 +197,10 @@ class SeedVr2RunningShot:
 
     def push(self, frames: Tensor, *, last: bool) -> Iterator[Restored]:
         """Take the next frames of the source; see `Shot.push`."""
-        placed = self._model.placed(frames, self._start, self._fed - self._start)
-        self._fed += len(frames)
+        first, count = self._fed - self._start, len(frames)
+        self._fed += count
         has_decoded = False
-        for part in self._shot.push(placed, last=last):
+        for part in self._shot.push(self._model.placed(frames, self._start, first), last=last):
             yield replace(part, first=part.first + self._start)
             has_decoded = True
             del part  # another clip may follow at once

@@ -74,8 +74,8 @@ class Ending:
         self.count += len(frames)
         known = [*self._history, *frames.unbind()]
         missing = padded_length(self.count, self._step) - self.count
+        self._history = [] if last else known[-self._step :]
         if not last or not missing:
-            self._history = known[-self._step :]
             return frames
         before = self.count - len(known)
         tail = [

@@ -176,7 +176,7 @@ def correct_colour(method: str, result: Tensor, source: Tensor, *, scale: float 
     Args:
         method: One of METHODS. "two-scale" and "none" do the same to a frame in whatever clip;
             the published ones pool the frames of a call (colour_published).
-        result: [T, 3, H, W] float32 RGB, nominally 0 to 1.
+        result: [T, 3, H, W] float32 RGB, nominally 0 to 1; "two-scale" overwrites it.
         source: The same shape: the source resized to the result.
         scale: Factor between the source and the result; only "two-scale" looks at it.
 
@@ -193,31 +193,30 @@ def correct_colour(method: str, result: Tensor, source: Tensor, *, scale: float 
     if method == "none":
         return result
     if method == "two-scale":
-        return two_scale(result, source, scale)
+        return two_scale_(result, source, scale)
     return _PUBLISHED[method](result, source).clamp_(0, 1)
 
 
-def two_scale(result: Tensor, source: Tensor, scale: float = 2.0) -> Tensor:
-    """Low frequencies of the source under the details of the result: luma low, chroma less low.
+def two_scale_(result: Tensor, source: Tensor, scale: float = 2.0) -> Tensor:
+    """Low frequencies of the source under details of the result, in place: chroma's less low.
 
     Y'CbCr is linear in RGB, so only the difference of both pictures is smoothed: three channels
     up to the scale of chroma, then luma alone up to its larger one. A result that equals its
     source stays as it is, bit for bit. Each frame by itself, each pixel from its surroundings.
 
     Args:
-        result: [T, 3, H, W] RGB, nominally 0 to 1.
+        result: [T, 3, H, W] float32 RGB, nominally 0 to 1; overwritten.
         source: The same shape.
         scale: Factor between the source and the result; the cuts keep their place in source px.
 
     Returns:
-        [T, 3, H, W] float32 in 0 to 1.
+        The result, in 0 to 1.
 
-    Memory: the result and 32 bytes for each pixel of one frame.
+    Memory: 32 bytes for each pixel of one frame.
     """
     luma, chroma = stages_of(scale)
-    out = torch.empty_like(result, dtype=torch.float32)
-    missing, scratch = torch.empty_like(out[:1]), torch.empty_like(out[:1])
-    for t in range(len(out)):
+    missing, scratch = torch.empty_like(result[:1]), torch.empty_like(result[:1])
+    for t in range(len(result)):
         missing.copy_(source[t : t + 1]).sub_(result[t : t + 1])
         for stage in range(chroma):
             smooth_(missing, scratch, 1 << stage)
@@ -226,8 +225,8 @@ def two_scale(result: Tensor, source: Tensor, scale: float = 2.0) -> Tensor:
         for stage in range(chroma, luma):
             smooth_(lightness, scratch[:, 0], 1 << stage)
         missing += lightness[:, None]
-        torch.add(result[t : t + 1], missing, out=out[t : t + 1]).clamp_(0, 1)
-    return out
+        result[t : t + 1].add_(missing).clamp_(0, 1)
+    return result
 
 
 def stages_of(scale: float) -> tuple[int, int]:

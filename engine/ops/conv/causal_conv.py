@@ -52,8 +52,10 @@ class Carry:
         return self._with_tails(dict(self._tails))
 
     def done(self) -> Carry:
-        """The same after its slice."""
+        """The same after its slice; nothing is kept after the last one."""
         self.first = self._is_open = False
+        if self.last:
+            self._tails = {}
         return self
 
     def handed_over(self, *, last: bool = False) -> Carry:

@@ -79,7 +79,7 @@ def _traced() -> Iterator[list[object]]:
     """
     with pytest.MonkeyPatch.context() as patch, Trace() as trace:
         patch.setattr(fast_resample, "_PHASE_BYTES", 1)
-        patch.setattr(dit_config, "_CHUNK_BYTES", {"cpu": 1})
+        patch.setattr(dit_config, "_CHUNK_BYTES", 1)
         patch.setattr(dit_config, "_LEAST_ROWS", 64)
         for module in (group_norm, token_rows, heads):
             patch.setattr(module, "find", lambda *_: trace.calls.append("kernel requested"))

@@ -100,6 +100,7 @@ def load_dit(
         Streamed blocks stay in the file, which stays mapped and takes no memory until it is read;
         with narrow products they are in main memory. See `WeightStream` for its buffers.
     """
+    _check_device(torch.device(device), form, options or LoadOptions())
     with open_weights(path) as file:
         _check_content(file)
         config = infer_dit_config(file.shapes, file.metadata)
@@ -122,10 +123,7 @@ def read_dit(
     """
     options = options or LoadOptions()
     where = torch.device(device)
-    if options.products != "none":
-        require(options.products, where)
-    if form == "fast" and options.all_switches().compile:
-        require_compiler(where)
+    _check_device(where, form, options)
     scales = scales_of(file)
     with torch.device("meta"):
         plain = form == "plain"
@@ -138,6 +136,14 @@ def read_dit(
         _stream(dit, options, where, dtype)
     dit.finish_loading()
     return dit.eval()
+
+
+def _check_device(device: torch.device, form: Form, options: LoadOptions) -> None:
+    """Raises FeatureMissing when a device cannot do what is wanted."""
+    if options.products != "none":
+        require(options.products, device)
+    if form == "fast" and options.all_switches().compile:
+        require_compiler(device)
 
 
 def _check_content(file: WeightsFile) -> None:

@@ -13,7 +13,7 @@ from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit import cost as dit_cost
 from engine.models.seedvr2.dit.config import FORMAT_BYTES, DitConfig, parameters
 from engine.models.seedvr2.dit.cost import WeightBytes
-from engine.models.seedvr2.plan import STEP, SeedVr2Plan
+from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
 from engine.models.seedvr2.planning import vae_memory
 from engine.models.seedvr2.planning.vae_memory import Asked
 from engine.models.seedvr2.vae import cost
@@ -24,7 +24,7 @@ from engine.settings.optimisations import VaeSwitches
 _EXACT = 4  # bytes of a number of latents and of finished frames
 _COLOURS = 3
 _POOLED = ("lab", "wavelet_adaptive", "hsv")  # correct the frames of a block together
-_PICTURES = {"none": 4, "wavelet": 7, "adain": 7, "lab": 12, "hsv": 12, "wavelet_adaptive": 12}
+_PICTURES = {"none": 3, "wavelet": 7, "adain": 7, "lab": 12, "hsv": 12, "wavelet_adaptive": 12}
 _SMOOTHING_BYTES = 32  # of one frame's colours that are smoothed, for each px
 _SMALL_BYTES = 64 * 2**10  # means, deviations, biases
 _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
@@ -37,7 +37,7 @@ def needs(plan: SeedVr2Plan) -> MemoryRequirement:
     found = _stages(vae, plan, _transformer(dit, plan))
     on_gpu = plan.device == "cuda"
     most = {name: peak_use(uses, on_gpu=on_gpu) for name, uses in found.items()}
-    waiting = (plan.latents + _waiting_latents(plan)) * STEP
+    waiting = _at_most(plan, (plan.latents + _waiting_latents(plan)) * STEP)
     return MemoryRequirement(
         weights=_vae_weights(vae, plan) + _dit_weights(dit, plan),
         working={name: most[name].device for name in ("encode", "transformer", "decode")},
@@ -54,18 +54,22 @@ def stage_work(plan: SeedVr2Plan, frames: int) -> dict[str, float]:
     dit, _ = files.configs(plan)
     clip = dit_cost.forward_flops(dit, _grid(plan), files.TEXT_TOKENS).total
     encode, decode = vae_work(plan, frames)
-    done = max(1, (plan.latents - plan.shared_latents) * STEP)
-    return {"encode": encode, "transformer": frames * clip / done, "decode": decode}
+    return {"encode": encode, "transformer": clips(plan, frames) * clip, "decode": decode}
+
+
+def clips(plan: SeedVr2Plan, frames: int) -> float:
+    """Clips of a film of one shot; a last one that is not full counts in part."""
+    shared = plan.shared_latents
+    return max(1.0, (latents_of(frames) - shared) / max(1, plan.latents - shared))
 
 
 def parked_bytes(plan: SeedVr2Plan, frames: int) -> dict[str, float]:
     """Bytes of carries that go to main memory and come back for so many frames, by stage."""
     _, vae = files.configs(plan)
-    decode_span = plan.encode_span if plan.decode_tile is None else plan.decode_span
     encode, decode = vae_memory.encoding(_encoding(vae, plan)), _decode(vae, plan)
     return {
         "encode": 2.0 * encode.parks * _again(frames, plan.encode_span),
-        "decode": 2.0 * decode.parks * _again(frames, decode_span),
+        "decode": 2.0 * decode.parks * _again(frames, _decoding(vae, plan).span),
     }
 
 
@@ -91,28 +95,29 @@ def _stages(
     """Memory of each stage without weights: its own, and what the others keep."""
     encode, decode = vae_memory.encoding(_encoding(vae, plan)), _decode(vae, plan)
     frame, picture = plan.padded.pixels * _COLOURS * _EXACT, plan.size.pixels * _COLOURS * _EXACT
-    coming = 3 * plan.encode_span  # latents of a span, joined, restored
+    step, coming = plan.slice_frames, 3 * plan.encode_span  # latents of a span, joined, restored
     latent = _latent_bytes(vae, plan)
     forward, kept = transformer
-    held = PhaseMemory(
-        _held_frames(plan) * frame + 3 * plan.latents * latent + kept + _SMALL_BYTES,
-        coming * latent,
-    )
+    joining = PhaseMemory(3 * plan.latents * latent + kept + _SMALL_BYTES, coming * latent)
+    held = joining + PhaseMemory(_held_frames(plan) * frame)
+    # the last frames wait for the shot's end, clips of frames as a whole
+    after = joining if plan.is_one_span and plan.join == "latents" else held
     placing = PhaseMemory(
-        STEP * (frame + picture) * (2 if plan.input_noise else 1) + encode.buffers
+        step * (frame + picture) * (2 if plan.input_noise else 1) + encode.buffers
     )
-    waiting = encode.waits + decode.waits
+    later = PhaseMemory(0) if plan.is_one_span else decode.waits
+    waiting = encode.waits + later
     sampling = plan.latents * latent * (8 if plan.latent_noise else 6)
-    decoded = held + PhaseMemory(_decoded_frames(plan) * frame) + encode.waits
+    decoded = after + PhaseMemory(_decoded_frames(plan) * frame) + encode.waits
     finishing = decoded + decode.between + PhaseMemory(decode.buffers, decode.canvas)
-    colours = PhaseMemory(_finishing(plan, _PICTURES.get(plan.colour, 5)))
+    colours = PhaseMemory(_finishing(plan, _PICTURES.get(plan.colour, 3)))
     return {
         "encode": (
             held + encode.begins + PhaseMemory(frame),
-            *(held + decode.waits + use for use in encode.steady),
-            held + encode.between + decode.waits + placing,
+            *(held + later + use for use in encode.steady),
+            held + encode.between + later + placing,
         ),
-        "transformer": (held + waiting + PhaseMemory(forward - kept + sampling),),
+        "transformer": (after + waiting + PhaseMemory(forward - kept + sampling),),
         "decode": (
             *(decoded + use for use in (decode.begins, *decode.steady)),
             finishing + colours,
@@ -128,21 +133,27 @@ def vae_item(plan: SeedVr2Plan) -> int:
 
 def _held_frames(plan: SeedVr2Plan) -> int:
     """Padded frames that wait to be encoded; clips that are joined as frames wait as a whole."""
-    return STEP if plan.join == "latents" else STEP + 2 * plan.clip
+    step = plan.slice_frames
+    return step if plan.join == "latents" else step + 2 * plan.clip
 
 
 def _decoded_frames(plan: SeedVr2Plan) -> int:
     """Padded frames of the decoder in addition to those that it makes."""
     if plan.join != "latents":
         return 2 * plan.clip
-    return STEP if vae_item(plan) < _EXACT and plan.decode_tile is None else 0
+    return plan.slice_frames if vae_item(plan) < _EXACT and plan.decode_tile is None else 0
 
 
 def _finished_frames(plan: SeedVr2Plan) -> int:
     """Frames that are finished at a time."""
     if plan.join != "latents":
         return plan.clip - plan.shared
-    return STEP * (plan.clip - plan.shared if plan.colour in _POOLED else 1)
+    return _at_most(plan, STEP * (plan.clip - plan.shared if plan.colour in _POOLED else 1))
+
+
+def _at_most(plan: SeedVr2Plan, frames: int) -> int:
+    """So many frames, or all of the film."""
+    return min(frames, plan.film or frames)
 
 
 def _finishing(plan: SeedVr2Plan, pictures: int) -> int:
@@ -168,6 +179,7 @@ def _encoding(vae: VaeConfig, plan: SeedVr2Plan) -> Asked:
         tile=plan.encode_tile,
         warm_up=plan.warm_up if plan.encode_tile is not None else 0,
         span=plan.encode_span,
+        film=plan.film,
     )
 
 
@@ -177,7 +189,7 @@ def _decoding(vae: VaeConfig, plan: SeedVr2Plan) -> Asked:
         _encoding(vae, plan),
         tile=plan.decode_tile,
         warm_up=plan.warm_up if tiled else 0,
-        span=plan.decode_span,
+        span=plan.decode_span if tiled else plan.encode_span,
         is_whole=tiled and plan.decodes_whole_tiles,
     )
 
@@ -192,7 +204,7 @@ def _waiting_latents(plan: SeedVr2Plan) -> int:
 
 
 def _vae_weights(vae: VaeConfig, plan: SeedVr2Plan) -> int:
-    return _all_vae_weights(vae, plan.vae_dtype, plan.switches.vae)
+    return _all_vae_weights(vae, plan.vae_dtype, plan.switches.vae, image=plan.film == 1)
 
 
 _all_vae_weights = lru_cache(maxsize=64)(cost.weights_bytes)
@@ -247,11 +259,6 @@ def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[float, float]:
 def _again(frames: int, span: int) -> int:
     """How often a film of one shot goes on with another span."""
     return -(-latents_of(frames) // span) - 1
-
-
-def latents_of(frames: int) -> int:
-    """Latents of a film of one shot."""
-    return 1 + -(-(frames - 1) // STEP)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from itertools import groupby
 from engine.core.geometry import Size
 from engine.models.planning.search import Room, pairs_within, smaller_tiles, tilings
 from engine.models.seedvr2 import files
-from engine.models.seedvr2.plan import STEP, SeedVr2Plan
+from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
 from engine.models.seedvr2.planning import requirements as bytes_of
 from engine.models.seedvr2.planning.vae_memory import BLEND_PX, ENCODE_OVERLAP_PX
 from engine.models.seedvr2.vae.config import VaeConfig
@@ -180,7 +180,7 @@ class _Search:
                 if best is None:
                     continue
                 yield best
-                if self._is_untouched(best, kind.clips[0]):
+                if self._is_untouched(best, kind.clips[0]) and not self._parks(best):
                     return  # fewer blocks and an early begin make nothing faster
 
     def _fastest(self, plans: Iterable[SeedVr2Plan]) -> SeedVr2Plan | None:
@@ -191,6 +191,10 @@ class _Search:
         wanted = self.plan.encode_tile, self.plan.decode_tile
         return (plan.encode_tile, plan.decode_tile) == wanted and plan.latents == clip
 
+    def _parks(self, plan: SeedVr2Plan) -> bool:
+        """Whether carries have to leave the device and come back."""
+        return any(bytes_of.parked_bytes(plan, self.room.frames).values())
+
     def _filled(self, way: _DitRun) -> Iterator[SeedVr2Plan]:
         """A way with the tiles that take least time among those that fit, if any do."""
         limit = self._limit(way)
@@ -198,12 +202,18 @@ class _Search:
         plans = [plan for plan in tiled if self._fits_host(plan)]
         if len(plans) < len(tiled):  # the GPU has room where main memory has none
             plans += self._tiled(way, limit, with_host=True)
-        spanned = (one for plan in plans for one in self._spanned(plan, limit))
+        if self.on_gpu:  # smaller tiles may leave main memory for longer spans
+            longest = self._longest_span(self.plan)
+            for span in (longest, longest // 2):
+                plans += self._tiled(way, limit, with_host=True, span=span)
+        spanned = (one for plan in dict.fromkeys(plans) for one in self._spanned(plan, limit))
         found = self._fastest(self._pinned(one, way) for one in spanned)
         if found is not None:
             yield found
 
-    def _tiled(self, way: _DitRun, limit: int, *, with_host: bool = False) -> Iterator[SeedVr2Plan]:
+    def _tiled(
+        self, way: _DitRun, limit: int, *, with_host: bool = False, span: int = USUAL_SPAN
+    ) -> Iterator[SeedVr2Plan]:
         """In pairs of tiles of encoder and decoder that fit, of which none beats another.
 
         What one of them keeps may wait while the other works, so that both bear on each other.
@@ -214,7 +224,7 @@ class _Search:
             return replace(base, encode_tile=encode[first], decode_tile=decode[second])
 
         def fits(first: int, second: int) -> bool:
-            plan = tiled(first, second)
+            plan = replace(tiled(first, second), encode_span=span, decode_span=span)
             return self._load(plan) <= limit and (not with_host or self._fits_host(plan))
 
         for pair in pairs_within(len(encode), len(decode), fits):
@@ -266,12 +276,12 @@ class _Search:
     def _longest_span(self, plan: SeedVr2Plan) -> int:
         frames = self.room.frames
         at_risk = int(_MOST_LOST_S * frames / self.room.seconds(plan)) // STEP
-        longest = min(LONGEST_SPAN, max(LONGEST_SLOW_SPAN, at_risk), bytes_of.latents_of(frames))
+        longest = min(LONGEST_SPAN, max(LONGEST_SLOW_SPAN, at_risk), latents_of(frames))
         return max(USUAL_SPAN, longest)
 
     def _spans(self, longest: int) -> tuple[int, ...]:
         """Spans that are worth trying, the longest first: each the shortest for its visits."""
-        found, latents = [longest], bytes_of.latents_of(self.room.frames)
+        found, latents = [longest], latents_of(self.room.frames)
         for visits in range(-(-latents // longest), latents):
             span = -(-latents // visits)
             if span <= USUAL_SPAN:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from engine.core.geometry import Size
 from engine.models.planning.search import PhaseMemory, Streamed
-from engine.models.seedvr2.plan import STEP
+from engine.models.seedvr2.plan import STEP, latents_of
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import USUAL_SPAN, split_tiles, whole_tiles
@@ -41,6 +41,7 @@ class Asked:
         warm_up: Latents that tiles begin early; 0 where they go on with a carry.
         span: Latents that a tile is visited for.
         is_whole: Tiles go through all of the decoder.
+        film: Frames of the longest shot, at most; 0 where that is not known.
     """
 
     config: VaeConfig
@@ -52,6 +53,26 @@ class Asked:
     warm_up: int = 0
     span: int = USUAL_SPAN
     is_whole: bool = False
+    film: int = 0
+
+    @property
+    def is_one_visit(self) -> bool:
+        """Whether no tile is visited twice: carries end where they begin."""
+        return self.film > 0 and latents_of(self.film) <= self.span
+
+    @property
+    def carries(self) -> bool:
+        """Whether tiles go on with what they kept."""
+        return not self.warm_up and not self.is_one_visit
+
+    @property
+    def early(self) -> int:
+        """Latents of a span before that are kept for tiles to begin with."""
+        return 0 if self.is_one_visit else self.warm_up
+
+    def at_most(self, frames: int) -> int:
+        """So many frames, or all of the longest shot."""
+        return min(frames, self.film or frames)
 
     @property
     def on_gpu(self) -> bool:
@@ -61,7 +82,7 @@ class Asked:
     def work(self, size: Size) -> VaeWorkload:
         """On frames of a size, slice by slice."""
         return VaeWorkload(
-            frames=_STEADY + STEP,
+            frames=1 if self.film == 1 else _STEADY + STEP,
             size=size,
             switches=self.switches,
             slice_frames=STEP,
@@ -78,22 +99,23 @@ def encoding(asked: Asked) -> Streamed:
     latent = asked.config.latent_channels * _EXACT
     given = 2 * asked.span * (boxes[0].pixels // 64) * latent  # of a tile, and joined
     if len(boxes) == 1:
-        return _whole(found, given)
+        return _whole(asked, found, given)
     frame, item = asked.frame.pixels, asked.work(asked.frame).item
-    parked = STEP * frame * _COLOURS * item
-    early = asked.warm_up * parked
+    parked = frame * _COLOURS * item
+    early = STEP * asked.early * parked
     blended = 2 * asked.span * (frame // 64) * latent
-    others = 0 if asked.warm_up else _others(asked, found.carry, len(boxes))
-    host = asked.span * parked + parked // STEP + early + others + blended
+    carries = found.carry * len(boxes) if asked.carries else 0
+    others = _others(asked, found.carry, len(boxes))
+    host = asked.at_most(STEP * asked.span + 1) * parked + early + others + blended
     working = PhaseMemory(max(found.first, found.later) + given, host)
-    waits = PhaseMemory(0, early + (0 if asked.warm_up else found.carry * len(boxes)))
+    waits = PhaseMemory(0, early + carries)
     return Streamed(
         begins=working,
         steady=(working,),
         between=waits,
         waits=waits,
         buffers=found.window,
-        parks=0 if asked.warm_up else found.carry * len(boxes),
+        parks=carries,
     )
 
 
@@ -101,7 +123,7 @@ def encoding(asked: Asked) -> Streamed:
 def decoding(asked: Asked) -> Streamed:
     """Of decoding."""
     if asked.tile is None:
-        return _whole(_decode_peak(asked.config, asked.work(asked.frame)))
+        return _whole(asked, _decode_peak(asked.config, asked.work(asked.frame)))
     boxes = decode_boxes(asked, asked.tile)
     if asked.is_whole:
         tile = _decode_peak(asked.config, asked.work(boxes[0]))
@@ -124,10 +146,10 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
         tiles: How many.
         features: Bytes for each latent.
     """
-    early, fresh = asked.warm_up * features, asked.span * features
-    canvas = STEP * asked.span * asked.frame.pixels * _CODE_BYTES
-    carries = 0 if asked.warm_up else tile.carry * tiles
-    others = 0 if asked.warm_up else _others(asked, tile.carry, tiles)
+    early, fresh = asked.early * features, asked.span * features
+    canvas = asked.at_most(STEP * asked.span) * asked.frame.pixels * _CODE_BYTES
+    carries = tile.carry * tiles if asked.carries else 0
+    others = _others(asked, tile.carry, tiles)
     known, handed_on = early + fresh, low.carry if low is not None else 0
     last = features + tile.result  # of whole frames, and of the tile before
     visiting = last + max(tile.first, tile.later)
@@ -145,20 +167,21 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
     )
 
 
-def _whole(found: VaePeak, given: int = 0) -> Streamed:
+def _whole(asked: Asked, found: VaePeak, given: int = 0) -> Streamed:
+    carry = 0 if asked.is_one_visit else found.carry
     return Streamed(
         begins=PhaseMemory(found.first + given),
         steady=(PhaseMemory(found.later + given),),
         between=PhaseMemory(found.carry),
-        waits=PhaseMemory(0, found.carry),
+        waits=PhaseMemory(0, carry),
         buffers=found.window,
-        parks=found.carry,
+        parks=carry,
     )
 
 
 def _others(asked: Asked, carry: int, tiles: int) -> int:
     """Bytes of carries on the host while one tile works; what it has kept leaves its old place."""
-    return carry * (tiles if asked.on_gpu else tiles - 1)
+    return carry * (tiles if asked.on_gpu else tiles - 1) if asked.carries else 0
 
 
 def encode_boxes(asked: Asked) -> list[Size]:

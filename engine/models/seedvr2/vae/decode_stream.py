@@ -237,7 +237,7 @@ class _Tiled:
             picture = self._one(index, frames, sink, last)
             done(index, len(self._boxes), self._on_canvas[index], picture)
             sink.check()
-        self._features = self._features[-self._warm_up :] if self._warm_up else []
+        self._features = self._features[-self._warm_up :] if self._warm_up and not last else []
         self._fresh, self._begins = 0, False
         canvas = sink.result()
         for start in range(0, frames, _FRAMES_AT_A_TIME):

@@ -86,7 +86,7 @@ class SeedVr2EncodeStream:
 
     def _blended(self, device: torch.device, *, last: bool) -> Tensor:
         """Latents [t, L, h, w] of all tiles, on the host."""
-        slices, fresh = self._due()
+        slices, fresh = self._due(last=last)
         blender = Blender(self._canvas, margin=0)
         for index, box in enumerate(self._boxes):
             latents = self._tile(index, slices, device, last=last or bool(self._warm_up))
@@ -105,7 +105,7 @@ class SeedVr2EncodeStream:
         """In host memory, in the dtype of the VAE."""
         return frames.to(getattr(self._vae, "dtype", frames.dtype)).cpu()
 
-    def _due(self) -> tuple[list[Tensor], int]:
+    def _due(self, *, last: bool) -> tuple[list[Tensor], int]:
         """Slices to run, those to warm up with first, and how many latents are not known yet."""
         fresh, before = self._slices, self._before
         frames = sum(len(one) for one in fresh)
@@ -113,7 +113,7 @@ class SeedVr2EncodeStream:
         known = [*before, *fresh]
         unneeded = max(0, len(known) - self._warm_up)
         dropped, self._dropped = self._dropped, self._dropped + unneeded
-        self._slices, self._before = [], known[unneeded:]
+        self._slices, self._before = [], [] if last else known[unneeded:]
         if before and dropped:  # the first slice of a clip has one frame more, and a latent for it
             known[:2] = [torch.cat([known[0][-1:], known[1]])]
         return known, latents

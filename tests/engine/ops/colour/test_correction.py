@@ -17,7 +17,7 @@ from engine.ops.colour.correction import (
     match_histogram,
     smooth_,
     stages_of,
-    two_scale,
+    two_scale_,
     wavelet,
 )
 from engine.ops.colour.spaces import LUMA, rgb_to_hsv, rgb_to_lab, weighted
@@ -46,7 +46,7 @@ def colourfulness(pictures: torch.Tensor) -> float:
 def test_a_result_that_equals_its_source_stays():
     source = torch.rand(2, 3, 33, 47)
     for scale in (1, 2, 3, 4):
-        assert torch.equal(two_scale(source.clone(), source, scale), source)
+        assert torch.equal(two_scale_(source.clone(), source, scale), source)
 
 
 @settings(max_examples=15, deadline=None)
@@ -62,7 +62,7 @@ def test_a_flat_cast_goes_and_detail_stays(cast, scale):
 
 def test_it_splits_luma_and_chroma_as_stated():
     result, source = torch.rand(2, 1, 3, 40, 50, dtype=torch.float64) * 0.2 + 0.4
-    found = two_scale(result, source, 2)
+    found = two_scale_(result.clone(), source, 2)
 
     def planes(pictures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         luma = weighted(pictures, LUMA)
@@ -81,9 +81,9 @@ def test_the_cuts_keep_their_place_in_the_source():
 
 def test_frames_do_not_know_each_other():
     result, source = torch.rand(3, 3, 20, 30), torch.rand(3, 3, 20, 30)
-    together = two_scale(result, source)
+    together = two_scale_(result.clone(), source)
     for t in range(3):
-        assert torch.equal(two_scale(result[t : t + 1], source[t : t + 1]), together[t : t + 1])
+        assert torch.equal(two_scale_(result[t : t + 1], source[t : t + 1]), together[t : t + 1])
 
 
 def test_every_method_takes_any_size_and_stays_in_range():
@@ -101,7 +101,7 @@ def test_every_method_brings_colours_back(method):
     source[:, 0] += 0.1  # a warm picture, so that saturation says something
     result = source + fine_grain(source)
     result = (result + 0.5 * (result - result.mean(1, keepdim=True))).clamp(0, 1)  # too colourful
-    found = correct_colour(method, result, source)
+    found = correct_colour(method, result.clone(), source)
     wanted = colourfulness(source)
     assert abs(colourfulness(found) - wanted) < 0.7 * abs(colourfulness(result) - wanted)
 
@@ -117,8 +117,8 @@ def test_wrong_calls_are_refused():
 def test_memory_is_as_stated():
     result, source = torch.rand(2, 2, 3, 64, 96)
     with Allocations() as ours:
-        two_scale(result, source)
-    assert ours.peak_bytes <= 4 * result.numel() + 32 * 64 * 96 + 64
+        two_scale_(result, source)
+    assert ours.peak_bytes <= 32 * 64 * 96 + 64
     for method in METHODS[1:]:
         with Allocations() as published:
             correct_colour(method, result, source)
@@ -138,7 +138,7 @@ def test_both_ends_of_the_strength_are_exact():
 def test_only_detail_is_mixed(strength):
     source = smooth_pictures()
     detail = fine_grain(source)
-    result = two_scale(source + detail + 0.07, source)
+    result = two_scale_(source + detail + 0.07, source)
     found = blend_strength(result, source, strength)
     inside = (..., slice(40, -40), slice(40, -40))
     expected = source + strength * detail

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.geometry import Size
+from engine.hardware import gpu_table
+from engine.hardware.budget import pretended_budget
 from engine.models.seedvr2.family import FAMILY
 from engine.models.seedvr2.planning.requirements import needs
 from engine.planner.plan_job import Request, plan_job
@@ -43,6 +45,31 @@ def test_full_hd_fits_every_usual_gpu() -> None:
             assert needs(plan.work).device <= vram * GIB, (model, vram)
             assert refusals(plan) == {"weights-missing"}
     assert "plan-does-not-fit" in refusals(plan_of(1))
+
+
+def test_a_still_is_planned_as_one() -> None:
+    """8192x6144 from 2048x1536 on GPUs of 8, 12 and 16 GB, with 16 GB of main memory."""
+    still = a_media(size=Size(2048, 1536), frame_count=1, frame_count_is_exact=True)
+    wanted = JobSettings(model="seedvr2-7b-sharp", precision="q4", scale=4)
+    for name in ("RTX 4060", "RTX 3060", "RTX 5070 Ti"):
+        budget = pretended_budget(gpu_table.find(name), ram_bytes=round(0.7 * 16 * GIB))
+        plan = plan_job(Request(media=still, settings=wanted), budget, Rates())
+        assert "plan-does-not-fit" not in refusals(plan), name
+        assert plan.work.latents == 1
+
+
+def test_a_film_counts_by_its_length() -> None:
+    found = {}
+    for frames in (1, 17, 96, 2500):
+        media = a_media(size=HD, frame_count=frames, frame_count_is_exact=True)
+        budget = pretended_budget(gpu_table.find("RTX 3060"), ram_bytes=32 * GIB)
+        wanted = JobSettings(model="seedvr2-3b")
+        found[frames] = plan_job(Request(media=media, settings=wanted), budget, Rates())
+    assert [plan.work.latents for plan in found.values()] == [1, 5, 21, 21]
+    assert found[1].device_bytes < found[96].device_bytes
+    each = [plan.seconds / frames for frames, plan in found.items()]
+    assert each[1] < 1.2 * each[2]
+    assert found[17].seconds < found[96].seconds < found[2500].seconds
 
 
 def refusals(plan: Plan) -> set[str]:
