@@ -87,7 +87,8 @@ class StageWork:
             its units; None for 10^12 operations of the kind.
         pinned_bytes: Weights copied to the GPU meanwhile, from pinned main memory.
         paged_bytes: The same from other main memory.
-        parked_bytes: Carries copied to main memory and back, for which the GPU waits.
+        parked_bytes: Carries copied to pageable main memory and back, for which the GPU waits.
+        parked_pinned_bytes: The same with pinned main memory.
     """
 
     kind: WorkKind
@@ -97,6 +98,7 @@ class StageWork:
     pinned_bytes: float = 0.0
     paged_bytes: float = 0.0
     parked_bytes: float = 0.0
+    parked_pinned_bytes: float = 0.0
 
     def cost(self, device: str) -> tuple[str, float]:
         """Name of the cost of a unit, and how many units."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.core.geometry import Box, Size
 from engine.models.latents import LatentFormat
 from engine.ops.resize import resize, thumbnail
+from engine.ops.transfer.host_copy import HostCopy
 from engine.protocol.events import Picture
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import WeightsPlan
@@ -42,10 +43,26 @@ def turn_box(box: Box, canvas: Size, rotation: int, mirrored: bool) -> Box:
     return Box(width - turned.right, turned.y, turned.width, turned.height)
 
 
+class ComingPicture:
+    """A small picture of a frame [C, H, W] float32, 0 to 1, that comes from its device."""
+
+    def __init__(self, frame: Tensor, longest_side: int) -> None:
+        self._copy = HostCopy(thumbnail(frame, longest_side))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether `picture` would not wait for the device."""
+        return self._copy.is_here
+
+    def picture(self) -> Picture:
+        """The picture; waits for it."""
+        small = self._copy.values()
+        return Picture(size=Size(small.shape[1], small.shape[0]), rgb=small.numpy().tobytes())
+
+
 def picture_of(frame: Tensor, longest_side: int) -> Picture:
     """A frame [C, H, W] float32, 0 to 1, as a small picture."""
-    small = thumbnail(frame, longest_side)
-    return Picture(size=Size(small.shape[1], small.shape[0]), rgb=small.cpu().numpy().tobytes())
+    return ComingPicture(frame, longest_side).picture()
 
 
 def seen(

@@ -23,7 +23,7 @@ from engine.pipeline.context import JobContext
 from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.prepare import decoded, film_at, film_path
 from engine.pipeline.recovery import Failure, attempt, change_plan, with_one_retry
-from engine.pipeline.stages.progress import Progress, show_tile
+from engine.pipeline.stages.progress import Progress, ShownTiles
 from engine.pipeline.stream import Stream, Workers
 from engine.planner import latents as choice
 from engine.protocol.events import StageStarted
@@ -125,6 +125,7 @@ class _Decoding:
         self._size = video.size
         self._total = video.frame_count
         self._progress = Progress(context, 0, stage=STAGE, total=self._total)
+        self._tiles = ShownTiles(context)
 
     def run(self) -> None:
         """Write the film; it is there whole, or not at all."""
@@ -148,6 +149,7 @@ class _Decoding:
                     ready.put(_codes(frames[:left], self._size))
                     left -= len(frames)
                     self._progress.add(len(frames))
+            self._tiles.finish()
             ready.close()
 
     def _store(self, ready: Stream[list[Planes]]) -> None:
@@ -163,8 +165,7 @@ class _Decoding:
         right, bottom = min(box.right, size.width), min(box.bottom, size.height)
         inside = Box(box.x, box.y, right - box.x, bottom - box.y)
         picture = tile.picture[:, : inside.height, : inside.width]
-        show_tile(
-            self._context,
+        self._tiles.show(
             picture.add(1).mul_(0.5),
             inside,
             size,

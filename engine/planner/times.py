@@ -251,7 +251,7 @@ def _on_gpu(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> dict[s
         if stage.pinned_bytes or stage.paged_bytes:
             copying = copy_seconds(gpu, stage.pinned_bytes, stage.paged_bytes)
             found[name] = with_copying(found[name], copying)
-        found[name] += copy_seconds(gpu, 0, stage.parked_bytes)
+        found[name] += copy_seconds(gpu, stage.parked_pinned_bytes, stage.parked_bytes)
     return found or {"upscale": 0.0}
 
 
@@ -329,7 +329,7 @@ def compute_seconds(gpu: GpuSpec, kind: WorkKind, dtype: str, operations: float)
 
 
 def copy_seconds(gpu: GpuSpec, pinned_bytes: float, paged_bytes: float) -> float:
-    """Seconds of copying weights from pinned main memory, and from any other."""
+    """Seconds of copying between the GPU and pinned main memory, and any other."""
     link = gpu.link_bandwidth
     return pinned_bytes / (link * _PINNED_SHARE) + paged_bytes / (link * _PAGED_SHARE)
 

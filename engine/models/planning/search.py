@@ -12,6 +12,7 @@ from engine.hardware.budget import Budget
 from engine.protocol.plan import WorkPlan
 
 EDGES = (6144, 4096, 3072, 2048, 1536, 1280, 1024, 896, 768, 640, 512, 448, 384, 320, 256)  # px
+_PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
 _APART = 1.2  # times as many px, at least, has the next larger tile that is worth trying
 _MOST_OBLONG = 4  # sides of a tile
 
@@ -128,6 +129,11 @@ class Room:
     ram: Callable[[WorkPlan], int]
     device: Callable[[WorkPlan], int]
     seconds: Callable[[WorkPlan], float]
+
+    @property
+    def most_pinned(self) -> int:
+        """Bytes of main memory that may be pinned."""
+        return int(_PINNED_SHARE * self.budget.ram_bytes)
 
     def holds(self, work: WorkPlan) -> bool:
         """Whether a job stays within main memory and the memory of the GPU."""

@@ -131,10 +131,8 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def stage_work(self, work: SeedVr2Plan, frames: int) -> dict[str, StageWork]:
         """Both halves of the VAE, and the transformer with the weights that come meanwhile."""
-        found, parked = (
-            requirements.stage_work(work, frames),
-            requirements.parked_bytes(work, frames),
-        )
+        found = requirements.stage_work(work, frames)
+        parked, share = requirements.parked_bytes(work, frames)
         each = requirements.streamed_bytes(work)
         pinned = min(work.pin_bytes, each)
         clips = requirements.clips(work, frames)
@@ -143,7 +141,8 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
                 kind="vae",
                 dtype=work.vae_dtype,
                 operations=found["encode"],
-                parked_bytes=parked["encode"],
+                parked_bytes=parked["encode"] * (1 - share),
+                parked_pinned_bytes=parked["encode"] * share,
             ),
             "transformer": StageWork(
                 kind="transformer",
@@ -156,7 +155,8 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
                 kind="vae",
                 dtype=work.vae_dtype,
                 operations=found["decode"],
-                parked_bytes=parked["decode"],
+                parked_bytes=parked["decode"] * (1 - share),
+                parked_pinned_bytes=parked["decode"] * share,
             ),
         }
 

@@ -40,6 +40,7 @@ class SeedVr2Plan(ShotPlan):
     vae_dtype: str = "float32"
     blocks_on_device: int | None = None  # None: all of them, and the text's weights too
     pin_bytes: int = 0  # of main memory, for copies of the other blocks
+    park_pin_bytes: int = 0  # most bytes of main memory that are pinned where carries wait
     attention: str = "auto"
     products: str = "none"
     strength: int = 100  # %

@@ -9,7 +9,7 @@ and memory does not grow with the length of the shot.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import cos, pi
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.upscalers import Advance, Restored, Watch, no_advance
 from engine.models.video_vae.frame_slices import Ending
 from engine.models.video_vae.slicing import slices
+from engine.ops.transfer.parking import Parking
 from engine.tiling.latent_clips import (
     FROM_START,
     ClipGrid,
@@ -57,12 +58,14 @@ class ShotOptions:
         grid: Clips of the transformer.
         encode: How frames are cut to be encoded; None for whole ones.
         decode: How they are cut to be decoded.
+        parking: Where carries wait in main memory; one for all shots.
     """
 
     frame: Size
     grid: ClipGrid
     encode: Tiling | None = None
     decode: Tiling | None = None
+    parking: Parking = field(default_factory=Parking)
 
 
 class LatentJoin:
@@ -121,7 +124,12 @@ class Shot:
         self._grid = options.grid
         self._step = vae.config.temporal_factor
         self._encode = SeedVr2EncodeStream(
-            vae, options.frame, options.encode, begin=restart.encode_from, advance=advance
+            vae,
+            options.frame,
+            options.encode,
+            options.parking,
+            begin=restart.encode_from,
+            advance=advance,
         )
         self._frame = self._step * restart.decode_from  # number of the next decoded one
         self._decode = SeedVr2DecodeStream(
@@ -129,6 +137,7 @@ class Shot:
             options.frame,
             options.decode,
             watch,
+            options.parking,
             first=self._frame,
             begin=restart.decode_from,
             advance=advance,
@@ -261,12 +270,15 @@ class ClippedShot:
         if missing:
             clip = clip[mirrored_indices(count, missing)]
         advance = self._advance
-        encode = SeedVr2EncodeStream(self._vae, options.frame, options.encode, advance=advance)
+        encode = SeedVr2EncodeStream(
+            self._vae, options.frame, options.encode, options.parking, advance=advance
+        )
         decode = SeedVr2DecodeStream(
             self._vae,
             options.frame,
             options.decode,
             self._watch,
+            options.parking,
             first=self._start,
             advance=advance,
         )

@@ -34,6 +34,7 @@ from engine.models.upscalers import (
 )
 from engine.ops.colour.correction import blend_strength, correct_colour
 from engine.ops.resize import resize
+from engine.ops.transfer.parking import Parking
 from engine.tiling.latent_clips import ClipGrid, latent_of
 
 _Four = tuple[int, int, int, int]
@@ -56,6 +57,7 @@ class SeedVr2(ShotModel):
         self._dtype: torch.dtype = getattr(torch, plan.dtype)
         self._vae, self._dit, self._text = vae, dit, text
         self._advance: Advance = no_advance
+        self._parking = Parking(plan.park_pin_bytes)
         self._layout = FrameLayout(
             picture=self._plan.size, padded=self._plan.padded, reflected=self._plan.reflected
         )
@@ -87,6 +89,7 @@ class SeedVr2(ShotModel):
         """Give back buffers and pinned memory; the model is of no use afterwards."""
         self._dit.close()
         self._vae.release()
+        self._parking.release()
 
     def first_needed(self, shot: int, wanted: int) -> int:
         """The frame to begin reading at, so that `wanted` and all after it are exact.
@@ -170,7 +173,7 @@ class SeedVr2(ShotModel):
 
     def _shot(self, shot: int, wanted: int, watch: Watch) -> Shot | ClippedShot:
         plan, config = self._plan, self._vae.config
-        options = shot_options(plan)
+        options = replace(shot_options(plan), parking=self._parking)
 
         def restore(latents: Tensor, first: int) -> Tensor:
             found = self.restored(latents, shot, first)

@@ -25,6 +25,7 @@ class WanPlan(ShotPlan):
     decode_tile: Size | None = None  # px of the result, halo included
     warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
     parks: bool = False  # carries of whole frames wait in main memory while tiles are visited
+    park_pin_bytes: int = 0  # most bytes of main memory that are pinned where carries wait
 
     @property
     def scale(self) -> int:

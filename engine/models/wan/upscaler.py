@@ -29,6 +29,7 @@ from engine.models.wan.vae.load import Wan, load_wan
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
 from engine.ops.resize import resize
+from engine.ops.transfer.parking import Parking
 from engine.tiling.latent_clips import first_frame, latent_of, mirrored_indices
 
 
@@ -74,6 +75,7 @@ class WanUpscaler(ShotModel):
         self._plan = plan
         self._device = torch.device(plan.device)
         self._vae = vae
+        self._parking = Parking(plan.park_pin_bytes)
         self.advance: Advance = no_advance
 
     @property
@@ -106,7 +108,11 @@ class WanUpscaler(ShotModel):
         at = resumption(config, wanted - shot)
         size = plan.clip_frames // config.temporal_factor
         decode = Streaming(
-            tile=plan.decode_tile, warm_up=plan.warm_up, parks=plan.parks, slice_latents=size
+            tile=plan.decode_tile,
+            warm_up=plan.warm_up,
+            parks=plan.parks,
+            slice_latents=size,
+            parking=self._parking,
         )
         encode = replace(decode, tile=plan.encode_tile)
         first = shot + config.temporal_factor * at.decode_from
@@ -149,6 +155,7 @@ class WanUpscaler(ShotModel):
     def close(self) -> None:
         """Give back buffers; the model is of no use afterwards."""
         self._vae.release()
+        self._parking.release()
 
 
 class _Running(RunningShot):

@@ -7,6 +7,8 @@ from collections.abc import Hashable
 import torch
 from torch import Tensor, nn
 
+from engine.ops.transfer.parking import Parking
+
 
 class Carry:
     """What a slice hands to the next one: the last inputs of every causal convolution.
@@ -76,10 +78,22 @@ class Carry:
         return other
 
     def moved(self, device: torch.device | str) -> Carry:
-        """The same with its frames on another device, in the same memory format."""
+        """The same with its frames on another device, in the same memory format.
+
+        From pinned memory they come while the processor does other work.
+        """
         self._need_whole()
-        tails = {key: frames.to(device) for key, frames in self._tails.items()}
+        tails = {
+            key: frames.to(device, non_blocking=frames.is_pinned())
+            for key, frames in self._tails.items()
+        }
         return self._with_tails(tails)
+
+    def parked(self, parking: Parking, key: Hashable) -> Carry:
+        """The same with its frames in main memory, until `key` is parked there again."""
+        self._need_whole()
+        frames = parking.park(key, list(self._tails.values()))
+        return self._with_tails(dict(zip(self._tails, frames, strict=True)))
 
     @property
     def bytes_held(self) -> int:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import replace
 
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.display import (
-    picture_of,
+    ComingPicture,
     seen,
     turn,
     turn_box,
 )
 from engine.protocol.events import (
-    Picture,
     PreviewReady,
     StageProgress,
     TileDone,
@@ -25,6 +25,7 @@ from engine.video.read.frames import PlanarFrame
 
 _PREVIEW_PX = 1280  # longest side of the pictures that are sent while running
 _TILE_PICTURE_PX = 480  # longest side of a tile's small picture
+_MOST_COMING = 2  # pictures of tiles that are waited for at a time
 _SAMPLE_S, _SPEED_SAMPLES = 1.0, 30  # that the speed is averaged over
 _MODEL_STAGES = ("encode", "transformer", "decode")
 
@@ -128,33 +129,55 @@ def show_preview(
     )
 
 
-def show_tile(
-    context: JobContext, tile: Tensor, box: Box, canvas: Size, *, frame: int, index: int, tiles: int
-) -> None:
-    """Emit that a tile is done, with a small picture of it where pictures are shown.
+class ShownTiles:
+    """Emits that tiles are done, with small pictures of them where pictures are shown.
 
-    Args:
-        context: The running job.
-        tile: [3, h, w] float32, 0 to 1, as stored: its last frame.
-        box: Where it lies on the canvas.
-        canvas: Size of the whole picture that is made of tiles.
-        frame: Number of that frame, counted from the job's first.
-        index: Of the tile.
-        tiles: In a frame.
+    A picture comes from the GPU while it goes on with the next tile, and is emitted with that one.
     """
-    video = context.media.video
-    picture: Picture | None = None
-    if context.pictures and (tiles > 1 or context.picture_due()):
-        picture = picture_of(turn(tile, video.rotation, video.is_mirrored), _TILE_PICTURE_PX)
-    turned = video.rotation in (90, 270)
-    context.events.emit(
-        TileDone(
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._coming: deque[tuple[TileDone, ComingPicture]] = deque()
+
+    def show(
+        self, tile: Tensor, box: Box, canvas: Size, *, frame: int, index: int, tiles: int
+    ) -> None:
+        """Take a tile that is done.
+
+        Args:
+            tile: [3, h, w] float32, 0 to 1, as stored: its last frame.
+            box: Where it lies on the canvas.
+            canvas: Size of the whole picture that is made of tiles.
+            frame: Number of that frame, counted from the job's first.
+            index: Of the tile.
+            tiles: In a frame.
+        """
+        context, video = self._context, self._context.media.video
+        turned = video.rotation in (90, 270)
+        done = TileDone(
             job_id=context.job_id,
             frame=frame,
             tile=index,
             tiles=tiles,
             box=turn_box(box, canvas, video.rotation, video.is_mirrored),
             canvas=canvas.transposed() if turned else canvas,
-            picture=picture,
         )
-    )
+        self._emit(most_waiting=_MOST_COMING)
+        if context.pictures and (tiles > 1 or context.picture_due()):
+            upright = turn(tile, video.rotation, video.is_mirrored)
+            self._coming.append((done, ComingPicture(upright, _TILE_PICTURE_PX)))
+            self._emit(most_waiting=_MOST_COMING)
+        else:
+            context.events.emit(done)
+
+    def finish(self) -> None:
+        """Emit those whose pictures have not come yet."""
+        self._emit(most_waiting=0)
+
+    def _emit(self, *, most_waiting: int) -> None:
+        while self._coming:
+            done, coming = self._coming[0]
+            if not coming.is_here and len(self._coming) <= most_waiting:
+                return
+            self._coming.popleft()
+            self._context.events.emit(replace(done, picture=coming.picture()))

@@ -11,7 +11,7 @@ import torch
 from engine.core.geometry import Box
 from engine.models.upscalers import DecodedTile, Restored, RunningShot, ShotModel
 from engine.pipeline.context import JobContext
-from engine.pipeline.stages.progress import Progress, show_preview, show_tile
+from engine.pipeline.stages.progress import Progress, ShownTiles, show_preview
 from engine.pipeline.stages.read import Beginning, ShotSlice
 from engine.pipeline.stages.restore import Restore, SourceColours
 from engine.pipeline.stages.write import DoneClip
@@ -37,6 +37,7 @@ class Shots:
         self._waiting: deque[tuple[int, PlanarFrame]] = deque()
         self._block: list[Restored] = []
         self._progress = Progress(context, beginning.wanted)
+        self._tiles = ShownTiles(context)
 
     def run(self, source: Stream[ShotSlice], target: Stream[DoneClip]) -> None:
         """Work until the source ends."""
@@ -45,6 +46,7 @@ class Shots:
             for done in self._one(piece):
                 target.put(done)
                 self._progress.add(len(done.frames))
+        self._tiles.finish()
         target.close()
 
     def _advance(self, stage: str, frames: float) -> None:
@@ -110,8 +112,7 @@ class Shots:
             min(box.bottom, size.height) - box.y,
         )
         self._context.check("decoded tile")
-        show_tile(
-            self._context,
+        self._tiles.show(
             tile.picture[:, : inside.height, : inside.width].add(1).mul_(0.5),
             inside,
             size,

@@ -13,7 +13,7 @@ from engine.models.frame_family import FramePlan
 from engine.models.upscalers import FrameUpscaler
 from engine.pipeline.context import JobContext
 from engine.pipeline.recovery import change_plan, reason_of
-from engine.pipeline.stages.progress import Progress, show_preview, show_tile
+from engine.pipeline.stages.progress import Progress, ShownTiles, show_preview
 from engine.pipeline.stages.read import Clip
 from engine.pipeline.stages.restore import Planes, Restore, SourceColours
 from engine.pipeline.stages.write import DoneClip
@@ -31,6 +31,7 @@ class Upscale:
     def __init__(self, model: FrameUpscaler | None, context: JobContext) -> None:
         self._model = model
         self._context = context
+        self._tiles = ShownTiles(context)
 
     def run(self, frames: Tensor, first: int) -> Tensor:
         """Enlarge one clip.
@@ -59,6 +60,10 @@ class Upscale:
             free_memory()
             if self._context.guard is not None:
                 self._context.guard.begin()
+
+    def finish(self) -> None:
+        """Show what is not shown yet."""
+        self._tiles.finish()
 
     @property
     def _plan(self) -> FramePlan:
@@ -97,8 +102,7 @@ class Upscale:
             tile = model.upscale(frames[..., box.y : box.bottom, box.x : box.right])
             large = box.scaled(model.scale)
             blender.add(tile, large, plan.overlap * model.scale)
-            show_tile(
-                self._context,
+            self._tiles.show(
                 tile[-1],
                 large,
                 frame.scaled(model.scale),
@@ -124,6 +128,7 @@ class Device:
         for clip in source:
             target.put(DoneClip(frames=clip.frames, planes=self._one(clip)))
             progress.add(len(clip.frames))
+        self._upscale.finish()
         target.close()
 
     def _one(self, clip: Clip) -> list[Planes]:

@@ -63,14 +63,19 @@ def clips(plan: SeedVr2Plan, frames: int) -> float:
     return max(1.0, (latents_of(frames) - shared) / max(1, plan.latents - shared))
 
 
-def parked_bytes(plan: SeedVr2Plan, frames: int) -> dict[str, float]:
-    """Bytes of carries that go to main memory and come back for so many frames, by stage."""
+def parked_bytes(plan: SeedVr2Plan, frames: int) -> tuple[dict[str, float], float]:
+    """Bytes of carries that go to main memory and come back for so many frames, by stage.
+
+    And the share of them for which there is pinned memory.
+    """
     _, vae = files.configs(plan)
     encode, decode = vae_memory.encoding(_encoding(vae, plan)), _decode(vae, plan)
-    return {
+    at_a_time = encode.parks + decode.parks
+    passed = {
         "encode": 2.0 * encode.parks * _again(frames, plan.encode_span),
         "decode": 2.0 * decode.parks * _again(frames, _decoding(vae, plan).span),
     }
+    return passed, min(1.0, plan.park_pin_bytes / at_a_time) if at_a_time else 0.0
 
 
 def tiles(plan: SeedVr2Plan) -> int:

@@ -32,7 +32,6 @@ WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
 # than this is only tried as far as it saves much.
 LONGEST_SPAN, LONGEST_SLOW_SPAN = 121, 61
 _MOST_LOST_S = 1800.0
-PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
 CLIPS = {"cuda": (21, 17, 13, 9, 6, 4, 3, 2, 1), "cpu": (6, 4, 3, 2, 1)}  # latents
 _SHORTER = 0.9  # of a span, at most, has the next one that is worth trying
 BLOCKS_STEP = 12  # fewer that stay, from one way to the next
@@ -193,7 +192,8 @@ class _Search:
 
     def _parks(self, plan: SeedVr2Plan) -> bool:
         """Whether carries have to leave the device and come back."""
-        return any(bytes_of.parked_bytes(plan, self.room.frames).values())
+        passed, _ = bytes_of.parked_bytes(plan, self.room.frames)
+        return any(passed.values())
 
     def _filled(self, way: _DitRun) -> Iterator[SeedVr2Plan]:
         """A way with the tiles that take least time among those that fit, if any do."""
@@ -291,14 +291,16 @@ class _Search:
         return tuple(dict.fromkeys((*found, USUAL_SPAN)))
 
     def _pinned(self, plan: SeedVr2Plan, way: _DitRun) -> SeedVr2Plan:
-        """With copies of streamed weights in main memory, as far as there is room for them."""
-        plan = replace(plan, blocks_on_device=way.blocks)
+        """With copies of streamed weights in main memory, as far as there is room for them.
+
+        What else may be pinned is for carries, which pass less often.
+        """
+        plan, most = replace(plan, blocks_on_device=way.blocks), self.room.most_pinned
         streamed = bytes_of.streamed_bytes(plan)
-        if not streamed:
-            return plan
-        allowed = self.room.budget.ram_bytes
-        copies = min(streamed, allowed - self.room.ram(plan), int(PINNED_SHARE * allowed))
-        return replace(plan, pin_bytes=max(0, copies))
+        if streamed:
+            copies = min(streamed, self.room.budget.ram_bytes - self.room.ram(plan), most)
+            plan = replace(plan, pin_bytes=max(0, copies))
+        return replace(plan, park_pin_bytes=most - plan.pin_bytes) if self.on_gpu else plan
 
     def _smallest(self, way: _DitRun) -> SeedVr2Plan:
         """The way in its smallest tiles; whole frames where they are too small to be cut."""

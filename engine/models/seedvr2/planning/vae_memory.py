@@ -151,11 +151,12 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
     carries = tile.carry * tiles if asked.carries else 0
     others = _others(asked, tile.carry, tiles)
     known, handed_on = early + fresh, low.carry if low is not None else 0
+    buffer = handed_on if asked.on_gpu else 0  # stays while its carry is on the GPU
     last = features + tile.result  # of whole frames, and of the tile before
     visiting = last + max(tile.first, tile.later)
     steady = [PhaseMemory(visiting, handed_on + others + known + canvas)]
     if low is not None:
-        steady.append(PhaseMemory(low.later, carries + known))
+        steady.append(PhaseMemory(low.later, buffer + carries + known))
     return Streamed(
         begins=PhaseMemory(low.first if low is not None else 0),
         steady=tuple(steady),
@@ -169,10 +170,11 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
 
 def _whole(asked: Asked, found: VaePeak, given: int = 0) -> Streamed:
     carry = 0 if asked.is_one_visit else found.carry
+    buffer = carry if asked.on_gpu else 0  # stays where the carry was parked
     return Streamed(
-        begins=PhaseMemory(found.first + given),
-        steady=(PhaseMemory(found.later + given),),
-        between=PhaseMemory(found.carry),
+        begins=PhaseMemory(found.first + given, buffer),
+        steady=(PhaseMemory(found.later + given, buffer),),
+        between=PhaseMemory(found.carry, buffer),
         waits=PhaseMemory(0, carry),
         buffers=found.window,
         parks=carry,

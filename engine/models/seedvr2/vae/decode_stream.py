@@ -24,6 +24,7 @@ from engine.models.upscalers import Advance, DecodedTile, Watch, no_advance
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite, cut
 from engine.models.video_vae.slicing import slices
 from engine.ops.conv.causal_conv import Carry
+from engine.ops.transfer.parking import Parking
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.tiling.blend import tile_weights
 
@@ -38,6 +39,7 @@ class SeedVr2DecodeStream:
         frame: Size of the frames.
         tiling: How they are cut; None for whole ones.
         watch: Called with every decoded tile.
+        parking: Where carries wait in main memory; None for a place of its own.
         first: Number of the first frame.
         begin: Latent of the shot that is decoded first.
         advance: Called after each slice of a tile.
@@ -54,6 +56,7 @@ class SeedVr2DecodeStream:
         frame: Size,
         tiling: Tiling | None,
         watch: Watch,
+        parking: Parking | None = None,
         *,
         first: int = 0,
         begin: int = 0,
@@ -63,13 +66,14 @@ class SeedVr2DecodeStream:
         self._vae = vae
         self._frame = frame
         self._watch = watch
+        self._parking = parking or Parking()
         self._carry = Carry()
         self._count = first  # frames are counted, from this one on
         self._tiled: _Tiled | None = None
         if tiling is not None:
             fast = vae.in_parts()
             part = _All(fast) if tiling.is_whole else _HighPart(fast)
-            self._tiled = _Tiled(fast, part, frame, tiling, begin, advance)
+            self._tiled = _Tiled(fast, part, frame, tiling, self._parking, begin, advance)
 
     def push(self, latents: Tensor, *, last: bool) -> Iterator[Tensor]:
         """Decode the next latents.
@@ -103,7 +107,7 @@ class SeedVr2DecodeStream:
 
     def park(self) -> None:
         """Move the carry of whole frames to host memory while others need the device."""
-        self._carry = self._carry.handed_over().moved("cpu")
+        self._carry = self._carry.handed_over().parked(self._parking, "decode")
 
     def _pieces(self, clip: Tensor, last: bool) -> Iterator[tuple[Tensor, bool]]:
         """Slices of [1, L, t, h, w], and whether the shot ends with it."""
@@ -191,6 +195,7 @@ class _Tiled:
         part: _Part,
         frame: Size,
         tiling: Tiling,
+        parking: Parking,
         begin: int,
         advance: Advance,
     ) -> None:
@@ -204,6 +209,7 @@ class _Tiled:
         self._boxes = tiles.boxes
         self._on_canvas = [box.scaled(tiles.factor) for box in tiles.boxes]
         self._shares = tile_weights(tiles.canvas, self._on_canvas, blend=blend)
+        self._parking = parking
         self._carries = [Carry() for _ in tiles.boxes]
         self._features: list[Tensor] = []
         self._warm_up = tiling.warm_up // vae.config.slice_latents
@@ -236,7 +242,6 @@ class _Tiled:
         for index in range(len(self._boxes)):
             picture = self._one(index, frames, sink, last)
             done(index, len(self._boxes), self._on_canvas[index], picture)
-            sink.check()
         self._features = self._features[-self._warm_up :] if self._warm_up and not last else []
         self._fresh, self._begins = 0, False
         canvas = sink.result()
@@ -276,7 +281,9 @@ class _Tiled:
             self._advance("decode", len(frames) / len(self._boxes))
             yield frames
         if not self._warm_up:
-            self._carries[index] = carry.moved("cpu") if len(self._boxes) > 1 else carry
+            if len(self._boxes) > 1:
+                carry = carry.parked(self._parking, ("decode", index))
+            self._carries[index] = carry
 
     def _taken(self, index: int) -> Carry:
         """A tile's carry on the device, which alone holds its frames: they go one by one."""

@@ -11,6 +11,7 @@ from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.upscalers import Advance, no_advance
 from engine.models.video_vae.frame_slices import as_clip, cut
 from engine.ops.conv.causal_conv import Carry
+from engine.ops.transfer.parking import Parking
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
 
@@ -24,6 +25,7 @@ class SeedVr2EncodeStream:
         vae: Its encoder.
         frame: Size of the frames.
         tiling: How they are cut; None for whole ones.
+        parking: Where carries wait in main memory; None for a place of its own.
         begin: Latent of the shot that the first frame is the last one of.
         advance: Called after each slice of a tile.
 
@@ -37,6 +39,7 @@ class SeedVr2EncodeStream:
         vae: Vae,
         frame: Size,
         tiling: Tiling | None = None,
+        parking: Parking | None = None,
         *,
         begin: int = 0,
         advance: Advance = no_advance,
@@ -49,6 +52,7 @@ class SeedVr2EncodeStream:
         wanted = self._canvas if tiling is None else _in_latents(tiling.tile, factor)
         self._shared = min(_SHARED_PX // factor, (min(wanted.width, wanted.height) - 1) // 2)
         self._boxes = tile_grid(self._canvas, wanted, self._shared)
+        self._parking = parking or Parking()
         self._carries = [Carry() for _ in self._boxes]
         self._means: list[Tensor] = []  # latents of a span that has not ended
         self._slices: list[Tensor] = []
@@ -95,7 +99,8 @@ class SeedVr2EncodeStream:
 
     def park(self) -> None:
         """Move the carries to host memory while others need the device."""
-        self._carries = [carry.handed_over().moved("cpu") for carry in self._carries]
+        for index, carry in enumerate(self._carries):
+            self._carries[index] = self._waiting(index, carry.handed_over())
 
     @property
     def _is_tiled(self) -> bool:
@@ -133,8 +138,11 @@ class SeedVr2EncodeStream:
             means.append(posterior[0].chunk(2)[0].movedim(0, 1).float())
             self._advance("encode", len(frames) / len(self._boxes))
         if not self._warm_up:  # else it is not continued
-            self._carries[index] = carry.moved("cpu") if self._is_tiled else carry
+            self._carries[index] = self._waiting(index, carry) if self._is_tiled else carry
         return torch.cat(means)
+
+    def _waiting(self, index: int, carry: Carry) -> Carry:
+        return carry.parked(self._parking, ("encode", index))
 
 
 def _in_latents(tile: Size, factor: int) -> Size:

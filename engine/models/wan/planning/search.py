@@ -26,7 +26,7 @@ def fitted(plan: WanPlan, room: Room) -> WanPlan:
     for parks in (False, True) if on_gpu else (False,):  # what is parked has a way to go
         found = search.best(parks=parks)
         if found is not None:
-            return found
+            return replace(found, park_pin_bytes=room.most_pinned if on_gpu else 0)
     return search.smallest(parks=on_gpu)
 
 

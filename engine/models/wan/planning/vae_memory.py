@@ -186,7 +186,8 @@ def _tiled(asked: Pass, halves: _SplitBytes) -> tuple[PhaseMemory, PhaseMemory, 
     passing = asked.visit * (halves.taken + halves.given)
     tile = max(high.first if asked.warm_up else 0, high.later) + window - high.window
     visit = PhaseMemory(tile + entries, passing + halves.early + waiting)
-    whole = PhaseMemory(low.later + window - low.window, halves.early + kept)
+    parked = low.carry if asked.parks else 0  # its buffer stays
+    whole = PhaseMemory(low.later + window - low.window, halves.early + kept + parked)
     return visit + PhaseMemory(*_handed_on(asked, low)), whole, PhaseMemory(0, halves.early + kept)
 
 

@@ -7,7 +7,7 @@ not fit, in tiles, which give the same values but for rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from engine.models.wan.vae.interface import WanVaeVariant
 from engine.models.wan.vae.split import decode_tiles, encode_tiles
 from engine.models.wan.vae.tiled import TiledHalf, decode_pass, encode_pass
 from engine.ops.conv.causal_conv import Carry
+from engine.ops.transfer.parking import Parking
 
 Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
 
@@ -36,12 +37,14 @@ class Streaming:
             `decode_warm_up` on.
         parks: With tiles: the carry of the low half waits on the host meanwhile.
         slice_latents: Latents worked on at a time; at the start of a shot one more.
+        parking: Where carries wait in main memory.
     """
 
     tile: Size | None = None
     warm_up: int = 0
     parks: bool = False
     slice_latents: int = 1
+    parking: Parking = field(default_factory=Parking)
 
 
 WHOLE_FRAMES = Streaming()
@@ -74,6 +77,7 @@ class WanEncodeStream:
         )
         self._between = between
         self._carry = Carry()
+        self._parking = streaming.parking
         self._home: torch.device | None = None  # of a carry that waits on the host
         self._high: TiledHalf | None = None
         self._step: Step = lambda frames, carry: vae.encode_slice(as_clip(frames), carry)
@@ -82,7 +86,7 @@ class WanEncodeStream:
         if len(tiles) > 1:
             fast = vae.in_parts()
             tiled = encode_pass(fast, streaming.slice_latents, streaming.warm_up)
-            self._high, self._step = TiledHalf(tiled, tiles), fast.encode_low
+            self._high, self._step = TiledHalf(tiled, tiles, streaming.parking), fast.encode_low
             self._size = tiled.given(self._size)
             self._none = self._none.to(fast.device, fast.dtype)
             self._home = fast.device if streaming.parks else None
@@ -120,7 +124,7 @@ class WanEncodeStream:
             posterior, self._carry = self._step(entries[start:end], carry)
             means.append(posterior[:, : self._channels])
         if self._home is not None:
-            self._carry = self._carry.moved("cpu")
+            self._carry = self._carry.parked(self._parking, "encoder")
         latents = torch.cat(means, dim=2)
         check_finite(latents, "encoder")
         return latents
@@ -152,7 +156,7 @@ class WanDecodeStream:
         self._watch = watch
         self._count = first
         self._carry = Carry()
-        self._parks = False
+        self._parking, self._parks = streaming.parking, False
         self._high: TiledHalf | None = None
         self._step: Step = vae.decode_slice
         canvas = frame.scaled(vae.config.upscale)
@@ -161,7 +165,7 @@ class WanDecodeStream:
         if len(tiles) > 1:
             fast = vae.in_parts()
             tiled = decode_pass(fast, streaming.slice_latents, streaming.warm_up)
-            self._high, self._step = TiledHalf(tiled, tiles), fast.decode_low
+            self._high, self._step = TiledHalf(tiled, tiles, streaming.parking), fast.decode_low
             self._boxes, self._device = self._high.shown, fast.device
             self._parks = streaming.parks
 
@@ -193,7 +197,7 @@ class WanDecodeStream:
         if self._high is not None and (last or self._high.is_due):
             self._count += self._high.due
             if self._parks:
-                self._carry = self._carry.moved("cpu")
+                self._carry = self._carry.parked(self._parking, "decoder")
             for frame in torch.split(self._high.visit(self._tell, last=last), 1):
                 yield _wide(frame.to(self._device)).contiguous()
 

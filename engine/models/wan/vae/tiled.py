@@ -19,6 +19,7 @@ from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
 from engine.models.wan.vae.split import LATENTS_PER_VISIT, TileBox, decode_cut, encode_cut
 from engine.ops.conv.causal_conv import Carry
+from engine.ops.transfer.parking import Parking
 from engine.ops.transfer.pinned import pins
 
 Done = Callable[[int, Tensor], None]
@@ -100,9 +101,9 @@ class TiledHalf:
     of a visit, and the carries of all tiles or, where tiles begin early, the entries for that.
     """
 
-    def __init__(self, tiled: TiledPass, tiles: Sequence[TileBox]) -> None:
+    def __init__(self, tiled: TiledPass, tiles: Sequence[TileBox], parking: Parking) -> None:
         self.shown = [tile.inner.scaled(tiled.result) for tile in tiles]
-        self._pass, self._tiles = tiled, tiles
+        self._pass, self._tiles, self._parking = tiled, tiles, parking
         self._carries = [Carry() for _ in tiles]
         self._past: list[Tensor] = []  # [y, x, C] each, and so are the fresh ones
         self._fresh: list[Tensor] = []
@@ -179,7 +180,7 @@ class TiledHalf:
                 check_finite(part, tiled.name)
                 yield start - len(part), part
         if not tiled.early:
-            self._carries[index] = carry.moved("cpu")
+            self._carries[index] = carry.parked(self._parking, (tiled.name, index))
 
     def _entries(self, known: list[Tensor], tile: TileBox) -> Tensor:
         """Entries [T, C, y, x] of one tile, in channels last."""
