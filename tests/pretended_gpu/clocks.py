@@ -22,6 +22,10 @@ class Clock(Counter[str]):
             if self[timeline] < position:
                 self[timeline] = position
 
+    def includes(self, other: Clock) -> bool:
+        """Whether it knows everything that the other clock knows."""
+        return all(self[timeline] >= position for timeline, position in other.items())
+
     def covers(self, use: Use) -> bool:
         """Whether a use is known to be over."""
         return self[use.timeline] >= use.position

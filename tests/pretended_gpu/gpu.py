@@ -190,6 +190,10 @@ class Event:
         """The host waits for it."""
         self._gpu.wait("Event.synchronize", self.clock)
 
+    def query(self) -> bool:
+        """Whether it is known to have happened: as late as it can."""
+        return self._gpu.host_clock.includes(self.clock)
+
     def elapsed_time(self, later: Event) -> float:
         """Milliseconds: ten microseconds for each launch between, at least one launch."""
         return max(1, later._ticks - self._ticks) * 0.01
@@ -575,6 +579,8 @@ class FunctionMode(TorchFunctionMode):
             return args[0].to(GPU)
         if func is torch.Tensor.pin_memory:
             return self._gpu.pin(args[0].clone())
+        if func is torch.Tensor.is_pinned:
+            return self._gpu.is_pinned(args[0])
         if func is F.scaled_dot_product_attention and is_gpu(args[0]):
             return operators.attention(*args, **kwargs)
         if func is torch.Tensor.__getitem__ and is_gpu(args[0]):

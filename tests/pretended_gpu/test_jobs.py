@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from engine.core.errors import OutOfMemory
-from engine.hardware import gpu_reading, shared_memory
+from engine.hardware import gpu_reading, shared_memory, spill_guard
 from engine.hardware.spill_guard import SURE_BYTES
 from engine.models.lite.family import LiteFamily
 from engine.models.lite.upscaler import LiteUpscaler
@@ -100,6 +100,7 @@ def watched(
 
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setattr(shared_memory, "own_bytes", own_bytes)
+        patch.setattr(spill_guard, "_PERIOD_S", 0.0)  # however fast the job is
         return job.run(change=care)
 
 

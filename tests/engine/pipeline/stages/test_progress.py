@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+import torch
 
-from engine.core.geometry import FrameSpan
+from engine.core.geometry import Box, FrameSpan, Size
 from engine.pipeline.stages import progress
-from engine.pipeline.stages.progress import Progress
-from engine.protocol.events import StageProgress
+from engine.pipeline.stages.progress import Progress, ShownTiles
+from engine.protocol.events import Picture, StageProgress, TileDone
 from engine.protocol.plan import StagePlan
-from tests.helpers.plans import a_plan
+from tests.helpers.plans import a_media, a_plan
 
 SECONDS = {"read": 50.0, "encode": 20.0, "transformer": 10.0, "decode": 70.0, "write": 9.0}
 
@@ -53,3 +54,53 @@ def test_all_frames_are_done_when_the_last_one_is_finished(shown: list[StageProg
     assert shown[-1].done == 99
     counted.add(70)
     assert (shown[-1].done, shown[-1].total, shown[-1].seconds_left) == (100, 100, 0)
+
+
+class Coming:
+    """A picture of a tile that comes when it is let."""
+
+    here: ClassVar[list[bool]] = []
+
+    def __init__(self, tile: torch.Tensor, longest_side: int) -> None:
+        self.number = len(Coming.here)
+        Coming.here.append(False)
+
+    @property
+    def is_here(self) -> bool:
+        return Coming.here[self.number]
+
+    def picture(self) -> Picture:
+        Coming.here[self.number] = True
+        return Picture(size=Size(1, 1), rgb=bytes(3 * [self.number]))
+
+
+def test_pictures_of_tiles_are_emitted_in_order_when_they_have_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(progress, "ComingPicture", Coming)
+    monkeypatch.setattr(Coming, "here", [])
+    shown: list[TileDone] = []
+    context: Any = SimpleNamespace(
+        events=SimpleNamespace(emit=shown.append),
+        job_id="job",
+        media=a_media(),
+        pictures=True,
+        picture_due=lambda: False,
+    )
+    tiles = ShownTiles(context)
+
+    def show(index: int, count: int = 5) -> list[int]:
+        box = Box(0, 0, 4, 4)
+        tiles.show(torch.zeros(3, 4, 4), box, Size(4, 4), frame=0, index=index, tiles=count)
+        return [event.tile for event in shown]
+
+    assert show(0) == []
+    assert show(1) == []
+    Coming.here[0] = True
+    assert show(2) == [0]
+    assert show(3) == [0, 1]  # at most two are waited for
+    tiles.finish()
+    assert [event.tile for event in shown] == [0, 1, 2, 3]
+    assert [event.picture.rgb[0] for event in shown if event.picture] == [0, 1, 2, 3]
+    assert show(0, count=1)[-1] == 0  # without a picture, at once
+    assert shown[-1].picture is None
