@@ -23,6 +23,7 @@ from engine.models.video_vae.workload import Flops, Kind, LiveBytes, Slice, VaeW
 
 _SCORES_BYTES = 64 * 2**20  # as in single_head
 _NORM_BYTES = 2 * 2**20  # a block of a norm on a processor
+_PIECE_BYTES = 96 * 2**20  # as in temporal_conv
 _KEYS = 512  # of a block of torch's attention on a processor
 
 
@@ -323,21 +324,29 @@ class CostTrace:
         """As `TemporalConv.apply`."""
         work, result = self.work, steps * self._result(conv)
         part = steps * self.frame_bytes(conv.inner, conv.pad)
+        is_whole = taps == 1 or work.adds_up or (work.is_3d and out is not None)
+        some = steps if is_whole else self._piece(conv, taps, steps)
         window = (self._before(conv) + self.frames) * self.frame_bytes(conv.inner, conv.pad)
-        extra = self.extra_bytes(conv.kernel, taps, part, window)
+        extra = self.extra_bytes(conv.kernel, taps, part * some // max(1, steps), window)
         if conv.taps == 1:  # lies in memory as it is wanted
             extra -= conv.kernel * work.item
         if taps == 1 or work.adds_up:
             extra += part if conv.time_stride > 1 and steps > 1 else 0
             adds = out is None or taps > 1
             extra += result if adds and not work.adds_in_place else 0
-        elif out is None:
-            extra += result
+        elif out is None or some < steps:
+            extra += some * self._result(conv)
         if work.is_half and conv.side == 1 and not self.switches.channels_last:
             extra += self.frame_bytes(conv.inner)  # oneDNN's own
         with self.live.held("sums", extra, conv.name):
             if out is not None:
                 self.live.take(out, result, conv.name)
+
+    def _piece(self, conv: Conv, taps: int, steps: int) -> int:
+        """Steps that are convolved at a time where that takes memory in addition."""
+        stacked = taps * self.frame_bytes(conv.inner, conv.pad)
+        each = self._result(conv) if self.work.is_3d else stacked
+        return min(steps, max(1, _PIECE_BYTES // each))
 
     def extra_bytes(self, kernel: int, taps: int, part: int, window: int) -> int:
         """Copies of weights and of frames while a convolution runs.

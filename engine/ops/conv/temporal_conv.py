@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 Form = Literal["2d", "3d"]
 _HALF = (torch.float16, torch.bfloat16)
+_PIECE_BYTES = 96 * 2**20  # of stacked frames, or of results that are added, at a time
 
 
 class TemporalConv:
@@ -23,8 +24,8 @@ class TemporalConv:
     - sums: K convolutions in two dimensions, added up. On a processor each adds into the result
       as it goes, and the result may be the residual stream itself.
     - 3-D: one call. In half precision the sum over k is then rounded once, not K times.
-    - stacked: the K frames side by side as channels, one call in two dimensions: one rounding too,
-      at the price of a copy; for half precision where 3-D convolutions are broken.
+    - stacked: the K frames side by side as channels, calls in two dimensions: one rounding too, at
+      the price of a copy; for half precision where 3-D convolutions are broken.
 
     Args:
         weight: [O, I, K, kh, kw], on its device in its final dtype.
@@ -74,14 +75,18 @@ class TemporalConv:
         Returns:
             [steps, O, H', W']: a new tensor, or `into` with the sum added in place.
 
-        Memory: the result; on a GPU, and in half precision, once more while it is added.
+        Memory: the result. On a GPU, and in half precision, of so many steps at a time as have
+            96 MiB, or of one: stacked frames, and results that are added.
         """
         if self.reach == 1:
             return self._accumulate(into, self._thinned(frames, 0), 0)
         if self._form == "3d" and self.steps(frames.shape[0]):
-            return _plus(into, self._in_3d(frames))
+            if into is None:
+                return self._in_3d(frames)
+            return self._in_pieces(frames, into, into[:1].nbytes, self._in_3d)
         if not self.adds_up(frames.dtype):
-            return _plus(into, self._stacked(frames))
+            stacked = partial(self._stacked, weight=self._stacked_weight(frames))
+            return self._in_pieces(frames, into, self.reach * frames[:1].nbytes, stacked)
         for k in range(self.reach):
             into = self._accumulate(into, self._thinned(frames, k), k)
         return _given(into)
@@ -106,11 +111,38 @@ class TemporalConv:
         clip = frames.movedim(0, 1).unsqueeze(0)
         return F.conv3d(clip, self.weight, self.bias, stride, padding)[0].movedim(0, 1)
 
-    def _stacked(self, frames: Tensor) -> Tensor:
+    def _stacked(self, frames: Tensor, weight: Tensor) -> Tensor:
         parts = [self._thinned(frames, k) for k in range(self.reach)]
-        weight = self.weight.movedim(2, 1).flatten(1, 2)
-        weight = weight.contiguous(memory_format=memory_format(frames))
         return F.conv2d(torch.cat(parts, dim=1), weight, self.bias, self._space, self._padding)
+
+    def _stacked_weight(self, frames: Tensor) -> Tensor:
+        weight = self.weight.movedim(2, 1).flatten(1, 2)
+        return weight.contiguous(memory_format=memory_format(frames))
+
+    def _in_pieces(
+        self, frames: Tensor, into: Tensor | None, each: int, convolve: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """Convolve frames, at most as many steps at a time as have _PIECE_BYTES.
+
+        Args:
+            frames: All of them.
+            into: As of `apply`.
+            each: Bytes that a step takes.
+            convolve: Of some frames.
+        """
+        steps, most = self.steps(frames.shape[0]), max(1, _PIECE_BYTES // each)
+        if steps <= most:
+            return _plus(into, convolve(frames))
+        whole = into
+        for start in range(0, steps, most):
+            end = min(steps, start + most)
+            last = self.stride * (end - 1) + self.reach
+            found = convolve(frames[self.stride * start : last])
+            if whole is None:
+                whole = found.new_empty_strided((steps, *found.shape[1:]), found.stride())
+            part = whole[start:end]
+            part.copy_(found) if into is None else part.add_(found)
+        return _given(whole)
 
 
 def memory_format(frames: Tensor) -> torch.memory_format:

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine.bench.timing.profiler import peak_bytes
 from engine.ops.conv import temporal_conv
 from engine.ops.conv.temporal_conv import TemporalConv
 from tests.helpers.seedvr2 import random_frames
@@ -64,17 +66,33 @@ def assert_same(found: Tensor, wanted: Tensor) -> None:
     form=st.sampled_from(["2d", "3d"]),
     layout=st.sampled_from(LAYOUTS),
     biased=st.booleans(),
+    piece=st.sampled_from([1, 10**6]),
 )
-def test_each_form_is_the_literal_sum(reach, more, stride, padding, form, layout, biased):
+def test_each_form_is_the_literal_sum(reach, more, stride, padding, form, layout, biased, piece):
     weight, bias = parameters(reach)
     table = TemporalConv(
         weight, bias if biased else None, padding=padding, stride=stride, form=form
     )
     frames = clip(reach + more, layout)
     wanted = literal(frames, table, bias if biased else None, (stride[1], padding))
-    assert_same(table.apply(frames), wanted)
-    assert_same(table._stacked(frames), wanted)
-    assert_same(table.apply(frames, torch.ones_like(wanted)), 1 + wanted)
+    stacked = partial(table._stacked, weight=table._stacked_weight(frames))
+    with patch.object(temporal_conv, "_PIECE_BYTES", piece):
+        assert_same(table.apply(frames), wanted)
+        assert_same(table.apply(frames, torch.ones_like(wanted)), 1 + wanted)
+        for into in (None, torch.zeros_like(wanted)):
+            assert_same(table._in_pieces(frames, into, 1, stacked), wanted)
+
+
+@pytest.mark.parametrize("form", ["2d", "3d"])
+def test_only_a_piece_of_large_frames_takes_more_memory(form):
+    weight, bias = (value.half() for value in parameters(3))
+    table = TemporalConv(weight, bias, padding=1, form=form)
+    frames = torch.zeros(6, weight.shape[1], 64, 64).half()
+    into = torch.zeros(4, weight.shape[0], 64, 64).half()
+
+    whole = peak_bytes(lambda: table.apply(frames, into), "cpu")
+    with patch.object(temporal_conv, "_PIECE_BYTES", 1):
+        assert peak_bytes(lambda: table.apply(frames, into), "cpu") < whole / 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
