@@ -120,7 +120,7 @@ WAITS = {
     "seedvr2-whole-tiles": 167,
     "seedvr2-streamed-half": 46,
     "seedvr2-half-pinned": 49,  # of 3 blocks that are assembled, each waits for its buffer
-    "seedvr2-not-pinned": 45,
+    "seedvr2-not-pinned": 47,
     "seedvr2-no-kernels-half": 39,
     "wan": 15,
     "wan-half": 15,

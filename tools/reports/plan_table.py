@@ -26,6 +26,7 @@ from engine.models import registry
 from engine.models.frame_family import FramePlan
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan
 from engine.models.seedvr2.planning.requirements import vae_work
+from engine.models.seedvr2.planning.search import PRICES
 from engine.planner import preset_choice
 from engine.planner.plan_job import Request, bare_plan
 from engine.planner.rates import Rates
@@ -59,6 +60,13 @@ How to read a line: clips in frames (in brackets those shared with the next clip
 frames of a shot that a tile goes through before the next tile; "early" where tiles begin early
 when the shot goes on; how many blocks of the transformer stay on the GPU; peak of the GPU's
 memory; peak of the program's main memory.
+
+Each plan is the fastest of its class of quality. Classes, the best first: clips of 33 frames and
+more, or of the whole film; of 17 and more; shorter ones that still share frames with their
+neighbours; clips that share none. In each of them a decoder whose small part sees whole frames
+comes before one that works in tiles altogether. A class is given up only where it takes
+{PRICES["clips"]:g} times as long as one of shorter clips, or {PRICES["tile-statistics"]:g} times
+as long as one all in tiles; the plan says so then.
 
 The last table has the work of the VAE.
 """

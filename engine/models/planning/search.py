@@ -13,7 +13,7 @@ from engine.protocol.plan import WorkPlan
 
 EDGES = (6144, 4096, 3072, 2048, 1536, 1280, 1024, 896, 768, 640, 512, 448, 384, 320, 256)  # px
 _PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
-_APART = 1.2  # times as many px, at least, has the next larger tile that is worth trying
+_APART = 1.05  # times as many px, at least, has the next larger tile that is worth trying
 _MOST_OBLONG = 4  # sides of a tile
 
 

@@ -40,7 +40,9 @@ class SeedVr2Plan(ShotPlan):
     vae_dtype: str = "float32"
     blocks_on_device: int | None = None  # None: all of them, and the text's weights too
     pin_bytes: int = 0  # of main memory, for copies of the other blocks
+    parks: bool = True  # carries of whole frames wait in main memory while other stages work
     park_pin_bytes: int = 0  # most bytes of main memory that are pinned where carries wait
+    better_takes: float = 0.0  # times as long: a better class of plans that was given up; 0: none
     attention: str = "auto"
     products: str = "none"
     strength: int = 100  # %

@@ -58,6 +58,7 @@ class ShotOptions:
         grid: Clips of the transformer.
         encode: How frames are cut to be encoded; None for whole ones.
         decode: How they are cut to be decoded.
+        parks: Carries of whole frames leave the device while other stages work.
         parking: Where carries wait in main memory; one for all shots.
     """
 
@@ -65,6 +66,7 @@ class ShotOptions:
     grid: ClipGrid
     encode: Tiling | None = None
     decode: Tiling | None = None
+    parks: bool = True
     parking: Parking = field(default_factory=Parking)
 
 
@@ -121,7 +123,7 @@ class Shot:
         advance: Advance = no_advance,
     ) -> None:
         self._restore = restore
-        self._grid = options.grid
+        self._grid, self._parks = options.grid, options.parks
         self._step = vae.config.temporal_factor
         self._encode = SeedVr2EncodeStream(
             vae,
@@ -176,13 +178,14 @@ class Shot:
         parts: list[tuple[int, Tensor]] = []
         while (clip := self._grid.ready(self._clip, encoded, ended=last)) is not None:
             self._clip += 1
-            self._encode.park()
+            if self._parks:
+                self._encode.park()
             start, final = self._join.add(clip, self._restored(clip, device))
             parts.append((start, final.cpu()))
         for number, (start, final) in enumerate(parts, 1):
             ended = last and number == len(parts)
             yield from self._shown(start, final.to(device), ended=ended)
-        if parts:
+        if parts and self._parks:
             self._decode.park()
 
     def _restored(self, clip: LatentClip, device: torch.device) -> Tensor:

@@ -256,7 +256,7 @@ def shot_options(plan: SeedVr2Plan) -> ShotOptions:
             is_whole=plan.decodes_whole_tiles,
         )
     grid = ClipGrid(plan.clip, plan.shared)
-    return ShotOptions(frame=plan.padded, grid=grid, encode=encode, decode=decode)
+    return ShotOptions(frame=plan.padded, grid=grid, encode=encode, decode=decode, parks=plan.parks)
 
 
 def _four(shape: torch.Size | tuple[int, ...]) -> _Four:

@@ -71,7 +71,8 @@ class FrameConv:
         shape: Padding and strides.
         options: Precision, method, folds.
 
-    Memory: the weights; for the fold of copies one tap more, and again once an image came.
+    Memory: the weights; for the fold of copies one tap more, and again on a processor once an
+        image came.
     """
 
     def __init__(
@@ -146,8 +147,10 @@ class FrameConv:
         if not self._fold:
             raise ValueError("made without the first-frame fold")
         if frames.shape[0] == 1:
-            self._image = self._image or self._image_taps()
-            return self._image.apply(frames, into)
+            image = self._image or self._image_taps()
+            if not frames.is_cuda:  # there it is made in no time, and memory is dear
+                self._image = image
+            return image.apply(frames, into)
         if self._older is not None and self._all.adds_up(frames.dtype):
             return self._added_first(frames, self._older, into)
         parts = [self._image_taps().apply(frames[:1])]
@@ -179,7 +182,7 @@ class FrameConv:
     def _image_taps(self) -> TemporalConv:
         """Of output 0: W0 + W1 + W2, rounded once, or W2 alone.
 
-        The sum is kept for images; a film needs it once a clip.
+        A processor keeps the sum for images; a film needs it once a clip.
         """
         if self._shape.past == "zeros":
             return self._newest

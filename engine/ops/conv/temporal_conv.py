@@ -142,6 +142,7 @@ class TemporalConv:
                 whole = found.new_empty_strided((steps, *found.shape[1:]), found.stride())
             part = whole[start:end]
             part.copy_(found) if into is None else part.add_(found)
+            del found  # or it would wait for the next one
         return _given(whole)
 
 

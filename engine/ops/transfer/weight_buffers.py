@@ -67,17 +67,19 @@ class Slot:
 
 
 class DirectBuffers:
-    """Buffers that are filled at once, without a stream."""
+    """Buffers that are filled at once, without a stream; allocated when they are first filled."""
 
     def __init__(
         self, device: torch.device, blocks: Mapping[int, StreamedBlock], count: int
     ) -> None:
-        self.device = device
-        size = max((block.tensors.nbytes for block in blocks.values()), default=0)
-        self.slots = [
-            Slot(index, torch.empty(size, dtype=torch.uint8, device=device))
-            for index in range(min(count, len(blocks)))
-        ]
+        self.device, self._blocks = device, blocks
+        self._size = max((block.tensors.nbytes for block in blocks.values()), default=0)
+        self.slots = [Slot(index, self._memory(0)) for index in range(min(count, len(blocks)))]
+
+    @property
+    def nbytes(self) -> int:
+        """Of all buffers, allocated or not."""
+        return self._size * len(self.slots)
 
     def pin(self, blocks: Mapping[int, StreamedBlock], most_bytes: int) -> None:
         """Keep the first blocks ready on the host, in no more bytes than these."""
@@ -91,6 +93,7 @@ class DirectBuffers:
 
     def copy(self, block: StreamedBlock, slot: Slot) -> None:
         """Fill a buffer that no work is using."""
+        self._open(slot)
         block.write(slot.flat)
 
     def wait(self, slot: Slot) -> None:
@@ -98,6 +101,24 @@ class DirectBuffers:
 
     def release(self, slot: Slot) -> None:
         """Work that was issued so far is the last to read it."""
+
+    def give_back(self) -> None:
+        """Free the memory on the device until the next copy; no work may be using it."""
+        for block in self._blocks.values():
+            block.views.clear()
+        for slot in self.slots:
+            slot.flat, slot.block = self._memory(0), None
+            slot.filled = slot.released = None
+
+    def _open(self, slot: Slot) -> bool:
+        """Allocate a buffer that has no memory; whether it had none."""
+        if slot.flat.nbytes:
+            return False
+        slot.flat = self._memory(self._size)
+        return True
+
+    def _memory(self, size: int) -> Tensor:
+        return torch.empty(size, dtype=torch.uint8, device=self.device)
 
     def close(self) -> None:
         """Give everything back."""
@@ -119,20 +140,20 @@ class GpuBuffers(DirectBuffers):
     ) -> None:
         super().__init__(device, blocks, count)
         self._copies: torch.cuda.Stream = _cuda.Stream(device)
-        self._copies.wait_stream(torch.cuda.current_stream(device))  # earlier users of the memory
 
     def pin(self, blocks: Mapping[int, StreamedBlock], most_bytes: int) -> None:
         """Keep the first blocks ready, and if not all, pin memory to assemble the others in."""
-        size = max((slot.flat.nbytes for slot in self.slots), default=0)
         if sum(block.tensors.nbytes for block in blocks.values()) > most_bytes:
-            pin = size * len(self.slots) <= most_bytes
-            most_bytes -= size * len(self.slots)
+            pin = self.nbytes <= most_bytes
+            most_bytes -= self.nbytes
             for slot in self.slots:
-                slot.staging = HostBytes(size, self.device, pin=pin)
+                slot.staging = HostBytes(self._size, self.device, pin=pin)
         super().pin(blocks, most_bytes)
 
     def copy(self, block: StreamedBlock, slot: Slot) -> None:
         """Fill a buffer as soon as the work with it is done."""
+        if self._open(slot):  # earlier users of the memory
+            self._copies.wait_stream(torch.cuda.current_stream(self.device))
         source = block.host or slot.staging
         if source is None:
             raise ValueError("a block that is not on the host needs memory to be assembled in")
@@ -155,6 +176,11 @@ class GpuBuffers(DirectBuffers):
     def release(self, slot: Slot) -> None:
         """The next copy waits for the computing stream."""
         slot.released = torch.cuda.current_stream(self.device).record_event()
+
+    def give_back(self) -> None:
+        """Free the memory on the GPU, for work that is issued from now on."""
+        torch.cuda.current_stream(self.device).wait_stream(self._copies)
+        super().give_back()
 
     def close(self) -> None:
         """Give everything back once the GPU is done with it."""

@@ -64,8 +64,9 @@ class WeightStream:
         keep_on_host: Names of tensors that are streamed in resident blocks too.
         trace: Receives an event for each step of the host; may be set later.
 
-    Memory: on the device the resident blocks and `buffers` times the largest streamed one; on the
-        host what is pinned, and for a GPU `buffers` times the largest one where not all are.
+    Memory: on the device the resident blocks and, from the first use until `release`, `buffers`
+        times the largest streamed one; on the host what is pinned, and for a GPU `buffers` times
+        the largest one where not all are.
     """
 
     def __init__(
@@ -104,8 +105,8 @@ class WeightStream:
 
     @property
     def buffer_bytes(self) -> int:
-        """Of the buffers on the device."""
-        return sum(slot.flat.nbytes for slot in self._buffers.slots)
+        """Of the buffers on the device, while they are there."""
+        return self._buffers.nbytes
 
     @property
     def pinned_bytes(self) -> int:
@@ -148,6 +149,10 @@ class WeightStream:
             self._hooks.append(module.register_forward_pre_hook(come))
             self._hooks.append(module.register_forward_hook(go, always_call=True))
         return self
+
+    def release(self) -> None:
+        """Free the buffers on the device until the next block is used; no block may be in use."""
+        self._buffers.give_back()
 
     def close(self) -> None:
         """Give all buffers back; what was streamed is on the host again."""

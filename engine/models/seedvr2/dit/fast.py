@@ -125,6 +125,8 @@ class FastDit(SeedVr2Dit):
     def release(self) -> None:
         """Give the memory of the buffers back; the next forward takes it again."""
         self._tools.workspace.release()
+        if self.stream is not None:
+            self.stream.release()
 
     def close(self) -> None:
         """Give back pinned memory too; the model is of no use afterwards."""

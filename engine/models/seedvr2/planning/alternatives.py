@@ -45,7 +45,9 @@ def smaller(plan: SeedVr2Plan, stage: str = "") -> SeedVr2Plan | None:
         stage: That ran out of memory: "encode", "transformer" or "decode"; "" where that is not
             known.
     """
-    now = needs(plan)
+    now, parked = needs(plan), replace(plan, parks=True)
+    if needs(parked).device < now.device:
+        return parked
     first, *others = sorted(now.stages, key=lambda name: (name != stage, -now.stages[name]))
     order: list[Callable[[], SeedVr2Plan | None]] = [
         partial(_smaller_stage, plan, first),
@@ -195,6 +197,11 @@ def choices(plan: SeedVr2Plan, title: str) -> Iterator[Notice]:
     yield chosen("model", case, **about, vae_dtype=plan.vae_dtype)
     case = "one-frame" if plan.frames == 1 else "shared" if plan.shared_frames else "frames"
     yield chosen("clips", case, frames=plan.frames, shared=plan.shared_frames)
+    if plan.better_takes:
+        case = "tile-statistics" if plan.decodes_whole_tiles else "shorter-clips"
+        yield chosen("given-up", case, times=f"{plan.better_takes:.1f}")
+    if plan.parks and plan.device == "cuda" and None in (plan.encode_tile, plan.decode_tile):
+        yield chosen("parks")
     count = 1
     if plan.encode_tile is not None:
         count = len(tile_grid(plan.padded, plan.encode_tile, ENCODE_OVERLAP_PX))
@@ -239,6 +246,8 @@ def changes(old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
     yield from shared.warm_up_change(old.warm_up, new.warm_up)
     if (old.encode_span, old.decode_span) != (new.encode_span, new.decode_span):
         yield message("change.shorter-spans")
+    if old.parks < new.parks:
+        yield message("change.waiting-states")
     if old.pin_bytes != new.pin_bytes:
         yield message("change.fewer-copies")
 

@@ -26,6 +26,7 @@ _COLOURS = 3
 _POOLED = ("lab", "wavelet_adaptive", "hsv")  # correct the frames of a block together
 _PICTURES = {"none": 3, "wavelet": 7, "adain": 7, "lab": 12, "hsv": 12, "wavelet_adaptive": 12}
 _SMOOTHING_BYTES = 32  # of one frame's colours that are smoothed, for each px
+_BUFFERS = 2  # on the device, for blocks that come and go
 _SMALL_BYTES = 64 * 2**10  # means, deviations, biases
 _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
 
@@ -39,7 +40,7 @@ def needs(plan: SeedVr2Plan) -> MemoryRequirement:
     most = {name: peak_use(uses, on_gpu=on_gpu) for name, uses in found.items()}
     waiting = _at_most(plan, (plan.latents + _waiting_latents(plan)) * STEP)
     return MemoryRequirement(
-        weights=_vae_weights(vae, plan) + _dit_weights(dit, plan),
+        weights=_vae_weights(vae, plan) + _dit_weights(dit, plan, buffers=0),
         working={name: most[name].device for name in ("encode", "transformer", "decode")},
         finishing=most["finishing"].device,
         hosts={name: use.host + plan.pin_bytes for name, use in most.items()},
@@ -185,6 +186,7 @@ def _encoding(vae: VaeConfig, plan: SeedVr2Plan) -> Asked:
         warm_up=plan.warm_up if plan.encode_tile is not None else 0,
         span=plan.encode_span,
         film=plan.film,
+        parks=plan.parks,
     )
 
 
@@ -209,22 +211,26 @@ def _waiting_latents(plan: SeedVr2Plan) -> int:
 
 
 def _vae_weights(vae: VaeConfig, plan: SeedVr2Plan) -> int:
-    return _all_vae_weights(vae, plan.vae_dtype, plan.switches.vae, image=plan.film == 1)
+    image = plan.film == 1 and plan.device == "cpu"
+    return _all_vae_weights(vae, plan.vae_dtype, plan.switches.vae, image=image)
 
 
 _all_vae_weights = lru_cache(maxsize=64)(cost.weights_bytes)
 
 
-def _dit_weights(dit: DitConfig, plan: SeedVr2Plan) -> int:
-    stored = _stored(dit, plan)
-    return dit_cost.resident_bytes(dit, stored, plan.blocks_on_device, device=plan.device)
+def _dit_weights(dit: DitConfig, plan: SeedVr2Plan, *, buffers: int) -> int:
+    """With so many buffers for blocks that come and go."""
+    stored, stay = _stored(dit, plan), plan.blocks_on_device
+    return dit_cost.resident_bytes(dit, stored, stay, buffers=buffers, device=plan.device)
 
 
 def _transformer(dit: DitConfig, plan: SeedVr2Plan) -> tuple[int, int]:
-    """Bytes of a forward, and of what stays after it."""
+    """Bytes of a forward with its buffers for weights, and of what stays after it."""
     asked = (dit, _grid(plan), files.TEXT_TOKENS, plan.dtype, plan.device)
     widened = plan.products == "none" and _stored(dit, plan).is_narrow
-    return dit_cost.forward_bytes(*asked, widened=widened), dit_cost.kept_bytes(*asked)
+    buffers = _dit_weights(dit, plan, buffers=_BUFFERS) - _dit_weights(dit, plan, buffers=0)
+    forward = dit_cost.forward_bytes(*asked, widened=widened)
+    return forward + buffers, dit_cost.kept_bytes(*asked)
 
 
 def _stored(dit: DitConfig, plan: SeedVr2Plan) -> WeightBytes:
@@ -242,9 +248,11 @@ def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[float, float]:
     _, vae = files.configs(plan)
     found, pixels = _vae_flops(vae, plan.padded, plan.switches.vae), plan.padded.pixels
 
-    def in_tiles(one: _PartFlops, boxes: list[Size], span: int) -> float:
+    def in_tiles(one: _PartFlops, boxes: list[Size], span: int, first: int) -> float:
+        """Of a part in which the first latent of a clip takes as long as so many frames."""
         begins = _again(frames, span) if plan.warm_up else 0
-        taken = one.total(frames + STEP * plan.warm_up * begins, 1 + begins)
+        early = STEP * (plan.warm_up - 1) + first
+        taken = one.total(frames + early * begins, 1 + begins)
         return taken * sum(size.pixels for size in boxes) / pixels
 
     encode, low, high = (
@@ -252,12 +260,13 @@ def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[float, float]:
     )
     if plan.encode_tile is not None:
         boxes = vae_memory.encode_boxes(_encoding(vae, plan))
-        encode = in_tiles(found.encode, boxes, plan.encode_span)
+        encode = in_tiles(found.encode, boxes, plan.encode_span, 1)
     if plan.decode_tile is not None:
         boxes = vae_memory.decode_boxes(_decoding(vae, plan), plan.decode_tile)
-        high = in_tiles(found.decode_high, boxes, plan.decode_span)
+        first = 1 if plan.decodes_whole_tiles else STEP - 1  # two features, then frames of both
+        high = in_tiles(found.decode_high, boxes, plan.decode_span, first)
         if plan.decodes_whole_tiles:
-            low = in_tiles(found.decode_low, boxes, plan.decode_span)
+            low = in_tiles(found.decode_low, boxes, plan.decode_span, STEP)
     return encode, low + high
 
 

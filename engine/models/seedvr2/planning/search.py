@@ -1,17 +1,19 @@
-"""The fastest way of running SeedVR2 that fits: which blocks stay, how long clips, which tiles.
+"""The best plan of SeedVR2 that fits: which blocks stay, how long clips, which tiles and spans.
+
+Within a class of quality the least time decides; a class is given up for a poorer one that is
+`PRICES` times as fast (`Quality`).
 
 Stages take turns on the GPU, so in addition to the weights that stay there each has the rest of the
-memory for itself: for every number of blocks the best tiles of encoder and decoder and the length
-of clips can be distinguished. Clips that share more with their neighbours come first, because seams
-in time are what is seen most; within those, the least time decides.
+memory for itself: tiles of encoder and decoder do not depend on each other there. In main memory
+frames wait for the encoder while features wait for the decoder, so spans do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 
 from engine.core.geometry import Size
 from engine.models.planning.search import Room, pairs_within, smaller_tiles, tilings
@@ -33,9 +35,12 @@ WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
 LONGEST_SPAN, LONGEST_SLOW_SPAN = 121, 61
 _MOST_LOST_S = 1800.0
 CLIPS = {"cuda": (21, 17, 13, 9, 6, 4, 3, 2, 1), "cpu": (6, 4, 3, 2, 1)}  # latents
+_AS_FAST = 1.01  # times as long, at most, takes a plan that is as fast as another
+# Of main memory, without weights, for what waits there: other programs need the rest. The second
+# one is for frames of more than so many px.
+_WAITING_BYTES, _WAITING_BYTES_OF_LARGE, _LARGE = 20 * 10**9, 24 * 10**9, 4 * 10**6
 _SHORTER = 0.9  # of a span, at most, has the next one that is worth trying
-BLOCKS_STEP = 12  # fewer that stay, from one way to the next
-_STILLS = 2  # latents: clips this short share nothing and are taken last
+BLOCKS_STEP = 12  # fewer that stay, from one plan to the next
 
 
 def fitted(plan: SeedVr2Plan, room: Room) -> SeedVr2Plan:
@@ -77,47 +82,62 @@ def with_clip(plan: SeedVr2Plan, latents: int) -> SeedVr2Plan:
     return replace(plan, clip=frames, shared=min(plan.shared, (frames - 1) // 2))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _DitRun:
-    """What is decided before tiles are."""
+@dataclass(frozen=True, slots=True, order=True)
+class Quality:
+    """Class of plans of equal quality, the best one first.
 
-    blocks: int | None
-    clip: int  # latents
-    warm_up: int
-    is_whole: bool  # all of the decoder goes through tiles
+    Attributes:
+        clips: 0: of 33 frames and more, or of all frames of the film; 1: of 17 and more; 2: shorter
+            ones that still share frames with their neighbours; 3: those that share none.
+        tile_statistics: All of the decoder works in tiles: attention and norms of its small part
+            see a tile in the place of the frame.
+    """
+
+    clips: int
+    tile_statistics: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """Ways of equal worth."""
+_LENGTHS = (range(9, 1 << 30), range(5, 9), range(3, 5), range(1, 3))
+# A poorer class is taken if the better one takes so many times as long: one of other clips, and
+# one of the same clips with statistics of tiles.
+PRICES = {"clips": 2.0, "tile-statistics": 1.1}
 
-    is_whole: bool
-    clips: Sequence[int]
-    blocks: Sequence[int | None]
+
+def quality_of(plan: SeedVr2Plan) -> Quality:
+    """The class of a plan."""
+    clip = plan.latents
+    is_all = plan.film > 0 and clip == latents_of(plan.film)
+    kind = next(i for i, lengths in enumerate(_LENGTHS) if clip in lengths)
+    return Quality(0 if is_all else kind, plan.decodes_whole_tiles)
 
 
 class _Search:
-    """Ways of running one model, and their needs."""
+    """Plans of one model, and their needs."""
 
     def __init__(self, plan: SeedVr2Plan, room: Room) -> None:
         self.room, self.plan = room, plan
         self.on_gpu = plan.device == "cuda"
         self.config, self.vae = files.configs(plan)
-        self._loads: dict[SeedVr2Plan, int] = {}
-        self._weights: dict[int | None, int] = {}
+        self._device: dict[SeedVr2Plan, int] = {}
 
     def best(self) -> SeedVr2Plan | None:
-        """The fastest of the best kind that fits; None where nothing does."""
-        for kind in self._kinds():
-            found = self._fastest(self._fitting(kind))
-            if found is not None:
-                return found
-        return None
+        """The fastest of the best class that is not given up; None where nothing fits."""
+        found: dict[Quality, tuple[float, SeedVr2Plan]] = {}
+        for quality in self._qualities():
+            most = min((s / _price(q, quality) for q, (s, _) in found.items()), default=None)
+            plan = self._best_of(quality, most)
+            if plan is not None:
+                found[quality] = self.room.seconds(plan), plan
+        if not found:
+            return None
+        (first, _), (seconds, plan) = (list(found.values())[i] for i in (0, -1))
+        return replace(plan, better_takes=first / seconds if len(found) > 1 else 0.0)
 
     def smallest(self) -> SeedVr2Plan:
-        """The way that takes least, whether it fits or not."""
-        way = _DitRun(blocks=self.blocks[-1], clip=self.clips[-1], warm_up=WARM_UP, is_whole=True)
-        return replace(self._smallest(way), blocks_on_device=way.blocks)
+        """The plan that takes least, whether it fits or not."""
+        is_whole = bool(self._decoder_tiles(is_whole=True))
+        base = replace(with_clip(self.plan, self.clips[-1]), blocks_on_device=self.blocks[-1])
+        return self._smallest(replace(base, warm_up=WARM_UP, decodes_whole_tiles=is_whole))
 
     # --- what is tried
 
@@ -141,125 +161,115 @@ class _Search:
         """Tiles of the encoder, the largest first."""
         return smaller_tiles(self.plan.encode_tile, encoder_tiles(self.vae, self.plan.padded))
 
-    def _decode(self, way: _DitRun) -> tuple[Size | None, ...]:
+    def _decoder_tiles(self, *, is_whole: bool) -> tuple[Size | None, ...]:
         """Tiles of the decoder, the largest first."""
-        worth = decoder_tiles(self.vae, self.plan.padded, is_whole=way.is_whole)
+        worth = decoder_tiles(self.vae, self.plan.padded, is_whole=is_whole)
         found = smaller_tiles(self.plan.decode_tile, worth)
-        return tuple(tile for tile in found if tile is not None or not way.is_whole)
+        return tuple(tile for tile in found if tile is not None or not is_whole)
 
-    def _kinds(self) -> Iterator[_Kind]:
-        """Ways of equal worth, the best ones first."""
-        every = [tuple(some) for _, some in groupby(self.clips, self._shared)]
-        joined = [some for some in every if some[0] > _STILLS]
-        stills = [some for some in every if some[0] <= _STILLS]
-        # a processor reads blocks that do not stay from the file, for every clip
-        split = [self.blocks] if self.on_gpu else [self.blocks[:1], self.blocks[1:]]
-        for blocks in split:
-            for clips in (joined, stills):
-                for is_whole in (False, True):
-                    yield from (_Kind(is_whole, one, blocks) for one in clips)
+    def _qualities(self) -> Iterator[Quality]:
+        """Classes of the lengths that are tried, the best first."""
+        classes = {self._quality(clip).clips for clip in self.clips}
+        every = (Quality(clips, tiles) for clips in classes for tiles in (False, True))
+        return (one for one in sorted(every) if self._decoder_tiles(is_whole=one.tile_statistics))
 
-    def _shared(self, clip: int) -> int:
-        """Clips that share equally much are of equal worth; those joined in no way are not."""
-        return clip if self.plan.join == "none" else with_clip(self.plan, clip).shared
+    def _quality(self, clip: int) -> Quality:
+        return quality_of(with_clip(self.plan, clip))
 
-    # --- what fits
+    # --- the fastest of a class
 
-    def _fitting(self, kind: _Kind) -> Iterator[SeedVr2Plan]:
-        """The best for each number of blocks: the longest clips, in the largest tiles."""
-        for warm_up in (0, WARM_UP) if self.on_gpu else (self.plan.warm_up,):
-            for blocks in kind.blocks:
-                ways = (
-                    _DitRun(blocks=blocks, clip=clip, warm_up=warm_up, is_whole=kind.is_whole)
-                    for clip in kind.clips
-                )
-                found = (one for way in ways for one in self._filled(way))
-                # in the memory of a GPU tiles do not depend on the length of clips
-                best = next(found, None) if self.on_gpu else self._fastest(found)
-                if best is None:
-                    continue
-                yield best
-                if self._is_untouched(best, kind.clips[0]) and not self._parks(best):
-                    return  # fewer blocks and an early begin make nothing faster
+    def _best_of(self, quality: Quality, most_seconds: float | None) -> SeedVr2Plan | None:
+        """The fastest plan of a class that fits; None where there is none below some seconds."""
+        found: list[tuple[float, SeedVr2Plan]] = []
+        least = most_seconds
+        for base in self._bases(quality):
+            if least is not None and self._least_seconds(base) >= least:
+                continue
+            for plan in self._filled(base):
+                seconds = self.room.seconds(plan)
+                if least is None or seconds < _AS_FAST * least:
+                    found.append((seconds, plan))
+                    least = seconds if least is None else min(seconds, least)
+            if found and not self.on_gpu:
+                break  # a processor reads blocks that do not stay from the file, for every clip
+        if not found:
+            return None
+        most = _AS_FAST * min(seconds for seconds, _ in found)
+        fast = [plan for seconds, plan in found if seconds <= most]
+        return self._with_more_blocks(min(fast, key=self._burden))
 
-    def _fastest(self, plans: Iterable[SeedVr2Plan]) -> SeedVr2Plan | None:
-        return min(plans, key=self.room.seconds, default=None)
+    def _burden(self, plan: SeedVr2Plan) -> tuple[int, int]:
+        """What decides among plans that are as fast: tiles, then main memory."""
+        tiled = sum(tile is not None for tile in (plan.encode_tile, plan.decode_tile))
+        return tiled, self._waiting(plan)
 
-    def _is_untouched(self, plan: SeedVr2Plan, clip: int) -> bool:
-        """Whether no lack of memory made tiles smaller or clips shorter."""
-        wanted = self.plan.encode_tile, self.plan.decode_tile
-        return (plan.encode_tile, plan.decode_tile) == wanted and plan.latents == clip
+    def _bases(self, quality: Quality) -> Iterator[SeedVr2Plan]:
+        """Plans of a class without tiles and spans, the fastest first."""
+        clips = [clip for clip in self.clips if self._quality(clip).clips == quality.clips]
+        blocks = dict.fromkeys((self.blocks[0], self.blocks[-1])) if self.on_gpu else self.blocks
+        for stay in blocks:
+            usable = list(self._usable(clips, quality, stay))
+            for plan in dict.fromkeys((*usable[:1], *usable[-1:])):
+                for warm_up in (0, WARM_UP) if self.on_gpu else (self.plan.warm_up,):
+                    yield replace(plan, warm_up=warm_up)
 
-    def _parks(self, plan: SeedVr2Plan) -> bool:
-        """Whether carries have to leave the device and come back."""
-        passed, _ = bytes_of.parked_bytes(plan, self.room.frames)
-        return any(passed.values())
-
-    def _filled(self, way: _DitRun) -> Iterator[SeedVr2Plan]:
-        """A way with the tiles that take least time among those that fit, if any do."""
-        limit = self._limit(way)
-        tiled = list(self._tiled(way, limit))
-        plans = [plan for plan in tiled if self._fits_host(plan)]
-        if len(plans) < len(tiled):  # the GPU has room where main memory has none
-            plans += self._tiled(way, limit, with_host=True)
-        if self.on_gpu:  # smaller tiles may leave main memory for longer spans
-            longest = self._longest_span(self.plan)
-            for span in (longest, longest // 2):
-                plans += self._tiled(way, limit, with_host=True, span=span)
-        spanned = (one for plan in dict.fromkeys(plans) for one in self._spanned(plan, limit))
-        found = self._fastest(self._pinned(one, way) for one in spanned)
-        if found is not None:
-            yield found
-
-    def _tiled(
-        self, way: _DitRun, limit: int, *, with_host: bool = False, span: int = USUAL_SPAN
+    def _usable(
+        self, clips: list[int], quality: Quality, blocks: int | None
     ) -> Iterator[SeedVr2Plan]:
-        """In pairs of tiles of encoder and decoder that fit, of which none beats another.
-
-        What one of them keeps may wait while the other works, so that both bear on each other.
-        """
-        base, encode, decode = self._base(way), self.encode, self._decode(way)
-
-        def tiled(first: int, second: int) -> SeedVr2Plan:
-            return replace(base, encode_tile=encode[first], decode_tile=decode[second])
-
-        def fits(first: int, second: int) -> bool:
-            plan = replace(tiled(first, second), encode_span=span, decode_span=span)
-            return self._load(plan) <= limit and (not with_host or self._fits_host(plan))
-
-        for pair in pairs_within(len(encode), len(decode), fits):
-            if fits(*pair):
-                yield tiled(*pair)
-
-    def _limit(self, way: _DitRun) -> int:
-        """Bytes that a job may take with as many weights as in `_base`."""
-        if way.blocks not in self._weights:
-            one = self._smallest(way)
-            usual, stay = (
-                bytes_of.needs(plan).weights
-                for plan in (one, replace(one, blocks_on_device=way.blocks))
+        """Plans of lengths that leave room for the smallest tiles."""
+        for clip in clips:
+            plan = replace(
+                with_clip(self.plan, clip),
+                blocks_on_device=blocks,
+                decodes_whole_tiles=quality.tile_statistics,
+                warm_up=WARM_UP if self.on_gpu else self.plan.warm_up,
             )
-            self._weights[way.blocks] = stay - usual
-        budget = self.room.budget
-        return (budget.vram_bytes if self.on_gpu else budget.ram_bytes) - self._weights[way.blocks]
+            if self._fits_device(self._smallest(plan)):
+                yield plan
 
-    def _load(self, plan: SeedVr2Plan) -> int:
-        """Bytes that are to stay within the limit."""
-        found = self._loads.get(plan)
-        if found is None:
-            found = self.room.device(plan) if self.on_gpu else self.room.ram(plan)
-            self._loads[plan] = found
+    def _least_seconds(self, base: SeedVr2Plan) -> float:
+        """What a plan takes at least: whole frames in one span, nothing that comes and goes."""
+        span = latents_of(self.room.frames)
+        whole = replace(base, encode_tile=None, decode_tile=None, encode_span=span)
+        return self.room.seconds(replace(whole, decodes_whole_tiles=False, blocks_on_device=None))
+
+    def _filled(self, base: SeedVr2Plan) -> Iterator[SeedVr2Plan]:
+        """With the tiles and spans that take least time among those that fit, if any do."""
+        small, longest = self._smallest(base), self._longest_span(base)
+        decode = self._decoder_tiles(is_whole=base.decodes_whole_tiles)
+
+        def encoding(tile: Size | None, span: int) -> SeedVr2Plan:
+            return replace(small, encode_tile=tile, encode_span=span)
+
+        def decoding(tile: Size | None, span: int) -> SeedVr2Plan:
+            return replace(small, decode_tile=tile, decode_span=span)
+
+        for first in self._tiles(self.encode, encoding, longest):
+            for second in self._tiles(decode, decoding, longest):
+                plan = replace(base, encode_tile=first, decode_tile=second)
+                if self.on_gpu and None in (first, second):
+                    yield from self._spanned(replace(plan, parks=False), longest)
+                yield from self._spanned(plan, longest)
+
+    def _tiles(
+        self,
+        tiles: tuple[Size | None, ...],
+        made: Callable[[Size | None, int], SeedVr2Plan],
+        longest: int,
+    ) -> dict[Size | None, None]:
+        """Those worth trying: whole frames, and the largest that fit for short and long spans."""
+        cut = [tile for tile in tiles if tile is not None]
+        found: dict[Size | None, None] = {}
+        if None in tiles and self._fits_device(made(None, USUAL_SPAN)):
+            found[None] = None
+        for span in dict.fromkeys((longest, USUAL_SPAN)):
+            place = bisect_left(cut, True, key=lambda tile: self._fits_device(made(tile, span)))
+            if place < len(cut):
+                found[cut[place]] = None
         return found
 
-    def _fits_host(self, plan: SeedVr2Plan) -> bool:
-        return not self.on_gpu or self.room.holds_ram(plan)
-
-    def _spanned(self, plan: SeedVr2Plan, limit: int) -> Iterator[SeedVr2Plan]:
-        """With pairs of spans that there is room for, of which none is longer than another.
-
-        Frames wait for the encoder while features wait for the decoder: both bear on each other.
-        """
-        longest = self._longest_span(plan)
+    def _spanned(self, plan: SeedVr2Plan, longest: int) -> Iterator[SeedVr2Plan]:
+        """With pairs of spans that there is room for, of which none is longer than another."""
         encode = self._spans(longest)
         decode = (USUAL_SPAN,) if plan.decode_tile is None else encode
 
@@ -268,14 +278,27 @@ class _Search:
 
         def fits(first: int, second: int) -> bool:
             one = spanned(first, second)
-            return self._load(one) <= limit and self._fits_host(one)
+            return self._fits_device(one) and self._waiting(one) <= self._most_waiting(one)
 
         for pair in pairs_within(len(encode), len(decode), fits):
-            yield spanned(*pair)
+            if fits(*pair):
+                yield self._pinned(spanned(*pair))
+
+    def _waiting(self, plan: SeedVr2Plan) -> int:
+        """Main memory of the program without copies of weights."""
+        return self.room.ram(plan) - plan.pin_bytes
+
+    def _most_waiting(self, plan: SeedVr2Plan) -> int:
+        """That it may take; long spans leave some to other programs."""
+        most = self.room.budget.ram_bytes
+        if not self.on_gpu or plan.encode_span == plan.decode_span == USUAL_SPAN:
+            return most
+        is_large = plan.padded.pixels > _LARGE
+        return min(most, _WAITING_BYTES_OF_LARGE if is_large else _WAITING_BYTES)
 
     def _longest_span(self, plan: SeedVr2Plan) -> int:
         frames = self.room.frames
-        at_risk = int(_MOST_LOST_S * frames / self.room.seconds(plan)) // STEP
+        at_risk = int(_MOST_LOST_S * frames / self._least_seconds(plan)) // STEP
         longest = min(LONGEST_SPAN, max(LONGEST_SLOW_SPAN, at_risk), latents_of(frames))
         return max(USUAL_SPAN, longest)
 
@@ -290,26 +313,42 @@ class _Search:
                 found.append(span)
         return tuple(dict.fromkeys((*found, USUAL_SPAN)))
 
-    def _pinned(self, plan: SeedVr2Plan, way: _DitRun) -> SeedVr2Plan:
+    def _with_more_blocks(self, plan: SeedVr2Plan) -> SeedVr2Plan:
+        """With as many blocks on the GPU as there is room for next to its tiles."""
+        for blocks in self.blocks:
+            if blocks == plan.blocks_on_device:
+                break
+            more = self._pinned(replace(plan, blocks_on_device=blocks, pin_bytes=0))
+            if self._fits_device(more) and self.room.seconds(more) <= self.room.seconds(plan):
+                return more
+        return plan
+
+    def _pinned(self, plan: SeedVr2Plan) -> SeedVr2Plan:
         """With copies of streamed weights in main memory, as far as there is room for them.
 
         What else may be pinned is for carries, which pass less often.
         """
-        plan, most = replace(plan, blocks_on_device=way.blocks), self.room.most_pinned
-        streamed = bytes_of.streamed_bytes(plan)
+        streamed, most = bytes_of.streamed_bytes(plan), self.room.most_pinned
         if streamed:
             copies = min(streamed, self.room.budget.ram_bytes - self.room.ram(plan), most)
             plan = replace(plan, pin_bytes=max(0, copies))
         return replace(plan, park_pin_bytes=most - plan.pin_bytes) if self.on_gpu else plan
 
-    def _smallest(self, way: _DitRun) -> SeedVr2Plan:
-        """The way in its smallest tiles; whole frames where they are too small to be cut."""
-        decode = self._decode(way)
-        base = self._base(way) if decode else self._base(replace(way, is_whole=False))
-        tile = decode[-1] if decode else None
-        return replace(base, encode_tile=self.encode[-1], decode_tile=tile)
+    def _smallest(self, base: SeedVr2Plan) -> SeedVr2Plan:
+        """In the smallest tiles; whole frames where they are too small to be cut."""
+        tiles = self._decoder_tiles(is_whole=base.decodes_whole_tiles)
+        return replace(base, encode_tile=self.encode[-1], decode_tile=tiles[-1])
 
-    def _base(self, way: _DitRun) -> SeedVr2Plan:
-        """The way without its blocks: what else is needed does not depend on them."""
-        plan = replace(self.plan, warm_up=way.warm_up, decodes_whole_tiles=way.is_whole)
-        return with_clip(plan, way.clip)
+    def _fits_device(self, plan: SeedVr2Plan) -> bool:
+        """Whether there is room on the GPU, or in the one memory of a processor."""
+        found = self._device.get(plan)
+        if found is None:
+            found = self.room.device(plan) if self.on_gpu else self.room.ram(plan)
+            self._device[plan] = found
+        budget = self.room.budget
+        return found <= (budget.vram_bytes if self.on_gpu else budget.ram_bytes)
+
+
+def _price(better: Quality, poorer: Quality) -> float:
+    """How many times as long a better class may take."""
+    return PRICES["tile-statistics" if better.clips == poorer.clips else "clips"]

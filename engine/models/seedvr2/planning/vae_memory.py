@@ -23,6 +23,7 @@ BLEND_PX = 32  # of the ramp between decoded tiles
 ENCODE_OVERLAP_PX = 64
 _STEADY = 13  # frames: from the third slice on memory does not grow
 _CODE_BYTES = 6  # of a px of a canvas
+_COPIED_PARTS = 3  # of tiles, whose codes are on their way to the canvas
 _COLOURS = 3
 _EXACT = 4  # bytes of a number of latents and of finished frames
 
@@ -42,6 +43,7 @@ class Asked:
         span: Latents that a tile is visited for.
         is_whole: Tiles go through all of the decoder.
         film: Frames of the longest shot, at most; 0 where that is not known.
+        parks: Carries of whole frames wait in main memory.
     """
 
     config: VaeConfig
@@ -54,6 +56,7 @@ class Asked:
     span: int = USUAL_SPAN
     is_whole: bool = False
     film: int = 0
+    parks: bool = True
 
     @property
     def is_one_visit(self) -> bool:
@@ -73,6 +76,11 @@ class Asked:
     def at_most(self, frames: int) -> int:
         """So many frames, or all of the longest shot."""
         return min(frames, self.film or frames)
+
+    @property
+    def tile_pixels(self) -> int:
+        """Of a tile at most."""
+        return (self.tile or self.frame).pixels
 
     @property
     def on_gpu(self) -> bool:
@@ -153,7 +161,8 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
     known, handed_on = early + fresh, low.carry if low is not None else 0
     buffer = handed_on if asked.on_gpu else 0  # stays while its carry is on the GPU
     last = features + tile.result  # of whole frames, and of the tile before
-    visiting = last + max(tile.first, tile.later)
+    copied = _COPIED_PARTS * STEP * asked.tile_pixels * _CODE_BYTES if asked.on_gpu else 0
+    visiting = last + copied + max(tile.first, tile.later)
     steady = [PhaseMemory(visiting, handed_on + others + known + canvas)]
     if low is not None:
         steady.append(PhaseMemory(low.later, buffer + carries + known))
@@ -170,14 +179,15 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
 
 def _whole(asked: Asked, found: VaePeak, given: int = 0) -> Streamed:
     carry = 0 if asked.is_one_visit else found.carry
-    buffer = carry if asked.on_gpu else 0  # stays where the carry was parked
+    parked = carry if asked.parks else 0
+    buffer = parked if asked.on_gpu else 0  # stays where the carry was parked
     return Streamed(
         begins=PhaseMemory(found.first + given, buffer),
         steady=(PhaseMemory(found.later + given, buffer),),
         between=PhaseMemory(found.carry, buffer),
-        waits=PhaseMemory(0, carry),
+        waits=PhaseMemory(carry - parked, parked),
         buffers=found.window,
-        parks=carry,
+        parks=parked,
     )
 
 
@@ -186,6 +196,7 @@ def _others(asked: Asked, carry: int, tiles: int) -> int:
     return carry * (tiles if asked.on_gpu else tiles - 1) if asked.carries else 0
 
 
+@lru_cache(maxsize=512)
 def encode_boxes(asked: Asked) -> list[Size]:
     """Tiles of a frame that is encoded, px."""
     factor = asked.config.spatial_factor
@@ -197,6 +208,7 @@ def encode_boxes(asked: Asked) -> list[Size]:
     return [box.size.scaled(factor) for box in tile_grid(canvas, tile, shared)]
 
 
+@lru_cache(maxsize=512)
 def decode_boxes(asked: Asked, tile: Size) -> list[Size]:
     """Tiles of a frame that is decoded, px of the result, halo included."""
     factor = asked.config.spatial_factor

@@ -68,9 +68,10 @@ def on_host(blocks: nn.ModuleList) -> list[tuple[int, torch.dtype]]:
         }
     ),
     forwards=st.integers(1, 3),
+    releases=st.booleans(),
 )
 def test_streamed_equals_resident_bit_for_bit(
-    count: int, options: dict[str, Any], forwards: int
+    count: int, options: dict[str, Any], forwards: int, releases: bool
 ) -> None:
     x, blocks = torch.randn(3, WIDTH), chain(count)
     wanted = run(chain(count), x)
@@ -78,6 +79,8 @@ def test_streamed_equals_resident_bit_for_bit(
         assert stream.pinned_bytes == 0  # nothing to pin for a processor
         for _ in range(forwards):
             assert torch.equal(run(blocks, x, stream), wanted)
+            if releases:
+                stream.release()
     assert torch.equal(run(blocks, x), wanted)
 
 
@@ -237,6 +240,15 @@ def test_buffers_are_as_large_as_the_largest_block() -> None:
     ]
     stream = WeightStream(blocks, device="cpu", resident=0, buffers=3)
     assert stream.buffer_bytes == 3 * max(sizes)
+
+    def there() -> int:
+        return sum(slot.flat.nbytes for slot in stream._buffers.slots)
+
+    assert there() == 0
+    run(blocks, torch.randn(1, WIDTH), stream)
+    assert there() == stream.buffer_bytes
+    stream.release()
+    assert there() == 0
 
 
 def test_streams_made_in_inference_mode_work_outside() -> None:
