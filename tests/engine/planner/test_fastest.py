@@ -124,7 +124,7 @@ def check_order(gpu: GpuSpec, size: Size, model: str, sample: slice) -> None:
 
 
 def test_more_memory_or_less_work_is_never_slower() -> None:
-    """A fixed sample; all of it in the slow test."""
+    """A fixed sample; far more in the slow test."""
     cases = zip(gpu_specs()[::17], itertools.cycle(SIZES[2:]), strict=False)
     for index, (gpu, size) in enumerate(cases):
         model = ("seedvr2-7b-sharp", "seedvr2-3b", "wan-2x")[index % 3]
@@ -133,7 +133,7 @@ def test_more_memory_or_less_work_is_never_slower() -> None:
 
 @pytest.mark.slow
 def test_more_memory_or_less_work_is_never_slower_anywhere() -> None:
-    for gpu, size, model in itertools.product(gpu_specs(), SIZES, MODELS):
+    for gpu, size, model in itertools.product(gpu_specs()[::9], SIZES, MODELS):
         check_order(gpu, size, model, slice(None))
 
 
