@@ -208,6 +208,7 @@ class Program(QObject):
         window.queue_column.discard_requested.connect(self._discard)
         window.queue_column.view.selected.connect(self._show_stage)
         self.queue.queue_changed.connect(self._show_stage)
+        self.bridge.subscribe(events.DevicesListed, window.choices.show_devices)
         for planned in (events.PlanChosen, events.PlanDowngraded):
             self.bridge.subscribe(planned, self._remember_peak)
         self.queue.queue_changed.connect(self._remember_peak)

@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from app.engine_messages import choice_hint, choice_text, setting_title
+from app.engine_messages import choice_hint, choice_text, setting_title, text
 from app.i18n import mark, tr
 from app.jobs.found_files import is_latent
 from app.jobs.more_choices import MoreChoices
@@ -18,6 +18,8 @@ from app.settings.editors import ChoiceEditor
 from app.state.job_row import JobRow, JobState
 from app.widgets.controls import ElidedLabel, SegmentedControl, Translated, WheellessSlider
 from engine.core.errors import SettingsError
+from engine.core.messages import message
+from engine.protocol.events import DevicesListed
 from engine.protocol.plan import Plan
 from engine.settings import schema
 from engine.settings.presets import Preset, applied
@@ -111,6 +113,7 @@ class ChoicesForm(Translated, QWidget):
         self._can_change, self._was_started = True, False
         self._is_of_latents = False
         self._plan: Plan | None = None
+        self._listed: DevicesListed | None = None
         self._heading, self._subject = QLabel(), ElidedLabel()
         self._heading.setProperty("kind", "section")
         self._subject.setProperty("kind", "secondary")
@@ -184,6 +187,11 @@ class ChoicesForm(Translated, QWidget):
         """What is installed of each model, after its name."""
         self._model.show_notes(words)
 
+    def show_devices(self, event: DevicesListed) -> None:
+        """What jobs can run on, and what cannot be chosen there."""
+        self._listed = event
+        self._show_family()
+
     def flush(self) -> None:
         """Send a pending change at once: Start was pressed."""
         if self._timer.isActive():
@@ -249,6 +257,21 @@ class ChoicesForm(Translated, QWidget):
             part.setVisible(family == "lite")
         self._seedvr2.setVisible(family == "seedvr2")
         self.more.show_families({family, "latents"} if self._is_of_latents else {family})
+        if self._listed is not None:
+            self.more.show_unavailable(self._reasons(self._listed, model))
+
+    def _reasons(self, listed: DevicesListed, model: str) -> dict[str, dict[str, str]]:
+        """Why values of settings cannot be chosen on the chosen device and with a model."""
+        named = (one for one in listed.devices if one.value == self.settings.device)
+        device = next(named, listed.devices[0])
+        found = {
+            name: {value: tr("Not on this machine: {why}.", why=text(why)) for value, why in values}
+            for name, values in ((n, v.items()) for n, v in device.unavailable.items())
+        }
+        if not self.settings.dit:
+            why = text(message("reason.choice.unpublished"))
+            found["precision"] = dict.fromkeys(listed.unpublished.get(model, ()), why)
+        return found
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.engine_messages import setting_title, title
 from app.i18n import tr
-from app.settings.editors import Editor, make_editor
+from app.settings.editors import ChoiceEditor, Editor, make_editor
 from app.theme.icons import icon
 from app.widgets.controls import Themed
 from engine.settings import schema
@@ -58,6 +60,12 @@ class MoreChoices(Themed, QWidget):
             for name in names:
                 self.editors[name].setVisible(name in shown)
                 self._labels[name].setVisible(name in shown)
+
+    def show_unavailable(self, reasons: Mapping[str, Mapping[str, str]]) -> None:
+        """Setting -> value that cannot be chosen here -> why."""
+        for name, editor in self.editors.items():
+            if isinstance(editor, ChoiceEditor):
+                editor.show_unavailable(reasons.get(name, {}))
 
     def unfold(self) -> None:
         """Show the rows."""

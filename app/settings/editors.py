@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QValidator, QWheelEvent
+from PySide6.QtGui import QStandardItemModel, QValidator, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QDoubleSpinBox,
@@ -19,7 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import engine_messages
-from app.engine_messages import choice_text, setting_text, setting_title
+from app.engine_messages import choice_hint, choice_text, setting_text, setting_title
 from app.i18n import mark, tr
 from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, Switch
@@ -158,6 +159,7 @@ class ChoiceEditor(Editor):
         self._box = ChoiceBox()
         self._meant = ""
         self._notes: dict[str, str] = {}
+        self._reasons: Mapping[str, str] = {}
         super().__init__(name, self._box, parent)
         for value in schema.about(name).choices:
             self._box.addItem(choice_text(name, value), value)
@@ -185,9 +187,20 @@ class ChoiceEditor(Editor):
             self._notes = notes
             self._show_all()
 
+    def show_unavailable(self, reasons: Mapping[str, str]) -> None:
+        """Grey out choices that cannot be made here; the reason is the tool tip of each."""
+        if reasons != self._reasons:
+            self._reasons = reasons
+            self._show_all()
+
     def _show_all(self) -> None:
+        items = cast(QStandardItemModel, self._box.model())
         for at in range(self._box.count()):
-            self._box.setItemText(at, self._text(self._box.itemData(at)))
+            value = self._box.itemData(at)
+            reason, item = self._reasons.get(value, ""), items.item(at)
+            item.setText(self._text(value))
+            item.setToolTip(reason or choice_hint(self.name, value))
+            item.setEnabled(not reason)
 
     def _text(self, value: str) -> str:
         if value == "auto" and self._meant:

@@ -173,6 +173,7 @@ QComboBox QAbstractItemView {{
   selection-background-color: {t.surface_3}; selection-color: {t.text_1};
   outline: none; padding: 4px; }}
 QComboBox QAbstractItemView::item {{ min-height: 28px; padding: 0 6px; border-radius: 6px; }}
+QComboBox QAbstractItemView::item:disabled {{ color: {faded}; }}
 QSlider {{ min-height: 22px; }}
 QSlider::groove:horizontal {{ height: 4px; background: {t.surface_3}; border-radius: 2px; }}
 QSlider::sub-page:horizontal {{ background: {t.accent}; border-radius: 2px; }}

@@ -17,6 +17,7 @@ from engine.core.units import parse_clock
 from engine.hardware.gpu_table import GpuSpec
 from engine.hardware.pretended_gpu import from_environment
 from engine.planner import preset_choice
+from engine.planner.availability import devices_here
 from engine.settings.optimisations import choices, optimisations
 from engine.settings.schema import (
     EngineSettings,
@@ -89,14 +90,22 @@ def sources(texts: list[str]) -> list[Path]:
 
 
 def settings_help() -> str:
-    """Every setting that `--set` knows: name, default, description, limits and choices."""
-    lines = []
+    """Every setting that `--set` knows: name, default, description, limits and choices.
+
+    Choices that cannot be made on this machine are named in a line of their own.
+    """
+    lines, lacking = (
+        ["settings of --set, with their defaults:"],
+        devices_here().devices[0].unavailable,
+    )
     for kind in (JobSettings, EngineSettings):
         defaults = kind()
         for name, about in describe(kind).items():
             shown = f"{name}={_default(getattr(defaults, name))}"
             description = text_of(message(f"setting.{name}"))
             lines.append(f"  {shown:<22} {description}{_allowed(about)}")
+            if name in lacking:
+                lines.append(f"{'':<25}not on this machine: {', '.join(lacking[name])}")
     lines.append("\noptimisations, by --set run.tf32=on or UPREEL_RUN_TF32=on in the environment:")
     named = ", ".join(entry.key for entry in optimisations())
     lines.append(textwrap.fill(named, 96, initial_indent="  ", subsequent_indent="  "))

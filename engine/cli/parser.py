@@ -28,6 +28,21 @@ _EXAMPLES = """examples:
 exit status: 0 done, 1 failed, 2 wrong usage, 130 cancelled
 """
 
+_UPSCALE_EXAMPLES = """examples:
+  python -m engine upscale holiday.mp4 --scale 4
+  python -m engine upscale old.avi -o new.mkv --height 1080 --set treatment=restore
+  python -m engine upscale film.mp4 --model none --set codec=hevc --set bit_depth=10
+
+"""
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps line ends; a text that looks at this machine is made when help is printed."""
+
+    def add_text(self, text: str | Callable[[], str] | None) -> None:
+        """Add a paragraph."""
+        super().add_text(text() if callable(text) else text)
+
 
 def build() -> argparse.ArgumentParser:
     """The parser; a parsed command has its function in `run`."""
@@ -53,13 +68,15 @@ def build() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(commands: Any, name: str, run: Run, help: str, epilog: str = "") -> Any:
+def _add(
+    commands: Any, name: str, run: Run, help: str, epilog: str | Callable[[], str] = ""
+) -> Any:
     command = commands.add_parser(
         name,
         help=help,
         description=help[0].upper() + help[1:] + ".",
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
         allow_abbrev=False,
     )
     command.set_defaults(run=run, usage_error=command.error)
@@ -67,20 +84,17 @@ def _add(commands: Any, name: str, run: Run, help: str, epilog: str = "") -> Any
 
 
 def _upscale(add: Any) -> None:
-    settings = f"settings of --set, with their defaults:\n{settings_help()}\n"
     command = add(
         "upscale",
         jobs.upscale,
         "make films or pictures larger",
-        "examples:\n"
-        "  python -m engine upscale holiday.mp4 --scale 4\n"
-        "  python -m engine upscale old.avi -o new.mkv --height 1080 --set treatment=restore\n"
-        "  python -m engine upscale film.mp4 --model none --set codec=hevc --set bit_depth=10\n\n"
-        + settings,
+        lambda: _UPSCALE_EXAMPLES + settings_help(),
     )
     command.add_argument("inputs", nargs="+", metavar="IN", help="film, picture or folder of them")
     _job_options(command)
-    command = add("plan", inspection.plan, "show what upscale would do, without doing it", settings)
+    command = add(
+        "plan", inspection.plan, "show what upscale would do, without doing it", settings_help
+    )
     command.add_argument("input", metavar="IN", help="film, picture or folder of pictures")
     command.add_argument(
         "--pretend-gpu", metavar="NAME", help='plan for another GPU, as "RTX 5070 Ti"'

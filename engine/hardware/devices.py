@@ -17,10 +17,6 @@ from engine.hardware import gpu_table, nvml
 # Linux's names of instructions that multiply bfloat16 values: x86 AVX-512 and AMX, then ARM.
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
-# Least CUDA capability of a GPU that multiplies matrices of a data type. Whether this build of
-# torch does it on this GPU is found out by a trial, when it is to be used.
-_MATMUL = {"fp8": (8, 9), "int8": (7, 5), "nvfp4": (10, 0)}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
@@ -76,14 +72,6 @@ def own_ram() -> int:
     if sys.platform == "win32":
         return int(memory.private)
     return int(memory.rss - getattr(memory, "shared", 0))
-
-
-def matmul_dtypes(capability: tuple[int, int] | None) -> tuple[str, ...]:
-    """Narrow data types of the setting `matmul` that a GPU of this capability multiplies.
-
-    For choices that are offered before torch is loaded; () for None, which is no GPU.
-    """
-    return tuple(name for name, least in _MATMUL.items() if capability and capability >= least)
 
 
 def gpus() -> tuple[Gpu, ...]:

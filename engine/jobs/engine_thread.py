@@ -18,6 +18,7 @@ from engine.jobs.model_file_service import ModelFileService
 from engine.jobs.services import BenchmarkService, LatentService, PresetService, Service
 from engine.jobs.task_runner import TaskRunner
 from engine.pipeline.prepare import Machine
+from engine.planner.availability import devices_here
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.plan import notice_of_error
@@ -39,7 +40,7 @@ class EngineThread(threading.Thread):
 
     def __init__(self, sink: e.EventSink, machine: Machine) -> None:
         super().__init__(name="engine", daemon=True)
-        self._sink = sink
+        self._sink, self._pretend = sink, machine.pretend
         self._inbox: queue.SimpleQueue[c.Command] = queue.SimpleQueue()
         self._tasks = TaskRunner(sink, ended=lambda: self.send(_TaskEnded()))
         self._jobs = JobService(
@@ -95,6 +96,7 @@ class EngineThread(threading.Thread):
                 begin = time.monotonic()
                 prepared()
                 self._sink.emit(e.EngineReady(seconds=time.monotonic() - begin))
+                self._sink.emit(devices_here(self._pretend))
                 self._updates.tidy()
             case c.StopTask(kind=kind, subject=subject):
                 self._tasks.stop(kind, subject)

@@ -14,6 +14,7 @@ from typing import Any
 from engine.core import windows_paths
 from engine.core.errors import (
     EngineError,
+    FeatureMissing,
     OutputError,
     PlanDoesNotFit,
     PretendedGpu,
@@ -40,7 +41,8 @@ from engine.protocol.plan import LatentPlan, Plan, notice_of_error
 from engine.settings.schema import EngineSettings, JobSettings
 
 _REFUSALS = {
-    kind.code: kind for kind in (PlanDoesNotFit, PretendedGpu, TruncatedMedia, WeightsMissing)
+    kind.code: kind
+    for kind in (FeatureMissing, PlanDoesNotFit, PretendedGpu, TruncatedMedia, WeightsMissing)
 }
 
 
@@ -93,6 +95,7 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
 
     Raises:
         OutputError: The result cannot be written.
+        FeatureMissing: This machine cannot carry out one of the choices.
         PretendedGpu: It was planned for a GPU that is not here.
         TruncatedMedia: The end of the source is missing and that was not allowed.
         WeightsMissing: A file of the model is not on this machine.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.errors import EngineError
 from engine.core.geometry import Size
-from engine.core.messages import Message, message
+from engine.core.messages import Message, Param, message
 from engine.core.units import bytes_text, memory_text, rate_text
 from engine.hardware.budget import Budget
 from engine.models import registry
@@ -17,9 +17,9 @@ from engine.models.latents import Guess
 from engine.planner import latents
 from engine.protocol.media import MediaInfo, Reading
 from engine.protocol.plan import LatentPlan, Notice, Plan, WorkPlan
-from engine.settings.optimisations import optimisations
-from engine.settings.schema import JobSettings
-from engine.settings.switches import changes_of, without_effect
+from engine.settings.optimisations import SwitchChoice, SwitchEntry, Value, optimisations
+from engine.settings.schema import JobSettings, with_environment
+from engine.settings.switches import entries, named_changes
 from engine.video.colour.tags import assumed_matrix
 from engine.video.write import codecs, containers
 
@@ -40,6 +40,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
     """
     media, settings = request.media, request.settings
     found = [
+        *choice_notices(settings, plan.work, budget),
         *_memory(plan, budget),
         *_files(plan.work),
         *registry.family_of(plan.work).notices(plan.work, budget),
@@ -48,7 +49,6 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
         *_damage(media, settings),
         *_source(media),
         *_size(plan, wanted),
-        *switch_notices(settings, plan.work.device, budget.capability),
         *codecs.picture_notices(media, plan.picture),
         *containers.stream_notices(media, plan.container),
     ]
@@ -180,31 +180,38 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
     yield from registry.family_of(plan.work).size_notices(plan.work, factor, size)
 
 
-def switch_notices(
-    settings: JobSettings, device: str, capability: tuple[int, int] | None
-) -> Iterator[Notice]:
-    """Switches that do nothing on this device, and those that change the result.
+def choice_notices(settings: JobSettings, work: WorkPlan, budget: Budget) -> Iterator[Notice]:
+    """What cannot be carried out on the plan's device (refusals), and what makes it inexact.
 
-    Args:
-        settings: What the user wants.
-        device: "cpu" or "cuda".
-        capability: Of the GPU.
+    Only of choices that the plan's model looks at.
     """
-    idle = without_effect(settings.switches, device, capability)
-    for name in idle:
-        yield Notice(
-            code="switch-without-effect",
-            severity="info",
-            params={"switch": name},
-        )
-    wanted = changes_of(settings.switches)
-    for entry in optimisations():
-        if entry.exactness == "inexact" and wanted.get(entry.key) is True and entry.key not in idle:
-            yield Notice(
-                code="switch-inexact",
-                severity="info",
-                params={"switch": entry.key},
-            )
+    place = work.device, budget.capability
+    for name, entry, value in _chosen(with_environment(settings), work.family):
+        why = entry.missing(value, *place)
+        if why is not None:
+            shown = "on" if value is True else str(value)
+            working = tuple(f"{name}={one}" for one in entry.working(*place))
+            params: dict[str, Param] = {"choice": f"{name}={shown}", "why": why, "working": working}
+            yield Notice(code="feature-missing", case="choice", severity="refusal", params=params)
+    for one in optimisations():
+        is_on = getattr(getattr(work.switches, one.group), one.name)
+        if (
+            is_on
+            and one.exactness == "inexact"
+            and one.counts_for(work.family)
+            and one.works_on(*place)
+        ):
+            yield Notice(code="switch-inexact", severity="info", params={"switch": one.key})
+
+
+def _chosen(settings: JobSettings, family: str) -> Iterator[tuple[str, SwitchEntry, Value]]:
+    """Switches and choices that were set and that a family looks at: name, entry, value."""
+    by_name = named_changes(settings.switches)
+    for entry in entries():
+        setting = entry.setting if isinstance(entry, SwitchChoice) else ""
+        value = getattr(settings, setting) if setting else by_name.get(entry.key)
+        if value is not None and entry.counts_for(family):
+            yield setting or entry.key, entry, value
 
 
 # --- sources of latents

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -303,6 +304,34 @@ class TaskFailed(TaskEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStopped(TaskEvent):
     """The user stopped the task; what was downloaded stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceChoice:
+    """A device that jobs can run on.
+
+    Attributes:
+        value: Of the setting `device`.
+        title: "RTX 5070 Ti, 16 GB"; "" for the processor.
+        unavailable: Setting -> value that cannot be chosen with this device -> why.
+    """
+
+    value: str
+    title: str
+    unavailable: Mapping[str, Mapping[str, Message]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicesListed(Event):
+    """What jobs can run on, and what can be chosen there; sent once, after EngineReady.
+
+    Attributes:
+        devices: The first is what "auto" means; the last is the processor.
+        unpublished: Model -> precisions in which it was not published.
+    """
+
+    devices: tuple[DeviceChoice, ...]
+    unpublished: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,28 +9,43 @@ All can be set by the setting `switches`, by `--set` and by environment: `engine
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
+from engine.core.messages import Message, message
+from engine.settings.requirements import (
+    ATTENTION,
+    COMPILER,
+    CPU,
+    CUDA,
+    GPU,
+    MATMUL,
+    NOTHING,
+    ON_GPU,
+    ON_PROCESSOR,
+    VAE_DTYPES,
+    WEIGHTS_FILES,
+    Requirement,
+    is_installed,
+    on_gpu,
+)
+
 Exactness = Literal["exact", "rounding", "inexact"]
 Group = Literal["vae", "dit", "run"]
+Value = bool | str
 Convolution = Literal["auto", "2d", "3d"]
 Allocator = Literal["native", "expandable", "async"]
 
 ALL = "all"  # every optimisation of a group, or of all groups
 EXACT = "exact"  # none: the arithmetic of the plain variants
-CPU, CUDA = "cpu", "cuda"
-_BOTH, _GPU = (CPU, CUDA), (CUDA,)
 
-ATTENTION = (
-    *("auto", "sdpa", "cudnn", "flash", "efficient", "math", "flash3", "flash2", "xformers"),
-    *("sage2", "sage2-fp16", "sage2-fp8", "sage3-fp4", "sage3-fp4-fast"),
-)
-MATMUL = ("none", "fp8", "int8", "nvfp4")
-WEIGHTS_FILES = ("auto", "fp16", "fp8", "q8", "q4")
-VAE_DTYPES = ("auto", "float16", "bfloat16", "float32")
+# Names under which modules are published.
+_PACKAGES = {"flash_attn_interface": "flash-attn 3", "flash_attn": "flash-attn 2"}
+_SERIES = {(7, 5): "20", (8, 0): "30", (8, 9): "40", (10, 0): "50"}  # GeForce RTX
+# Families of models that look at the switches of a group; () for all.
+_USERS: dict[Group, tuple[str, ...]] = {"vae": ("seedvr2", "wan"), "dit": ("seedvr2",), "run": ()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +56,7 @@ class SwitchEntry:
         group: "vae" and "dit" are of those models, "run" of the machine around them.
         name: Field of the switches of its group.
         exactness: "exact": equal but for rounding; "rounding": more rounding; "inexact": not equal.
-        devices: Kinds of torch devices that it does something on.
-        capability: Least CUDA capability; None: any.
+        needs: What has to be there, so that it does something.
         at_start: Only counts when it is chosen before torch is loaded.
         old_names: Its names in earlier versions, without the group.
     """
@@ -50,8 +64,7 @@ class SwitchEntry:
     group: Group
     name: str
     exactness: Exactness = "exact"
-    devices: tuple[str, ...] = _BOTH
-    capability: tuple[int, int] | None = None
+    needs: Requirement = NOTHING
     at_start: bool = False
     old_names: tuple[str, ...] = ()
 
@@ -70,13 +83,23 @@ class SwitchEntry:
         """Its table in the message catalogue."""
         return f"switch.{self.key}"
 
+    def counts_for(self, family: str) -> bool:
+        """Whether models of a family look at it."""
+        return not (families := _USERS[self.group]) or family in families
+
     def works_on(self, device: str, capability: tuple[int, int] | None = None) -> bool:
         """Whether it does something on a kind of device, a GPU of this capability."""
-        if device not in self.devices:
-            return False
-        return (
-            device != CUDA or self.capability is None or (capability or (0, 0)) >= self.capability
-        )
+        return _missing(self.needs, device, capability) is None
+
+    def missing(
+        self, value: Value, device: str, capability: tuple[int, int] | None = None
+    ) -> Message | None:
+        """Why it cannot be on there; None where it can, and for off."""
+        return _missing(self.needs, device, capability) if value else None
+
+    def working(self, _device: str, _capability: tuple[int, int] | None = None) -> tuple[str, ...]:
+        """What can be chosen where it cannot be on."""
+        return ("off",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,22 +122,46 @@ class SwitchChoice(SwitchEntry):
     """One of several variants.
 
     Attributes:
-        values: That can be chosen.
+        values: That can be chosen, with what each needs.
         default: One of them.
         plain: The value that computes as the plain variant of a model does; "" where none does.
-        systems: Values that only some systems have: value -> names as of `sys.platform`.
         setting: The job's setting that it is; "" where it is chosen as switches are.
     """
 
-    values: tuple[str, ...]
+    values: Mapping[str, Requirement] = field(hash=False)
     default: str
     plain: str = ""
-    systems: tuple[tuple[str, tuple[str, ...]], ...] = ()
     setting: str = ""
 
-    def has(self, value: str, system: str = sys.platform) -> bool:
-        """Whether a value can be chosen on a system."""
-        return value in self.values and system in dict(self.systems).get(value, (system,))
+    def missing(
+        self, value: Value, device: str, capability: tuple[int, int] | None = None
+    ) -> Message | None:
+        """Why a value cannot be chosen there; None where it can."""
+        return _missing(self.values[str(value)], device, capability)
+
+    def working(self, device: str, capability: tuple[int, int] | None = None) -> tuple[str, ...]:
+        """Values that can be chosen there."""
+        return tuple(
+            value for value in self.values if self.missing(value, device, capability) is None
+        )
+
+
+def _missing(needs: Requirement, device: str, capability: tuple[int, int] | None) -> Message | None:
+    if needs.systems and sys.platform not in needs.systems:
+        return message("reason.choice.system")
+    if device not in needs.devices:
+        return message(f"reason.choice.{'gpu' if device == CPU else 'processor'}")
+    least = needs.capability
+    if device == CUDA and least is not None and (capability or (0, 0)) < least:
+        series = _SERIES.get(least)
+        case = "capability" if series is None else "series"
+        return message(f"reason.choice.{case}", capability="{}.{}".format(*least), series=series)
+    part = dict(needs.parts).get(device, "")
+    if not part or is_installed(part):
+        return None
+    if part == COMPILER:
+        return message("reason.choice.compiler")
+    return message("reason.choice.package", package=_PACKAGES.get(part, part))
 
 
 def _switch(default: bool = True, exactness: Exactness = "exact", **about: Any) -> Any:
@@ -211,14 +258,17 @@ class VaeSwitches(SwitchSet):
     channels_last: bool = _switch()
     fused_norm: bool = _switch()
     in_place: bool = _switch()
-    kernels: bool = _switch(devices=_GPU, capability=(7, 5))
-    chunked_attention: bool = _switch(devices=_GPU)
+    kernels: bool = _switch(needs=on_gpu((7, 5)))
+    chunked_attention: bool = _switch(needs=ON_GPU)
     chunked_upsampling: bool = _switch()
     planned_buffers: bool = _switch()
     temporal_winograd: bool = _switch(False, "rounding")
-    fp16_accumulation: bool = _switch(False, "inexact", devices=_GPU, capability=(7, 0))
+    fp16_accumulation: bool = _switch(False, "inexact", needs=on_gpu((7, 0)))
     convolution: Convolution = field(
-        default="auto", metadata=_about(SwitchChoice, values=("auto", "2d", "3d"), plain="3d")
+        default="auto",
+        metadata=_about(
+            SwitchChoice, values=dict.fromkeys(("auto", "2d", "3d"), NOTHING), plain="3d"
+        ),
     )
 
 
@@ -239,13 +289,15 @@ class DitSwitches(SwitchSet):
     constant_text: bool = _switch()
     unread_text: bool = _switch()
     fused_steps: bool = _switch()
-    kernels: bool = _switch(devices=_GPU, capability=(7, 5))
+    kernels: bool = _switch(needs=on_gpu((7, 5)))
     in_place_residual: bool = _switch()
-    token_chunks: bool = _switch(devices=(CPU,))
+    token_chunks: bool = _switch(needs=ON_PROCESSOR)
     planned_buffers: bool = _switch()
-    onednn_matmul: bool = _switch(devices=(CPU,), old_names=("onednn_products",))
-    fp16_accumulation: bool = _switch(False, "inexact", devices=_GPU, capability=(7, 0))
-    compile: bool = _switch(False, "rounding")
+    onednn_matmul: bool = _switch(needs=ON_PROCESSOR, old_names=("onednn_products",))
+    fp16_accumulation: bool = _switch(False, "inexact", needs=on_gpu((7, 0)))
+    compile: bool = _switch(
+        False, "rounding", needs=Requirement(parts=((CUDA, "triton"), (CPU, COMPILER)))
+    )
     attention: str = field(
         default="auto",
         metadata=_about(SwitchChoice, values=ATTENTION, plain="sdpa", setting="attention"),
@@ -258,20 +310,22 @@ class RunSwitches(SwitchSet):
 
     GROUP: ClassVar[Group] = "run"
 
-    cudnn_benchmark: bool = _switch(devices=_GPU)
-    tf32: bool = _switch(False, "inexact", devices=_GPU, capability=(8, 0))
-    pinned_transfers: bool = _switch(devices=_GPU)
-    copy_stream: bool = _switch(devices=_GPU)
-    weights_stream: bool = _switch(devices=_GPU)
+    cudnn_benchmark: bool = _switch(needs=ON_GPU)
+    tf32: bool = _switch(False, "inexact", needs=on_gpu((8, 0)))
+    pinned_transfers: bool = _switch(needs=ON_GPU)
+    copy_stream: bool = _switch(needs=ON_GPU)
+    weights_stream: bool = _switch(needs=ON_GPU)
     passive_threads: bool = _switch(at_start=True)
     allocator: Allocator = field(
         default="native",
         metadata=_about(
             SwitchChoice,
-            values=("native", "expandable", "async"),
-            devices=_GPU,
+            values={
+                "native": NOTHING,
+                "expandable": Requirement(devices=GPU, systems=("linux",)),
+                "async": ON_GPU,
+            },
             at_start=True,
-            systems=(("expandable", ("linux",)),),
         ),
     )
 

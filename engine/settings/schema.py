@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, get_type_hints
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
-from engine.settings.optimisations import ATTENTION, MATMUL, VAE_DTYPES, WEIGHTS_FILES
+from engine.settings.requirements import ATTENTION, MATMUL, VAE_DTYPES, WEIGHTS_FILES
 from engine.settings.switches import check_switches, is_switch, settings_of
 
 SEEDVR2 = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
@@ -93,7 +93,9 @@ class JobSettings:
     codec: str = setting("auto", choices=CODECS)
     crf: int = setting(16, low=0, high=51)
 
-    precision: str = setting("auto", group="picture", choices=WEIGHTS_FILES, families=_SEEDVR2)
+    precision: str = setting(
+        "auto", group="picture", choices=tuple(WEIGHTS_FILES), families=_SEEDVR2
+    )
     seed: int = setting(42, group="picture", low=0, high=2**31 - 1, families=_SEEDVR2)
     colour: str = setting("two-scale", group="picture", choices=COLOURS, families=_SEEDVR2)
     padding: str = setting(
@@ -124,10 +126,10 @@ class JobSettings:
     decode_tile: int = setting(
         0, group="memory", unit="px", low=0, high=16384, low_is_automatic=True, families=_SHOTS
     )
-    vae_precision: str = setting("auto", group="memory", choices=VAE_DTYPES, families=_SHOTS)
-    attention: str = setting("auto", group="memory", choices=ATTENTION, families=_SEEDVR2)
+    vae_precision: str = setting("auto", group="memory", choices=tuple(VAE_DTYPES), families=_SHOTS)
+    attention: str = setting("auto", group="memory", choices=tuple(ATTENTION), families=_SEEDVR2)
     matmul: str = setting(
-        "none", group="memory", choices=MATMUL, families=_SEEDVR2, old_names=("products",)
+        "none", group="memory", choices=tuple(MATMUL), families=_SEEDVR2, old_names=("products",)
     )
 
     dit: str = setting("", group="own-files", kind="path", scope="user", families=_SEEDVR2)

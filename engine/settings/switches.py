@@ -25,12 +25,12 @@ from engine.settings.optimisations import (
     SwitchChoice,
     SwitchEntry,
     VaeSwitches,
+    Value,
     choices,
     optimisations,
     variable_of,
 )
 
-Value = bool | str
 Changes = dict[str, Value]  # "vae.in_place" -> its new value
 
 _BOOLEANS = {"on": True, "yes": True, "true": True, "1": True} | {
@@ -134,18 +134,19 @@ def settings_of(text: str, environ: Mapping[str, str] | None = None) -> dict[str
     }
 
 
-def without_effect(
-    text: str, device: str, capability: tuple[int, int] | None = None
-) -> tuple[str, ...]:
-    """Names that a text turns on where they do nothing."""
-    last = {change.entry: change for change in _in_text(text)}
-    return tuple(
-        entry.key
-        for entry, change in last.items()
-        if change.is_named
-        and change.value not in (False, getattr(entry, "default", None))
-        and not entry.works_on(device, capability)
-    )
+def named_changes(text: str, environ: Mapping[str, str] | None = None) -> Changes:
+    """What text and environment set by name: of a group only what works here is turned on.
+
+    Raises:
+        SettingsError: An unknown name, or an impossible value.
+    """
+    last = {change.entry: change for change in (*_in_environment(environ), *_in_text(text))}
+    return {entry.key: change.value for entry, change in last.items() if change.is_named}
+
+
+def entries() -> tuple[SwitchEntry, ...]:
+    """Every switch and choice, in the order of the table."""
+    return tuple(_ENTRIES.values())
 
 
 def changes_of(text: str) -> Changes:
@@ -237,9 +238,9 @@ def _exact() -> Iterator[_Change]:
 def _value(entry: SwitchEntry, name: str, text: str) -> Value:
     text = text.strip().lower()
     if isinstance(entry, SwitchChoice):
-        if entry.has(text):
+        if text in entry.values:
             return text
-        allowed = [value for value in entry.values if entry.has(value)]
+        allowed = list(entry.values)
     else:
         if text in _BOOLEANS:
             return _BOOLEANS[text]

@@ -129,8 +129,9 @@ class SwitchComparison:
 
     def _row(self, entry: Optimisation) -> Row:
         device = self._model.device
-        if not entry.works_on(device, capability_of(device)):
-            return {"note": message(f"bench.no-effect.{device}")}
+        missing = entry.missing(True, device, capability_of(device))
+        if missing is not None:
+            return {"note": missing}
         if entry.at_start:
             return {"note": message("bench.at-start", variable=entry.variable)}
         if entry.name == "compile" and self._is_quick:
@@ -177,7 +178,7 @@ def _machine_rows(options: BenchOptions) -> Iterator[Row]:
         return
     for entry in RunSwitches.optimisations():
         at_start = message("bench.at-start", variable=entry.variable)
-        note = at_start if "cpu" in entry.devices else message("bench.needs-gpu")
+        note = at_start if entry.works_on("cpu") else message("bench.needs-gpu")
         yield {"switch": entry.key, "note": note}
 
 

@@ -180,7 +180,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def notices(self, work: SeedVr2Plan, budget: Budget) -> Iterator[Notice]:
         """What this device cannot do, and what tiles change."""
-        return alternatives.notices(work, self.title, budget)
+        return alternatives.notices(work, self.title)
 
     def smaller_file(self, settings: JobSettings) -> str:
         """The smallest file of the model, where another one is chosen."""

@@ -6,7 +6,9 @@ from PySide6.QtWidgets import QLabel
 
 from app.controllers.queue import settings_for_next
 from app.jobs.choices_form import ChoicesForm, strength_of
+from engine.core.messages import message
 from engine.protocol import commands
+from engine.protocol.events import DeviceChoice, DevicesListed
 from engine.protocol.plan import Notice
 from engine.settings.schema import MODELS, SEEDVR2, JobSettings, model_family
 
@@ -119,3 +121,34 @@ def test_how_latents_are_meant_can_only_be_chosen_for_latents(bench):
 def test_the_next_film_has_no_permission_and_no_times_of_this_one():
     chosen = JobSettings(overwrite=True, start="1", stop="2", height=1080)
     assert settings_for_next(chosen) == JobSettings(height=1080)
+
+
+def grey(form: ChoicesForm, name: str) -> dict[str, str]:
+    """Values in a list that cannot be chosen, with their tool tips."""
+    box = form.more.editors[name].control
+    items = ((box.itemData(at), box.model().item(at)) for at in range(box.count()))
+    return {value: item.toolTip() for value, item in items if not item.isEnabled()}
+
+
+def test_what_the_chosen_device_cannot_do_is_grey_with_the_reason(bench):
+    form = bench.window.choices
+    gpu = {"matmul": {"nvfp4": message("reason.choice.series", capability="10.0", series="50")}}
+    cpu = {"attention": {"cudnn": message("reason.choice.gpu")}}
+    devices = (
+        DeviceChoice(value="cuda", title="RTX 4090, 24 GB", unavailable=gpu),
+        DeviceChoice(value="cpu", title="", unavailable=cpu),
+    )
+    bench.choose(model="seedvr2-7b")
+    assert grey(form, "matmul") == {}
+    bench.emit(DevicesListed(devices=devices, unpublished={"seedvr2-7b": ("q8",)}))
+    assert set(grey(form, "matmul")) == {"nvfp4"}
+    assert "GeForce RTX 50" in grey(form, "matmul")["nvfp4"]
+    assert set(grey(form, "precision")) == {"q8"}
+    assert grey(form, "attention") == {}
+    bench.choose(device="cpu", model="seedvr2-3b")
+    assert (grey(form, "matmul"), grey(form, "precision")) == ({}, {})
+    assert "an NVIDIA GPU" in grey(form, "attention")["cudnn"]
+    bench.program.use_language("zh_CN")
+    bench.hear()
+    assert "NVIDIA GPU" in grey(form, "attention")["cudnn"]
+    assert "machine" not in grey(form, "attention")["cudnn"]

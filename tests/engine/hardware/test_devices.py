@@ -8,7 +8,6 @@ import pynvml
 import pytest
 
 from engine.hardware import devices, nvml
-from engine.ops.linear.formats import PRODUCTS
 
 GIB = 2**30
 
@@ -25,20 +24,6 @@ def test_bfloat16_is_known_without_torch_on_linux() -> None:
     devices.cpu_has_bf16.cache_clear()
     assert devices.cpu_has_bf16() in (True, False)
     assert had_torch or sys.platform != "linux" or "torch" not in sys.modules
-
-
-def test_data_types_that_a_gpu_multiplies() -> None:
-    offered = {
-        None: set(),
-        (6, 1): set(),
-        (7, 5): {"int8"},  # RTX 20
-        (8, 6): {"int8"},  # RTX 30
-        (8, 9): {"int8", "fp8"},  # RTX 40
-        (12, 0): {"int8", "fp8", "nvfp4"},  # RTX 50
-    }
-    for capability, names in offered.items():
-        assert set(devices.matmul_dtypes(capability)) == names
-    assert set(devices.matmul_dtypes((99, 0))) == set(PRODUCTS)
 
 
 @pytest.fixture(autouse=True)

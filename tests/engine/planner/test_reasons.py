@@ -11,7 +11,7 @@ from engine.cli.formatting import plan_words
 from engine.core.geometry import Size
 from engine.hardware import gpu_table
 from engine.hardware.budget import Budget, pretended_budget
-from engine.planner.notices import switch_notices, with_offers
+from engine.planner.notices import with_offers
 from engine.planner.plan_job import Request, bare_plan, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan, Reasons
@@ -135,19 +135,3 @@ def test_a_result_as_high_as_its_source_is_offered() -> None:
     settings, hd, uhd = JobSettings(model="seedvr2-3b"), Size(1920, 1080), Size(3840, 2160)
     found = with_offers(refused, settings, (hd, uhd), lambda one: 0 < one.height <= 1080)
     assert found.params["offers"] == "height=1080,width=0"
-
-
-def test_switches_that_change_the_result_or_do_nothing_here_have_a_notice_each() -> None:
-    def found(text: str, device: str, capability: tuple[int, int] | None) -> dict[str, str]:
-        notices = [*switch_notices(JobSettings(switches=text), device, capability)]
-        assert all(notice.severity == "info" for notice in notices)
-        return {notice.params["switch"]: notice.code for notice in notices}
-
-    text, nothing = "run.tf32=on,vae.fp16_accumulation=on,vae.in_place=off", "switch-without-effect"
-    assert found(text, "cpu", None) == {"run.tf32": nothing, "vae.fp16_accumulation": nothing}
-    inexact = {"vae.fp16_accumulation": "switch-inexact"}
-    assert found(text, "cuda", (7, 5)) == {"run.tf32": nothing, **inexact}
-    assert found(text, "cuda", (8, 9)) == {"run.tf32": "switch-inexact", **inexact}
-    text = "dit.fp16_accumulation=on,vae.temporal_winograd=on"
-    assert found(text, "cuda", (7, 5)) == {"dit.fp16_accumulation": "switch-inexact"}
-    assert found("", "cpu", None) == {}

@@ -68,7 +68,7 @@ def test_wrong_types_in_code_are_refused() -> None:
 def test_attention_can_be_any_backend_there_is() -> None:
     from engine.ops.attention.backends import BACKENDS
 
-    assert ("auto", *BACKENDS) == ATTENTION
+    assert ("auto", *BACKENDS) == tuple(ATTENTION)
 
 
 def test_old_names_are_understood_and_new_ones_count_more() -> None:

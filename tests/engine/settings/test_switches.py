@@ -1,7 +1,5 @@
 """The switches as users reach them: by a text, by environment, and by the defaults of a device."""
 
-from typing import Any
-
 import pytest
 
 from engine.core.errors import SettingsError
@@ -23,10 +21,10 @@ from engine.settings.switches import (
     changes_of,
     default_switches,
     environment_changes,
+    named_changes,
     settings_of,
     switches_of,
     text_of,
-    without_effect,
 )
 
 PLACES = [("cpu", None), ("cuda", (7, 5)), ("cuda", (8, 6)), ("cuda", (12, 0))]
@@ -98,7 +96,6 @@ def test_exact_computes_as_the_plain_variants_do() -> None:
     assert with_environment(JobSettings(switches="exact")).attention == "sdpa"
     assert with_environment(JobSettings(switches="exact", attention="math")).attention == "math"
     assert switches_of("exact,vae.in_place=on", "cpu", None, {}).vae.names_on() == ("in_place",)
-    assert without_effect("exact", "cpu") == ()
 
 
 def test_a_text_comes_back_from_its_changes() -> None:
@@ -162,21 +159,11 @@ def test_attention_and_matmul_are_settings_by_another_name(monkeypatch: pytest.M
     assert "auto" in ATTENTION
 
 
-def test_what_another_system_lacks_is_refused() -> None:
-    allocator: Any = next(entry for entry in choices() if entry.key == "run.allocator")
-    assert allocator.has("expandable", "linux")
-    assert not allocator.has("expandable", "win32")
-    assert allocator.has("async", "win32")
-    assert not allocator.has("magic", "linux")
-
-
-def test_what_does_nothing_here_is_named() -> None:
-    text = "run.tf32=on,vae.temporal_winograd=on,vae.fp16_accumulation=on,vae.kernels=off"
-    assert without_effect(text, "cpu") == ("run.tf32", "vae.fp16_accumulation")
-    assert without_effect(text, "cuda", (7, 5)) == ("run.tf32",)
-    assert without_effect(text, "cuda", (8, 6)) == ()
-    assert without_effect("run.tf32=on,run.all=off", "cpu") == ()
-    assert without_effect("all=on", "cpu") == ()
+def test_what_is_named_is_told_apart_from_what_a_group_turns_on() -> None:
+    environ = {"UPREEL_RUN_TF32": "on", "UPREEL_VAE_ALL": "on", "UPREEL_DIT_KERNELS": "on"}
+    found = named_changes("run.allocator=async,dit.kernels=off,vae.kernels=on,vae.all=on", environ)
+    assert found == {"run.allocator": "async", "dit.kernels": False, "run.tf32": True}
+    assert named_changes("exact", {}) == {}
 
 
 def test_a_plan_keeps_them() -> None:
@@ -191,7 +178,7 @@ def test_choices_have_their_values_and_agree_with_the_settings_they_are() -> Non
         assert entry.default in entry.values, entry.key
         assert entry.plain in ("", *entry.values), entry.key
         if entry.setting:
-            assert about(entry.setting).choices == entry.values
+            assert about(entry.setting).choices == tuple(entry.values)
             assert getattr(JobSettings(), entry.setting) == entry.default
         else:
             assert getattr(GROUPS[entry.group](), entry.name) == entry.default

@@ -8,8 +8,6 @@ from functools import partial
 
 from engine.core.messages import Message, message
 from engine.core.units import memory_text
-from engine.hardware import devices
-from engine.hardware.budget import Budget
 from engine.models.contracts import Step
 from engine.models.planning import notices as shared
 from engine.models.planning.notices import chosen, chosen_tiles
@@ -252,17 +250,8 @@ def changes(old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
         yield message("change.fewer-copies")
 
 
-def notices(plan: SeedVr2Plan, title: str, budget: Budget) -> Iterator[Notice]:
+def notices(plan: SeedVr2Plan, title: str) -> Iterator[Notice]:
     """What the user should know before the start."""
     yield from shared.shot_notices(title, plan)
-    offered = devices.matmul_dtypes(budget.capability)
-    if plan.device == "cuda" and plan.products not in ("none", *offered):
-        nearest = offered[0] if offered else "none"
-        yield Notice(
-            code="feature-missing",
-            case="matmul",
-            severity="refusal",
-            params={"feature": plan.products, "nearest": nearest},
-        )
     if plan.decodes_whole_tiles:
         yield Notice(code="decoder-in-tiles", severity="info")

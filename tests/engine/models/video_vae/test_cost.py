@@ -23,7 +23,8 @@ from engine.models.wan.vae import cost as wan_cost
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 from engine.models.wan.vae.fast import FastWanVae
 from engine.ops.conv.causal_conv import Carry
-from engine.settings.optimisations import CPU, VaeSwitches
+from engine.settings.optimisations import VaeSwitches
+from engine.settings.requirements import CPU
 from tests.helpers.memory import Allocations
 from tests.helpers.seedvr2 import tiny_vae
 from tests.helpers.wan import tiny_wan, tiny_wan_config
@@ -65,7 +66,7 @@ EACH = pytest.mark.parametrize("name", FAMILIES)
 CHANGED = {"usual": VaeSwitches(), "all off": VaeSwitches.all_off()} | {
     entry.name: VaeSwitches().changed(entry.name, not entry.default)
     for entry in VaeSwitches.optimisations()
-    if CPU in entry.devices
+    if entry.works_on(CPU)
 }
 TABLES = ("usual", "all off", "temporal_winograd")
 

@@ -122,23 +122,11 @@ def test_the_processor_is_slow_and_says_so() -> None:
     assert needs(longer).working["transformer"] > needs(plan.work).working["transformer"]
 
 
-def test_products_that_a_card_lacks_are_refused_with_another() -> None:
-    for capability, product, refused in (
-        ((7, 5), "fp8", True),
-        ((7, 5), "int8", False),
-        ((8, 9), "fp8", False),
-        ((8, 9), "nvfp4", True),
-        ((12, 0), "nvfp4", False),
-    ):
+def test_half_precision_follows_the_gpu() -> None:
+    for capability, dtype in (((7, 5), "float16"), ((8, 0), "bfloat16"), ((12, 0), "bfloat16")):
         budget = a_budget(cuda=True, vram_bytes=16 * GIB, capability=capability)
-        wanted = JobSettings(model="seedvr2-3b", matmul=product)
-        plan = plan_job(Request(media=a_media(size=HD), settings=wanted), budget, Rates())
-        found = [notice for notice in plan.notices if notice.code == "feature-missing"]
-        assert bool(found) == refused, (capability, product)
-        assert plan.work.dtype == ("float16" if capability < (8, 0) else "bfloat16")
-        if refused:
-            assert found[0].hint
-            assert found[0].params["nearest"] != product
+        request = Request(media=a_media(size=HD), settings=JobSettings(model="seedvr2-3b"))
+        assert plan_job(request, budget, Rates()).work.dtype == dtype
 
 
 def test_the_peak_of_decoding_has_the_frames_that_colour_correction_pools() -> None:

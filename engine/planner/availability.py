@@ -1,0 +1,65 @@
+"""What this machine can carry out of the choices, for lists; `notices` refuses the rest in plans.
+
+Decided from the GPU, the system and what is installed (`engine.settings.requirements`); loads
+neither torch nor, where there is no GPU, av.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.core.messages import Message, message
+from engine.hardware import devices
+from engine.hardware.budget import gpu_here
+from engine.hardware.gpu_table import GpuSpec
+from engine.model_files import catalogue
+from engine.models import registry
+from engine.protocol.events import DeviceChoice, DevicesListed
+from engine.settings.optimisations import choices
+from engine.settings.schema import about
+from engine.video.write.codecs import encoder_works
+from engine.video.write.encoders import ON_GPU
+
+Unavailable = Mapping[str, Mapping[str, Message]]  # setting -> value -> what is missing
+
+
+def devices_here(pretend: GpuSpec | None = None) -> DevicesListed:
+    """What jobs can run on here, the device of "auto" first.
+
+    Args:
+        pretend: A GPU in the place of this machine's own.
+    """
+    title, _ = gpu_here(pretend)
+    gpu = pretend or next(iter(devices.gpus()), None)
+    capability = gpu.capability if gpu is not None else None
+    on_gpu = DeviceChoice(value="cuda", title=title, unavailable=unavailable("cuda", capability))
+    processor = DeviceChoice(value="cpu", title="", unavailable=unavailable("cpu", None))
+    found = (on_gpu, processor) if title else (processor,)
+    return DevicesListed(devices=found, unpublished=unpublished())
+
+
+def unavailable(device: str, capability: tuple[int, int] | None) -> Unavailable:
+    """Values of settings that cannot be chosen on a kind of device, a GPU of this capability."""
+    found: dict[str, dict[str, Message]] = {}
+    for entry in choices():
+        missing = {value: entry.missing(value, device, capability) for value in entry.values}
+        if entry.setting:
+            found[entry.setting] = {value: why for value, why in missing.items() if why}
+    if not _has_gpu_encoder():
+        found["encoder"] = {"nvenc": message("reason.choice.encoder")}
+    return {name: values for name, values in found.items() if values}
+
+
+def unpublished() -> dict[str, tuple[str, ...]]:
+    """Model -> values of the setting `precision` in which it was not published."""
+    found = {}
+    for model in (model for family in registry.families() for model in family.models):
+        known = catalogue.precisions_of(model)
+        others = tuple(v for v in about("precision").choices if v not in ("auto", *known))
+        if known and others:
+            found[model] = others
+    return found
+
+
+def _has_gpu_encoder() -> bool:
+    return bool(devices.gpus()) and any(encoder_works(encoder.name) for encoder in ON_GPU.values())

@@ -1,0 +1,86 @@
+"""What a choice needs of a machine; finding it out loads neither torch nor a driver.
+
+Whether a build of torch really computes it on this GPU is tried when a job loads its model.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from functools import cache
+
+CPU, CUDA = "cpu", "cuda"
+BOTH, GPU = (CPU, CUDA), (CUDA,)
+
+COMPILER = "C++"  # a part that is no Python module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """What has to be there, so that a choice does something.
+
+    Attributes:
+        devices: Kinds of torch devices.
+        capability: Least CUDA capability of a GPU; None: any.
+        systems: Names as of `sys.platform`; () for all.
+        parts: Kind of device -> Python module that it needs there, or COMPILER.
+    """
+
+    devices: tuple[str, ...] = BOTH
+    capability: tuple[int, int] | None = None
+    systems: tuple[str, ...] = ()
+    parts: tuple[tuple[str, str], ...] = ()
+
+
+NOTHING = Requirement()
+ON_GPU, ON_PROCESSOR = Requirement(devices=GPU), Requirement(devices=(CPU,))
+
+
+def on_gpu(capability: tuple[int, int], module: str = "") -> Requirement:
+    """A GPU of this capability at least, and a Python module."""
+    return Requirement(
+        devices=GPU, capability=capability, parts=((CUDA, module),) if module else ()
+    )
+
+
+ATTENTION = {
+    "auto": NOTHING,
+    "sdpa": NOTHING,
+    "cudnn": on_gpu((8, 0)),
+    "flash": Requirement(capability=(8, 0)),
+    "efficient": ON_GPU,
+    "math": NOTHING,
+    "flash3": on_gpu((8, 0), "flash_attn_interface"),
+    "flash2": on_gpu((8, 0), "flash_attn"),
+    "xformers": on_gpu((7, 0), "xformers"),
+    "sage2": on_gpu((8, 0), "sageattention"),
+    "sage2-fp16": on_gpu((8, 0), "sageattention"),
+    "sage2-fp8": on_gpu((8, 9), "sageattention"),
+    "sage3-fp4": on_gpu((10, 0), "sageattn3"),
+    "sage3-fp4-fast": on_gpu((10, 0), "sageattn3"),
+}
+MATMUL = {  # the most exact first
+    "none": NOTHING,
+    "int8": Requirement(capability=(7, 5)),
+    "fp8": Requirement(capability=(8, 9)),
+    "nvfp4": on_gpu((10, 0)),
+}
+WEIGHTS_FILES = dict.fromkeys(("auto", "fp16", "fp8", "q8", "q4"), NOTHING)
+VAE_DTYPES = {
+    "auto": NOTHING,
+    "float16": NOTHING,
+    "bfloat16": Requirement(capability=(8, 0)),
+    "float32": NOTHING,
+}
+
+
+@cache
+def is_installed(part: str) -> bool:
+    """Whether a Python module, or with COMPILER the one that torch would run, can be found."""
+    if part == COMPILER:
+        usual = "cl" if sys.platform == "win32" else "g++"
+        return shutil.which(os.environ.get("CXX", usual)) is not None
+    return part in sys.modules or importlib.util.find_spec(part) is not None
