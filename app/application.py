@@ -308,9 +308,9 @@ def begin_work(program: Program, options: argparse.Namespace) -> None:
 def _attach_engine(program: Program, options: argparse.Namespace) -> None:
     from engine.api import Engine, pretended, unfinished
 
-    gpu = pretended(options.pretend_gpu, options.pretend_vram)
+    gpus = pretended(*options.pretend_gpu, memory=options.pretend_vram)
     settings = program.ui_state.engine_settings
-    program.attach(Engine(program.bridge, settings=settings, pretend=gpu))
+    program.attach(Engine(program.bridge, settings=settings, pretend=gpus))
     begun = unfinished()
     program.offer_left_over(begun)
     restart.take_over(program.controller, [job.job_id for job in begun])
@@ -329,16 +329,24 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="upreel", description="Upscales and restores video.")
     parser.add_argument("files", nargs="*", help="films, pictures or folders to queue")
     parser.add_argument("--demo", action="store_true", help="upscale the sample clip")
-    for name, what in (("gpu", "as if this GPU were here"), ("vram", "with so much memory")):
-        default = os.environ.get(f"UPREEL_PRETEND_{name.upper()}", "")
-        parser.add_argument(f"--pretend-{name}", default=default, help=f"plan only, {what}")
+    parser.add_argument(
+        "--pretend-gpu",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="plan only, as if this GPU were here; twice for two of them",
+    )
+    memory = os.environ.get("UPREEL_PRETEND_VRAM", "")
+    parser.add_argument("--pretend-vram", default=memory, help="plan only, with so much memory")
     options = parser.parse_args(list(argv[1:]))
+    requested = os.environ.get("UPREEL_PRETEND_GPU", "").split(",")
+    options.pretend_gpu = options.pretend_gpu or [name for name in requested if name.strip()]
     options.files = [windows_paths.openable(Path(name)).absolute() for name in options.files]
     if options.pretend_gpu or options.pretend_vram:
         from engine.api import pretended
 
         try:
-            pretended(options.pretend_gpu, options.pretend_vram)
+            pretended(*options.pretend_gpu, memory=options.pretend_vram)
         except EngineError as err:
             parser.error(f"{err.message} {err.hint}")
     return options

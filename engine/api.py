@@ -52,8 +52,8 @@ class Engine:
 
     Events come from several threads: a sink only puts them into a queue.
 
-    With a GPU to `pretend`, here or in the environment, jobs are planned for it, and no job that
-    needs it can start; `pretended` finds one by its name.
+    With GPUs to `pretend`, here or in the environment, jobs are planned for them, and no job that
+    needs one can start; `pretended` finds them by their names.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class Engine:
         *,
         settings: EngineSettings | None = None,
         jobs_folder: Path | None = None,
-        pretend: GpuSpec | None = None,
+        pretend: Sequence[GpuSpec] = (),
     ) -> None:
         machine = Machine(
             settings=settings or EngineSettings(),
             jobs_folder=jobs_folder or default_jobs_folder(),
-            pretend=pretend or pretended_gpu.from_environment(),
+            pretend=tuple(pretend) or pretended_gpu.from_environment(),
         )
         self._thread = EngineThread(sink, machine)
 
@@ -113,17 +113,17 @@ def probe(source: Path) -> MediaInfo:
     return probe_source(source, JobSettings())
 
 
-def pretended(name: str, memory: str = "") -> GpuSpec | None:
-    """A GPU to plan for in the place of this machine's own; None where both texts are empty.
+def pretended(*names: str, memory: str = "") -> tuple[GpuSpec, ...]:
+    """GPUs to plan for in the place of this machine's own; () where all texts are empty.
 
     Args:
-        name: As "NVIDIA GeForce RTX 5070 Ti"; "" with a memory means this machine's own.
-        memory: What it is to have, as "16GiB"; "" for what it has.
+        names: As "NVIDIA GeForce RTX 5070 Ti"; none with a memory means this machine's own.
+        memory: What each is to have, as "16GiB"; "" for what it has.
 
     Raises:
         SettingsError: There is no such GPU, or no such size.
     """
-    return pretended_gpu.pretended(name, memory)
+    return pretended_gpu.pretended(*names, memory=memory)
 
 
 def plan(
@@ -132,9 +132,9 @@ def plan(
     output: Path | None = None,
     *,
     engine_settings: EngineSettings | None = None,
-    pretend: GpuSpec | None = None,
+    pretend: Sequence[GpuSpec] = (),
 ) -> Plan:
-    """The plan of a job, without running it; with `pretend` for a GPU that is not here.
+    """The plan of a job, without running it; with `pretend` for GPUs that are not here.
 
     Raises:
         InputError: The source cannot be used.
@@ -143,7 +143,7 @@ def plan(
     machine = Machine(
         settings=engine_settings or EngineSettings(),
         jobs_folder=default_jobs_folder(),
-        pretend=pretend or pretended_gpu.from_environment(),
+        pretend=tuple(pretend) or pretended_gpu.from_environment(),
     )
     return make_plan(probe_source(source, settings), settings, output, machine)
 

@@ -22,9 +22,9 @@ from engine.core import paths, windows_paths
 from engine.core.errors import EngineError
 from engine.core.messages import message
 from engine.core.units import bytes_text
-from engine.hardware import devices, gpu_reading, gpu_table, nvml, shared_memory
+from engine.hardware import devices, gpu_reading, gpu_table, nvml, shared_memory, torch_memory
 from engine.hardware.gpu_table import GIB
-from engine.hardware.pretended_gpu import from_environment
+from engine.hardware.pretended_gpu import fastest, from_environment
 from engine.models import registry
 from engine.planner.preset_choice import offered
 from engine.protocol.report import STATES, DoctorLine, State
@@ -125,7 +125,8 @@ def _convolutions() -> Iterator[DoctorLine]:
             ("GPU, bfloat16", "cuda", torch.bfloat16),
         ]
     for title, device, dtype in places:
-        choice = probe_convolution(device, dtype)
+        with torch_memory.selected():
+            choice = probe_convolution(device, dtype)
         name = f"convolutions ({title})"
         if choice.is_sound:
             yield _ok(name, "convolutions.right", choice=choice.text)
@@ -237,7 +238,7 @@ def _settings() -> Iterator[DoctorLine]:
 
 
 def _optimisations() -> Iterator[DoctorLine]:
-    gpu = next(iter(devices.gpus()), None)
+    gpu = devices.in_use()
     place = ("cpu", None) if gpu is None else ("cuda", gpu.capability)
     found = switches.switches_of("", *place).changes_from(switches.default_switches(*place))
     chosen = {
@@ -345,15 +346,13 @@ def _gpu_spilling() -> Iterator[DoctorLine]:
 
 def _runtime() -> Iterator[DoctorLine]:
     from engine.runtimes import advice
+    from engine.runtimes.service import detected_gpu
 
-    gpu = advice.DetectedGpu()
-    for found in devices.gpus()[:1]:
-        gpu = advice.DetectedGpu(name=found.name, driver=found.driver, capability=found.capability)
-    yield from advice.lines(gpu)
+    yield from advice.lines(detected_gpu())
 
 
 def _presets() -> Iterator[DoctorLine]:
-    found = offered(from_environment())
+    found = offered(fastest(from_environment()))
     three = tuple(f"{p.goal} {_model_of(p)}" for p in found.presets if not p.is_own)
     if found.gpu:
         yield _ok("presets", "presets.for-gpu", gpu=found.gpu, presets=three)

@@ -256,6 +256,8 @@ class ChoicesForm(Translated, QWidget):
         for part in (self._treatment_label, self._chosen_treatment, self._treatment):
             part.setVisible(family == "lite")
         self._seedvr2.setVisible(family == "seedvr2")
+        if self._listed is not None:
+            self.more.show_devices(self._listed, self.settings.device)
         self.more.show_families({family, "latents"} if self._is_of_latents else {family})
         if self._listed is not None:
             self.more.show_unavailable(self._reasons(self._listed, model))
@@ -263,7 +265,7 @@ class ChoicesForm(Translated, QWidget):
     def _reasons(self, listed: DevicesListed, model: str) -> dict[str, dict[str, str]]:
         """Why values of settings cannot be chosen on the chosen device and with a model."""
         named = (one for one in listed.devices if one.value == self.settings.device)
-        device = next(named, listed.devices[0])
+        device = next(named, listed.automatic)
         found = {
             name: {value: tr("Not on this machine: {why}.", why=text(why)) for value, why in values}
             for name, values in ((n, v.items()) for n, v in device.unavailable.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
@@ -12,9 +13,11 @@ from app.i18n import tr
 from app.settings.editors import ChoiceEditor, Editor, make_editor
 from app.theme.icons import icon
 from app.widgets.controls import Themed
+from engine.protocol.events import DevicesListed
 from engine.settings import schema
 
 _EDITOR_WIDTH = 160
+_DEVICE_WIDTH = 224  # "Auto · RTX 5070 Ti, 16 GB"
 
 
 class MoreChoices(Themed, QWidget):
@@ -32,6 +35,7 @@ class MoreChoices(Themed, QWidget):
         self.editors: dict[str, Editor] = {}
         self._headings: dict[str, QLabel] = {}
         self._labels: dict[str, QLabel] = {}
+        self._has_devices = False  # to choose from
         self._fill()
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -55,6 +59,7 @@ class MoreChoices(Themed, QWidget):
                 name
                 for name in names
                 if not about[name].families or families.intersection(about[name].families)
+                if name != "device" or self._has_devices
             ]
             self._headings[group].setVisible(bool(shown))
             for name in names:
@@ -66,6 +71,21 @@ class MoreChoices(Themed, QWidget):
         for name, editor in self.editors.items():
             if isinstance(editor, ChoiceEditor):
                 editor.show_unavailable(reasons.get(name, {}))
+
+    def show_devices(self, listed: DevicesListed, chosen: str) -> None:
+        """Offer the devices that are here, GPUs by name where there are several.
+
+        Args:
+            listed: By the engine.
+            chosen: Value of the shown job, which may be none of them.
+        """
+        gpus = {one.value: one.title for one in listed.devices[:-1]}
+        values = {"auto": "", **(gpus if len(gpus) > 1 else {}), "cpu": ""}
+        editor = cast(ChoiceEditor, self.editors["device"])
+        editor.show_values(values if chosen in values else {**values, chosen: ""})
+        editor.set_value(chosen)
+        editor.show_automatic(listed.automatic.value if len(gpus) > 1 else "")
+        self._has_devices = bool(gpus)
 
     def unfold(self) -> None:
         """Show the rows."""
@@ -104,12 +124,14 @@ class MoreChoices(Themed, QWidget):
     def _add_row(self, grid: QGridLayout, name: str) -> None:
         editor = make_editor(name)
         editor.changed.connect(self.changed)
-        editor.setFixedWidth(_EDITOR_WIDTH)
+        is_wide = name == "device"  # it reaches into the column of labels
+        editor.setFixedWidth(_DEVICE_WIDTH if is_wide else _EDITOR_WIDTH)
         label = QLabel()
         label.setBuddy(editor.control)
         at = grid.rowCount()
         grid.addWidget(label, at, 0)
-        grid.addWidget(editor, at, 1, Qt.AlignmentFlag.AlignRight)
+        place = (0, 1, 2) if is_wide else (1, 1, 1)
+        grid.addWidget(editor, at, *place, Qt.AlignmentFlag.AlignRight)
         self.editors[name], self._labels[name] = editor, label
 
 

@@ -161,6 +161,7 @@ class ChoiceEditor(Editor):
         self._notes: dict[str, str] = {}
         self._reasons: Mapping[str, str] = {}
         super().__init__(name, self._box, parent)
+        self._titles: Mapping[str, str] = {}
         for value in schema.about(name).choices:
             self._box.addItem(choice_text(name, value), value)
         self._box.activated.connect(lambda _: self.changed.emit(name, self._box.currentData()))
@@ -193,6 +194,17 @@ class ChoiceEditor(Editor):
             self._reasons = reasons
             self._show_all()
 
+    def show_values(self, titles: Mapping[str, str]) -> None:
+        """Offer these values, with a text each; "" takes that of the catalogue."""
+        if titles == self._titles:
+            return
+        self._titles, current = titles, self._box.currentData()
+        self._box.clear()
+        for value in titles:
+            self._box.addItem(value, value)
+        self.set_value(current)
+        self._show_all()
+
     def _show_all(self) -> None:
         items = cast(QStandardItemModel, self._box.model())
         for at in range(self._box.count()):
@@ -204,9 +216,10 @@ class ChoiceEditor(Editor):
 
     def _text(self, value: str) -> str:
         if value == "auto" and self._meant:
-            return tr("Auto · {choice}", choice=choice_text(self.name, self._meant))
+            meant = self._titles.get(self._meant) or choice_text(self.name, self._meant)
+            return tr("Auto · {choice}", choice=meant)
         note = self._notes.get(value)
-        text = choice_text(self.name, value)
+        text = self._titles.get(value) or choice_text(self.name, value)
         return f"{text} · {note}" if note else text
 
 

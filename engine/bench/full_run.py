@@ -13,6 +13,7 @@ from engine.bench.report.markdown import markdown
 from engine.bench.report.switch_table import about, measured
 from engine.core.errors import Cancelled
 from engine.core.messages import Message
+from engine.hardware import torch_memory
 from engine.protocol.report import BenchReport
 from engine.settings.optimisations import optimisations
 
@@ -33,7 +34,8 @@ def examine(*, quick: bool, report: Report, stop: Callable[[], bool]) -> BenchRe
     """
     begin = time.monotonic()
     steps = _StepCount(report, 0 if quick else len(optimisations()) + _OTHER_ROWS)
-    rates = calibrate.calibrate(steps.report_speed_test, stop)
+    with torch_memory.selected():
+        rates = calibrate.calibrate(steps.report_speed_test, stop)
     calibrate.keep(rates)
     rows: list[Row] = [machine_row()]
     rows += [{"case": "speed", **row} for row in calibrate.figure_rows(rates)]

@@ -22,7 +22,6 @@ from engine.settings.optimisations import (
 
 Form = Literal["plain", "fast", "both"]
 DTYPES = ("float32", "float16", "bfloat16", "float64")
-DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,7 @@ class BenchOptions:
         dtype: That the model computes in.
         runs: Of each piece of work, of which the median counts.
         threads: Of the processor; None takes all that this process may use.
-        device: "auto" takes a GPU where torch can use one.
+        device: As the setting of a job; "auto" takes a GPU where torch can use one.
         form: Which variants of a model.
         without: Also measure the fast variant without each of these optimisations or groups.
         only: Also measure it with each of these alone; with "exact" without any.
@@ -101,7 +100,7 @@ def check(options: BenchOptions) -> None:
     """
     _check_switches(options.without, (*model_switch_names(), ALL))
     _check_switches(options.only, (*model_switch_names(), ALL, EXACT))
-    _check_names("device", (options.device,), DEVICES)
+    devices.named(options.device, devices.gpus())
     _check_names("dtype", () if options.dtype is None else (options.dtype,), DTYPES)
     _check_names("vae", (options.model,), tuple(models()))
     factor, step = options.vae_config.spatial_factor, options.vae_config.temporal_factor

@@ -15,7 +15,7 @@ from engine.bench.options import BenchOptions, check
 from engine.bench.report.machine import Row, machine_row
 from engine.core.errors import SettingsError
 from engine.core.messages import Message
-from engine.hardware import devices
+from engine.hardware import devices, torch_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +131,11 @@ def measured(
     threads = torch.get_num_threads()
     torch.set_num_threads(options.threads or devices.cpu_threads())
     try:
-        yield machine_row()
-        for name in names:
-            for row in _without_gradients(CASES[name], options):
-                yield {"case": name, **row}
+        with torch_memory.selected(options.device):
+            yield machine_row()
+            for name in names:
+                for row in _without_gradients(CASES[name], options):
+                    yield {"case": name, **row}
     finally:
         torch.set_num_threads(threads)
 

@@ -29,7 +29,7 @@ def plan(args: argparse.Namespace, context: CommandContext) -> int:
     For a pretended GPU it is 0 when it would fit there: that it is not here is no news, and
     files of models need not be loaded for the question.
     """
-    pretend = pretended(args.pretend_gpu or "", args.pretend_vram or "")
+    pretend = pretended(*args.pretend_gpu, memory=args.pretend_vram or "")
     output = Path(args.output) if args.output is not None else None
     settings = options.job_settings(args, pretend)
     found = context.services.plan(

@@ -7,15 +7,17 @@ import dataclasses
 import glob
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from engine.core.errors import SettingsError
 from engine.core.messages import message, text_of
 from engine.core.units import parse_clock
+from engine.hardware.budget import gpus_here
+from engine.hardware.devices import named as named_gpu
 from engine.hardware.gpu_table import GpuSpec
-from engine.hardware.pretended_gpu import from_environment
+from engine.hardware.pretended_gpu import fastest, from_environment
 from engine.planner import preset_choice
 from engine.planner.availability import devices_here
 from engine.settings.optimisations import choices, optimisations
@@ -40,33 +42,44 @@ def add_verb(verbs: Any, name: str, do: Callable[..., object], help: str) -> Any
     return verb
 
 
-def job_settings(args: argparse.Namespace, pretend: GpuSpec | None = None) -> JobSettings:
+def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> JobSettings:
     """Settings of a job from the options: a preset, then named options, last `--set`.
 
     Args:
         args: Of a command with the options of a job.
-        pretend: A GPU in the place of this machine's own, for the presets.
+        pretend: GPUs in the place of this machine's own.
 
     Raises:
         SettingsError: A preset, a size, a time or a setting that cannot be.
     """
+    pretend = pretend or from_environment()
     for text in (args.start, args.stop):
         if text is not None:
             parse_clock(text)
-    named = {"model": args.model, "start": args.start, "stop": args.stop, **_target(args)}
+    device = getattr(args, "device", None)
+    named = {
+        "model": args.model,
+        "device": device,
+        "start": args.start,
+        "stop": args.stop,
+        **_target(args),
+    }
     for name in ("dit", "vae", "text_embedding"):
         file = getattr(args, name)
         named[name] = None if file is None else str(Path(file).absolute())
     changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     settings = dataclasses.replace(_preset(args, pretend), overwrite=args.overwrite, **changes)
-    return with_text(settings, [text for text in args.set if not _is_of_engine(text)])
+    before, settings = settings, with_text(settings, [t for t in args.set if not _is_of_engine(t)])
+    if device is None and settings.device == before.device:
+        return settings
+    return dataclasses.replace(settings, device=named_gpu(settings.device, gpus_here(pretend)))
 
 
-def _preset(args: argparse.Namespace, pretend: GpuSpec | None) -> JobSettings:
+def _preset(args: argparse.Namespace, pretend: Sequence[GpuSpec]) -> JobSettings:
     name = getattr(args, "preset", None)
     if name is None:
         return JobSettings()
-    return preset_choice.chosen(name, JobSettings(), pretend or from_environment())
+    return preset_choice.chosen(name, JobSettings(), fastest(pretend))
 
 
 def engine_settings(args: argparse.Namespace) -> EngineSettings:
@@ -96,7 +109,7 @@ def settings_help() -> str:
     """
     lines, lacking = (
         ["settings of --set, with their defaults:"],
-        devices_here().devices[0].unavailable,
+        devices_here(from_environment()).automatic.unavailable,
     )
     for kind in (JobSettings, EngineSettings):
         defaults = kind()

@@ -10,7 +10,7 @@ from typing import Any
 from engine.cli.context import DONE, CommandContext
 from engine.cli.options import add_verb
 from engine.core.errors import OutputExists
-from engine.hardware.pretended_gpu import from_environment
+from engine.hardware.pretended_gpu import fastest, from_environment
 from engine.planner import preset_choice
 from engine.settings import preset_store
 from engine.settings.presets import Preset
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace, context: CommandContext) -> int:
 
 
 def _list(args: argparse.Namespace, context: CommandContext) -> None:
-    found = preset_choice.offered(from_environment())
+    found = preset_choice.offered(fastest(from_environment()))
     if context.console.json:
         context.console.data({"card": found.gpu, "presets": list(found.presets)})
     else:
@@ -75,13 +75,13 @@ def _line(preset: Preset) -> str:
 def _save(args: argparse.Namespace, context: CommandContext) -> None:
     settings = JobSettings()
     if args.preset is not None:
-        settings = preset_choice.chosen(args.preset, settings, from_environment())
+        settings = preset_choice.chosen(args.preset, settings, fastest(from_environment()))
     made = preset_store.save(args.title, with_text(settings, args.set))
     _tell(context, made, f"kept as {made.name}")
 
 
 def _export(args: argparse.Namespace, context: CommandContext) -> None:
-    preset = preset_choice.named(args.name, from_environment())
+    preset = preset_choice.named(args.name, fastest(from_environment()))
     if args.path.exists() and not args.overwrite:
         raise OutputExists("file", path=args.path)
     preset_store.export(preset, args.path)
@@ -94,7 +94,7 @@ def _import(args: argparse.Namespace, context: CommandContext) -> None:
 
 
 def _remove(args: argparse.Namespace, context: CommandContext) -> None:
-    preset = preset_choice.named(args.name, from_environment())
+    preset = preset_choice.named(args.name, fastest(from_environment()))
     preset_store.remove(preset.name)
     _tell(context, preset, "removed")
 

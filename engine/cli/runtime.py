@@ -16,6 +16,7 @@ from engine.cli.tasks import TaskSession, task_session
 from engine.core.errors import RuntimeBroken
 from engine.core.serialization import to_plain
 from engine.core.units import bytes_text
+from engine.hardware import torch_memory
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import RuntimeTrial
@@ -134,13 +135,16 @@ def _seen() -> RuntimeTrial:
     if choice.torch and torch.__version__ != choice.torch:
         raise RuntimeBroken("other-torch", found=torch.__version__, torch=choice.torch)
     has_gpu = torch.cuda.is_available()
-    for device in ("cpu", "cuda") if has_gpu else ("cpu",):
-        if float((torch.ones(2, 3, device=device) @ torch.ones(3, 2, device=device)).sum()) != 12:
-            raise RuntimeBroken("wrong-result", device=device)
+    with torch_memory.selected():
+        for device in ("cpu", "cuda") if has_gpu else ("cpu",):
+            ones = torch.ones(2, 3, device=device), torch.ones(3, 2, device=device)
+            if float((ones[0] @ ones[1]).sum()) != 12:
+                raise RuntimeBroken("wrong-result", device=device)
+        name = torch.cuda.get_device_name() if has_gpu else ""
     return RuntimeTrial(
         torch=str(torch.__version__),
         cuda=torch.version.cuda or "",
-        card=torch.cuda.get_device_name(0) if has_gpu else "",
+        card=name,
         seconds=seconds,
     )
 

@@ -33,7 +33,7 @@ class ApiServices:
         job: JobSettings,
         output: Path | None,
         settings: EngineSettings,
-        pretend: GpuSpec | None,
+        pretend: Sequence[GpuSpec],
     ) -> Plan:
         """Decide everything without starting."""
         return api.plan(source, job, output, engine_settings=settings, pretend=pretend)

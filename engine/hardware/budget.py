@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -34,6 +35,8 @@ class Budget:
     vram_bytes: int = 0  # of that GPU, that may be used
     capability: tuple[int, int] | None = None  # of CUDA, of that GPU
     gpu: GpuSpec | None = None  # its specification; None for one that is not in the table
+    gpu_value: str = ""  # of the setting `device`, for that GPU; "" without one
+    gpu_is_gone: bool = False  # another GPU was asked for that is not here
     is_pretended: bool = False  # the GPU is not in this machine
     free_output_bytes: int = 0  # on the disk of the result
     free_jobs_bytes: int = 0  # on the disk of the job folder
@@ -51,7 +54,12 @@ class Budget:
 
 
 def measure_budget(
-    settings: EngineSettings, output: Path, jobs: Path, pretend: GpuSpec | None = None
+    settings: EngineSettings,
+    output: Path,
+    jobs: Path,
+    pretend: Sequence[GpuSpec] = (),
+    *,
+    device: str = devices.AUTO,
 ) -> Budget:
     """Measure the machine; takes milliseconds and loads neither torch nor a driver.
 
@@ -59,10 +67,27 @@ def measure_budget(
         settings: Share of memory and number of threads.
         output: Where the result will be; need not exist.
         jobs: Folder of the job folders; need not exist.
-        pretend: A GPU in place of the machine's own, if there is any.
+        pretend: GPUs in place of the machine's own, if there are any.
+        device: As the setting of a job.
     """
-    here = _measured(settings, output, jobs)
-    return here if pretend is None else with_gpu(here, pretend)
+    found = gpus_here(pretend)
+    gpu = devices.chosen(device, found) or devices.chosen(devices.AUTO, found)
+    here = _measured(settings, output, jobs, None if pretend else gpu)
+    here = replace(
+        here,
+        gpu_value="" if gpu is None else devices.value_of(gpu, found),
+        gpu_is_gone=devices.chosen(device, found) is None and device not in devices.UNNAMED,
+    )
+    return with_gpu(here, pretend[gpu.number]) if pretend and gpu is not None else here
+
+
+def gpus_here(pretend: Sequence[GpuSpec] = ()) -> tuple[Gpu, ...]:
+    """GPUs that jobs can run on, or are planned for.
+
+    Args:
+        pretend: In place of the machine's own, if there are any.
+    """
+    return devices.as_gpus(pretend) or (devices.gpus() if _torch_has_cuda() else ())
 
 
 def gpu_here(pretend: GpuSpec | None = None) -> tuple[str, int]:
@@ -71,13 +96,21 @@ def gpu_here(pretend: GpuSpec | None = None) -> tuple[str, int]:
     Args:
         pretend: A GPU in place of the machine's own.
     """
-    gpu = next(iter(devices.gpus()), None) if _torch_has_cuda() else None
-    spec = pretend or (gpu_table.find(gpu.name, gpu.total_bytes) if gpu else None)
-    if spec is not None:
-        return spec.title, spec.memory_bytes
+    if pretend is not None:
+        return pretend.title, pretend.memory_bytes
+    gpu = devices.chosen(devices.AUTO, gpus_here())
     if gpu is None:
         return "", 0
-    return f"{gpu.name}, {gpu.total_bytes / gpu_table.GIB:.2g} GB", gpu.total_bytes
+    spec = gpu_table.find(gpu.name, gpu.total_bytes)
+    return title_of(gpu), gpu.total_bytes if spec is None else spec.memory_bytes
+
+
+def title_of(gpu: Gpu) -> str:
+    """Short name of a GPU with its memory: "RTX 5070 Ti, 16 GB"."""
+    spec = gpu_table.find(gpu.name, gpu.total_bytes)
+    if spec is None:
+        return f"{gpu.name}, {gpu.total_bytes / gpu_table.GIB:.2g} GB"
+    return spec.title
 
 
 def pretended_budget(gpu: GpuSpec | None, *, ram_bytes: int, threads: int = 8) -> Budget:
@@ -107,19 +140,18 @@ def with_gpu(budget: Budget, gpu: GpuSpec) -> Budget:
     )
 
 
-def _measured(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
+def _measured(settings: EngineSettings, output: Path, jobs: Path, gpu: Gpu | None) -> Budget:
     """Memory of this process counts as free: a job planned now runs after the present one."""
     total, available = devices.ram()
-    gpus = devices.gpus() if _torch_has_cuda() else ()
     out_folder, jobs_folder = _existing(output), _existing(jobs)
     return Budget(
         ram_bytes=round(min(total, available + devices.own_ram()) * settings.memory_share),
         threads=settings.threads or devices.cpu_threads(),
         has_fast_bf16=devices.cpu_has_bf16(),
-        cuda=bool(gpus),
-        vram_bytes=_vram(gpus[0]) if gpus else 0,
-        capability=gpus[0].capability if gpus else None,
-        gpu=_spec(gpus[0]) if gpus else None,
+        cuda=gpu is not None,
+        vram_bytes=_vram(gpu) if gpu is not None else 0,
+        capability=gpu.capability if gpu is not None else None,
+        gpu=_spec(gpu) if gpu is not None else None,
         free_output_bytes=shutil.disk_usage(out_folder).free,
         free_jobs_bytes=shutil.disk_usage(jobs_folder).free,
         same_disk=out_folder.stat().st_dev == jobs_folder.stat().st_dev,
@@ -127,7 +159,7 @@ def _measured(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
 
 
 def _vram(gpu: Gpu) -> int:
-    free = min(gpu.total_bytes, gpu.free_bytes + torch_memory.gpu_bytes())
+    free = min(gpu.total_bytes, gpu.free_bytes + torch_memory.gpu_bytes(gpu.number))
     return max(0, free - _VRAM_RESERVE_BYTES)
 
 

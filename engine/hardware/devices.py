@@ -6,12 +6,13 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import psutil
 
+from engine.core.errors import SettingsError
 from engine.hardware import gpu_table, nvml
 
 # Linux's names of instructions that multiply bfloat16 values: x86 AVX-512 and AMX, then ARM.
@@ -28,6 +29,8 @@ class Gpu:
     driver: str
     capability: tuple[int, int] | None  # of CUDA, e.g. (12, 0); None where NVML is too old
     index: int = 0  # of NVML
+    number: int = 0  # of CUDA: another one where CUDA_VISIBLE_DEVICES hides GPUs
+    uuid: str = ""  # "GPU-" and more; "" where unknown
 
 
 @cache
@@ -77,7 +80,7 @@ def own_ram() -> int:
 def gpus() -> tuple[Gpu, ...]:
     """All NVIDIA GPUs that CUDA shows, in its order; () without a GPU or a driver.
 
-    The first is the one that torch takes: the fastest, unless CUDA_DEVICE_ORDER or such is set.
+    CUDA and NVML number them by their slots: `engine.runtimes.environment` sees to it.
     """
     driver = nvml.text(nvml.query("nvmlSystemGetDriverVersion"))
     found = []
@@ -93,18 +96,12 @@ def gpus() -> tuple[Gpu, ...]:
                     driver=driver,
                     capability=tuple(capability) if capability else None,
                     index=index,
+                    uuid=nvml.text(nvml.query("nvmlDeviceGetUUID", handle)),
                 )
             )
-    if os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        found.sort(key=_speed, reverse=True)
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return tuple(found if names is None else _visible(found, names))
-
-
-def _speed(gpu: Gpu) -> tuple[float, tuple[int, int], int]:
-    """GPUs of the table by their FLOP/s, others after them by generation and memory."""
-    spec = gpu_table.find(gpu.name, gpu.total_bytes)
-    return (spec.single_flops if spec else 0.0, gpu.capability or (0, 0), gpu.total_bytes)
+    shown = found if names is None else _visible(found, names)
+    return tuple(replace(gpu, number=number) for number, gpu in enumerate(shown))
 
 
 def _visible(found: Sequence[Gpu], names: str) -> Iterator[Gpu]:
@@ -114,14 +111,107 @@ def _visible(found: Sequence[Gpu], names: str) -> Iterator[Gpu]:
         if name.isdecimal():
             gpu = found[int(name)] if int(name) < len(found) else None
         else:
-            gpu = next((gpu for gpu in found if name and _id_of(gpu).startswith(name)), None)
+            gpu = next((gpu for gpu in found if name and gpu.uuid.startswith(name)), None)
         if gpu is None:
             return
         yield gpu
 
 
-def _id_of(gpu: Gpu) -> str:
-    return nvml.text(nvml.query("nvmlDeviceGetUUID", nvml.handles()[gpu.index]))
+def as_gpus(specs: Sequence[gpu_table.GpuSpec]) -> tuple[Gpu, ...]:
+    """Pretended GPUs as a driver would describe them, with nothing in use."""
+    return tuple(
+        Gpu(
+            name=spec.name,
+            total_bytes=spec.memory_bytes,
+            free_bytes=spec.memory_bytes,
+            driver="",
+            capability=spec.capability,
+            number=number,
+        )
+        for number, spec in enumerate(specs)
+    )
+
+
+# --- which of several GPUs
+
+AUTO, CPU, ANY_GPU = "auto", "cpu", "cuda"  # values of the setting `device` that name no GPU
+UNNAMED = (AUTO, CPU, ANY_GPU, "")
+
+
+def chosen(wanted: str, found: Sequence[Gpu]) -> Gpu | None:
+    """The GPU that a value of the setting `device` means; None where there is no such one.
+
+    Args:
+        wanted: "auto" and "cuda" mean the fastest, as does "cpu", whose plans say what is here;
+            else a number ("1", "cuda:1"), an id, or a name or a part of it that only one has
+            ("5070 Ti").
+        found: Those to choose from.
+    """
+    if wanted in UNNAMED:
+        return max(found, key=_speed, default=None)
+    meant = _meant(wanted, found)
+    return meant[0] if len(meant) == 1 else None
+
+
+def value_of(gpu: Gpu, found: Sequence[Gpu]) -> str:
+    """The value of the setting `device` for a GPU: a name, where several have it the id.
+
+    A number changes with the slots; a name means the same in another machine.
+    """
+    if sum(other.name == gpu.name for other in found) == 1:
+        return gpu.name
+    return gpu.uuid or f"{ANY_GPU}:{gpu.number}"
+
+
+def named(wanted: str, found: Sequence[Gpu]) -> str:
+    """A value of the setting `device` as it is kept in jobs and presets.
+
+    Raises:
+        SettingsError: No GPU has that name or number, or several have; names those that are here.
+    """
+    if wanted in UNNAMED:
+        return wanted or AUTO
+    gpu = chosen(wanted, found)
+    if gpu is None:
+        case = "several-gpus" if _meant(wanted, found) else "no-such-gpu"
+        known = tuple(f"{ANY_GPU}:{one.number} ({one.name})" for one in found)
+        raise SettingsError(case, name=wanted, known=(AUTO, CPU, *known))
+    return value_of(gpu, found)
+
+
+def _meant(wanted: str, found: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    text = gpu_table.plain_name(wanted)
+    number = text.removeprefix(f"{ANY_GPU}:")
+    if number != text or (number.isdecimal() and len(number) < 3):  # names have longer ones
+        return tuple(gpu for gpu in found if str(gpu.number) == number)
+    names = {gpu: gpu_table.plain_name(gpu.name) for gpu in found}
+    exact = tuple(gpu for gpu in found if text in (names[gpu], gpu.uuid.casefold()))
+    return exact or tuple(gpu for gpu in found if text in names[gpu])
+
+
+def _speed(gpu: Gpu) -> tuple[float, tuple[int, int], int]:
+    """GPUs of the table by their FLOP/s, others after them by generation; then by memory."""
+    spec = gpu_table.find(gpu.name, gpu.total_bytes)
+    return (spec.single_flops if spec else 0.0, gpu.capability or (0, 0), gpu.total_bytes)
+
+
+_used = AUTO
+
+
+def use(wanted: str) -> str:
+    """Choose the GPU that this process's readings are about, as the setting does; the one before.
+
+    `torch_memory.selected` also makes torch compute there.
+    """
+    global _used
+    before, _used = _used, wanted
+    return before
+
+
+def in_use() -> Gpu | None:
+    """The GPU of the job that runs, else the fastest; None without one."""
+    found = gpus()
+    return chosen(_used, found) or chosen(AUTO, found)
 
 
 def _linux_cpu(*names: str) -> Iterator[str]:

@@ -35,7 +35,7 @@ def read(family: frozenset[int], own: OwnMemory) -> GpuReading | None:
         family: Ids of this process and its children.
         own: Values that neither the driver nor Windows reports.
     """
-    gpu = next(iter(devices.gpus()), None)
+    gpu = devices.in_use()
     handles = nvml.handles()
     if gpu is None or gpu.index >= len(handles):  # a driver that restarts forgets its GPUs
         return None
@@ -78,7 +78,7 @@ def _spilled(own: OwnMemory) -> int:
 
 def other_programs() -> tuple[GpuProcess, ...]:
     """Other programs on the GPU that jobs run on, the largest first; () without a GPU."""
-    gpu = next(iter(devices.gpus()), None)
+    gpu = devices.in_use()
     if gpu is None:
         return ()
     handle = nvml.handles()[gpu.index]

@@ -79,8 +79,8 @@ def find(name: str, memory_bytes: int = 0) -> GpuSpec | None:
         name: As the driver reports it; "NVIDIA" and "GeForce" may be left out.
         memory_bytes: Distinguishes GPUs of one name: the nearest size counts; 0 takes the largest.
     """
-    plain = _plain(name)
-    found = [gpu for gpu in gpu_specs() if _plain(gpu.name) == plain]
+    plain = plain_name(name)
+    found = [gpu for gpu in gpu_specs() if plain_name(gpu.name) == plain]
     if not found:
         return None
     aim = memory_bytes or max(gpu.memory_bytes for gpu in found)
@@ -123,5 +123,6 @@ def _spec(row: dict[str, int | str]) -> GpuSpec:
     )
 
 
-def _plain(name: str) -> str:
-    return " ".join(name.replace("NVIDIA", "").replace("GeForce", "").split()).casefold()
+def plain_name(name: str) -> str:
+    """A name of a GPU without case, vendor and brand, for comparisons."""
+    return " ".join(name.casefold().replace("nvidia", "").replace("geforce", "").split())

@@ -1,8 +1,9 @@
-"""The GPU that a plan is made for where it is not one of this machine."""
+"""GPUs that plans are made for where they are none of this machine."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from engine.core.errors import SettingsError
 from engine.core.units import parse_memory
@@ -13,35 +14,43 @@ GPU_VARIABLE = "UPREEL_PRETEND_GPU"
 VRAM_VARIABLE = "UPREEL_PRETEND_VRAM"
 
 
-def pretended(name: str, memory: str = "") -> GpuSpec | None:
-    """The GPU that two texts request; None where both are empty.
+def pretended(*names: str, memory: str = "") -> tuple[GpuSpec, ...]:
+    """The GPUs that texts request; () where all are empty.
 
     Args:
-        name: As in the table; "" with a memory means this machine's own.
-        memory: Size it is given, as "16GiB"; "" for what it has.
+        names: As in the table; none with a memory means this machine's own.
+        memory: Size that each is given, as "16GiB"; "" for what it has.
 
     Raises:
         SettingsError: There is no such GPU, or no such size.
     """
     size = parse_memory(memory) if memory else 0
-    if name or not size:
-        return named(name, size) if name else None
-    own = next(iter(devices.gpus()), None)
+    wanted = tuple(filter(None, map(str.strip, names)))
+    if wanted or not size:
+        return tuple(named(name, size) for name in wanted)
+    own = devices.in_use()
     if own is None:
         raise SettingsError("no-gpu-to-pretend")
-    return named(own.name, size)
+    return (named(own.name, size),)
 
 
-def from_environment() -> GpuSpec | None:
-    """The GPU that the environment requests; None where it requests none.
+def from_environment() -> tuple[GpuSpec, ...]:
+    """The GPUs that the environment requests, parted by commas; () where it requests none.
 
     Raises:
         SettingsError: It requests an impossible one; the hint names the variables.
     """
+    names = os.environ.get(GPU_VARIABLE, "").split(",")
     try:
-        return pretended(os.environ.get(GPU_VARIABLE, ""), os.environ.get(VRAM_VARIABLE, ""))
+        return pretended(*names, memory=os.environ.get(VRAM_VARIABLE, ""))
     except SettingsError as err:
         problem, variables = err.as_message, (GPU_VARIABLE, VRAM_VARIABLE)
         raise SettingsError(
             "in-environment", problem=problem, advice=problem.hint, variables=variables
         ) from err
+
+
+def fastest(specs: Sequence[GpuSpec]) -> GpuSpec | None:
+    """The one of pretended GPUs that jobs run on where none is chosen."""
+    gpu = devices.chosen(devices.AUTO, devices.as_gpus(specs))
+    return None if gpu is None else specs[gpu.number]

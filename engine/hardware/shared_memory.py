@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.hardware import devices
+
 logger = logging.getLogger(__name__)
 
 _PATHS = (
@@ -169,14 +171,15 @@ def luid_text(luid: bytes) -> str:
 if sys.platform == "win32":
 
     def _luid() -> str | None:
-        """The first GPU of CUDA; "" where unknown, None before CUDA is used."""
+        """The GPU in use, as CUDA knows it; "" where unknown, None before CUDA is used."""
         kernel = ctypes.WinDLL("kernel32")
         kernel.GetModuleHandleW.argtypes = [ctypes.c_wchar_p]
         kernel.GetModuleHandleW.restype = ctypes.c_void_p
         if not kernel.GetModuleHandleW("nvcuda.dll"):
             return None
-        luid, nodes = ctypes.create_string_buffer(8), ctypes.c_uint()
-        status = ctypes.WinDLL("nvcuda.dll").cuDeviceGetLuid(luid, ctypes.byref(nodes), 0)
+        luid, nodes, gpu = ctypes.create_string_buffer(8), ctypes.c_uint(), devices.in_use()
+        number = 0 if gpu is None else gpu.number
+        status = ctypes.WinDLL("nvcuda.dll").cuDeviceGetLuid(luid, ctypes.byref(nodes), number)
         not_initialised = 3
         if status == not_initialised:
             return None
@@ -185,7 +188,7 @@ if sys.platform == "win32":
 else:
 
     def _luid() -> str | None:
-        """The first GPU of CUDA; "" where unknown, None before CUDA is used."""
+        """The GPU in use, as CUDA knows it; "" where unknown, None before CUDA is used."""
         return None
 
 

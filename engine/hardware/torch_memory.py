@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from engine.hardware import devices
 from engine.hardware.gpu_reading import OwnMemory
 
 _LEAST_SHARE = 0.01  # of a GPU; less is an internal error
 
 
-def gpu_bytes() -> int:
-    """Bytes of the GPU that torch has reserved in this process; 0 before it uses one."""
+def gpu_bytes(number: int | None = None) -> int:
+    """Bytes of a GPU that torch has reserved in this process; 0 before it uses one.
+
+    Args:
+        number: Of CUDA; None: the GPU in use, whatever the thread.
+    """
     cuda = _cuda()
-    return int(cuda.memory_reserved()) if cuda is not None else 0
+    if cuda is None:
+        return 0
+    if number is None:
+        gpu = devices.in_use()
+        number = 0 if gpu is None else gpu.number
+    return int(cuda.memory_reserved(number))
 
 
 def pinned_bytes() -> int:
@@ -29,8 +39,27 @@ def pinned_bytes() -> int:
 
 
 @contextmanager
+def selected(device: str = devices.AUTO) -> Iterator[None]:
+    """Inside, "cuda" means one GPU in this thread, and readings and limits are about that one.
+
+    Args:
+        device: As the setting of a job; the fastest GPU where it names none that is here.
+    """
+    import torch
+
+    before = devices.use(device)
+    gpu = devices.in_use()
+    has_gpu = gpu is not None and device != devices.CPU and torch.cuda.is_available()
+    try:
+        with torch.cuda.device(gpu.number) if gpu is not None and has_gpu else nullcontext():
+            yield
+    finally:
+        devices.use(before)
+
+
+@contextmanager
 def within(budget_bytes: int) -> Iterator[None]:
-    """Limit torch inside to these bytes of the first GPU; beyond it raises an OutOfMemoryError.
+    """Limit torch inside to these bytes of this thread's GPU; beyond it raises an OutOfMemoryError.
 
     So torch refuses before Windows moves GPU memory to main memory.
 
@@ -42,12 +71,13 @@ def within(budget_bytes: int) -> Iterator[None]:
     if not budget_bytes or not torch.cuda.is_available():
         yield
         return
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(share_of(budget_bytes, total), 0)
+    number = torch.cuda.current_device()
+    total = torch.cuda.get_device_properties(number).total_memory
+    torch.cuda.set_per_process_memory_fraction(share_of(budget_bytes, total), number)
     try:
         yield
     finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, 0)
+        torch.cuda.set_per_process_memory_fraction(1.0, number)
 
 
 def share_of(budget_bytes: int, total_bytes: int) -> float:

@@ -18,7 +18,15 @@ from engine.hardware.process import at_work, keep_awake
 from engine.jobs.checkpoint import Checkpoint, check_unchanged
 from engine.jobs.job import Job, JobQueue, JobState
 from engine.jobs.job_store import JobStore
-from engine.pipeline.prepare import Machine, check_plan, decoded, described, make_plan, probe_source
+from engine.pipeline.prepare import (
+    Machine,
+    check_plan,
+    decoded,
+    described,
+    make_plan,
+    probe_source,
+    taken_up,
+)
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import Report
@@ -127,12 +135,16 @@ class JobService:
         stored = self._store.load(job_id)
         with self._store.held(job_id):
             check_unchanged(stored)
+        about = stored.media, stored.settings, stored.output
+        plan = taken_up(*about, stored.plan, self._machine)
+        if plan.picture != stored.plan.picture:
+            self._store.remove(job_id)  # segments of another encoder do not fit
         job = Job(
             id=stored.id,
             media=stored.media,
             settings=stored.settings,
             output=stored.output,
-            plan=stored.plan,
+            plan=plan,
         )
         self._enqueue(job)
 

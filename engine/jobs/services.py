@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from engine.core.errors import JobError
 from engine.hardware.gpu_table import GpuSpec
+from engine.hardware.pretended_gpu import fastest
 from engine.pipeline.model_file_check import ready_vae
 from engine.pipeline.prepare import required_latents
 from engine.planner import preset_choice
@@ -111,14 +112,14 @@ class PresetService:
     """Keeps presets: those that suit the GPU, and the user's own. Works at once: small files.
 
     Args:
-        pretend: A GPU in the place of this machine's own.
+        pretend: GPUs in the place of this machine's own.
     """
 
     kind = TaskKind.PRESET
     commands = c.PresetCommand
 
-    def __init__(self, pretend: GpuSpec | None) -> None:
-        self._pretend = pretend
+    def __init__(self, pretend: Sequence[GpuSpec] = ()) -> None:
+        self._pretend = fastest(pretend)
 
     def answer(self, command: c.PresetCommand) -> tuple[e.Event, ...]:
         """The presets after every change; with the list also what is wrong with their files.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from engine.core.errors import Cancelled, EngineError
-from engine.hardware import gpu_reading, shared_memory, torch_memory
+from engine.hardware import devices, gpu_reading, shared_memory, torch_memory
 from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.hardware.spill_guard import SpillGuard
 from engine.ops.precision import arithmetic_of
@@ -35,7 +35,10 @@ def cared_for(context: JobContext, *, preserve_vram: bool) -> Iterator[None]:
         context.guard = _guard(context)
         context.gpu_users = gpu_reading.other_programs
     try:
-        with torch_memory.within(context.plan.device_budget_bytes if on_card else 0):
+        with (
+            torch_memory.selected(context.plan.gpu if on_card else devices.CPU),
+            torch_memory.within(context.plan.device_budget_bytes if on_card else 0),
+        ):
             yield
     except (EngineError, Cancelled) as err:  # they live on, and would hold the model until then
         logger.info("%s", forget_frames(err))

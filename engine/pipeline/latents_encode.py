@@ -25,6 +25,7 @@ from engine.core.errors import (
 )
 from engine.core.geometry import Size
 from engine.core.units import memory_text, parse_clock
+from engine.hardware import torch_memory
 from engine.hardware.budget import PROGRAM_BYTES, Budget, measure_budget
 from engine.models import registry
 from engine.models.latents import EncodeRoom, LatentEncoding, LatentFilm, LatentFormat
@@ -86,7 +87,7 @@ def encode_latents(
     media, output = probe_film(source), windows_paths.openable(output)
     check_output(media, output, overwrite=settings.overwrite)
     vae = ready_vae(model, settings.latent_vae, control=control)
-    budget = measure_budget(machine, output, output.parent)
+    budget = measure_budget(machine, output, output.parent, device=settings.device)
     encoding = _Encoding(
         media=media,
         format=latents,
@@ -97,7 +98,8 @@ def encode_latents(
     )
     part = part_path(output, secrets.token_hex(3))
     try:
-        written = encoding.run(vae, budget, part)
+        with torch_memory.selected(settings.device):
+            written = encoding.run(vae, budget, part)
         publish(part, output, overwrite=settings.overwrite)
     finally:
         with suppress(OSError):

@@ -23,11 +23,12 @@ from engine.core.errors import (
     UnsupportedMedia,
     WeightsMissing,
 )
-from engine.hardware.budget import measure_budget
+from engine.hardware.budget import Budget, measure_budget
 from engine.hardware.gpu_table import GpuSpec
 from engine.models import registry
 from engine.models.latents import LatentFormat, LatentHeader
 from engine.pipeline.output import check_output
+from engine.planner.notices import choice_notices
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import load_rates
 from engine.planner.target import default_output
@@ -48,11 +49,11 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where jobs run: settings of the program, the folder of job folders, a GPU to pretend."""
+    """Where jobs run: settings of the program, the folder of job folders, GPUs to pretend."""
 
     settings: EngineSettings
     jobs_folder: Path
-    pretend: GpuSpec | None = None  # plans are made for it, and cannot start
+    pretend: tuple[GpuSpec, ...] = ()  # plans are made for them, and cannot start
 
 
 def make_plan(
@@ -72,10 +73,7 @@ def make_plan(
     output = windows_paths.openable(output) if output is not None else None
     named = None if output is None or output.is_dir() else output
     request = Request(media=media, settings=settings, output=named)
-    budget = measure_budget(
-        machine.settings, output or media.path, machine.jobs_folder, machine.pretend
-    )
-    plan = plan_job(request, budget, load_rates())
+    plan = plan_job(request, _budget(settings.device, output or media.path, machine), load_rates())
     if named is None and output is not None:
         name = default_output(media, settings, plan.container).name
         plan = replace(plan, output=windows_paths.openable(output / name))
@@ -84,6 +82,38 @@ def make_plan(
     except OutputError as err:
         plan = _refused(plan, err)
     return _refused(plan, PretendedGpu(gpu=plan.card)) if plan.is_pretended else plan
+
+
+def taken_up(
+    media: MediaInfo, settings: JobSettings, output: Path | None, plan: Plan, machine: Machine
+) -> Plan:
+    """The plan with which an interrupted job goes on: its own one while its GPU is here.
+
+    Another GPU gets a plan of its own, which says so. Choices that cannot be carried out any more
+    are refused.
+
+    Args:
+        media: The job's source.
+        settings: Its own.
+        output: As the user named it.
+        plan: It was begun with.
+        machine: Where it goes on.
+
+    Raises:
+        EngineError: As `make_plan`.
+    """
+    budget = _budget(plan.gpu or settings.device, plan.output, machine)
+    if plan.gpu and budget.gpu_is_gone:
+        return make_plan(media, replace(settings, device=plan.gpu), output, machine)
+    found = choice_notices(settings, plan.work, budget)
+    lost = tuple(notice for notice in found if notice.severity == "refusal")
+    return replace(plan, notices=(*lost, *plan.notices))
+
+
+def _budget(device: str, place: Path, machine: Machine) -> Budget:
+    """What a job may use now, with its result at a place."""
+    folder, pretend = machine.jobs_folder, machine.pretend
+    return measure_budget(machine.settings, place, folder, pretend, device=device)
 
 
 def _refused(plan: Plan, error: EngineError) -> Plan:

@@ -166,8 +166,8 @@ def with_one_retry(activity: Message, work: Callable[[], T]) -> T:
 def smallest_plan_error(plan: Plan, context: JobContext) -> OutOfMemory:
     """The error at the end: what the smallest plan takes and what is free now."""
     if plan.work.device == "cuda":
-        gpus = devices.gpus()
-        return no_smaller(plan, gpus[0].free_bytes if gpus else 0, context.gpu_users())
+        gpu = devices.in_use()
+        return no_smaller(plan, 0 if gpu is None else gpu.free_bytes, context.gpu_users())
     return no_smaller(plan, devices.ram()[1])
 
 

@@ -6,11 +6,11 @@ neither torch nor, where there is no GPU, av.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from engine.core.messages import Message, message
 from engine.hardware import devices
-from engine.hardware.budget import gpu_here
+from engine.hardware.budget import gpus_here, title_of
 from engine.hardware.gpu_table import GpuSpec
 from engine.model_files import catalogue
 from engine.models import registry
@@ -23,19 +23,28 @@ from engine.video.write.encoders import ON_GPU
 Unavailable = Mapping[str, Mapping[str, Message]]  # setting -> value -> what is missing
 
 
-def devices_here(pretend: GpuSpec | None = None) -> DevicesListed:
-    """What jobs can run on here, the device of "auto" first.
+def devices_here(pretend: Sequence[GpuSpec] = ()) -> DevicesListed:
+    """What jobs can run on here, and what cannot be chosen there.
 
     Args:
-        pretend: A GPU in the place of this machine's own.
+        pretend: GPUs in the place of this machine's own.
     """
-    title, _ = gpu_here(pretend)
-    gpu = pretend or next(iter(devices.gpus()), None)
-    capability = gpu.capability if gpu is not None else None
-    on_gpu = DeviceChoice(value="cuda", title=title, unavailable=unavailable("cuda", capability))
+    gpus = gpus_here(pretend)
+    fastest = devices.chosen(devices.AUTO, gpus)
+    titles = [spec.title for spec in pretend] or [title_of(gpu) for gpu in gpus]
+    found = [
+        DeviceChoice(
+            value=devices.value_of(gpu, gpus),
+            title=title if titles.count(title) == 1 else f"{title} ({gpu.number})",
+            unavailable=unavailable("cuda", gpu.capability),
+        )
+        for gpu, title in zip(gpus, titles, strict=True)
+    ]
     processor = DeviceChoice(value="cpu", title="", unavailable=unavailable("cpu", None))
-    found = (on_gpu, processor) if title else (processor,)
-    return DevicesListed(devices=found, unpublished=unpublished())
+    automatic = processor if fastest is None else found[fastest.number]
+    return DevicesListed(
+        devices=(*found, processor), automatic=automatic, unpublished=unpublished()
+    )
 
 
 def unavailable(device: str, capability: tuple[int, int] | None) -> Unavailable:

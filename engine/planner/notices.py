@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.errors import EngineError
 from engine.core.geometry import Size
-from engine.core.messages import Message, Param, message
+from engine.core.messages import Message, Param, message, title
 from engine.core.units import bytes_text, memory_text, rate_text
 from engine.hardware.budget import Budget
 from engine.models import registry
@@ -41,6 +41,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
     media, settings = request.media, request.settings
     found = [
         *choice_notices(settings, plan.work, budget),
+        *_gone(plan, settings, budget),
         *_memory(plan, budget),
         *_files(plan.work),
         *registry.family_of(plan.work).notices(plan.work, budget),
@@ -54,6 +55,13 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
     ]
     order = {"refusal": 0, "warning": 1, "info": 2}
     return tuple(sorted(found, key=lambda notice: order[notice.severity]))
+
+
+def _gone(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:
+    if budget.gpu_is_gone:
+        here = plan.card or plan.gpu or message("device.processor")
+        params = {"gpu": settings.device, "device": here}
+        yield Notice(code="gpu-gone", severity="warning", params=params)
 
 
 def _memory(plan: Plan, budget: Budget) -> Iterator[Notice]:
@@ -191,7 +199,9 @@ def choice_notices(settings: JobSettings, work: WorkPlan, budget: Budget) -> Ite
         if why is not None:
             shown = "on" if value is True else str(value)
             working = tuple(f"{name}={one}" for one in entry.working(*place))
-            params: dict[str, Param] = {"choice": f"{name}={shown}", "why": why, "working": working}
+            heading = title(entry.code if name == entry.key else f"setting.{name}")
+            params: dict[str, Param] = {"title": heading, "choice": f"{name}={shown}"}
+            params |= {"why": why, "working": working}
             yield Notice(code="feature-missing", case="choice", severity="refusal", params=params)
     for one in optimisations():
         is_on = getattr(getattr(work.switches, one.group), one.name)

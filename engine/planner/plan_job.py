@@ -144,9 +144,7 @@ def device_of(settings: JobSettings, budget: Budget) -> str:
     """
     if settings.device == "cuda" and not budget.cuda:
         raise NoUsableGpu("installation")
-    if settings.device == "auto":
-        return "cuda" if budget.cuda else "cpu"
-    return settings.device
+    return "cuda" if budget.cuda and settings.device != "cpu" else "cpu"
 
 
 def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
@@ -177,6 +175,7 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
         device_bytes=peaks.device_bytes(plan),
         device_budget_bytes=budget.vram_bytes if on_gpu else 0,
         card=budget.gpu.title if on_gpu and budget.gpu is not None else "",
+        gpu=budget.gpu_value if on_gpu else "",
         is_pretended=budget.is_pretended and on_gpu,
         seconds=seconds,
         seconds_error=seconds * times.error(plan, budget, rates),

@@ -148,12 +148,13 @@ def learn(plan: Plan, seconds: float) -> None:
         seconds: It took, pauses left out.
     """
     gpu = next((gpu for gpu in gpu_table.gpu_specs() if gpu.title == plan.card), None)
-    gpus = devices.gpus() if plan.work.device == "cuda" and gpu is None else ()
+    is_other = plan.work.device == "cuda" and gpu is None
+    own = devices.chosen(plan.gpu, devices.gpus()) if is_other else None
     budget = Budget(
         ram_bytes=plan.budget_bytes,
         threads=plan.work.threads,
         gpu=gpu,
-        capability=gpus[0].capability if gpus else None,
+        capability=None if own is None else own.capability,
     )
     known = rates.load_rates()
     work = work_seconds(plan, budget, known)

@@ -312,7 +312,7 @@ class DeviceChoice:
 
     Attributes:
         value: Of the setting `device`.
-        title: "RTX 5070 Ti, 16 GB"; "" for the processor.
+        title: "RTX 5070 Ti, 16 GB", with its number where several are alike; "" for the processor.
         unavailable: Setting -> value that cannot be chosen with this device -> why.
     """
 
@@ -326,11 +326,13 @@ class DevicesListed(Event):
     """What jobs can run on, and what can be chosen there; sent once, after EngineReady.
 
     Attributes:
-        devices: The first is what "auto" means; the last is the processor.
+        devices: GPUs in the order of their slots, then the processor.
+        automatic: The one of them that "auto" means.
         unpublished: Model -> precisions in which it was not published.
     """
 
     devices: tuple[DeviceChoice, ...]
+    automatic: DeviceChoice
     unpublished: Mapping[str, tuple[str, ...]]
 
 

@@ -248,7 +248,8 @@ class Plan:
     seconds_error: float = 0.0  # plus or minus
     output_bytes: int = 0
     free_disk_bytes: int = 0
-    card: str = ""  # that is planned for, e.g. "RTX 5070 Ti, 16 GB"; "" for the processor
+    gpu: str = ""  # that is planned for, as the setting `device` names it; "" for the processor
+    card: str = ""  # its title, e.g. "RTX 5070 Ti, 16 GB"; "" for the processor
     is_pretended: bool = False  # planned for a GPU that is not here: cannot start
     device_bytes: int = 0  # most on the GPU
     device_budget_bytes: int = 0

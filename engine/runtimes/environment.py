@@ -37,8 +37,10 @@ _applied = _Applied()
 def prepare() -> None:
     """Set the variables and choose a build of torch; must run before torch is loaded.
 
-    Switches that cannot be parsed are ignored here: the job reports them to the user.
+    Switches that cannot be parsed are ignored here: the job reports them to the user. CUDA has
+    the order of NVML, that of the slots, whatever the user's environment says.
     """
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     try:
         choose("")
     except SettingsError:

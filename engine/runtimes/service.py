@@ -148,7 +148,7 @@ def _busy(running: str) -> RuntimeBusy:
 
 def detected_gpu() -> DetectedGpu:
     """The GPU that torch would take, as its driver describes it."""
-    gpu = next(iter(devices.gpus()), None)
+    gpu = devices.in_use()
     if gpu is None:
         return DetectedGpu()
     return DetectedGpu(name=gpu.name, driver=gpu.driver, capability=gpu.capability)

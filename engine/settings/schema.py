@@ -32,7 +32,7 @@ COLOURS = ("two-scale", "lab", "wavelet", "wavelet_adaptive", "hsv", "adain", "n
 Group = Literal[
     "main", "picture", "clips", "memory", "own-files", "latents", "film", "file", "computing"
 ]
-Kind = Literal["", "time", "path", "switches"]
+Kind = Literal["", "time", "path", "switches", "device"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Setting:
         unit: Of a number; "s" also of a time.
         low: Least value.
         high: Largest value.
-        choices: All values that a text may have; () for any.
+        choices: All values that a text may have, but for names of GPUs; () for any.
         families: Models and sources that use it: "lite", "seedvr2", "wan", "latents"; () for all.
         kind: What a text without choices means; "" for other settings.
         low_is_automatic: The least value leaves the choice to the planner.
@@ -167,7 +167,7 @@ class JobSettings:
     chroma: str = setting("auto", group="file", choices=("auto", "420", "422", "444"))
     overwrite: bool = setting(False, group="file", scope="source")
 
-    device: str = setting("auto", group="computing", choices=("auto", "cpu", "cuda"))
+    device: str = setting("auto", group="computing", choices=("auto", "cpu", "cuda"), kind="device")
     tile: int = setting(
         0, group="computing", unit="px", low=0, high=4096, low_is_automatic=True, families=_LITE
     )
@@ -235,7 +235,7 @@ def check(settings: Any) -> None:
     for name, limits in describe(kind).items():
         value = getattr(settings, name)
         _check_type(name, value, types[name])
-        if limits.choices and value not in limits.choices:
+        if limits.choices and value not in limits.choices and limits.kind != "device":
             raise SettingsError(
                 "unknown-choice",
                 setting=name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ class FakeServices:
     engine: ScriptedEngine | None = None
     settings: EngineSettings | None = None
     asked: list[Any] = field(default_factory=list)
-    pretend: GpuSpec | None = None
+    pretend: Sequence[GpuSpec] = ()
 
     def open(self, sink: events.EventSink, settings: EngineSettings) -> ScriptedEngine:
         self.settings = settings
@@ -85,7 +85,7 @@ class FakeServices:
         job: JobSettings,
         output: Path | None,
         settings: EngineSettings,
-        pretend: GpuSpec | None,
+        pretend: Sequence[GpuSpec],
     ) -> Any:
         self._fail()
         self.pretend = pretend

@@ -234,6 +234,8 @@ class PretendedGpu:
         memory: Live allocations by `key_of`, those of host memory that copies use included.
         allocator: Bytes that they take.
         launches: So far.
+        used: Devices that were current when memory was allocated, though all tensors say they are
+            on the first one.
     """
 
     def __init__(self, *, has_values: bool = True, total_bytes: int = 12 * 2**30) -> None:
@@ -242,6 +244,7 @@ class PretendedGpu:
         self.memory: dict[int, Memory] = {}
         self.allocator = Allocator(total_bytes)
         self.launches = 0
+        self.used: set[int] = set()
         self.host_clock = Clock()
         self.streams: list[Stream] = []
         self.default = Stream(self, "the default stream")
@@ -256,6 +259,20 @@ class PretendedGpu:
     def current(self) -> Stream:
         """The stream of this thread."""
         return getattr(self._thread, "stream", self.default)
+
+    @property
+    def number(self) -> int:
+        """Stands in for torch.cuda.current_device."""
+        return getattr(self._thread, "number", 0)
+
+    @contextmanager
+    def device(self, number: int) -> Iterator[None]:
+        """Stands in for torch.cuda.device."""
+        before, self._thread.number = self.number, number
+        try:
+            yield
+        finally:
+            self._thread.number = before
 
     @contextmanager
     def on(self, stream: Stream | None) -> Iterator[None]:
@@ -279,6 +296,7 @@ class PretendedGpu:
                 storage = held.untyped_storage()
                 nbytes = -(-storage.nbytes() // _BLOCK) * _BLOCK
                 self.allocator.take(nbytes)
+                self.used.add(self.number)
                 history = History(self.current.name, tuple(held.shape))
                 memory = self.memory[key] = Memory(storage, self._next_address, nbytes, history)
                 bisect.insort(self._addresses, (memory.address, key))

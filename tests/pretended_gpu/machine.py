@@ -119,15 +119,17 @@ def _cuda(
 
     allocator = gpu.allocator
 
-    def limit(share: float, _: object = None) -> None:
+    def limit(share: float, number: int) -> None:
+        assert number == gpu.number, "another GPU's memory is limited"
         allocator.limit = int(share * total_bytes)
 
     return {
         "_lazy_init": lambda: None,
         "is_available": lambda: True,
         "is_initialized": lambda: True,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
+        "device": gpu.device,
+        "device_count": lambda: 2,
+        "current_device": lambda: gpu.number,
         "get_device_capability": lambda _=None: capability,
         "get_device_properties": lambda _=None: properties,
         "get_device_name": lambda _=None: NAME,

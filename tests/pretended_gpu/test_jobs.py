@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from engine.core.errors import OutOfMemory
-from engine.hardware import gpu_reading, shared_memory, spill_guard
+from engine.hardware import devices, gpu_reading, shared_memory, spill_guard
+from engine.hardware.gpu_table import named
 from engine.hardware.spill_guard import SURE_BYTES
 from engine.models.lite.family import LiteFamily
 from engine.models.lite.upscaler import LiteUpscaler
@@ -174,9 +175,27 @@ def test_a_gpu_that_is_too_small_for_every_plan_is_named(
         gpu.allocator.limit = 2**16
 
     job, _ = lite
-    monkeypatch.setattr(recovery.devices, "gpus", lambda: (Mock(free_bytes=2**16),))
+    monkeypatch.setattr(recovery.devices, "in_use", lambda: Mock(free_bytes=2**16))
     with pretended_gpu() as gpu, pytest.raises(OutOfMemory) as caught:
         job.run(change=used)
     assert caught.value.case == "smallest-plan-on-gpu"
     found = {name: caught.value.params[name] for name in ("device", "free", "holders")}
     assert found == {"device": "cuda", "free": 2**16, "holders": "game.exe"}
+
+
+def test_a_job_runs_on_the_gpu_that_its_plan_names(
+    lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In every thread: what a thread of its own allocated would be on the first GPU."""
+    job, wanted = lite
+    here = devices.as_gpus((named("RTX 4090"), named("RTX 3060")))
+    monkeypatch.setattr(devices, "gpus", lambda: here)
+    for value, number in (("auto", 0), (here[1].name, 1)):
+        monkeypatch.setattr(job, "plan", replace(job.plan, gpu=value))
+        seen: list[devices.Gpu | None] = []
+        with pretended_gpu() as gpu:
+            found = watched(job, [None], change=lambda _, seen=seen: seen.append(devices.in_use()))
+        assert gpu.used == {number}
+        assert seen == [here[number]], "readings are about that one too"
+        assert_same(found.pictures, wanted)
+    assert devices.in_use() == here[0], "afterwards about the fastest"

@@ -179,6 +179,6 @@ def _gpu() -> tuple[str, tuple[int, int]] | None:
     if not torch.cuda.is_available():
         return None
     capability = torch.cuda.get_device_capability()
-    gpus = devices.gpus()
-    gpu = gpu_table.find(gpus[0].name, gpus[0].total_bytes) if gpus else None
-    return name_of(gpu, capability), capability
+    gpu = devices.in_use()
+    spec = gpu_table.find(gpu.name, gpu.total_bytes) if gpu is not None else None
+    return name_of(spec, capability), capability

@@ -30,7 +30,8 @@ def fact_rows(options: BenchOptions) -> Iterator[Row]:
     facts |= {"program": __version__, "system release": platform.platform(), **_torch_facts()}
     if device_of(options) == "cuda":
         facts |= _cuda_facts()
-    for gpu in devices.gpus()[:1]:
+    gpu = devices.in_use()
+    if gpu is not None:
         facts |= _driver_facts(gpu)
     for name, value in facts.items():
         if value:
@@ -57,12 +58,14 @@ def _nvrtc_version() -> str:
 
 
 def _cuda_facts() -> dict[str, str]:
-    """What torch reports of its first GPU."""
+    """What torch reports of its GPU."""
     free, total = torch.cuda.mem_get_info()
     return {
-        "GPU of torch": torch.cuda.get_device_name(0),
-        "compute capability": "{}.{}".format(*torch.cuda.get_device_capability(0)),
-        "multiprocessors": str(torch.cuda.get_device_properties(0).multi_processor_count),
+        "GPU of torch": torch.cuda.get_device_name(),
+        "compute capability": "{}.{}".format(*torch.cuda.get_device_capability()),
+        "multiprocessors": str(
+            torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+        ),
         "GPU memory": f"{bytes_text(total)}, {bytes_text(free)} free",
         "convolutions over time, float16": probe_convolution("cuda", torch.float16).text,
     }

@@ -37,11 +37,9 @@ def device_of(options: BenchOptions) -> str:
         NoUsableGpu: A GPU is requested and torch has none.
     """
     has_gpu = torch.cuda.is_available()
-    if options.device == "cuda" and not has_gpu:
+    if options.device not in (devices.AUTO, devices.CPU) and not has_gpu:
         raise NoUsableGpu("bench")
-    if options.device != "auto":
-        return options.device
-    return "cuda" if has_gpu else "cpu"
+    return "cuda" if has_gpu and options.device != devices.CPU else "cpu"
 
 
 def require_gpu(options: BenchOptions) -> str:

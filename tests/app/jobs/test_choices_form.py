@@ -20,7 +20,10 @@ def is_shown(form: ChoicesForm, name: str) -> bool:
 def test_only_what_the_model_looks_at_is_shown(qtbot):
     form = ChoicesForm()
     qtbot.addWidget(form)
-    always, headed = {"device"}, {"Picture": {"seedvr2"}, "Clips and cuts": {"seedvr2", "wan"}}
+    always, headed = (
+        {"segment_seconds"},
+        {"Picture": {"seedvr2"}, "Clips and cuts": {"seedvr2", "wan"}},
+    )
     of_family = {
         "seedvr2": {"seed", "clip_frames", "shots", "decode_tile", "vae"},
         "lite": {"tile"},
@@ -130,17 +133,22 @@ def grey(form: ChoicesForm, name: str) -> dict[str, str]:
     return {value: item.toolTip() for value, item in items if not item.isEnabled()}
 
 
+def listed(*gpus: DeviceChoice, cpu: DeviceChoice | None = None, **others: object) -> DevicesListed:
+    """Of a machine with these GPUs, the last of which is the fastest."""
+    devices = (*gpus, cpu or DeviceChoice(value="cpu", title="", unavailable={}))
+    automatic = gpus[-1] if gpus else devices[-1]
+    return DevicesListed(devices=devices, automatic=automatic, **{"unpublished": {}, **others})
+
+
 def test_what_the_chosen_device_cannot_do_is_grey_with_the_reason(bench):
     form = bench.window.choices
-    gpu = {"matmul": {"nvfp4": message("reason.choice.series", capability="10.0", series="50")}}
-    cpu = {"attention": {"cudnn": message("reason.choice.gpu")}}
-    devices = (
-        DeviceChoice(value="cuda", title="RTX 4090, 24 GB", unavailable=gpu),
-        DeviceChoice(value="cpu", title="", unavailable=cpu),
-    )
+    no_fp4 = {"matmul": {"nvfp4": message("reason.choice.series", capability="10.0", series="50")}}
+    no_gpu = {"attention": {"cudnn": message("reason.choice.gpu")}}
+    gpu = DeviceChoice(value="RTX 4090", title="RTX 4090, 24 GB", unavailable=no_fp4)
+    cpu = DeviceChoice(value="cpu", title="", unavailable=no_gpu)
     bench.choose(model="seedvr2-7b")
     assert grey(form, "matmul") == {}
-    bench.emit(DevicesListed(devices=devices, unpublished={"seedvr2-7b": ("q8",)}))
+    bench.emit(listed(gpu, cpu=cpu, unpublished={"seedvr2-7b": ("q8",)}))
     assert set(grey(form, "matmul")) == {"nvfp4"}
     assert "GeForce RTX 50" in grey(form, "matmul")["nvfp4"]
     assert set(grey(form, "precision")) == {"q8"}
@@ -150,5 +158,37 @@ def test_what_the_chosen_device_cannot_do_is_grey_with_the_reason(bench):
     assert "an NVIDIA GPU" in grey(form, "attention")["cudnn"]
     bench.program.use_language("zh_CN")
     bench.hear()
-    assert "NVIDIA GPU" in grey(form, "attention")["cudnn"]
+    assert "NVIDIA 显卡" in grey(form, "attention")["cudnn"]
     assert "machine" not in grey(form, "attention")["cudnn"]
+
+
+def test_a_gpu_can_be_chosen_where_there_are_several(bench):
+    form, box = bench.window.choices, bench.window.choices.more.editors["device"].control
+
+    def offered() -> list[str]:
+        return [box.itemText(at) for at in range(box.count())] if is_shown(form, "device") else []
+
+    slow, fast = (
+        DeviceChoice(value=f"NVIDIA GeForce {name}", title=f"{name}, {size} GB", unavailable={})
+        for name, size in (("RTX 3060", 12), ("RTX 5070 Ti", 16))
+    )
+    assert offered() == [], "the engine has not listed any yet"
+    bench.emit(listed())
+    assert offered() == [], "there is nothing to choose"
+    bench.emit(listed(fast))
+    assert offered() == ["Automatic", "Processor"]
+    bench.emit(listed(slow, fast))
+    names = ["Auto · RTX 5070 Ti, 16 GB", slow.title, fast.title, "Processor"]
+    assert offered() == names
+    bench.add()
+    box.setCurrentIndex(1)
+    box.activated.emit(1)
+    form.flush()
+    bench.hear()
+    assert bench.asked(commands.ChangeJob)[-1].settings.device == slow.value
+    assert box.currentText() == slow.title
+    bench.choose(device="NVIDIA GeForce RTX 4090")  # of an earlier day
+    assert offered() == [*names, "NVIDIA GeForce RTX 4090"]
+    assert box.currentText() == "NVIDIA GeForce RTX 4090"
+    bench.choose(device="auto")
+    assert offered() == names

@@ -103,13 +103,29 @@ def test_a_plan_that_is_refused_ends_with_1(command_line: CommandLine) -> None:
 
 def test_a_plan_for_another_gpu(command_line: CommandLine) -> None:
     command_line("plan", "a.mp4", "--pretend-gpu", "RTX 5070 Ti", "--pretend-vram", "12GiB")
-    assert command_line.services.pretend.title == "RTX 5070 Ti, 12 GB"
+    (gpu,) = command_line.services.pretend
+    assert gpu.title == "RTX 5070 Ti, 12 GB"
     command_line("plan", "a.mp4")
-    assert command_line.services.pretend is None
+    assert command_line.services.pretend == ()
     ended = command_line("plan", "a.mp4", "--pretend-gpu", "RTX 5070 Tii")
     assert ended.status == 1
     assert "error[settings-error]: There is no GPU 'RTX 5070 Tii'" in ended.err
     assert "NVIDIA GeForce RTX 5070 Ti" in ended.err
+
+
+def test_a_gpu_is_chosen_by_number_or_by_a_part_of_its_name(command_line: CommandLine) -> None:
+    two = ("--pretend-gpu", "RTX 5070 Ti", "--pretend-gpu", "RTX 3060")
+    for words, device in (
+        *((("--device", "1"), "NVIDIA GeForce RTX 3060"), (("--device", "cpu"), "cpu")),
+        *((("--device", "5070 ti"), "NVIDIA GeForce RTX 5070 Ti"), ((), "auto")),
+        (("--set", "device=cuda:1"), "NVIDIA GeForce RTX 3060"),
+    ):
+        command_line("plan", "a.mp4", *two, *words)
+        assert command_line.services.asked[-1][0].device == device
+    for word in ("4090", "2", "RTX"):
+        ended = command_line("plan", "a.mp4", *two, "--device", word)
+        assert ended.status == 1
+        assert "cuda:0 (NVIDIA GeForce RTX 5070 Ti), cuda:1 (NVIDIA GeForce RTX 3060)" in ended.err
 
 
 def test_verify_ends_with_1_when_a_check_failed(command_line: CommandLine) -> None:

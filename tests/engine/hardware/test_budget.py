@@ -24,7 +24,7 @@ def device(free_bytes: int) -> devices.Gpu:
 
 def test_a_pretended_gpu_has_the_memory_that_a_desktop_leaves(tmp_path: Path) -> None:
     plain = measure_budget(EngineSettings(), tmp_path, tmp_path)
-    found = measure_budget(EngineSettings(), tmp_path, tmp_path, GPU)
+    found = measure_budget(EngineSettings(), tmp_path, tmp_path, (GPU,))
     assert found.cuda
     assert found.is_pretended
     assert (found.gpu, found.capability) == (GPU, (12, 0))
@@ -42,6 +42,19 @@ def test_the_own_gpu_is_not_pretended(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found.gpu_memory_bytes == 16 * GIB
     assert not found.is_pretended
     assert 14 * GIB < found.vram_bytes < 15 * GIB
+
+
+def test_a_budget_is_that_of_the_chosen_gpu(tmp_path: Path) -> None:
+    """Of those that are here; of the fastest, where the chosen one is gone."""
+    here = (named("RTX 3060"), GPU)
+    for wanted, spec, is_gone in (
+        *(("auto", GPU, False), ("cpu", GPU, False), ("cuda", GPU, False)),
+        *(("3060", here[0], False), ("cuda:0", here[0], False), ("RTX 4090", GPU, True)),
+    ):
+        found = measure_budget(EngineSettings(), tmp_path, tmp_path, here, device=wanted)
+        assert (found.gpu, found.gpu_is_gone) == (spec, is_gone), wanted
+        assert found.gpu_value == spec.name
+        assert found.vram_bytes == spec.memory_bytes - 2 * GIB
 
 
 def test_pretended_gpus_leave_all_but_two_gib_and_none_can_be_pretended_too() -> None:
@@ -67,7 +80,7 @@ def test_memory_of_a_running_job_is_free_for_the_next(
     """A film that was added while another ran was planned into the rest of the memory."""
     monkeypatch.setattr(devices, "gpus", lambda: (device(2 * GIB),))
     monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: True)
-    monkeypatch.setattr(budgets.torch_memory, "gpu_bytes", lambda: 12 * GIB)
+    monkeypatch.setattr(budgets.torch_memory, "gpu_bytes", lambda number: 12 * GIB)
     monkeypatch.setattr(devices, "ram", lambda: (32 * GIB, 10 * GIB))
     monkeypatch.setattr(devices, "own_ram", lambda: 12 * GIB)
     found = measure_budget(EngineSettings(memory_share=0.5), tmp_path, tmp_path)

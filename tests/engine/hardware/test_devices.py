@@ -7,7 +7,8 @@ from unittest.mock import Mock
 import pynvml
 import pytest
 
-from engine.hardware import devices, nvml
+from engine.core.errors import SettingsError
+from engine.hardware import devices, gpu_reading, nvml
 
 GIB = 2**30
 
@@ -82,33 +83,91 @@ def test_a_process_counts_once_and_unknown_bytes_are_none(monkeypatch: pytest.Mo
     assert nvml.processes("gpu 0") == sizes
 
 
-def test_gpus_are_those_that_cuda_shows_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large slow GPU, one that is not in the table, and the fastest one in the last slot."""
+NAMES = ("NVIDIA GeForce RTX 3060", "NVIDIA GeForce GT 1030", "NVIDIA GeForce RTX 5070 Ti")
+
+
+def several_gpus(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     fake_gpu(monkeypatch, {})
-    names = ["NVIDIA GeForce RTX 3060", "NVIDIA GeForce GT 1030", "NVIDIA GeForce RTX 4090"]
     answers = {
-        "nvmlDeviceGetCount": lambda: 3,
+        "nvmlDeviceGetCount": lambda: len(names),
         "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetName": lambda handle: names[handle],
         "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle}ab",
     }
     for name, answer in answers.items():
         monkeypatch.setattr(pynvml, name, answer)
-    shown = {
-        (None, None): [2, 0, 1],
-        ("PCI_BUS_ID", None): [0, 1, 2],
-        (None, "1"): [0],
-        ("PCI_BUS_ID", "1"): [1],
-        (None, "2, 0"): [1, 2],
-        (None, "GPU-1"): [1],
-        (None, "0,7,1"): [2],
-        (None, ""): [],
-        (None, "-1"): [],
-        (None, "GPU-9"): [],
-    }
-    for values, indices in shown.items():
-        for name, value in zip(("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"), values, strict=True):
-            monkeypatch.delenv(name, raising=False)
-            if value is not None:
-                monkeypatch.setenv(name, value)
-        assert [gpu.index for gpu in devices.gpus()] == indices, values
+
+
+def test_gpus_are_those_that_cuda_shows_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    several_gpus(monkeypatch, *NAMES)
+    for value, indices in {
+        None: [0, 1, 2],
+        "1": [1],
+        "2, 0": [2, 0],
+        "GPU-1": [1],
+        "0,7,1": [0],
+        "": [],
+        "-1": [],
+        "GPU-9": [],
+    }.items():
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if value is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+        found = devices.gpus()
+        assert [gpu.index for gpu in found] == indices, value
+        assert [gpu.number for gpu in found] == list(range(len(indices)))
+
+
+def test_a_gpu_is_named_by_number_id_or_a_part_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    several_gpus(monkeypatch, *NAMES, "NVIDIA GeForce RTX 5070")
+    here = devices.gpus()
+    for text, number in (
+        *(("auto", 2), ("cuda", 2), ("cpu", 2), ("1", 1), ("cuda:3", 3), ("gpu-0ab", 0)),
+        *(("5070 Ti", 2), ("geforce rtx 5070", 3), ("rtx 5070", 3), ("1030", 1), ("3060", 0)),
+    ):
+        gpu = devices.chosen(text, here)
+        assert gpu is not None, text
+        assert gpu.number == number, text
+    assert devices.named("5070 ti", here) == NAMES[2]
+    assert devices.named("auto", here) == "auto"
+    for text, case in (
+        *(("7", "no-such-gpu"), ("cuda:9", "no-such-gpu"), ("tpu", "no-such-gpu")),
+        *(("5070", "several-gpus"), ("RTX", "several-gpus"), ("cuda:x", "no-such-gpu")),
+    ):
+        assert devices.chosen(text, here) is None
+        with pytest.raises(SettingsError) as caught:
+            devices.named(text, here)
+        assert caught.value.case == case
+        assert f"cuda:2 ({NAMES[2]})" in caught.value.hint
+    assert devices.chosen("auto", ()) is None
+
+
+def test_equal_gpus_are_told_apart_by_their_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    several_gpus(monkeypatch, NAMES[0], NAMES[0])
+    here = devices.gpus()
+    assert [devices.value_of(gpu, here) for gpu in here] == ["GPU-0ab", "GPU-1ab"]
+    assert devices.named("1", here) == "GPU-1ab"
+    assert devices.chosen("auto", here) == here[0]
+    sizes = {0: 8 * GIB, 1: 16 * GIB}
+    monkeypatch.setattr(
+        pynvml,
+        "nvmlDeviceGetMemoryInfo",
+        lambda handle: SimpleNamespace(total=sizes[handle], used=0),
+    )
+    fastest = devices.chosen("auto", devices.gpus())
+    assert fastest is not None
+    assert fastest.number == 1, "the one with more memory"
+
+
+def test_readings_are_about_the_gpu_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    several_gpus(monkeypatch, *NAMES)
+    for wanted, number in (("auto", 2), (NAMES[0], 0), ("gone", 2)):
+        before = devices.use(wanted)
+        gpu = devices.in_use()
+        assert gpu is not None
+        assert gpu.number == number
+        reading = gpu_reading.read(frozenset(), gpu_reading.OwnMemory())
+        assert reading is not None
+        assert reading.name == NAMES[number]
+        assert devices.use(before) == wanted

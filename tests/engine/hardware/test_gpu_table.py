@@ -7,7 +7,7 @@ from engine.hardware import devices
 from engine.hardware.gpu_table import GIB, find, gpu_specs, named
 from engine.hardware.pretended_gpu import GPU_VARIABLE as NAME
 from engine.hardware.pretended_gpu import VRAM_VARIABLE as MEMORY
-from engine.hardware.pretended_gpu import from_environment, pretended
+from engine.hardware.pretended_gpu import fastest, from_environment, pretended
 
 PUBLISHED = {  # NVIDIA's white papers: TFLOP/s of matrices in half precision, sums in float32
     "NVIDIA GeForce RTX 2080 Ti": 53.8,  # at the reference clock of 1545 MHz
@@ -63,12 +63,17 @@ def test_an_unknown_gpu_names_the_nearest() -> None:
 def test_the_environment_may_request_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(NAME, raising=False)
     monkeypatch.delenv(MEMORY, raising=False)
-    assert pretended("") is from_environment() is None
+    assert pretended("") == from_environment() == ()
     monkeypatch.setenv(NAME, "RTX 4060 Ti")
     monkeypatch.setenv(MEMORY, "16GiB")
-    found = from_environment()
-    assert found is not None
+    (found,) = from_environment()
     assert found.title == "RTX 4060 Ti, 16 GB"
+    monkeypatch.setenv(NAME, "RTX 5090, RTX 3060")
+    monkeypatch.delenv(MEMORY)
+    both = from_environment()
+    assert [gpu.memory_bytes // GIB for gpu in both] == [32, 12]
+    assert fastest(both) == both[0]
+    assert fastest(()) is None
     monkeypatch.setenv(NAME, "RTX 9999")
     with pytest.raises(SettingsError, match="RTX 9999") as caught:
         from_environment()
@@ -79,9 +84,8 @@ def test_memory_alone_means_the_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None
     sizes = {"total_bytes": 12 * GIB, "free_bytes": 11 * GIB}
     own = devices.Gpu(name="NVIDIA GeForce RTX 4070", driver="580.1", capability=(8, 9), **sizes)
     monkeypatch.setattr(devices, "gpus", lambda: (own,))
-    found = pretended("", "8GiB")
-    assert found is not None
+    (found,) = pretended("", memory="8GiB")
     assert found.title == "RTX 4070, 8 GB"
     monkeypatch.setattr(devices, "gpus", tuple)
     with pytest.raises(SettingsError, match="no NVIDIA GPU"):
-        pretended("", "8GiB")
+        pretended("", memory="8GiB")

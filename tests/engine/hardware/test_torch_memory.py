@@ -1,10 +1,13 @@
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from engine.hardware import torch_memory
+from engine.hardware import devices, torch_memory
+from engine.hardware.gpu_table import named
 from engine.hardware.out_of_memory import free_memory
 from engine.hardware.torch_memory import share_of, within
 
@@ -14,7 +17,7 @@ GIB = 2**30
 def with_torch(monkeypatch: pytest.MonkeyPatch, *, used: bool) -> None:
     cuda = SimpleNamespace(
         is_initialized=lambda: used,
-        memory_reserved=lambda: 700,
+        memory_reserved=lambda number: 700 + number,
         host_memory_stats=lambda: {"allocated_bytes.current": 30},
     )
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
@@ -45,10 +48,43 @@ def fractions(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     gpu = SimpleNamespace(total_memory=8 * GIB)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(
         torch.cuda, "set_per_process_memory_fraction", lambda share, device: limits.append(share)
     )
     return limits
+
+
+def test_a_selected_gpu_is_that_of_torch_of_readings_and_of_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = devices.as_gpus((named("RTX 3060"), named("RTX 4090")))
+    current, seen = [0], list[tuple[int, int]]()
+
+    @contextmanager
+    def device(number: int) -> Iterator[None]:
+        before, current[0] = current[0], number
+        yield
+        current[0] = before
+
+    monkeypatch.setattr(devices, "gpus", lambda: here)
+    for name, value in (
+        ("device", device),
+        ("is_available", lambda: True),
+        ("current_device", lambda: current[0]),
+        ("get_device_properties", lambda number: SimpleNamespace(total_memory=8 * GIB)),
+        ("set_per_process_memory_fraction", lambda _, number: seen.append((number, current[0]))),
+        ("is_initialized", lambda: True),
+        ("memory_reserved", lambda number: number),
+    ):
+        monkeypatch.setattr(torch.cuda, name, value)
+    for wanted, number in (("auto", 1), (here[0].name, 0), ("gone", 1)):
+        seen.clear()
+        with torch_memory.selected(wanted), within(GIB):
+            assert (current[0], torch_memory.gpu_bytes()) == (number, number)
+        assert seen == [(number, number)] * 2
+        assert (current[0], devices.in_use()) == (0, here[1])
+    assert torch_memory.gpu_bytes(0) == 0
 
 
 def test_a_budget_is_the_limit_and_is_lifted_afterwards(fractions: list[float]) -> None:

@@ -1,3 +1,4 @@
+import json
 import time
 from fractions import Fraction
 
@@ -179,3 +180,27 @@ def test_a_job_that_cannot_go_on_can_be_removed(source, tmp_path):
         engine.send(c.RemoveJob(job_id="a"))
         assert heard.wait(e.Warned).notice.code == "unknown-job"
     assert unfinished(tmp_path / "jobs") == ()
+
+
+@pytest.mark.parametrize("is_same_picture", [True, False])
+def test_a_job_whose_gpu_is_gone_goes_on_elsewhere(source, tmp_path, is_same_picture):
+    """With its segments, unless another encoder would write the rest."""
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, source)
+        heard.wait(e.SegmentDone)
+    file = tmp_path / "jobs" / "a" / "job.json"
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    stored["plan"]["gpu"] = "NVIDIA GeForce RTX 4090"
+    if not is_same_picture:
+        stored["plan"]["picture"]["encoder"] = "h264_nvenc"
+    file.write_text(json.dumps(stored), encoding="utf-8")
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.AdoptJob(job_id="a"))
+        notices = heard.wait(e.PlanChosen).plan.notices
+        assert "gpu-gone" in {notice.code for notice in notices}
+        engine.send(c.StartQueue())
+        done = heard.wait(*ENDS)
+        assert isinstance(done, e.JobFinished), done
+        assert done.report.passed
+        assert bool(heard.of(e.JobStarted)[0].done) == is_same_picture

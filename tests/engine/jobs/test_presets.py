@@ -19,7 +19,7 @@ from tests.helpers.jobs import ENDS, Listener, running_engine
 
 @pytest.fixture
 def service() -> PresetService:
-    return PresetService(named("RTX 5070 Ti"))
+    return PresetService((named("RTX 5070 Ti"),))
 
 
 def titles(event: e.Event) -> list[str]:
@@ -41,7 +41,7 @@ def test_a_gpu_of_no_table_is_named_as_the_driver_does(monkeypatch: pytest.Monke
         ((), "", "Processor: Fast"),
     ):
         monkeypatch.setattr(devices, "gpus", lambda found=gpus: found)
-        (said,) = PresetService(None).answer(c.ListPresets())
+        (said,) = PresetService().answer(c.ListPresets())
         assert said.card == name
         assert titles(said)[0] == title
 
@@ -90,7 +90,7 @@ def test_a_damaged_file_is_reported_when_asked_for_the_list(service: PresetServi
 
 @pytest.fixture
 def engine(tmp_path: Path, heard: Listener) -> Iterator[Engine]:
-    gpu = api.pretended("RTX 5070 Ti", "12 GB")
+    gpu = api.pretended("RTX 5070 Ti", memory="12 GB")
     settings = EngineSettings(threads=2)
     made = Engine(heard, settings=settings, jobs_folder=tmp_path / "jobs", pretend=gpu)
     made.start()

@@ -44,6 +44,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     calls: list[Any] = []
     about = SimpleNamespace(total_memory=8 * GIB)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _device: about)
     monkeypatch.setattr(
         torch.cuda, "set_per_process_memory_fraction", lambda share, _device: calls.append(share)

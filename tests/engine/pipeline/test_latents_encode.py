@@ -170,7 +170,7 @@ def test_too_little_memory_is_refused(
 ) -> None:
     film = a_film(tmp_path / "film.mkv", 1)
     little = a_budget(ram_bytes=420 * 2**20 + 1000)
-    monkeypatch.setattr(latents_encode, "measure_budget", lambda *_: little)
+    monkeypatch.setattr(latents_encode, "measure_budget", lambda *_, **__: little)
     with pytest.raises(PlanDoesNotFit, match="even in small tiles"):
         encoded(film, vaes["wan21-vae"])
 

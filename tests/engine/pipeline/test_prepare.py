@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from engine.core import windows_paths
-from engine.core.errors import PretendedGpu, WeightsMissing
+from engine.core.errors import FeatureMissing, PretendedGpu, WeightsMissing
 from engine.hardware.gpu_table import named
-from engine.pipeline.prepare import Machine, check_plan, make_plan, probe_source
+from engine.pipeline.prepare import Machine, check_plan, make_plan, probe_source, taken_up
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.probe import probe
 from tests.helpers.clips import make_clip, make_picture, make_pictures
@@ -65,7 +65,7 @@ def test_a_start_without_the_model_says_that_and_not_that_memory_is_short(tmp_pa
 
 def test_a_plan_for_a_pretended_card_starts_only_on_the_processor(tmp_path: Path) -> None:
     media = probe(make_clip(tmp_path / "film.mkv", frames=3))
-    pretending = machine(tmp_path, pretend=named("RTX 5070 Ti"))
+    pretending = machine(tmp_path, pretend=(named("RTX 5070 Ti"),))
     plan = make_plan(media, JobSettings(), None, pretending)
     assert (plan.is_pretended, plan.card) == (True, "RTX 5070 Ti, 16 GB")
     assert [n.code for n in plan.notices if n.severity == "refusal"] == ["pretended-card"]
@@ -74,3 +74,33 @@ def test_a_plan_for_a_pretended_card_starts_only_on_the_processor(tmp_path: Path
     plan = make_plan(media, JobSettings(device="cpu"), None, pretending)
     assert plan.fits
     check_plan(media, plan, overwrite=False)
+
+
+def test_an_interrupted_job_keeps_its_gpu_and_gets_another_where_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    media = probe(make_clip(tmp_path / "film.mkv", frames=3))
+    both = machine(tmp_path, pretend=(named("RTX 3060"), named("RTX 5070 Ti")))
+    about = media, JobSettings(device="3060"), None
+    begun = make_plan(*about, both)
+    assert (begun.gpu, begun.card) == ("NVIDIA GeForce RTX 3060", "RTX 3060, 12 GB")
+    assert taken_up(*about, begun, both) == begun
+    one = machine(tmp_path, pretend=both.pretend[1:])
+    for settings in (about[1], JobSettings()):  # chosen by the user, or automatically
+        plan = taken_up(media, settings, None, begun, one)
+        assert plan.card == "RTX 5070 Ti, 16 GB"
+        (notice,) = (notice for notice in plan.notices if notice.code == "gpu-gone")
+        assert notice.severity == "warning"
+        assert "NVIDIA GeForce RTX 3060" in notice.message
+    none = taken_up(*about, begun, machine(tmp_path))
+    assert (none.work.device, none.fits) == ("cpu", True)
+    assert "The processor" in next(n.message for n in none.notices if n.code == "gpu-gone")
+
+
+def test_what_can_be_carried_out_no_more_is_refused_before_a_job_goes_on(tmp_path: Path) -> None:
+    media = probe(make_clip(tmp_path / "film.mkv", frames=3))
+    here, settings = machine(tmp_path), JobSettings(model="lite")
+    begun = make_plan(media, settings, None, here)
+    settings = JobSettings(model="lite", switches="run.tf32=on")
+    with pytest.raises(FeatureMissing, match=r"run\.tf32=on"):
+        check_plan(media, taken_up(media, settings, None, begun, here), overwrite=False)

@@ -100,7 +100,7 @@ def test_impossible_options_are_refused() -> None:
     for wrong, case in (
         (replace(OPTIONS, without=("exact",)), "unknown-optimisation"),
         (replace(OPTIONS, only=("vae.fly",)), "unknown-optimisation"),
-        (replace(OPTIONS, device="tpu"), "unknown-device"),
+        (replace(OPTIONS, device="tpu"), "no-such-gpu"),
         (replace(OPTIONS, dtype="int4"), "unknown-dtype"),
         (replace(OPTIONS, size=Size(33, 32)), "not-encodable"),
         (replace(OPTIONS, frames=(6,)), "not-a-clip-length"),
