@@ -63,6 +63,7 @@ def _shared(command: Any) -> None:
     command.add_argument("--model", choices=_vaes(), help="which VAE")
     command.add_argument("--normalised", action="store_true", help="as WanVideoWrapper saves them")
     command.add_argument("--vae", metavar="FILE", help="this VAE instead of the published one")
+    command.add_argument("--device", metavar="NAME", help=options.DEVICE_HELP)
     command.add_argument("--start", metavar="T", help="begin here, as 12.5 or 1:02:03.5")
     command.add_argument("--stop", metavar="T", help="end before this time")
     command.add_argument(

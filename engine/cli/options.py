@@ -31,6 +31,8 @@ from engine.settings.schema import (
 )
 from engine.settings.store import load_engine_settings
 
+DEVICE_HELP = 'cpu, or a GPU by number or name, as 1, cuda:1 or "5070 Ti"; default: the fastest'
+
 
 def add_verb(verbs: Any, name: str, do: Callable[..., object], help: str) -> Any:
     """A verb of a command, as `models list`; `do` carries it out."""

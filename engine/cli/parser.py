@@ -13,7 +13,7 @@ from engine.bench.cases.vae_models import models as vae_models
 from engine.bench.options import DTYPES
 from engine.cli import bench, inspection, jobs, latents, models, presets, runtime, update
 from engine.cli.context import CommandContext
-from engine.cli.options import settings_help
+from engine.cli.options import DEVICE_HELP, settings_help
 from engine.settings.optimisations import model_switch_names
 
 Run = Callable[[argparse.Namespace, CommandContext], int]
@@ -28,7 +28,6 @@ _EXAMPLES = """examples:
 exit status: 0 done, 1 failed, 2 wrong usage, 130 cancelled
 """
 
-_DEVICE = 'cpu, or a GPU by number or name, as 1, cuda:1 or "5070 Ti"; default: the fastest'
 _UPSCALE_EXAMPLES = """examples:
   python -m engine upscale holiday.mp4 --scale 4
   python -m engine upscale old.avi -o new.mkv --height 1080 --set treatment=restore
@@ -129,7 +128,7 @@ def _job_options(command: Any) -> None:
         help="fast, balanced or best for this machine's GPU, or one of your own (`presets` lists "
         "them); other options change it",
     )
-    command.add_argument("--device", metavar="NAME", help=_DEVICE)
+    command.add_argument("--device", metavar="NAME", help=DEVICE_HELP)
     for name, what in (
         ("--dit", "SeedVR2: this transformer"),
         ("--vae", "SeedVR2 and Wan 2x: this VAE"),
@@ -243,7 +242,7 @@ def _video_models(group: Any) -> None:
         help="of a clip; may be given several times",
     )
     group.add_argument("--dtype", choices=DTYPES, help="default float32, GPU float16")
-    group.add_argument("--device", metavar="NAME", default="auto", help=_DEVICE)
+    group.add_argument("--device", metavar="NAME", default="auto", help=DEVICE_HELP)
     group.add_argument("--threads", type=int, metavar="N", help="default: all")
     group.add_argument("--runs", type=int, metavar="N", help="the median counts; default 3, GPU 5")
     group.add_argument("--form", choices=("plain", "fast", "both"), default="both")

@@ -141,6 +141,8 @@ UNNAMED = (AUTO, CPU, ANY_GPU, "")
 def chosen(wanted: str, found: Sequence[Gpu]) -> Gpu | None:
     """The GPU that a value of the setting `device` means; None where there is no such one.
 
+    Of several equal GPUs it is the first: a job may have been kept before there were several.
+
     Args:
         wanted: "auto" and "cuda" mean the fastest, as does "cpu", whose plans say what is here;
             else a number ("1", "cuda:1"), an id, or a name or a part of it that only one has
@@ -150,7 +152,7 @@ def chosen(wanted: str, found: Sequence[Gpu]) -> Gpu | None:
     if wanted in UNNAMED:
         return max(found, key=_speed, default=None)
     meant = _meant(wanted, found)
-    return meant[0] if len(meant) == 1 else None
+    return meant[0] if len({gpu.name for gpu in meant}) == 1 else None
 
 
 def value_of(gpu: Gpu, found: Sequence[Gpu]) -> str:
@@ -171,12 +173,12 @@ def named(wanted: str, found: Sequence[Gpu]) -> str:
     """
     if wanted in UNNAMED:
         return wanted or AUTO
-    gpu = chosen(wanted, found)
-    if gpu is None:
-        case = "several-gpus" if _meant(wanted, found) else "no-such-gpu"
+    meant = _meant(wanted, found)
+    if len(meant) != 1:
+        case = "several-gpus" if meant else "no-such-gpu"
         known = tuple(f"{ANY_GPU}:{one.number} ({one.name})" for one in found)
         raise SettingsError(case, name=wanted, known=(AUTO, CPU, *known))
-    return value_of(gpu, found)
+    return value_of(meant[0], found)
 
 
 def _meant(wanted: str, found: Sequence[Gpu]) -> tuple[Gpu, ...]:

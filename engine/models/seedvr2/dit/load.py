@@ -22,6 +22,7 @@ from engine.models.seedvr2.dit.cost import streams
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.text_embedding import load_text_embedding
+from engine.ops.attention import attention
 from engine.ops.compiler import require_compiler
 from engine.ops.linear import eight_bit
 from engine.ops.linear.eight_bit import EightBitLinear, Fp8Product
@@ -93,7 +94,8 @@ def load_dit(
         MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a model.
         WrongNumbers: Tensors of a format that we cannot read, or scales that are missing, of an
             impossible shape, zero, negative or not finite.
-        FeatureMissing: The device cannot multiply as the options say, or torch not compile for it.
+        FeatureMissing: The device cannot multiply or attend as the options say, or torch not
+            compile for it.
 
     Memory: what is resident, in the file's own format where that is of 8 bits or GGUF, and one
         tensor.
@@ -124,6 +126,9 @@ def read_dit(
     options = options or LoadOptions()
     where = torch.device(device)
     _check_device(where, form, options)
+    backend = options.all_switches().attention
+    if form == "fast" and backend != attention.AUTO:  # here, not at the first clip
+        attention.require(backend, where, dtype, config.head_dim)
     scales = scales_of(file)
     with torch.device("meta"):
         plain = form == "plain"

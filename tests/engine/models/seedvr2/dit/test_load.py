@@ -215,6 +215,8 @@ def test_products_that_the_device_has_not_are_refused(path: Path) -> None:
     with pytest.raises(FeatureMissing, match="nvfp4") as caught:
         load_dit(path, options=LoadOptions(products="nvfp4"))
     assert f"Choose {caught.value.params['nearest']}" in caught.value.hint
+    with pytest.raises(FeatureMissing, match="flash3"):
+        load_dit(path, options=LoadOptions(attention="flash3"))
 
 
 def test_options_reach_the_fast_form(path: Path) -> None:
