@@ -94,8 +94,19 @@ def latent_format_of(model: str) -> LatentFormat:
     Raises:
         UnknownWeights: No format has it.
     """
-    for one in latent_formats():
-        if model in one.titles:
+    found = latent_family(model).latents
+    assert found is not None
+    return found
+
+
+def latent_family(model: str) -> AnyFamily:
+    """The family of a VAE whose latents are kept in files.
+
+    Raises:
+        UnknownWeights: No family has it.
+    """
+    for one in families():
+        if one.latents is not None and model in one.latents.titles:
             return one
     known = tuple(name for one in latent_formats() for name in one.titles)
     raise UnknownWeights("latents-vae", file=model, known=known)

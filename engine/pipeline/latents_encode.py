@@ -19,6 +19,7 @@ from engine.core import windows_paths
 from engine.core.control import Control
 from engine.core.errors import (
     ContainerMismatch,
+    FeatureMissing,
     OutOfMemory,
     PlanDoesNotFit,
     UnreadableMedia,
@@ -37,6 +38,7 @@ from engine.pipeline.output import check_output, part_path, publish, translated
 from engine.pipeline.prepare import probe_film
 from engine.pipeline.recovery import Failure, attempt
 from engine.pipeline.stages.restore import SourceColours
+from engine.planner.notices import refusals
 from engine.planner.plan_job import device_of
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import WeightsPlan
@@ -141,9 +143,13 @@ class _Encoding:
         """Write the file under its name for now; its size in bytes.
 
         Raises:
+            FeatureMissing: The device cannot carry out one of the choices.
             OutOfMemory, NumericOverflow: There is no smaller tile, no wider dtype.
         """
         settings, device = self.settings, device_of(self.settings, budget)
+        family = registry.latent_family(self.model).name
+        for notice in refusals(settings, [family], device, budget.capability):
+            raise FeatureMissing(notice.case, **notice.params)
         switches = switches_of(settings.switches, device, budget.capability)
         room = EncodeRoom(budget=budget, device=device, switches=switches.vae)
         plan = self.format.encoding(self.model, vae, self.padded, settings, room)

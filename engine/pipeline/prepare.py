@@ -105,7 +105,7 @@ def taken_up(
     budget = _budget(plan.gpu or settings.device, plan.output, machine)
     if plan.gpu and budget.gpu_is_gone:
         return make_plan(media, replace(settings, device=plan.gpu), output, machine)
-    found = choice_notices(settings, plan.work, budget)
+    found = choice_notices(plan, settings, budget)
     lost = tuple(notice for notice in found if notice.severity == "refusal")
     return replace(plan, notices=(*lost, *plan.notices))
 

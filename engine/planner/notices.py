@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
     """
     media, settings = request.media, request.settings
     found = [
-        *choice_notices(settings, plan.work, budget),
+        *choice_notices(plan, settings, budget),
         *_gone(plan, settings, budget),
         *_memory(plan, budget),
         *_files(plan.work),
@@ -188,39 +188,52 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
     yield from registry.family_of(plan.work).size_notices(plan.work, factor, size)
 
 
-def choice_notices(settings: JobSettings, work: WorkPlan, budget: Budget) -> Iterator[Notice]:
-    """What cannot be carried out on the plan's device (refusals), and what makes it inexact.
+def choice_notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:
+    """What cannot be carried out on the plan's device (refusals), and what makes it inexact."""
+    work, place = plan.work, (plan.work.device, budget.capability)
+    of_latents = [] if plan.latent is None else [registry.latent_family(plan.latent.model).name]
+    yield from refusals(settings, (work.family, *of_latents), *place)
+    inexact = (one for one in optimisations() if one.exactness == "inexact")
+    for one in inexact:
+        is_on = getattr(getattr(work.switches, one.group), one.name)
+        if is_on and one.counts_for(work.family) and one.works_on(*place):
+            yield Notice(code="switch-inexact", severity="info", params={"switch": one.key})
 
-    Only of choices that the plan's model looks at.
+
+def refusals(
+    settings: JobSettings,
+    families: Collection[str],
+    device: str,
+    capability: tuple[int, int] | None,
+) -> Iterator[Notice]:
+    """A refusal for each choice that a device cannot carry out.
+
+    Args:
+        settings: What the user wants.
+        families: Whose choices count.
+        device: "cpu" or "cuda".
+        capability: Of the GPU.
     """
-    place = work.device, budget.capability
-    for name, entry, value in _chosen(with_environment(settings), work.family):
-        why = entry.missing(value, *place)
+    for name, entry, value in _chosen(with_environment(settings), families):
+        why = entry.missing(value, device, capability)
         if why is not None:
             shown = "on" if value is True else str(value)
-            working = tuple(f"{name}={one}" for one in entry.working(*place))
+            working = tuple(f"{name}={one}" for one in entry.working(device, capability))
             heading = title(entry.code if name == entry.key else f"setting.{name}")
             params: dict[str, Param] = {"title": heading, "choice": f"{name}={shown}"}
             params |= {"why": why, "working": working}
             yield Notice(code="feature-missing", case="choice", severity="refusal", params=params)
-    for one in optimisations():
-        is_on = getattr(getattr(work.switches, one.group), one.name)
-        if (
-            is_on
-            and one.exactness == "inexact"
-            and one.counts_for(work.family)
-            and one.works_on(*place)
-        ):
-            yield Notice(code="switch-inexact", severity="info", params={"switch": one.key})
 
 
-def _chosen(settings: JobSettings, family: str) -> Iterator[tuple[str, SwitchEntry, Value]]:
-    """Switches and choices that were set and that a family looks at: name, entry, value."""
+def _chosen(
+    settings: JobSettings, families: Collection[str]
+) -> Iterator[tuple[str, SwitchEntry, Value]]:
+    """Switches and choices that were set and that families look at: name, entry, value."""
     by_name = named_changes(settings.switches)
     for entry in entries():
         setting = entry.setting if isinstance(entry, SwitchChoice) else ""
         value = getattr(settings, setting) if setting else by_name.get(entry.key)
-        if value is not None and entry.counts_for(family):
+        if value is not None and any(map(entry.counts_for, families)):
             yield setting or entry.key, entry, value
 
 

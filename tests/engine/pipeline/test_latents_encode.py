@@ -16,6 +16,7 @@ from engine.core.errors import (
     Cancelled,
     ContainerMismatch,
     EngineError,
+    FeatureMissing,
     OutputExists,
     PlanDoesNotFit,
     UnreadableMedia,
@@ -173,6 +174,13 @@ def test_too_little_memory_is_refused(
     monkeypatch.setattr(latents_encode, "measure_budget", lambda *_, **__: little)
     with pytest.raises(PlanDoesNotFit, match="even in small tiles"):
         encoded(film, vaes["wan21-vae"])
+
+
+def test_what_the_device_cannot_do_is_refused(tmp_path: Path, vaes: Any) -> None:
+    film = a_film(tmp_path / "film.mkv", 1)
+    with pytest.raises(FeatureMissing, match=r"vae\.fp16_accumulation=on cannot be used here"):
+        encoded(film, vaes["wan21-vae"], switches="vae.fp16_accumulation=on")
+    assert [path.name for path in tmp_path.iterdir()] == ["film.mkv"]
 
 
 def test_cancelling_leaves_no_files(tmp_path: Path, vaes: Any) -> None:

@@ -102,7 +102,7 @@ def test_the_environment_counts_and_other_models_are_left_alone(
 def test_inexact_switches_that_work_have_a_notice_each() -> None:
     def found(text: str, budget: Budget) -> set[object]:
         plan = planned(budget, *text.split(","))
-        notices = choice_notices(JobSettings(switches=text), plan.work, budget)
+        notices = choice_notices(plan, JobSettings(switches=text), budget)
         return {n.params["switch"] for n in notices if n.code == "switch-inexact"}
 
     text = "run.tf32=on,vae.fp16_accumulation=on,vae.temporal_winograd=on"

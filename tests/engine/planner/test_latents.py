@@ -152,3 +152,11 @@ def test_wider_numbers() -> None:
     assert wide is not None
     assert wide.dtype == "float32"
     assert latents.wider(wide) is None
+
+
+def test_what_a_gpu_cannot_decode_latents_with_is_refused_once(tmp_path: Path, vae: Path) -> None:
+    turing = a_budget(cuda=True, vram_bytes=8 * 2**30, capability=(7, 5))
+    settings = {"vae_precision": "bfloat16", "switches": "run.tf32=on", "matmul": "fp8"}
+    plan = planned(a_source(tmp_path), vae, turing, model="lite", **settings)
+    found = [n.params["choice"] for n in plan.notices if n.code == "feature-missing"]
+    assert sorted(map(str, found)) == ["run.tf32=on", "vae_precision=bfloat16"]
