@@ -84,10 +84,16 @@ def measure_budget(
 def gpus_here(pretend: Sequence[GpuSpec] = ()) -> tuple[Gpu, ...]:
     """GPUs that jobs can run on, or are planned for.
 
+    Next to newer ones, those older than the oldest of the table are left out: builds of torch have
+    no code for them.
+
     Args:
         pretend: In place of the machine's own, if there are any.
     """
-    return devices.as_gpus(pretend) or (devices.gpus() if _torch_has_cuda() else ())
+    if pretend or not _torch_has_cuda():
+        return devices.as_gpus(pretend)
+    found = devices.gpus()
+    return tuple(gpu for gpu in found if (gpu.capability or (0, 0)) >= gpu_table.OLDEST) or found
 
 
 def gpu_here(pretend: GpuSpec | None = None) -> tuple[str, int]:

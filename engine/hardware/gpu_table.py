@@ -20,6 +20,7 @@ _CAPABILITY: dict[Generation, tuple[int, int]] = {
     "ada": (8, 9),
     "blackwell": (12, 0),
 }
+OLDEST = min(_CAPABILITY.values())  # CUDA capability that there is a generation for
 _GENERATIONS: dict[str, Generation] = {name: name for name in _CAPABILITY}
 _PCIE: dict[Generation, int] = {"turing": 3, "ampere": 4, "ada": 4, "blackwell": 5}
 # Bytes per second of one PCIe lane in one direction, by generation.

@@ -41,7 +41,7 @@ def devices_here(pretend: Sequence[GpuSpec] = ()) -> DevicesListed:
         for gpu, title in zip(gpus, titles, strict=True)
     ]
     processor = DeviceChoice(value="cpu", title="", unavailable=unavailable("cpu", None))
-    automatic = processor if fastest is None else found[fastest.number]
+    automatic = processor if fastest is None else found[gpus.index(fastest)]
     return DevicesListed(
         devices=(*found, processor), automatic=automatic, unpublished=unpublished()
     )

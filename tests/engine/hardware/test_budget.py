@@ -10,6 +10,7 @@ from engine.hardware import devices
 from engine.hardware.budget import Budget, measure_budget, pretended_budget
 from engine.hardware.gpu_reading import PcieLink
 from engine.hardware.gpu_table import GIB, gpu_specs, named
+from engine.planner import availability
 from engine.settings.schema import EngineSettings
 
 GPU = named("RTX 5070 Ti")
@@ -55,6 +56,24 @@ def test_a_budget_is_that_of_the_chosen_gpu(tmp_path: Path) -> None:
         assert (found.gpu, found.gpu_is_gone) == (spec, is_gone), wanted
         assert found.gpu_value == spec.name
         assert found.vram_bytes == spec.memory_bytes - 2 * GIB
+
+
+def test_gpus_that_are_too_old_are_left_out_next_to_newer_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    new = replace(device(15 * GIB), number=1)
+    old = replace(new, name="NVIDIA GeForce GTX 1080", capability=(6, 1), number=0)
+    monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: True)
+    for here, usable in (((old, new), (new,)), ((old,), (old,)), ((), ())):
+        monkeypatch.setattr(devices, "gpus", lambda here=here: here)
+        assert budgets.gpus_here() == usable
+    monkeypatch.setattr(devices, "gpus", lambda: (old, new))
+    listed = availability.devices_here()
+    assert [one.title for one in listed.devices] == ["RTX 5070 Ti, 16 GB", ""]
+    assert listed.automatic == listed.devices[0]
+    monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: False)
+    assert budgets.gpus_here() == ()
+    assert availability.devices_here().automatic.value == "cpu"
 
 
 def test_pretended_gpus_leave_all_but_two_gib_and_none_can_be_pretended_too() -> None:
