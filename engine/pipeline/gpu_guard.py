@@ -30,21 +30,19 @@ def cared_for(context: JobContext, *, preserve_vram: bool) -> Iterator[None]:
             CUDA's libraries keep for the next one.
     """
     on_card = is_on_card(context.plan)
-    if on_card:
-        context.releases_memory = preserve_vram
-        context.guard = _guard(context)
-        context.gpu_users = gpu_reading.other_programs
-    try:
-        with (
-            torch_memory.selected(context.plan.gpu if on_card else devices.CPU),
-            torch_memory.within(context.plan.device_budget_bytes if on_card else 0),
-        ):
-            yield
-    except (EngineError, Cancelled) as err:  # they live on, and would hold the model until then
-        logger.info("%s", forget_frames(err))
-        raise
-    finally:
-        free_memory(libraries_too=preserve_vram)
+    with torch_memory.selected(context.plan.gpu if on_card else devices.CPU):
+        if on_card:
+            context.releases_memory = preserve_vram
+            context.guard = _guard(context)
+            context.gpu_users = gpu_reading.other_programs
+        try:
+            with torch_memory.within(context.plan.device_budget_bytes if on_card else 0):
+                yield
+        except (EngineError, Cancelled) as err:  # they live on, and would hold the model
+            logger.info("%s", forget_frames(err))
+            raise
+        finally:
+            free_memory(libraries_too=preserve_vram)
 
 
 def is_on_card(plan: Plan) -> bool:

@@ -234,8 +234,8 @@ class PretendedGpu:
         memory: Live allocations by `key_of`, those of host memory that copies use included.
         allocator: Bytes that they take.
         launches: So far.
-        used: Devices that were current when memory was allocated, though all tensors say they are
-            on the first one.
+        used: Devices that were current when memory was allocated or all work was waited for, though
+            all tensors say they are on the first one.
     """
 
     def __init__(self, *, has_values: bool = True, total_bytes: int = 12 * 2**30) -> None:
@@ -342,6 +342,7 @@ class PretendedGpu:
 
     def synchronize(self, _: object = None) -> None:
         """Stands in for torch.cuda.synchronize."""
+        self.used.add(self.number)
         for stream in self.streams:
             self.host_clock.join(stream.clock)
         self.wait("torch.cuda.synchronize")

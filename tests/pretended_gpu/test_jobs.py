@@ -194,7 +194,12 @@ def test_a_job_runs_on_the_gpu_that_its_plan_names(
         monkeypatch.setattr(job, "plan", replace(job.plan, gpu=value))
         seen: list[devices.Gpu | None] = []
         with pretended_gpu() as gpu:
-            found = watched(job, [None], change=lambda _, seen=seen: seen.append(devices.in_use()))
+            found = watched(
+                job,
+                [None],
+                preserve_vram=True,
+                change=lambda _, seen=seen: seen.append(devices.in_use()),
+            )
         assert gpu.used == {number}
         assert seen == [here[number]], "readings are about that one too"
         assert_same(found.pictures, wanted)
