@@ -24,7 +24,7 @@ def fitted(plan: WanPlan, room: Room) -> WanPlan:
     search = _WanSearch(plan, room)
     on_gpu = plan.device == "cuda"
     for parks in (False, True) if on_gpu else (False,):  # what is parked has a way to go
-        found = search.best(parks=parks)
+        found = plan if room.holds(plan) else search.best(parks=parks)
         if found is not None:
             return replace(found, park_pin_bytes=room.most_pinned if on_gpu else 0)
     return search.smallest(parks=on_gpu)
