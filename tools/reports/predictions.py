@@ -337,7 +337,8 @@ def _range_section(some: Sequence[Comparison]) -> Iterator[str]:
     yield (
         f"The time on a GPU that nothing was measured on is shown as {spread.low:g} to "
         f"{spread.high:g} times the predicted one: wider upwards, as a GPU may be throttled or "
-        "short of memory. The reported times, scaled by operations, lie in it for "
+        "short of memory. Both factors were chosen with all of these runs in view, outliers too. "
+        "The reported times, scaled by operations, lie in it for "
         f"{held(plain)} of {len(plain)} runs that are fitted to or checked, and for "
         f"**{held(some)} of all {len(some)}**; rows {', '.join(outside)} do not."
     )
