@@ -7,7 +7,9 @@ from pathlib import Path
 from app.i18n import tr
 from app.state.job_row import JobRow, JobState
 from engine.core.geometry import Size
+from engine.core.units import range_in_unit
 from engine.core.windows_paths import shown
+from engine.protocol.plan import Plan
 
 
 def duration(seconds: float) -> str:
@@ -22,18 +24,15 @@ def duration(seconds: float) -> str:
     return tr("{hours} h {minutes} min", hours=whole // 3600, minutes=f"{whole % 3600 // 60:02d}")
 
 
-def about(seconds: float, error: float) -> str:
-    """An expected time with how far it may be off, in one unit: "45 ± 4 min"."""
-    unit, length = ("s", 1) if seconds < 90 else ("min", 60) if seconds < 5400 else ("h", 3600)
-    has_tenths = length == 3600 and seconds < 36000
-    value = f"{seconds / length:.1f}" if has_tenths else f"{seconds / length:.0f}"
-    off = f"{error / length:.1f}" if has_tenths else f"{max(1, round(error / length))}"
-    if not error:
-        return duration(seconds)
+def expected(plan: Plan) -> str:
+    """The range of a plan's time, in one unit: "2–14 min"."""
+    low, high, unit = range_in_unit(*plan.expected_seconds)
+    if low == high:
+        return duration(plan.seconds)
     texts = {
-        "s": tr("{value} ± {error} s", value=value, error=off),
-        "min": tr("{value} ± {error} min", value=value, error=off),
-        "h": tr("{value} ± {error} h", value=value, error=off),
+        "s": tr("{low}–{high} s", low=low, high=high),
+        "min": tr("{low}–{high} min", low=low, high=high),
+        "h": tr("{low}–{high} h", low=low, high=high),
     }
     return texts[unit]
 
@@ -114,7 +113,7 @@ def remaining(row: JobRow) -> str:
     if row.state is JobState.RUNNING and row.seconds_left:
         return tr("{time} left", time=duration(row.seconds_left))
     if row.state is JobState.WAITING and row.plan is not None and row.plan.seconds:
-        return tr("about {time}", time=duration(row.plan.seconds))
+        return expected(row.plan)
     return ""
 
 

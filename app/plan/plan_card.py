@@ -248,13 +248,18 @@ class PlanCard(QFrame):
         plan = row.plan
         assert plan is not None
         time, file, free = self._figures
-        caption = tr("time, measured") if plan.is_measured else tr("time, a guess")
-        time.show_text(labels.about(plan.seconds, plan.seconds_error), caption)
+        caption = tr("time, measured") if plan.is_measured else tr("time, not measured")
+        time.show_text(labels.expected(plan), caption)
         file.show_text(bytes_text(plan.output_bytes), tr("file"))
         drive = plan.output.drive
         where = tr("free on {drive}", drive=drive) if drive else tr("free on disk")
         free.show_text(bytes_text(plan.free_disk_bytes), where)
-        self._guess.setText(tr("For a better guess: run the speed test"))
+        on_gpu = plan.work.device == "cuda"
+        self._guess.setText(
+            tr("Not measured on this GPU: run the speed test")
+            if on_gpu
+            else tr("Not measured here: run the speed test")
+        )
         can_be_measured = not plan.is_measured and not plan.is_pretended
         self._guess.setVisible(can_be_measured and row.state.can_change)
 

@@ -9,6 +9,7 @@ from app import labels
 from app.i18n import tr
 from app.widgets.controls import ElidedLabel
 from engine.core.units import memory_text
+from engine.protocol.plan import Plan
 
 _NOTHING = "–"  # a figure that is not known yet
 
@@ -74,13 +75,13 @@ class FiguresRow(QWidget):
     def clear(self) -> None:
         """Another job: nothing is known."""
         self._rate, self._left = 0.0, 0.0
-        self._planned_seconds = 0.0
-        self._peak_bytes, self._planned_bytes = 0, 0
+        self._plan: Plan | None = None
+        self._peak_bytes = 0
         self.retranslate()
 
-    def show_plan(self, seconds: float, peak_bytes: int) -> None:
+    def show_plan(self, plan: Plan) -> None:
         """What the plan predicts."""
-        self._planned_seconds, self._planned_bytes = seconds, peak_bytes
+        self._plan = plan
         self._refresh()
 
     def show_progress(self, frames_per_second: float, seconds_left: float) -> None:
@@ -100,10 +101,10 @@ class FiguresRow(QWidget):
         shown = f"{rate:.1f}" if rate >= 10 else f"{rate:.2f}"
         self._figures["speed"].show_value(shown if rate else "", tr("frames/s"))
         self._figures["frame"].show_value(*self._frame_text())
-        if self._left or not self._planned_seconds:
+        if self._left or self._plan is None:
             self._figures["left"].show_value(labels.duration(self._left) if self._left else "")
         else:
-            self._figures["left"].show_value(labels.duration(self._planned_seconds), tr("planned"))
+            self._figures["left"].show_value(labels.expected(self._plan), tr("planned"))
         self._show_memory()
 
     def _frame_text(self) -> tuple[str, str]:
@@ -114,7 +115,8 @@ class FiguresRow(QWidget):
         return f"{1000 / self._rate:.0f} ms", ""
 
     def _show_memory(self) -> None:
-        planned = memory_text(self._planned_bytes) if self._planned_bytes else ""
+        plan = self._plan
+        planned = "" if plan is None else memory_text(plan.device_bytes or plan.peak_bytes)
         if self._peak_bytes:
             detail = tr("of {size}", size=planned) if planned else ""
             self._figures["memory"].show_value(memory_text(self._peak_bytes), detail)

@@ -154,7 +154,7 @@ class PreviewView(QWidget):
         self._result_size = self._turned(plan.picture.size)
         start, stop = (None if edge is None else float(edge) for edge in (plan.start, plan.stop))
         self.timeline.set_trim(start, stop)
-        self.figures.show_plan(plan.seconds, plan.device_bytes or plan.peak_bytes)
+        self.figures.show_plan(plan)
         self._refresh_content()
 
     def tile_done(self, event: TileDone) -> None:

@@ -58,6 +58,7 @@ CASES: dict[str, BenchCase] = {
     "optimisations-vae": BenchCase("cases.switches:vae_switch_rows"),
     "optimisations-dit": BenchCase("cases.switches:dit_switch_rows"),
     "optimisations-around": BenchCase("cases.switches:other_switch_rows"),
+    "optimisations-claims": BenchCase("cases.claims:claim_rows"),
     "models": BenchCase("cases.models:model_rows"),
     "kernels": BenchCase("cases.kernels:kernel_rows"),
     "attention": BenchCase("cases.kernels:attention_rows"),
@@ -76,7 +77,7 @@ GROUPS = {
     "vae": ("vae-encode", "vae-decode"),
     "dit": ("dit-3b", "dit-7b"),
     "formats": ("formats-3b", "formats-7b"),
-    "optimisations": ("optimisations-vae", "optimisations-dit", "optimisations-around"),
+    "optimisations": tuple(f"optimisations-{of}" for of in ("vae", "dit", "around", "claims")),
 }
 
 

@@ -11,6 +11,7 @@ from engine.core.units import (
     clock_text,
     duration_text,
     memory_text,
+    range_text,
     rate_text,
 )
 from engine.protocol.media import MediaInfo, StreamInfo, VideoInfo
@@ -177,10 +178,9 @@ def _allowed(plan: Plan) -> str:
 
 
 def _time(plan: Plan) -> str:
-    if plan.seconds < 1:
-        return "about a second"
-    error = f", give or take {duration_text(plan.seconds_error)}" if plan.seconds_error >= 1 else ""
-    return f"about {duration_text(plan.seconds)}{error}"
+    device = "GPU" if plan.work.device == "cuda" else "machine"
+    unmeasured = "" if plan.is_measured else f", not measured on this {device}"
+    return f"{range_text(*plan.expected_seconds)}{unmeasured}"
 
 
 def _free(plan: Plan) -> str:

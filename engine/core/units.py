@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from fractions import Fraction
 
 from engine.core.errors import SettingsError
@@ -50,6 +52,24 @@ def duration_text(seconds: float) -> str:
             f"{whole // 60} min {whole % 60:02d} s" if whole < 600 else f"{round(whole / 60)} min"
         )
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def range_in_unit(low: float, high: float) -> tuple[str, str, str]:
+    """Least and most seconds as figures in one unit, "s", "min" or "h", rounded outwards."""
+    unit, length = ("s", 1) if high < 120 else ("min", 60) if high < 7200 else ("h", 3600)
+
+    def figure(seconds: float, rounded: Callable[[float], int]) -> str:
+        value = round(seconds / length, 6)
+        scale = 10 if unit != "s" and value < 2 else 1
+        return f"{max(1, rounded(value * scale)) / scale:g}"
+
+    return figure(low, math.floor), figure(high, math.ceil), unit
+
+
+def range_text(low: float, high: float) -> str:
+    """A range of durations: "2 to 14 min"."""
+    least, most, unit = range_in_unit(low, high)
+    return f"{least} {unit}" if least == most else f"{least} to {most} {unit}"
 
 
 def clock_text(seconds: float | Fraction) -> str:

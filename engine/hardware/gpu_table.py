@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
@@ -70,7 +71,7 @@ class GpuSpec:
 def gpu_specs() -> tuple[GpuSpec, ...]:
     """All GPUs of the table, in its order."""
     data = tomllib.loads(resource("gpus.toml").read_text(encoding="utf-8"))
-    return tuple(map(_spec, data["gpu"]))
+    return tuple(map(spec_of, data["gpu"]))
 
 
 def find(name: str, memory_bytes: int = 0) -> GpuSpec | None:
@@ -108,7 +109,8 @@ def named(name: str, memory_bytes: int = 0) -> GpuSpec:
     return replace(gpu, memory_bytes=memory_bytes) if memory_bytes else gpu
 
 
-def _spec(row: dict[str, int | str]) -> GpuSpec:
+def spec_of(row: Mapping[str, int | str]) -> GpuSpec:
+    """A GPU from its row of the table."""
     generation = _GENERATIONS[str(row["generation"])]
     cores, clock = float(row["cores"]), float(row["boost_mhz"]) * 1e6
     return GpuSpec(

@@ -166,7 +166,7 @@ def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
 
 def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wanted: Size) -> Plan:
     """The plan with peak, time, size and notices."""
-    seconds = times.seconds(plan, budget, rates)
+    seconds, spread = times.seconds(plan, budget, rates), times.spread(plan, budget, rates)
     on_gpu = plan.work.device == "cuda"
     plan = replace(
         plan,
@@ -178,7 +178,8 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
         gpu=budget.gpu_value if on_gpu else "",
         is_pretended=budget.is_pretended and on_gpu,
         seconds=seconds,
-        seconds_error=seconds * times.error(plan, budget, rates),
+        seconds_low=seconds * spread.low,
+        seconds_high=seconds * spread.high,
         is_measured=times.is_measured(plan, budget, rates),
         output_bytes=output_bytes(plan, request.media),
         free_disk_bytes=budget.free_output_bytes,

@@ -1,21 +1,20 @@
 """Predicted time of a plan, from its work and the rates of this machine.
 
 GPUs differ by what their matrix units, their memory and the link to main memory can do at most
-(`resources/gpus.toml`). The shares of it that programs get are guesses from published runs of
-other programs with these models (RTX 5070 Ti 44 %, L20 51 %, RTX 3070 in small tiles 27-36 % of
-the matrix units, a workstation GPU much less); none was seen on a GPU with Upreel. The speed
-test and every finished job correct them for the GPU they ran on.
+(`resources/gpus.toml`). The shares of it that programs get follow from runs of other programs with
+these models (`docs/predictions.md`); none was seen on a GPU with Upreel. The speed test and every
+finished job correct them for the GPU they ran on.
 """
 
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 from engine.hardware import devices, gpu_table
 from engine.hardware.budget import Budget
-from engine.hardware.gpu_table import GpuSpec
+from engine.hardware.gpu_table import Generation, GpuSpec
 from engine.models import registry
 from engine.models.contracts import WorkKind
 from engine.planner import rates
@@ -31,11 +30,32 @@ _LAST = "verify"
 _FIRST = "latents"
 _OTHER_THREADS = ("read", "write")  # all other stages take turns in the device's thread
 
-# how far a time may be off, as a share of it
-_GUESSED_GPU = 0.6
-_GUESSED = 0.5
-_TESTED = 0.25
-_LEAST_ERROR = 0.08
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Range of a time: factors of the predicted one.
+
+    Attributes:
+        low: At most 1.
+        high: At least 1.
+    """
+
+    low: float
+    high: float
+
+    @classmethod
+    def of_error(cls, error: float) -> Spread:
+        """As far off, as a share, to either side."""
+        return cls(1 / (1 + error), 1 + error)
+
+
+# A GPU that was never measured may be throttled, in a slow slot or short of memory, as those of
+# others were: see docs/predictions.md.
+GUESSED_GPU = Spread(0.6, 4.0)
+_GUESSED = Spread.of_error(1.0)
+_TESTED_GPU = Spread(0.7, 1.6)  # convolutions and products; not how well stages overlap
+_TESTED = Spread.of_error(0.3)
+_LEAST_ERROR, _MOST_ERROR = 0.08, 0.5  # of what jobs taught
 
 
 def kind(plan: Plan) -> str:
@@ -114,14 +134,15 @@ def model_seconds(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> 
     return sum(_on_processor(work, frames, known).values()) / _cores(work.threads)
 
 
-def error(plan: Plan, budget: Budget, known: Rates) -> float:
-    """How far the time may be off, as a share of it."""
+def spread(plan: Plan, budget: Budget, known: Rates) -> Spread:
+    """Range of the time: wide for a guess, narrower after the speed test and after jobs."""
     learned = known.learned(kind(plan), gpu_title(plan.work, budget))
+    on_gpu = plan.work.device == "cuda"
     if learned is not None:
-        return min(_GUESSED, max(_LEAST_ERROR, 2 * learned.error))
+        return Spread.of_error(min(_MOST_ERROR, max(_LEAST_ERROR, 2 * learned.error)))
     if _is_tested(plan, budget, known):
-        return _TESTED
-    return _GUESSED_GPU if plan.work.device == "cuda" else _GUESSED
+        return _TESTED_GPU if on_gpu else _TESTED
+    return GUESSED_GPU if on_gpu else _GUESSED
 
 
 def is_measured(plan: Plan, budget: Budget, known: Rates) -> bool:
@@ -291,7 +312,15 @@ def name_of(gpu: GpuSpec | None, capability: tuple[int, int] | None) -> str:
 # --- speed of a GPU of which nothing was measured
 
 
-_SHARE: dict[WorkKind, float] = {"vae": 0.35, "transformer": 0.45, "lite": 0.2}
+# Of the matrix units' rate, by the VAE and the transformer. docs/predictions.md has the runs of
+# other programs that they are fitted to; a test compares. Runs cannot tell the two apart.
+GENERATION_SHARE: dict[Generation, float] = {
+    "turing": 0.34,
+    "ampere": 0.34,
+    "ada": 0.39,
+    "blackwell": 0.46,
+}
+_LITE_SHARE = 0.2  # a guess
 _SINGLE_SHARE = 0.5  # in float32, which the matrix units do not compute
 # Operations for a byte that is moved to or from the GPU's memory, in half precision: the VAE
 # of SeedVR2 with norms in passes of their own 1000, the transformer's layers over whole clips 500,
@@ -324,7 +353,8 @@ def compute_seconds(gpu: GpuSpec, kind: WorkKind, dtype: str, operations: float)
         operations: One multiply-add is two.
     """
     is_half = dtype in _HALF and not (dtype == "bfloat16" and gpu.capability < (8, 0))
-    rate = gpu.half_flops * _SHARE[kind] if is_half else gpu.single_flops * _SINGLE_SHARE
+    share = _LITE_SHARE if kind == "lite" else GENERATION_SHARE[gpu.generation]
+    rate = gpu.half_flops * share if is_half else gpu.single_flops * _SINGLE_SHARE
     moved = operations / _INTENSITY[kind] * (1 if dtype in _HALF else 2)
     return max(operations / rate, moved / (gpu.bandwidth * _BANDWIDTH_SHARE))
 

@@ -245,7 +245,8 @@ class Plan:
     peak_bytes: int = 0
     budget_bytes: int = 0
     seconds: float = 0.0
-    seconds_error: float = 0.0  # plus or minus
+    seconds_low: float = 0.0  # range of the time; 0 in plans of earlier versions
+    seconds_high: float = 0.0
     output_bytes: int = 0
     free_disk_bytes: int = 0
     gpu: str = ""  # that is planned for, as the setting `device` names it; "" for the processor
@@ -261,6 +262,11 @@ class Plan:
     def frames(self) -> int:
         """Frames to do; an estimate where the container does not count them."""
         return len(self.span)
+
+    @property
+    def expected_seconds(self) -> tuple[float, float]:
+        """Least and most that the job should take."""
+        return self.seconds_low or self.seconds, self.seconds_high or self.seconds
 
     @property
     def fits(self) -> bool:

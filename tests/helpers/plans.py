@@ -118,13 +118,15 @@ def on_gpu(plan: Plan, *, needed: float = 11.4, limit: float = 15.0) -> Plan:
     return replace(
         plan,
         stages=(*around[:1], *on_device, *around[1:]),
+        work=replace(plan.work, device="cuda"),
         card=GPU,
         device_bytes=round(needed * GIB),
         device_budget_bytes=round(limit * GIB),
         peak_bytes=6 * GIB,
         budget_bytes=20 * GIB,
         seconds=2700.0,
-        seconds_error=240.0,
+        seconds_low=2460.0,
+        seconds_high=3000.0,
         is_measured=True,
         reasons=REASONS,
     )

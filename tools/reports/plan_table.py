@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -344,14 +344,13 @@ def _choice(preset: Preset) -> str:
     return title if precision == "auto" else f"{title} {precision}"
 
 
-def main() -> int:
-    """Write the page to standard output."""
+def write_page(lines: Iterable[str]) -> None:
+    """Write a page to standard output."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # another kind where the page is captured
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    for line in page():
+    for line in lines:
         sys.stdout.write(f"{line}\n")
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    write_page(page())

@@ -136,6 +136,10 @@ class MeasuredVae(MeasuredModel):
         """The fast variant with some switches."""
         return self._built(replace(self.run, switches=switches))
 
+    def in_dtype(self, dtype: str) -> BuiltModel:
+        """The fast variant with the default switches, computing in another dtype."""
+        return self._built(replace(self.run, dtype=dtype))
+
     def _exact_model(self) -> BuiltModel:
         return self._built(replace(self.run, form="plain", dtype="float64"))
 

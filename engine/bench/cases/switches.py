@@ -6,6 +6,7 @@ tiles, the attention of the VAE, the steps of sampling, matrix products in narro
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,6 +43,7 @@ from engine.tiling.blend import Blender
 Work = Callable[[], object]
 
 _OF_IMAGES = ("image_mode",)  # no effect on a clip
+_CLAIMED_ATTENTION = ("cudnn", "sage2", "sage3-fp4")
 _EFFORT = Effort(least=3, most=7)
 _QUICK_ROUNDS = 3
 _POSITIONS, _CHANNELS = {"cpu": 2048, "cuda": 14400}, 512  # of the VAE's attention; cuda: 720p
@@ -69,8 +71,11 @@ def dit_switch_rows(options: BenchOptions) -> Iterator[Row]:
     comparison = SwitchComparison(model, options)
     yield from comparison.rows()
     run = model.run
-    for name in attention.working(run.device, run.torch_dtype, run.config.head_dim):
+    here = attention.working(run.device, run.torch_dtype, run.config.head_dim)
+    for name in here:
         yield comparison.choice("attention", name)
+    for name in (name for name in _CLAIMED_ATTENTION if name not in here):
+        yield {"switch": f"dit.attention={name}", "note": message("bench.no-attention")}
 
 
 def other_switch_rows(options: BenchOptions) -> Iterator[Row]:
@@ -139,7 +144,9 @@ class SwitchComparison:
         is_on = bool(getattr(self._model.default, entry.name))
         switches = self._model.default.changed(entry.name, not is_on)
         try:
-            return self._compare(switches, is_added=not is_on, of_images=entry.name in _OF_IMAGES)
+            first = first_call(self._model.built(switches).clip) if entry.name == "compile" else {}
+            row = self._compare(switches, is_added=not is_on, of_images=entry.name in _OF_IMAGES)
+            return row | first
         except torch.OutOfMemoryError:
             return {"note": message("bench.out-of-memory")}
         except FeatureMissing as err:
@@ -188,7 +195,7 @@ def _slices(vae: MeasuredVae, options: BenchOptions) -> Row:
     whole.disable_slicing()
     run = replace(vae.run, side="decode", frames=2 * vae.frames - 1)
     latent = vae_input(run)
-    row = _ratios(partial(sliced.decode, latent), partial(whole.decode, latent), options)
+    row = ratios(partial(sliced.decode, latent), partial(whole.decode, latent), options)
     return row | {"note": message("bench.slices", frames=run.frames, slice=run.slice_frames)}
 
 
@@ -210,7 +217,7 @@ def _tiles(vae: MeasuredVae, options: BenchOptions) -> Row:
         return blender.result().transpose(0, 1)[None]
 
     at_once = partial(whole.decode, latent)
-    row = _ratios(tiles, at_once, options)
+    row = ratios(tiles, at_once, options)
     note = message("bench.tiles", size=run.size, tile=side + overlap)
     return row | {"error": relative_error(tiles(), at_once()), "note": note}
 
@@ -221,7 +228,7 @@ def _vae_attention(options: BenchOptions) -> Row:
     q, k, v = torch.randn(3, 1, _POSITIONS[device], _CHANNELS, device=device)
     blocks, scores = partial(attend_single_head, q, k, v), partial(_by_scores, q, k, v)
     exact = _by_scores(q.double(), k.double(), v.double())
-    return _ratios(blocks, scores, options) | {
+    return ratios(blocks, scores, options) | {
         "error": relative_error(blocks(), exact),
         "error_without": relative_error(scores(), exact),
         "note": message("bench.wide-head", channels=_CHANNELS, positions=q.shape[1]),
@@ -261,7 +268,17 @@ def _matmul(name: str, options: BenchOptions) -> Row:
     return {"time": found["of_float"], "error": matmul_error(name, device), "note": note}
 
 
-def _ratios(work: Work, other: Work, options: BenchOptions) -> Row:
+def first_call(work: Work) -> Row:
+    """Note on what the first call of compiled work takes, nothing of it kept from before."""
+    from torch._inductor import config  # takes a second
+
+    with config.patch(force_disable_caches=True):
+        start = time.perf_counter()
+        work()
+    return {"note": message("bench.first-call", seconds=f"{time.perf_counter() - start:.1f}")}
+
+
+def ratios(work: Work, other: Work, options: BenchOptions) -> Row:
     """Time and memory of the first over those of the second, both run for the first time."""
     device = device_of(options)
     peaks = [peak_bytes(one, device) for one in (work, other)]

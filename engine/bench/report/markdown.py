@@ -56,8 +56,8 @@ def switch_lines(rows: Sequence[Row]) -> list[str]:
     for cells, note in zip(aligned(grid), notes, strict=True):
         lines += [f"  {cells}", *([f"      {note}"] if note else [])]
     lines += ["", "what documents claim, and what was found here"]
-    for title, promise, found in claim_results(switches):
-        lines += [f"  {title}: {promise}", f"      {found}"]
+    for title, promise, source, found in claim_results(switches):
+        lines += [f"  {title}: {promise} ({source})", f"      {found}"]
     return lines
 
 
@@ -93,7 +93,7 @@ def _table_of(rows: Sequence[Row]) -> list[str]:
 
 def _optimisations(rows: Sequence[Row], switches: Sequence[MeasuredSwitch]) -> list[str]:
     table = _piped([_HEAD, *(_long(line) for line in switches)])
-    claims = [("documents claim", "they say", "found here"), *claim_results(switches)]
+    claims = [("documents claim", "they say", "source", "found here"), *claim_results(switches)]
     return [
         "## Optimisations",
         "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from engine.bench.report.machine import Row
 from engine.core.messages import Message, hint_of, message, text_of, title
@@ -17,32 +18,84 @@ from engine.settings.optimisations import (
 )
 
 USUAL = "usual"  # row of a group: what it is measured with
+_COMMAND = "`bench optimisations`"
 _ENTRIES: dict[str, SwitchEntry] = {entry.key: entry for entry in (*optimisations(), *choices())}
 _MEASURED_TOO: dict[str, tuple[Exactness, bool]] = {  # no switch: exactness, whether users have it
     "plan.slices": ("exact", True),
     "plan.tiles": ("inexact", False),
+    "plan.cached_ramps": ("exact", True),
+    "plan.separable_blending": ("exact", False),
+    "plan.repeated": ("exact", True),
     "vae.attention": ("exact", True),
+    "vae.pixel_shuffle": ("exact", False),
+    "vae.compile": ("rounding", False),
     "dit.sampling": ("exact", False),
 }
 
-# Promises in documents of others -> rows that answer them; the texts are `claim.<name>` in the
-# catalogue. A hint there states why nothing is measured.
-CLAIMS: dict[str, tuple[str, ...]] = {
-    "cudnn-benchmark": ("run.cudnn_benchmark",),
-    "fused-activation": ("dit.fused_steps",),
-    "fused-sampling": ("dit.sampling",),
-    "channels-last": ("vae.channels_last",),
-    "tiles-and-slices": ("plan.slices", "plan.tiles"),
-    "in-place": ("vae.in_place", "dit.in_place_residual"),
-    "pinned-copies": ("run.pinned_transfers",),
-    "async-tiles": ("run.copy_stream",),
-    "chunked-upsampling": ("vae.chunked_upsampling",),
-    "group-norm-silu": ("vae.fused_norm",),
-    "flash-attention": ("vae.chunked_attention", "vae.attention"),
-    "fp8": ("dit.matmul=fp8",),
-    "torch-compile": ("dit.compile",),
-    "tf32": ("run.tf32",),
-    "fp16-accumulation": ("dit.fp16_accumulation",),
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A promise in a document; the text is `claim.<name>` in the catalogue.
+
+    A hint there states why nothing is measured.
+
+    Attributes:
+        source: Where it is made.
+        rows: That answer it.
+    """
+
+    source: str
+    rows: tuple[str, ...]
+
+
+_GUIDES = "guides for SeedVR2 nodes, estimates"
+_FOLDS = "docs/vae-folds.md (operations)"
+_TOTALS = ("vae.all", "dit.all")
+CLAIMS: dict[str, Claim] = {
+    "total-time": Claim(_GUIDES, _TOTALS),
+    "total-memory": Claim(_GUIDES, _TOTALS),
+    "total-factor": Claim(_GUIDES, _TOTALS),
+    "cudnn-benchmark": Claim(_GUIDES, ("run.cudnn_benchmark",)),
+    "fused-activation": Claim(_GUIDES, ("dit.fused_steps",)),
+    "fused-sampling": Claim(_GUIDES, ("dit.sampling",)),
+    "channels-last": Claim(f"{_GUIDES}; sglang #18540, #28021: 6-17 %", ("vae.channels_last",)),
+    "tiles-and-slices": Claim(_GUIDES, ("plan.slices", "plan.tiles")),
+    "cached-ramps": Claim(_GUIDES, ("plan.cached_ramps",)),
+    "separable-blending": Claim(_GUIDES, ("plan.separable_blending",)),
+    "in-place": Claim(_GUIDES, ("vae.in_place", "dit.in_place_residual")),
+    "no-concatenation": Claim(
+        f"{_GUIDES}; sglang #27263: 1.14-1.31 times as fast", ("vae.ring_buffers",)
+    ),
+    "pixel-shuffle": Claim(_GUIDES, ("vae.pixel_shuffle",)),
+    "pinned-copies": Claim(_GUIDES, ("run.pinned_transfers",)),
+    "async-tiles": Claim(_GUIDES, ("run.copy_stream",)),
+    "chunked-upsampling": Claim(_GUIDES, ("vae.chunked_upsampling",)),
+    "group-norm-silu": Claim(_GUIDES, ("vae.fused_norm",)),
+    "flash-attention": Claim(_GUIDES, ("vae.chunked_attention", "vae.attention")),
+    "sage-attention": Claim(_GUIDES, ("dit.attention=sage2", "dit.attention=sage3-fp4")),
+    "cudnn-attention": Claim("ComfyUI #9299", ("dit.attention=cudnn",)),
+    "grouped-windows": Claim("vLLM-Omni #7851", ("dit.cached_layout", "dit.grouped_windows")),
+    "half-vae": Claim(_GUIDES, ("vae.precision=float16", "vae.precision=bfloat16")),
+    "tf32": Claim(_GUIDES, ("run.tf32",)),
+    "fp16-accumulation": Claim(
+        f"{_GUIDES}; ComfyUI #6453: 25 % with SDXL", ("dit.fp16_accumulation",)
+    ),
+    "half-convolutions": Claim("comfy-kitchen", ("vae.fp16_accumulation",)),
+    "fp8": Claim(_GUIDES, ("dit.matmul=fp8",)),
+    "int8": Claim("ComfyUI-SeedVR2_VideoUpscaler #624", ("dit.matmul=int8",)),
+    "fp4": Claim(
+        f"{_GUIDES}; ComfyUI-SeedVR2_VideoUpscaler #486, #604: not faster",
+        ("dit.matmul=nvfp4",),
+    ),
+    "torch-compile": Claim(
+        f"{_GUIDES}; README of ComfyUI-SeedVR2_VideoUpscaler", ("vae.compile", "dit.compile")
+    ),
+    "compile-overhead": Claim(_GUIDES, ("vae.compile", "dit.compile")),
+    "stable-memory": Claim(_GUIDES, ("plan.repeated",)),
+    "upsampler-fold": Claim(
+        _FOLDS, ("vae.upsampler_fold", "vae.first_frame_fold", "vae.image_mode")
+    ),
+    "temporal-winograd": Claim(_FOLDS, ("vae.temporal_winograd",)),
 }
 
 
@@ -56,12 +109,17 @@ def about(rows: Iterable[Row]) -> tuple[Message, ...]:
     return tuple(row["about"] for row in rows if "switch" in row and _is_usual(row))
 
 
-def claim_results(lines: Sequence[MeasuredSwitch]) -> list[tuple[str, str, str]]:
-    """Title and promise of each claim in English, with figures or the reason why there are none."""
+def claim_results(lines: Sequence[MeasuredSwitch]) -> list[tuple[str, str, str, str]]:
+    """Title, promise and source of each claim in English, with figures or why there are none."""
     found = {line.name: line for line in lines}
     return [
-        (text_of(title(f"claim.{claim}")), text_of(message(f"claim.{claim}")), _found(claim, found))
-        for claim in CLAIMS
+        (
+            text_of(title(f"claim.{name}")),
+            text_of(message(f"claim.{name}")),
+            claim.source,
+            _found(name, found),
+        )
+        for name, claim in CLAIMS.items()
     ]
 
 
@@ -100,26 +158,21 @@ def _facts(key: str) -> tuple[Exactness, bool]:
 
 
 def _claim(name: str) -> Message | None:
-    """What documents promise of a row; of a choice it counts for every value."""
-    key = _key(name)
-    codes = (f"claim.{claim}" for claim, rows in CLAIMS.items() if key in map(_key, rows))
+    """What documents promise of a row; the first promise where there are several."""
+    codes = (f"claim.{claim}" for claim, found in CLAIMS.items() if name in found.rows)
     code = next(codes, "")
     return message("bench.claim", title=title(code), promise=message(code)) if code else None
 
 
-def _key(row: str) -> str:
-    return row.partition("=")[0]
-
-
 def _found(claim: str, lines: dict[str, MeasuredSwitch]) -> str:
-    found = [_figures(lines[key]) for key in CLAIMS[claim] if key in lines]
+    found = [_figures(lines[key]) for key in CLAIMS[claim].rows if key in lines]
     why_not = hint_of(message(f"claim.{claim}"))
-    return "; ".join(found) or why_not or "not measured: bench optimisations does"
+    return "; ".join(found) or why_not or f"not measured: {_COMMAND} does"
 
 
 def _figures(line: MeasuredSwitch) -> str:
     if line.time is None and line.memory is None:
-        return f"{line.name}: cannot be measured here: {line.note}"
+        return f"{line.name}: {line.note}; where it works, {_COMMAND} measures it"
     figures = []
     if line.time is not None:
         figures.append(f"{time_text(line)} of the time")

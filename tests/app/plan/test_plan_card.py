@@ -64,17 +64,20 @@ def test_a_card_has_a_bar_for_each_stage_and_one_for_main_memory():
 def test_a_plan_on_a_card_is_shown_with_its_limit_and_its_time(bench):
     say_plan(bench, on_gpu(plan()))
     shown = said(bench)
-    for text in ("It fits", "limit 15.0 GB", "11.4 GB", "45 ± 4 min", "time, measured"):
+    for text in ("It fits", "limit 15.0 GB", "11.4 GB", "41–50 min", "time, measured"):
         assert text in shown
     assert not bench.find("speedTest").isVisible()
     assert not bench.find("plannedFor").isVisible()
 
 
 def test_a_guessed_time_leads_to_the_speed_test(bench, qtbot):
-    bench.add()
-    assert "time, a guess" in said(bench)
+    job_id = say_plan(bench, dataclasses.replace(on_gpu(plan()), is_measured=False))
     link = bench.find("speedTest")
+    assert "time, not measured" in said(bench)
     assert link.isVisible()
+    assert "this GPU" in link.text()
+    bench.emit(events.PlanChosen(job_id=job_id, plan=plan()))  # on the processor
+    assert "GPU" not in link.text()
     with qtbot.waitSignal(bench.window.page_requested) as heard:
         link.click()
     assert heard.args == ["bench"]

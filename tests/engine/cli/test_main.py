@@ -83,10 +83,11 @@ def test_probe_and_plan_answer_in_words_and_in_json(command_line: CommandLine) -
     assert answer["video"]["seen_size"] == {"width": 480, "height": 270}
     words = command_line("plan", "a.mp4", "--scale", "4", "-o", "b.mkv")
     assert words.status == 0
-    for part in ("b.mkv", "1920x1080 h264", "lite", "1 audio"):
+    for part in ("b.mkv", "1920x1080 h264", "lite", "1 audio", "s, not measured on this machine"):
         assert part in words.out
     (answer,) = command_line("plan", "a.mp4", "--json").objects
     assert (answer["fits"], answer["frames"]) == (True, 240)
+    assert answer["seconds_low"] < answer["seconds"] < answer["seconds_high"]
     assert answer["picture"]["frame_rate"] == "24"
 
 

@@ -24,6 +24,8 @@ def test_a_plan_comes_back_from_json_unless_its_family_is_not_here():
     )
     data = to_plain(plan)
     assert from_plain(Plan, json.loads(json.dumps(data)), VARIANTS) == plan
+    earlier = {key: value for key, value in data.items() if not key.startswith("seconds_")}
+    assert from_plain(Plan, earlier | {"seconds_error": 2.0}, VARIANTS) == plan
     data["work"]["family"] = "of-tomorrow"
     with pytest.raises(KeyError):
         from_plain(Plan, data, VARIANTS)

@@ -10,6 +10,7 @@ from engine.core.units import (
     memory_text,
     parse_clock,
     parse_memory,
+    range_text,
     rate_text,
 )
 
@@ -27,6 +28,18 @@ def test_durations_have_few_digits() -> None:
     assert [duration_text(seconds) for seconds in (0, 59.4, 200, 1800, 7500)] == [
         *("0 s", "59 s", "3 min 20 s", "30 min", "2 h 05 min")
     ]
+
+
+def test_a_range_has_one_unit_and_is_rounded_outwards() -> None:
+    for low, high, text in (
+        (0.2, 0.7, "1 s"),
+        (11.6, 86.1, "11 to 87 s"),
+        (50, 340, "0.8 to 6 min"),
+        (130, 830, "2 to 14 min"),
+        (3600, 7200, "1 to 2 h"),
+        (5000, 40_000, "1.3 to 12 h"),
+    ):
+        assert range_text(low, high) == text
 
 
 def test_times_are_exact_and_other_texts_are_refused() -> None:

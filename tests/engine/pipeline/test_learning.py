@@ -31,7 +31,7 @@ def test_a_finished_job_makes_the_next_plan_one_that_was_measured(tmp_path, monk
     assert list(load_rates().jobs) == [times.kind(plan)]
     again = planned(tmp_path, 48)
     assert again.is_measured
-    assert again.seconds_error / again.seconds < plan.seconds_error / plan.seconds
+    assert again.seconds_high / again.seconds < plan.seconds_high / plan.seconds
 
 
 def test_a_job_whose_plan_changed_on_the_way_teaches_nothing(tmp_path):

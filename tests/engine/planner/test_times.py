@@ -9,7 +9,7 @@ from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import gpu_specs
 from engine.planner import times
 from engine.planner.plan_job import Request, plan_job
-from engine.planner.rates import Rates, load_rates
+from engine.planner.rates import Learned, Rates, load_rates
 from engine.planner.times import counted_gpu
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
@@ -22,6 +22,12 @@ def planned(model="lite", *, budget=None, rates=None, frames=250, **wanted):
     settings = JobSettings(model=model, scale=2, **wanted)
     request = Request(media=a_media(frame_count=frames), settings=settings)
     return plan_job(request, budget or a_budget(), rates or Rates())
+
+
+def is_narrower(one, other):
+    """Whether the range of a time is, in relation to it, inside that of another, on both sides."""
+    inside = one.seconds_low / one.seconds > other.seconds_low / other.seconds
+    return inside and one.seconds_high / one.seconds < other.seconds_high / other.seconds
 
 
 BUDGETS = [pretended_budget(gpu, ram_bytes=64 * GB, threads=4) for gpu in (None, gpu_specs()[0])]
@@ -90,7 +96,10 @@ def test_what_the_speed_test_measured_counts_on_its_own_gpu_alone():
     guessed, measured = (planned("seedvr2-3b", budget=on_gpu, rates=r) for r in (Rates(), rates))
     assert measured.seconds != guessed.seconds
     assert (guessed.is_measured, measured.is_measured) == (False, True)
-    assert measured.seconds_error / measured.seconds < guessed.seconds_error / guessed.seconds
+    job = Rates(jobs={f"{times.kind(guessed)} on {here.title}": Learned(factor=1.0)})
+    learned = planned("seedvr2-3b", budget=on_gpu, rates=job)
+    assert is_narrower(measured, guessed)
+    assert is_narrower(learned, measured)
     elsewhere = pretended_budget(other, ram_bytes=64 * GB)
     assert planned("seedvr2-3b", budget=elsewhere, rates=rates).is_measured is False
 
@@ -100,7 +109,7 @@ def test_the_speed_test_makes_the_band_of_the_processor_narrower():
     assert measured.seconds > guessed.seconds
     assert not planned(rates=Rates(costs={"read": 0.02})).is_measured  # not what takes its time
     assert (guessed.is_measured, measured.is_measured) == (False, True)
-    assert measured.seconds_error < guessed.seconds_error
+    assert is_narrower(measured, guessed)
 
 
 def test_finished_jobs_correct_the_prediction():
@@ -109,7 +118,7 @@ def test_finished_jobs_correct_the_prediction():
     second = planned(frames=5000, rates=load_rates())
     assert second.seconds == pytest.approx(3 * first.seconds, rel=0.03)
     assert second.is_measured
-    assert second.seconds_error / second.seconds < first.seconds_error / first.seconds
+    assert is_narrower(second, first)
     for _ in range(6):
         times.learn(first, first.seconds)
     assert planned(frames=5000, rates=load_rates()).seconds < 1.1 * first.seconds

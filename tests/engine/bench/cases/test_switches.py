@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from engine.bench.cases import switches
+from engine.bench.cases.claims import claim_rows
 from engine.bench.cases.switch_models import BuiltModel, MeasuredModel, MeasuredTiles, MeasuredVae
 from engine.bench.cases.switches import (
     SwitchComparison,
@@ -157,7 +158,7 @@ def test_ratios_are_with_by_without(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.gpu
 def test_the_same_lines_on_a_gpu() -> None:
     options = replace(OPTIONS, device="cuda", size=Size(64, 64))
-    for rows in (vae_switch_rows, dit_switch_rows, other_switch_rows):
+    for rows in (vae_switch_rows, dit_switch_rows, other_switch_rows, claim_rows):
         for row in rows(options):
             assert row.get("note") != message("bench.needs-gpu")
             if "time" in row:

@@ -1,0 +1,362 @@
+"""What users measured with other programs, and what is predicted for the same work, as a page.
+
+`python -m tools.reports.predictions > docs/predictions.md` writes it. This machine has no
+influence on it: neither its GPU nor its model files nor measured rates.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+from engine.core.geometry import Size
+from engine.core.serialization import from_plain
+from engine.core.units import range_text
+from engine.hardware import gpu_table
+from engine.hardware.budget import pretended_budget
+from engine.hardware.gpu_table import GIB, Generation, GpuSpec
+from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B
+from engine.models.seedvr2.dit.cost import forward_flops
+from engine.models.seedvr2.files import TEXT_TOKENS
+from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
+from engine.models.seedvr2.planning.requirements import stage_work
+from engine.models.seedvr2.vae import cost
+from engine.models.seedvr2.vae.config import VAE
+from engine.models.video_vae.workload import VaeWorkload
+from engine.planner import times
+from engine.planner.plan_job import Request, bare_plan
+from engine.planner.rates import Rates
+from engine.protocol.media import MediaInfo, VideoInfo
+from engine.protocol.plan import Plan
+from engine.settings.optimisations import VaeSwitches
+from engine.settings.schema import JobSettings
+from tools.reports.plan_table import RAM_GIB, SHARE, nothing_here, write_page
+
+_HEAD = f"""# Predicted times, compared with what users of other programs measured
+
+Made by `python -m tools.reports.predictions > docs/predictions.md` from
+`tools/reports/user_measurements.toml`; a test compares. Reported times are those of **other
+programs** with SeedVR2, published by their users. Predicted ones are of this program's plan for the
+same film, model, GPU and main memory ({RAM_GIB} GB where the source does not say, of which a job
+may take {SHARE:.0%}), no model file here, nothing measured. **This program has not run on a GPU
+yet.**
+
+- **predicted / reported**: below 1 where this program is expected to be faster.
+- **operations**: of our plan, over those of the reported run (the published data flow without
+  folds, in its batches, what its tiles share computed twice).
+- **scaled**: the first over the second. 1 means that a prediction is shorter only by the work that
+  is saved; below 1 it is optimistic.
+- **pace**: operations of the reported run, over what the GPU's matrix units could do at most in
+  that time (half precision, sums in float32).
+- **use**: runs with an odd row are fitted to, those with an even one check the fit. The others do
+  not show how fast a GPU computes. They are left out of both for what their sources say of them,
+  decided before the fit:
+"""
+LIMIT = 0.35  # that the median of the checked runs may be off, as a share
+HELD = 0.8  # of all runs that have to lie in the range of a GPU that was not measured
+_ALIGN = 16  # px: the model takes multiples of it
+_RATE = 25
+_OUTLIERS = {
+    "first version": "the node's first version, of June 2025, which its authors mended later",
+    "power": "the GPU's power was capped, the source does not say at what",
+    "still": "one frame: most of the time goes to loading and moving the model",
+}
+_FIT = """## Fit
+
+The planner takes for each generation a share of what the matrix units do at most
+(`GENERATION_SHARE` in `engine/planner/times.py`): the median pace of the runs that are fitted to. A
+generation without any takes the geometric mean of its neighbours, or that of its only one. Reports
+are of whole runs: they cannot tell VAE and transformer apart. The runs of a generation are few and
+on one or two GPUs; those of Ampere are all of one GPU with 8 GB, with its blocks swapped and in
+small tiles.
+"""
+_LEFT_OUT = """Rows are those of a list of 35 reports. Those that are missing here do not say which
+GPU, size or number of frames it was (5, 16, 22, 24 to 27, 29 to 31, 33), are of a generation that
+this program has no figures of (15, 28), or of other models (34, 35)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a user measured.
+
+    Attributes:
+        row: Number of the report; an odd one is fitted to, an even one checked.
+        source: Where it was published.
+        size: Of the result.
+        batch: Frames that the model took at a time.
+        seconds: It took.
+        ram_gib: Of main memory; an assumption where the source does not say.
+        tile: px of the VAE's tiles; 0 for whole frames.
+        overlap: px that tiles share.
+        is_loaded: A service had loaded the model before.
+        assumed: What the source does not say.
+        outlier: Why it says nothing of the GPU's speed, a key of _OUTLIERS; "" where it does.
+    """
+
+    row: int
+    source: str
+    gpu: str
+    model: str
+    source_size: Size
+    size: Size
+    frames: int
+    batch: int
+    seconds: float
+    ram_gib: int = RAM_GIB
+    precision: str = "auto"
+    tile: int = 0
+    overlap: int = 0
+    is_loaded: bool = False
+    assumed: str = ""
+    outlier: str = ""
+
+    @property
+    def operations(self) -> float:
+        """Of the published data flow, nothing folded; what tiles share is computed twice."""
+        width, height = (
+            -(-side // _ALIGN) * _ALIGN for side in (self.size.width, self.size.height)
+        )
+        vae = VaeWorkload(
+            frames=1 + STEP * (latents_of(self.batch) - 1),
+            size=Size(width, height),
+            switches=VaeSwitches.all_off(),
+            slice_frames=STEP,
+        )
+        in_tiles = self._covered(width) * self._covered(height) / vae.size.pixels
+        dit = DIT_3B if self.model == "seedvr2-3b" else DIT_7B
+        grid = (latents_of(self.batch), height // VAE.spatial_factor, width // VAE.spatial_factor)
+        of_batch = (
+            in_tiles * (cost.encode_flops(VAE, vae) + cost.decode_flops(VAE, vae)).total
+            + forward_flops(dit, grid, TEXT_TOKENS).total
+        )
+        return of_batch * self.frames / self.batch
+
+    def _covered(self, side: int) -> int:
+        """Sum of the lengths of all tiles along a side."""
+        if not self.tile:
+            return side
+        starts = range(0, max(1, side - self.overlap), self.tile - self.overlap)
+        return sum(min(self.tile, side - start) for start in starts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A run, and our plan for the same work."""
+
+    run: Run
+    gpu: GpuSpec
+    plan: Plan
+
+    @property
+    def before(self) -> float:
+        """Seconds before the work that the reported time has no part of."""
+        return times.fixed_seconds(self.plan, Rates()) if self.run.is_loaded else 0.0
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over reported time."""
+        return (self.plan.seconds - self.before) / self.run.seconds
+
+    @property
+    def work(self) -> float:
+        """Operations of our plan over those of the run."""
+        assert isinstance(self.plan.work, SeedVr2Plan)
+        return sum(stage_work(self.plan.work, self.plan.frames).values()) / self.run.operations
+
+    @property
+    def scaled(self) -> float:
+        """Predicted time over the reported one for as many operations."""
+        return self.ratio / self.work
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the reported time for as many operations lies in the predicted range."""
+        aim = self.before + self.run.seconds * self.work
+        return self.plan.seconds_low <= aim <= self.plan.seconds_high
+
+    @property
+    def pace(self) -> float:
+        """Share of what the GPU's matrix units do at most, that the run reached."""
+        return self.run.operations / self.run.seconds / self.gpu.half_flops
+
+    @property
+    def use(self) -> str:
+        """What the run is for."""
+        return self.run.outlier or ("fit" if self.run.row % 2 else "check")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measurements:
+    run: tuple[Run, ...]
+    gpu: tuple[Mapping[str, str | int | float], ...]
+
+
+@cache
+def comparisons() -> tuple[Comparison, ...]:
+    """All runs with the plans of this program."""
+    text = Path(__file__).with_name("user_measurements.toml").read_text(encoding="utf-8")
+    found = from_plain(_Measurements, tomllib.loads(text))
+    others = {gpu.name: gpu for gpu in map(_other_gpu, found.gpu)}
+    with nothing_here():
+        return tuple(
+            _comparison(run, others.get(f"NVIDIA {run.gpu}") or gpu_table.named(run.gpu))
+            for run in found.run
+        )
+
+
+def fitted_shares(some: Sequence[Comparison]) -> dict[Generation, float]:
+    """Share of each generation: the median pace of its runs, else the mean of its neighbours'."""
+    names = list(times.GENERATION_SHARE)
+    paces = {name: _fitted_paces(some, name) for name in names}
+    known = [statistics.median(paces[name]) if paces[name] else None for name in names]
+
+    def share(at: int) -> float:
+        if (own := known[at]) is not None:
+            return own
+        near = (filter(None, side) for side in (reversed(known[:at]), known[at:]))
+        return statistics.geometric_mean(filter(None, (next(side, None) for side in near)))
+
+    return {name: share(at) for at, name in enumerate(names)}
+
+
+def _fitted_paces(some: Sequence[Comparison], generation: Generation) -> list[float]:
+    """Of the runs on a generation's GPUs that are fitted to."""
+    return [one.pace for one in some if one.use == "fit" and one.gpu.generation == generation]
+
+
+def checked_median(some: Sequence[Comparison]) -> float:
+    """Median of predicted over reported time, operations scaled, of the runs that are checked."""
+    return statistics.median(one.scaled for one in some if one.use == "check")
+
+
+def held(some: Sequence[Comparison]) -> int:
+    """Runs whose reported time, scaled by operations, lies in the predicted range."""
+    return sum(one.is_held for one in some)
+
+
+def _other_gpu(row: Mapping[str, str | int | float]) -> GpuSpec:
+    """A GPU that the program has no plans for."""
+    return replace(gpu_table.spec_of(row), half_flops=float(row["half_tflops"]) * 1e12)
+
+
+def _comparison(run: Run, gpu: GpuSpec) -> Comparison:
+    budget = pretended_budget(gpu, ram_bytes=round(SHARE * run.ram_gib * GIB))
+    settings = JobSettings(
+        model=run.model, precision=run.precision, width=run.size.width, height=run.size.height
+    )
+    request = Request(media=_media(run), settings=settings)
+    return Comparison(run=run, gpu=gpu, plan=bare_plan(request, budget, Rates()))
+
+
+def _media(run: Run) -> MediaInfo:
+    video = VideoInfo(
+        index=0,
+        codec="h264",
+        size=run.source_size,
+        pixel_format="yuv420p",
+        chroma="420",
+        bit_depth=8,
+        frame_rate=Fraction(_RATE),
+        frame_count=run.frames,
+        frame_count_is_exact=True,
+        duration=Fraction(run.frames, _RATE),
+    )
+    return MediaInfo(
+        path=Path("film.mkv"),
+        kind="video",
+        container="matroska,webm",
+        bytes=10**9,
+        video=video,
+    )
+
+
+def page() -> Iterator[str]:
+    """The page line by line."""
+    some = comparisons()
+    yield from _HEAD.splitlines()
+    yield from (f"  - *{name}*: {why}." for name, why in _OUTLIERS.items())
+    yield ""
+    yield from _runs_table(some)
+    yield ""
+    yield from _fit_section(some)
+    yield from _range_section(some)
+    yield from _sources_section(some)
+
+
+def _runs_table(some: Sequence[Comparison]) -> Iterator[str]:
+    yield (
+        "| row | GPU | model | result | frames | reported, s | predicted, s | range "
+        "| predicted / reported | operations | scaled | pace | use |"
+    )
+    yield f"|---|---|---|---|{'---:|' * 8}---|"
+    for one in some:
+        run, plan = one.run, one.plan
+        times_s = (_seconds(seconds) for seconds in (run.seconds, plan.seconds - one.before))
+        cells = (
+            *(str(run.row), one.gpu.title, run.model.removeprefix("seedvr2-"), str(run.size)),
+            *(str(run.frames), *times_s),
+            range_text(plan.seconds_low - one.before, plan.seconds_high - one.before),
+            *(f"{value:.2f}" for value in (one.ratio, one.work, one.scaled, one.pace)),
+            one.use,
+        )
+        yield f"| {' | '.join(cells)} |"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _fit_section(some: Sequence[Comparison]) -> Iterator[str]:
+    checked = [one.scaled for one in some if one.use == "check"]
+    yield from _FIT.splitlines()
+    yield ""
+    yield "| generation | runs | fitted | share in plans |"
+    yield "|---|---:|---:|---:|"
+    for name, fitted in fitted_shares(some).items():
+        runs, share = len(_fitted_paces(some, name)), times.GENERATION_SHARE[name]
+        yield f"| {name.capitalize()} | {runs} | {fitted:.2f} | {share:.2f} |"
+    yield ""
+    yield (
+        f"Check: the scaled ratios of the {len(checked)} runs with an even row go from "
+        f"{min(checked):.2f} to {max(checked):.2f}; their median is **{checked_median(some):.2f}** "
+        f"(at most {LIMIT:.0%} off are allowed)."
+    )
+    yield ""
+
+
+def _range_section(some: Sequence[Comparison]) -> Iterator[str]:
+    spread, plain = times.GUESSED_GPU, [one for one in some if not one.run.outlier]
+    outside = [str(one.run.row) for one in some if not one.is_held]
+    yield "## Ranges"
+    yield ""
+    yield (
+        f"The time on a GPU that nothing was measured on is shown as {spread.low:g} to "
+        f"{spread.high:g} times the predicted one: wider upwards, as a GPU may be throttled or "
+        "short of memory. Both factors were chosen with all of these runs in view, outliers too. "
+        "The reported times, scaled by operations, lie in it for "
+        f"{held(plain)} of {len(plain)} runs that are fitted to or checked, and for "
+        f"**{held(some)} of all {len(some)}**; rows {', '.join(outside)} do not."
+    )
+    yield ""
+
+
+def _sources_section(some: Sequence[Comparison]) -> Iterator[str]:
+    yield "## Sources"
+    yield ""
+    yield _LEFT_OUT
+    yield ""
+    yield "| row | source | settings | assumed |"
+    yield "|---|---|---|---|"
+    for run in (one.run for one in some):
+        tiles = f", tiles of {run.tile} px sharing {run.overlap}" if run.tile else ""
+        settings = f"{run.precision}, batches of {run.batch}{tiles}, from {run.source_size}"
+        yield f"| {run.row} | {run.source} | {settings} | {run.assumed} |"
+
+
+if __name__ == "__main__":
+    write_page(page())
