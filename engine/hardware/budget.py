@@ -25,6 +25,14 @@ _DESKTOP_BYTES = 2 * 2**30 - _VRAM_RESERVE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NeededRuntime:
+    """A build of torch without which the GPU of this machine computes nothing."""
+
+    id: str  # in the catalogue of runtimes
+    bytes: int  # to download, about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """Limits of one job."""
 
@@ -38,6 +46,7 @@ class Budget:
     gpu_value: str = ""  # of the setting `device`, for that GPU; "" without one
     gpu_is_gone: bool = False  # another GPU was asked for that is not here
     is_pretended: bool = False  # the GPU is not in this machine
+    needed_runtime: NeededRuntime | None = None  # first, where `cuda` is to hold
     free_output_bytes: int = 0  # on the disk of the result
     free_jobs_bytes: int = 0  # on the disk of the job folder
     same_disk: bool = True

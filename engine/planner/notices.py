@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from engine.core.errors import EngineError
 from engine.core.geometry import Size
 from engine.core.messages import Message, Param, message, title
-from engine.core.units import bytes_text, memory_text, rate_text
-from engine.hardware.budget import Budget
+from engine.core.units import bytes_text, duration_text, memory_text, rate_text
+from engine.hardware.budget import Budget, NeededRuntime
 from engine.models import registry
 from engine.models.latents import Guess
 from engine.planner import latents
 from engine.protocol.media import MediaInfo, Reading
-from engine.protocol.plan import LatentPlan, Notice, Plan, WorkPlan
+from engine.protocol.plan import LatentPlan, Notice, Plan
 from engine.settings.optimisations import SwitchChoice, SwitchEntry, Value, optimisations
 from engine.settings.schema import JobSettings, with_environment
 from engine.settings.switches import entries, named_changes
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from engine.planner.plan_job import Request
 
 _SPARE_BYTES = 200 * 10**6  # left free on every disk
+_DOWNLOAD_RATE = 50e6 / 8  # bytes/s; assumed, as no download was measured
 
 
 def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tuple[Notice, ...]:
@@ -43,7 +44,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
         *choice_notices(plan, settings, budget),
         *_gone(plan, settings, budget),
         *_memory(plan, budget),
-        *_files(plan.work),
+        *_lacking(plan, budget.needed_runtime if plan.work.device == "cuda" else None),
         *registry.family_of(plan.work).notices(plan.work, budget),
         *(_latents(plan, media, settings, budget) if media.holds_latents else ()),
         *_disk(plan, budget),
@@ -113,20 +114,50 @@ def _disk_may_fill(case: str, free: int, needed: int) -> Notice:
     )
 
 
-def _files(work: WorkPlan) -> Iterator[Notice]:
-    missing = [weights for weights in work.weights_files if not weights.is_here]
-    if missing:
-        names = ", ".join(weights.path.name for weights in missing)
-        yield Notice(
-            code="weights-missing",
-            case="model",
-            severity="refusal",
-            params={
-                "files": ",".join(weights.published for weights in missing),
-                "file": missing[0].published,
-                "names": names,
-            },
-        )
+def _lacking(plan: Plan, runtime: NeededRuntime | None) -> Iterator[Notice]:
+    """A refusal: model files, or the NVIDIA runtime, have to be downloaded first.
+
+    Args:
+        plan: Of the job.
+        runtime: That the GPU of the plan needs; None where the installed torch can use it.
+    """
+    missing = [weights for weights in plan.work.weights_files if not weights.is_here]
+    if not missing and runtime is None:
+        return
+    case = "model" if runtime is None else "runtime-and-model" if missing else "runtime"
+    runtime_bytes = runtime.bytes if runtime is not None else 0
+    to_fetch = sum(weights.bytes for weights in missing) + runtime_bytes
+    seconds = to_fetch / _DOWNLOAD_RATE
+    yield Notice(
+        code="weights-missing",
+        case=case,
+        severity="refusal",
+        params={
+            "model": plan.work.model,
+            "title": registry.title_of(plan.work.model),
+            "gpu": plan.card,
+            "files": ",".join(weights.published for weights in missing),
+            "file": missing[0].published if missing else "",
+            "names": ", ".join(weights.path.name for weights in missing),
+            "bytes": str(to_fetch),
+            "size": bytes_text(to_fetch),
+            "seconds": str(round(seconds)),
+            "time": duration_text(seconds),
+            "speed": f"{_DOWNLOAD_RATE * 8 / 1e6:.0f} Mbit/s",
+            "needs_runtime": runtime.id if runtime is not None else "",
+            "runtime_bytes": str(runtime_bytes),
+            "runtime_size": bytes_text(runtime_bytes),
+            "offers": ";".join(f"model={model}" for model in _built_in(plan)),
+        },
+    )
+
+
+def _built_in(plan: Plan) -> list[str]:
+    """Models that need nothing downloaded and can make the result of a plan."""
+    size, source = plan.picture.size, plan.source_size
+    is_larger = size.width > source.width or size.height > source.height
+    families = [one for one in registry.families() if one.is_built_in]
+    return [model for one in families if is_larger for model in one.models]
 
 
 def _disk(plan: Plan, budget: Budget) -> Iterator[Notice]:

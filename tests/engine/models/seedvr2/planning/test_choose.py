@@ -47,6 +47,25 @@ def test_full_hd_fits_every_usual_gpu() -> None:
     assert "plan-does-not-fit" in refusals(plan_of(1))
 
 
+def test_a_refusal_names_everything_to_download() -> None:
+    """What "Download and start" of the window needs to know."""
+    plan = plan_of(23, model="seedvr2-7b-sharp", precision="q4")
+    notice = next(one for one in plan.notices if one.code == "weights-missing")
+    params = notice.params
+    assert (notice.case, params["model"], params["needs_runtime"]) == (
+        "model",
+        "seedvr2-7b-sharp",
+        "",
+    )
+    assert params["files"] == "seedvr2-7b-sharp-q4,seedvr2-vae-fp16,seedvr2-text"
+    assert int(params["bytes"]) == sum(weights.bytes for weights in plan.work.weights_files)
+    assert int(params["seconds"]) == round(int(params["bytes"]) / 6.25e6)
+    assert params["offers"] == "model=lite"
+    assert "5.4 GB" in notice.message
+    assert "50 Mbit/s" in notice.message
+    assert "models download seedvr2-7b-sharp-q4" in notice.hint
+
+
 def test_a_still_is_planned_as_one() -> None:
     """8192x6144 from 2048x1536 on GPUs of 8, 12 and 16 GB, with 16 GB of main memory."""
     still = a_media(size=Size(2048, 1536), frame_count=1, frame_count_is_exact=True)
