@@ -30,6 +30,7 @@ from engine.models.seedvr2.plan import (
     latents_of,
     layout_of,
     reference_layout,
+    working_size,
 )
 from engine.models.seedvr2.planning import alternatives, requirements, search
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
@@ -72,7 +73,8 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         gpu_bytes = request.budget.gpu_memory_bytes if on_gpu else 0
         found = files.files_of(request.model, settings, gpu_bytes=gpu_bytes)
         turned = (request.video.rotation - request.picture.rotation) % 360 in (90, 270)
-        size = request.picture.size.transposed() if turned else request.picture.size
+        result = request.picture.size.transposed() if turned else request.picture.size
+        size = working_size(result, request.video.size, settings.working_size)
         layout = reference_layout(size) if settings.padding == "black" else layout_of(size)
         clip, shared = _clip(settings, device, request.frames)
         stay = settings.blocks_on_device
@@ -85,6 +87,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             vae=found.vae,
             text=found.text,
             size=size,
+            result=None if size == result else result,
             padded=layout.padded,
             reflected=layout.reflected,
             clip=clip,
