@@ -11,7 +11,7 @@ from engine.core.errors import EngineError
 from engine.core.geometry import Size
 from engine.core.messages import Message, Param, message, title
 from engine.core.units import bytes_text, duration_text, memory_text, rate_text
-from engine.hardware.budget import Budget, NeededRuntime
+from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.latents import Guess
 from engine.planner import latents
@@ -26,6 +26,7 @@ from engine.video.write import codecs, containers
 if TYPE_CHECKING:
     from engine.planner.plan_job import Request
 
+_TOO_LARGE = "plan-does-not-fit"
 _SPARE_BYTES = 200 * 10**6  # left free on every disk
 _DOWNLOAD_RATE = 50e6 / 8  # bytes/s; assumed, as no download was measured
 
@@ -44,7 +45,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
         *choice_notices(plan, settings, budget),
         *_gone(plan, settings, budget),
         *_memory(plan, budget),
-        *_lacking(plan, budget.needed_runtime if plan.work.device == "cuda" else None),
+        *_lacking(plan, budget),
         *registry.family_of(plan.work).notices(plan.work, budget),
         *(_latents(plan, media, settings, budget) if media.holds_latents else ()),
         *_disk(plan, budget),
@@ -84,7 +85,7 @@ def _too_large(case: str, needed: int, allowed: int, advice: str) -> Notice:
         advice: Code of the message that helps.
     """
     return Notice(
-        code="plan-does-not-fit",
+        code=_TOO_LARGE,
         case=case,
         severity="refusal",
         params={
@@ -94,6 +95,27 @@ def _too_large(case: str, needed: int, allowed: int, advice: str) -> Notice:
             "budget": memory_text(allowed),
             "advice": message(advice),
         },
+    )
+
+
+def refusal_of(plan: Plan) -> Notice | None:
+    """Why a plan does not fit; None where it does."""
+    return next((notice for notice in plan.notices if notice.code == _TOO_LARGE), None)
+
+
+def other_model(plan: Plan, chosen: str) -> Notice:
+    """What "auto" does not stand for here, and why.
+
+    Args:
+        plan: Of the model that would be preferred; it does not fit.
+        chosen: Id of the one that is taken instead.
+    """
+    refusal = refusal_of(plan)
+    assert refusal is not None
+    titles = {"title": registry.title_of(plan.work.model), "chosen": registry.title_of(chosen)}
+    needs = {name: refusal.params[name] for name in ("size", "budget")}
+    return Notice(
+        code="other-model", case=refusal.case, severity="info", params={**titles, **needs}
     )
 
 
@@ -114,13 +136,11 @@ def _disk_may_fill(case: str, free: int, needed: int) -> Notice:
     )
 
 
-def _lacking(plan: Plan, runtime: NeededRuntime | None) -> Iterator[Notice]:
-    """A refusal: model files, or the NVIDIA runtime, have to be downloaded first.
-
-    Args:
-        plan: Of the job.
-        runtime: That the GPU of the plan needs; None where the installed torch can use it.
-    """
+def _lacking(plan: Plan, budget: Budget) -> Iterator[Notice]:
+    """A refusal: model files, or the NVIDIA runtime, have to be downloaded first."""
+    runtime = None
+    if plan.work.device == "cuda" and not budget.cuda:
+        runtime = budget.needed_runtime
     missing = [weights for weights in plan.work.weights_files if not weights.is_here]
     if not missing and runtime is None:
         return
@@ -340,8 +360,6 @@ def _reading(
 
 
 HEIGHTS = (2160, 1440, 1080, 720, 540, 480, 360, 240)  # px, of a result
-REFUSAL = "plan-does-not-fit"
-
 Fits = Callable[[JobSettings], bool]
 
 

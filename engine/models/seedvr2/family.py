@@ -53,6 +53,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         "seedvr2-7b-sharp": "SeedVR2 7B sharp",
     }
     plan = SeedVr2Plan
+    wants_gpu = True
 
     # what is planned
 
@@ -61,6 +62,11 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         if settings.model == "auto" and settings.dit:
             return files.model_of(Path(settings.dit))
         return settings.model if settings.model in self.models else ""
+
+    def automatic(self, settings: JobSettings, budget: Budget) -> str:
+        """The model that is closest to its sources, on a GPU."""
+        has_gpu = budget.cuda or budget.needed_runtime is not None
+        return "seedvr2-7b-sharp" if has_gpu and settings.device != "cpu" else ""
 
     def choose(self, request: WorkRequest) -> SeedVr2Plan:
         """The longest clips, whole frames and all blocks, where the user chose nothing else.

@@ -46,6 +46,13 @@ def test_a_refused_film_gets_its_model_by_one_button_and_is_planned_again(bench)
     assert bench.find("primaryAction").isEnabled()
 
 
+def test_for_an_automatic_model_the_files_of_the_refusal_are_fetched(bench):
+    files = ("seedvr2-3b-q8", "seedvr2-vae", "seedvr2-text")
+    refused(bench, to_download(files=",".join(files), file=files[0]), model="auto")
+    bench.press("planHelp")
+    assert sorted(fetched(bench)) == sorted(files)
+
+
 def test_what_was_begun_is_finished_unless_another_precision_is_wanted(bench):
     bench.engine.tasks.put("seedvr2-3b-q8", "partial", megabytes=12)
     bench.engine.tasks.list(FILE)

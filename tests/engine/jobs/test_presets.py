@@ -35,7 +35,7 @@ def test_a_gpu_of_no_table_is_named_as_the_driver_does(monkeypatch: pytest.Monke
         driver="580.1",
         capability=(8, 6),
     )
-    monkeypatch.setattr(budget, "_torch_has_cuda", lambda: True)
+    monkeypatch.setattr(budget, "torch_has_cuda", lambda: True)
     for gpus, name, title in (
         ((gpu,), "NVIDIA RTX A4000, 16 GB", "NVIDIA RTX A4000, 16 GB: Fast"),
         ((), "", "Processor: Fast"),
