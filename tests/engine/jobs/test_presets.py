@@ -120,4 +120,4 @@ def test_plans_are_for_the_gpu_and_a_start_is_refused(
 def test_presets_are_those_of_the_gpu(engine: Engine, heard: Listener) -> None:
     engine.send(c.ListPresets())
     listed = heard.wait(e.PresetsListed)
-    assert (listed.card, listed.presets[0].tier) == ("RTX 5070 Ti, 12 GB", "10gb")
+    assert (listed.card, listed.presets[0].tier) == ("RTX 5070 Ti, 12 GB", "gpu")
