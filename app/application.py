@@ -48,6 +48,7 @@ from engine.core import paths, windows_paths
 from engine.core.errors import EngineError
 from engine.protocol import events
 from engine.protocol.commands import Prepare
+from engine.settings.schema import JobSettings
 
 if TYPE_CHECKING:
     from engine.api import Engine, UnfinishedJob
@@ -184,10 +185,11 @@ class Program(QObject):
         self.window.queue_column.offer_unfinished(len(jobs))
 
     def add_sample(self) -> None:
-        """Queue the sample clip and start it, as a demonstration."""
+        """Queue the sample clip and start it: a demonstration, with Lite, which is always there."""
         folder = writable_folder()
         self.controller.add_file(
             paths.resource("samples", "upreel_sample.mp4"),
+            settings=JobSettings(model="lite"),
             output=free_name(folder / "upreel_sample_x2.mp4"),
             starts_at_once=True,
         )

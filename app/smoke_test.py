@@ -191,6 +191,7 @@ def count_colours(image: QImage, step: int = 3) -> int:
 def _run_job(seen: Findings, program: Program, output: Path) -> None:
     from engine.core import paths
     from engine.protocol import events
+    from engine.settings.schema import JobSettings
 
     bridge = program.bridge
     reports: list[Report] = []
@@ -204,7 +205,8 @@ def _run_job(seen: Findings, program: Program, output: Path) -> None:
     bridge.subscribe(events.TileDone, lambda event: tiles.append(event.frame))
     started = time.monotonic()
     sample = paths.resource("samples", "upreel_sample.mp4")
-    program.controller.add_file(sample, output=output, starts_at_once=True)
+    lite = JobSettings(model="lite")
+    program.controller.add_file(sample, settings=lite, output=output, starts_at_once=True)
     _wait(lambda: bool(reports or failures), JOB_LIMIT_S)
     seen.note("job_s", round(time.monotonic() - started, 1))
     seen.note("job_failures", failures, not failures)

@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -30,6 +31,7 @@ from engine.planner.preset_choice import offered
 from engine.protocol.report import STATES, DoctorLine, State
 from engine.settings import switches
 from engine.settings.presets import Preset
+from engine.settings.schema import JobSettings
 from engine.settings.store import load_engine_settings
 
 logger = logging.getLogger(__name__)
@@ -353,20 +355,23 @@ def _runtime() -> Iterator[DoctorLine]:
 
 def _presets() -> Iterator[DoctorLine]:
     found = offered(fastest(from_environment()))
-    three = tuple(f"{p.goal} {_model_of(p)}" for p in found.presets if not p.is_own)
+    presets = tuple(f"{'/'.join(p.goals)} {_choices_of(p)}" for p in found.presets if not p.is_own)
     if found.gpu:
-        yield _ok("presets", "presets.for-gpu", gpu=found.gpu, presets=three)
+        yield _ok("presets", "presets.for-gpu", gpu=found.gpu, presets=presets)
     else:
-        yield _ok("presets", "presets.for-processor", presets=three)
+        yield _ok("presets", "presets.for-processor", presets=presets)
     for failure in found.failures:
         advice = failure.hint or message("doctor.presets.remove")
         yield _warning("presets", "error", problem=failure.message, advice=advice)
 
 
-def _model_of(preset: Preset) -> str:
-    precision = preset.changes.get("precision", "auto")
-    model = str(preset.changes["model"]).replace("auto", "lite")
-    return f"{model}{'' if precision == 'auto' else f' {precision}'}"
+def _choices_of(preset: Preset) -> str:
+    """The model of a preset and, in brackets, what else is not as usual."""
+    usual = asdict(JobSettings())
+    other = (f"{k}={v}" for k, v in preset.changes.items() if k != "model" and v != usual[k])
+    found = ", ".join(other)
+    model = str(preset.changes["model"]).replace("auto", preset.automatic)
+    return f"{model} ({found})" if found else model
 
 
 _PROGRAM = (_python, _torch, _runtime, _convolutions, _video, _window, _encoders)

@@ -72,7 +72,7 @@ class PresetsController(QObject):
         self._model, self._ui_state = model, ui_state
         form = self._form = window.choices.presets
         form.ordered.connect(self._order)
-        model.changed.connect(lambda: form.show_presets(model.presets, model.card))
+        model.changed.connect(lambda: window.choices.show_presets(model.presets, model.card))
         model.failed.connect(form.show_problem)
 
     def look(self) -> None:

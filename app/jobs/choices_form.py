@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
@@ -183,6 +184,11 @@ class ChoicesForm(Translated, QWidget):
         self.flush()
         return True
 
+    def show_presets(self, presets: Sequence[Preset], gpu: str) -> None:
+        """What there is to choose, and for which GPU it is made."""
+        self.presets.show_presets(presets, gpu)
+        self._show_family()
+
     def show_availability(self, words: dict[str, str]) -> None:
         """What is installed of each model, after its name."""
         self._model.show_notes(words)
@@ -248,7 +254,7 @@ class ChoicesForm(Translated, QWidget):
     def _show_family(self) -> None:
         """Only the choices that the model looks at."""
         plan = self._plan
-        meant = plan.work.model if plan is not None else "lite"
+        meant = plan.work.model if plan is not None else self.presets.automatic
         model = meant if self.settings.model == "auto" else self.settings.model
         family = model_family(model)
         self._limits.setText(choice_hint("model", model))

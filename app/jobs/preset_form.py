@@ -62,6 +62,11 @@ class PresetForm(Themed, QWidget):
         """The preset that the settings are; None for choices of one's own."""
         return matching(self._presets, self._settings)
 
+    @property
+    def automatic(self) -> str:
+        """Model that "auto" stands for on this machine, as far as that is known without a film."""
+        return next((preset.automatic for preset in self._presets if preset.automatic), "lite")
+
     def show_presets(self, presets: Sequence[Preset], gpu: str) -> None:
         """What there is to choose, and for which GPU it is made."""
         self._presets, self._gpu = tuple(presets), gpu
@@ -161,9 +166,10 @@ class PresetForm(Themed, QWidget):
 
 def title_of(preset: Preset) -> str:
     """What a preset is called in a list that names the GPU already."""
-    if not preset.is_own and preset.goal in GOALS:
-        return tr(GOALS[preset.goal])
-    return preset.title
+    if preset.is_own:
+        return preset.title
+    names = " / ".join(tr(GOALS[goal]) for goal in preset.goals)
+    return tr("{goals} (the same here)", goals=names) if len(preset.goals) > 1 else names
 
 
 def _description(preset: Preset) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.engine_messages import button, choice_text, hint, text, title
+from app.engine_messages import button, choice_text, hint, text
 from app.i18n import tr
 from app.state.job_row import Downgrade, JobRow
 from app.widgets.controls import FlowLayout
@@ -178,12 +178,10 @@ def _change(downgrade: Downgrade) -> str:
 
 
 def _line(notice: Notice, hint: str) -> NoticeLine:
-    """A notice; names of missing files are only a tool tip, the button below downloads them."""
-    if notice.code != WeightsMissing.code:
-        return NoticeLine(notice.severity, text(notice), hint)
-    line = NoticeLine(notice.severity, title(notice.code))
-    line.setToolTip(text(notice))
-    return line
+    """A notice; without commands that get missing files, as the button below downloads them."""
+    return NoticeLine(
+        notice.severity, text(notice), "" if notice.code == WeightsMissing.code else hint
+    )
 
 
 def _clear(layout: QVBoxLayout) -> None:

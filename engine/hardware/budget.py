@@ -25,6 +25,14 @@ _DESKTOP_BYTES = 2 * 2**30 - _VRAM_RESERVE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NeededRuntime:
+    """A build of torch without which the GPU of this machine computes nothing."""
+
+    id: str  # in the catalogue of runtimes
+    bytes: int  # to download, about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """Limits of one job."""
 
@@ -32,12 +40,13 @@ class Budget:
     threads: int  # of the processor
     has_fast_bf16: bool = False  # the processor multiplies bfloat16 faster than float32
     cuda: bool = False  # there is a GPU that the installed torch can use
-    vram_bytes: int = 0  # of that GPU, that may be used
-    capability: tuple[int, int] | None = None  # of CUDA, of that GPU
+    vram_bytes: int = 0  # of the GPU, that may be used; also where torch cannot use it
+    capability: tuple[int, int] | None = None  # of CUDA, of the GPU
     gpu: GpuSpec | None = None  # its specification; None for one that is not in the table
     gpu_value: str = ""  # of the setting `device`, for that GPU; "" without one
     gpu_is_gone: bool = False  # another GPU was asked for that is not here
     is_pretended: bool = False  # the GPU is not in this machine
+    needed_runtime: NeededRuntime | None = None  # first, where `cuda` is to hold
     free_output_bytes: int = 0  # on the disk of the result
     free_jobs_bytes: int = 0  # on the disk of the job folder
     same_disk: bool = True
@@ -50,7 +59,13 @@ class Budget:
         """
         if self.gpu is not None:
             return self.gpu.memory_bytes
-        return self.vram_bytes + _DESKTOP_BYTES + _VRAM_RESERVE_BYTES if self.cuda else 0
+        return self.vram_bytes + _DESKTOP_BYTES + _VRAM_RESERVE_BYTES if self.vram_bytes else 0
+
+    @property
+    def idle(self) -> Budget:
+        """The same while no other program but the desktop uses the GPU."""
+        idle = self.gpu_memory_bytes - _DESKTOP_BYTES - _VRAM_RESERVE_BYTES
+        return replace(self, vram_bytes=max(self.vram_bytes, idle))
 
 
 def measure_budget(
@@ -60,6 +75,7 @@ def measure_budget(
     pretend: Sequence[GpuSpec] = (),
     *,
     device: str = devices.AUTO,
+    needed: NeededRuntime | None = None,
 ) -> Budget:
     """Measure the machine; takes milliseconds and loads neither torch nor a driver.
 
@@ -69,19 +85,22 @@ def measure_budget(
         jobs: Folder of the job folders; need not exist.
         pretend: GPUs in place of the machine's own, if there are any.
         device: As the setting of a job.
+        needed: A runtime that the machine's own GPU lacks; the budget has the GPU all the same.
     """
-    found = gpus_here(pretend)
+    found = gpus_here(pretend, awaited=needed is not None)
     gpu = devices.chosen(device, found) or devices.chosen(devices.AUTO, found)
     here = _measured(settings, output, jobs, None if pretend else gpu)
     here = replace(
         here,
+        cuda=here.cuda and needed is None,
+        needed_runtime=needed,
         gpu_value="" if gpu is None else devices.value_of(gpu, found),
         gpu_is_gone=devices.chosen(device, found) is None and device not in devices.UNNAMED,
     )
     return with_gpu(here, pretend[gpu.number]) if pretend and gpu is not None else here
 
 
-def gpus_here(pretend: Sequence[GpuSpec] = ()) -> tuple[Gpu, ...]:
+def gpus_here(pretend: Sequence[GpuSpec] = (), *, awaited: bool = False) -> tuple[Gpu, ...]:
     """GPUs that jobs can run on, or are planned for.
 
     Next to newer ones, those older than the oldest of the table are left out: builds of torch have
@@ -89,22 +108,24 @@ def gpus_here(pretend: Sequence[GpuSpec] = ()) -> tuple[Gpu, ...]:
 
     Args:
         pretend: In place of the machine's own, if there are any.
+        awaited: Whether a torch that can use the machine's own is about to be installed.
     """
-    if pretend or not _torch_has_cuda():
+    if pretend or not (awaited or torch_has_cuda()):
         return devices.as_gpus(pretend)
     found = devices.gpus()
     return tuple(gpu for gpu in found if (gpu.capability or (0, 0)) >= gpu_table.OLDEST) or found
 
 
-def gpu_here(pretend: GpuSpec | None = None) -> tuple[str, int]:
+def gpu_here(pretend: GpuSpec | None = None, *, awaited: bool = False) -> tuple[str, int]:
     """Title and bytes of the GPU that jobs are planned for; "" and 0 without one.
 
     Args:
         pretend: A GPU in place of the machine's own.
+        awaited: Whether a torch that can use the machine's own is about to be installed.
     """
     if pretend is not None:
         return pretend.title, pretend.memory_bytes
-    gpu = devices.chosen(devices.AUTO, gpus_here())
+    gpu = devices.chosen(devices.AUTO, gpus_here(awaited=awaited))
     if gpu is None:
         return "", 0
     spec = gpu_table.find(gpu.name, gpu.total_bytes)
@@ -178,7 +199,7 @@ def _spec(gpu: Gpu) -> GpuSpec | None:
 
 
 @cache
-def _torch_has_cuda() -> bool:
+def torch_has_cuda() -> bool:
     """Whether the installed torch is built for NVIDIA GPUs, judged by its files."""
     found = importlib.util.find_spec("torch")
     folder = Path(found.origin).parent / "lib" if found and found.origin else None

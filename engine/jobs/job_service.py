@@ -26,6 +26,7 @@ from engine.pipeline.prepare import (
     make_plan,
     probe_source,
     taken_up,
+    with_model_of,
 )
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -335,7 +336,8 @@ def run_stored(job: Job, store: JobStore, machine: Machine, events: e.EventSink)
 def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink) -> Report:
     checkpoint = Checkpoint(store.folder(job.id))
     if not checkpoint.records:
-        job.plan = make_plan(job.media, job.settings, job.output, machine)
+        settings = with_model_of(job.settings, job.plan)
+        job.plan = make_plan(job.media, settings, job.output, machine)
         events.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
     check_plan(job.media, job.plan, overwrite=job.settings.overwrite)
     folder = store.save(job)

@@ -169,6 +169,7 @@ class ModelFamily(ABC, Generic[W]):
     models: ClassVar[dict[str, str]]  # id -> title
     plan: ClassVar[type[WorkPlan]]  # class of its plans
     enlarges_only: ClassVar[bool] = False  # no work for a result that is not larger than its source
+    wants_gpu: ClassVar[bool] = False  # worth installing a runtime for: a processor is too slow
     is_built_in: ClassVar[bool] = False  # comes with the program: what any machine can fall back to
     latents: ClassVar[LatentFormat | None] = None  # files that its VAEs decode and encode
 
@@ -177,6 +178,10 @@ class ModelFamily(ABC, Generic[W]):
     def model_of(self, settings: JobSettings) -> str:
         """The model of this family that the settings name; "" for none."""
         return settings.model if settings.model in self.models else ""
+
+    def automatic(self, settings: JobSettings, budget: Budget) -> str:
+        """The model of this family that "auto" may stand for on a machine; "" for none."""
+        return ""
 
     @abstractmethod
     def choose(self, request: WorkRequest) -> W:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from engine.core.errors import SettingsError, UnknownWeights
+from engine.hardware.budget import Budget
 from engine.models.contracts import AnyFamily
 from engine.models.latents import LatentFormat
 from engine.protocol.plan import WorkPlan
 from engine.settings import schema
 from engine.settings.schema import JobSettings
 
-# Each is a folder with a module `family`. Lite is the last: "auto" is what no other takes.
+# Each is a folder with a module `family`. The first that "auto" may stand for is preferred.
 NAMES = ("seedvr2", "wan", "copy", "lite")
 
 _registered: dict[str, AnyFamily] = {}
@@ -61,6 +63,21 @@ def family_for(settings: JobSettings) -> tuple[AnyFamily, str]:
         if model:
             return one, model
     raise SettingsError("unknown-model", model=settings.model, setting="model")
+
+
+def meanings(settings: JobSettings, budget: Budget) -> Iterator[JobSettings]:
+    """The settings with each model that "auto" may stand for on a machine, the best first.
+
+    Raises:
+        WeightsError: A file of the user's own, which names the model, cannot be used.
+    """
+    if settings.model != "auto" or any(one.model_of(settings) for one in families()):
+        yield settings
+        return
+    for one in families():
+        model = one.automatic(settings, budget)
+        if model:
+            yield replace(settings, model=model)
 
 
 def title_of(model: str) -> str:

@@ -39,6 +39,7 @@ from engine.protocol.media import (
     VideoInfo,
 )
 from engine.protocol.plan import LatentPlan, Plan, notice_of_error
+from engine.runtimes.advice import needed_runtime
 from engine.settings.schema import EngineSettings, JobSettings
 
 _REFUSALS = {
@@ -113,7 +114,17 @@ def taken_up(
 def _budget(device: str, place: Path, machine: Machine) -> Budget:
     """What a job may use now, with its result at a place."""
     folder, pretend = machine.jobs_folder, machine.pretend
-    return measure_budget(machine.settings, place, folder, pretend, device=device)
+    needed = None if pretend else needed_runtime()
+    return measure_budget(machine.settings, place, folder, pretend, device=device, needed=needed)
+
+
+def with_model_of(settings: JobSettings, plan: Plan) -> JobSettings:
+    """The settings with the model that "auto" stood for in the plan that the user saw.
+
+    What else uses memory when a job starts must not give it another model.
+    """
+    is_open = settings.model == "auto" and plan.work.model != "none"
+    return replace(settings, model=plan.work.model) if is_open else settings
 
 
 def _refused(plan: Plan, error: EngineError) -> Plan:

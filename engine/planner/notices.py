@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from engine.core.errors import EngineError
 from engine.core.geometry import Size
 from engine.core.messages import Message, Param, message, title
-from engine.core.units import bytes_text, memory_text, rate_text
+from engine.core.units import bytes_text, duration_text, memory_text, rate_text
 from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.latents import Guess
 from engine.planner import latents
 from engine.protocol.media import MediaInfo, Reading
-from engine.protocol.plan import LatentPlan, Notice, Plan, WorkPlan
+from engine.protocol.plan import LatentPlan, Notice, Plan
 from engine.settings.optimisations import SwitchChoice, SwitchEntry, Value, optimisations
 from engine.settings.schema import JobSettings, with_environment
 from engine.settings.switches import entries, named_changes
@@ -26,7 +26,9 @@ from engine.video.write import codecs, containers
 if TYPE_CHECKING:
     from engine.planner.plan_job import Request
 
+_TOO_LARGE = "plan-does-not-fit"
 _SPARE_BYTES = 200 * 10**6  # left free on every disk
+_DOWNLOAD_RATE = 50e6 / 8  # bytes/s; assumed, as no download was measured
 
 
 def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tuple[Notice, ...]:
@@ -43,7 +45,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
         *choice_notices(plan, settings, budget),
         *_gone(plan, settings, budget),
         *_memory(plan, budget),
-        *_files(plan.work),
+        *_lacking(plan, budget),
         *registry.family_of(plan.work).notices(plan.work, budget),
         *(_latents(plan, media, settings, budget) if media.holds_latents else ()),
         *_disk(plan, budget),
@@ -83,7 +85,7 @@ def _too_large(case: str, needed: int, allowed: int, advice: str) -> Notice:
         advice: Code of the message that helps.
     """
     return Notice(
-        code="plan-does-not-fit",
+        code=_TOO_LARGE,
         case=case,
         severity="refusal",
         params={
@@ -93,6 +95,27 @@ def _too_large(case: str, needed: int, allowed: int, advice: str) -> Notice:
             "budget": memory_text(allowed),
             "advice": message(advice),
         },
+    )
+
+
+def refusal_of(plan: Plan) -> Notice | None:
+    """Why a plan does not fit; None where it does."""
+    return next((notice for notice in plan.notices if notice.code == _TOO_LARGE), None)
+
+
+def other_model(plan: Plan, chosen: str) -> Notice:
+    """What "auto" does not stand for here, and why.
+
+    Args:
+        plan: Of the model that would be preferred; it does not fit.
+        chosen: Id of the one that is taken instead.
+    """
+    refusal = refusal_of(plan)
+    assert refusal is not None
+    titles = {"title": registry.title_of(plan.work.model), "chosen": registry.title_of(chosen)}
+    needs = {name: refusal.params[name] for name in ("size", "budget")}
+    return Notice(
+        code="other-model", case=refusal.case, severity="info", params={**titles, **needs}
     )
 
 
@@ -113,20 +136,48 @@ def _disk_may_fill(case: str, free: int, needed: int) -> Notice:
     )
 
 
-def _files(work: WorkPlan) -> Iterator[Notice]:
-    missing = [weights for weights in work.weights_files if not weights.is_here]
-    if missing:
-        names = ", ".join(weights.path.name for weights in missing)
-        yield Notice(
-            code="weights-missing",
-            case="model",
-            severity="refusal",
-            params={
-                "files": ",".join(weights.published for weights in missing),
-                "file": missing[0].published,
-                "names": names,
-            },
-        )
+def _lacking(plan: Plan, budget: Budget) -> Iterator[Notice]:
+    """A refusal: model files, or the NVIDIA runtime, have to be downloaded first."""
+    runtime = None
+    if plan.work.device == "cuda" and not budget.cuda:
+        runtime = budget.needed_runtime
+    missing = [weights for weights in plan.work.weights_files if not weights.is_here]
+    if not missing and runtime is None:
+        return
+    case = "model" if runtime is None else "runtime-and-model" if missing else "runtime"
+    runtime_bytes = runtime.bytes if runtime is not None else 0
+    to_fetch = sum(weights.bytes for weights in missing) + runtime_bytes
+    seconds = to_fetch / _DOWNLOAD_RATE
+    yield Notice(
+        code="weights-missing",
+        case=case,
+        severity="refusal",
+        params={
+            "model": plan.work.model,
+            "title": registry.title_of(plan.work.model),
+            "gpu": plan.card,
+            "files": ",".join(weights.published for weights in missing),
+            "file": missing[0].published if missing else "",
+            "names": ", ".join(weights.path.name for weights in missing),
+            "bytes": str(to_fetch),
+            "size": bytes_text(to_fetch),
+            "seconds": str(round(seconds)),
+            "time": duration_text(seconds),
+            "speed": f"{_DOWNLOAD_RATE * 8 / 1e6:.0f} Mbit/s",
+            "needs_runtime": runtime.id if runtime is not None else "",
+            "runtime_bytes": str(runtime_bytes),
+            "runtime_size": bytes_text(runtime_bytes),
+            "offers": ";".join(f"model={model}" for model in _built_in(plan)),
+        },
+    )
+
+
+def _built_in(plan: Plan) -> list[str]:
+    """Models that need nothing downloaded and can make the result of a plan."""
+    size, source = plan.picture.size, plan.source_size
+    is_larger = size.width > source.width or size.height > source.height
+    families = [one for one in registry.families() if one.is_built_in]
+    return [model for one in families if is_larger for model in one.models]
 
 
 def _disk(plan: Plan, budget: Budget) -> Iterator[Notice]:
@@ -309,8 +360,6 @@ def _reading(
 
 
 HEIGHTS = (2160, 1440, 1080, 720, 540, 480, 360, 240)  # px, of a result
-REFUSAL = "plan-does-not-fit"
-
 Fits = Callable[[JobSettings], bool]
 
 

@@ -16,7 +16,7 @@ from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.search import Room
 from engine.planner import latents, peaks, times
-from engine.planner.notices import REFUSAL, notices_of, with_offers
+from engine.planner.notices import notices_of, other_model, refusal_of, with_offers
 from engine.planner.rates import Rates
 from engine.planner.target import (
     default_output,
@@ -25,7 +25,16 @@ from engine.planner.target import (
     stored_target,
 )
 from engine.protocol.media import MediaInfo, VideoInfo
-from engine.protocol.plan import Alternative, Limit, PicturePlan, Plan, Reasons, StagePlan, WorkPlan
+from engine.protocol.plan import (
+    Alternative,
+    Limit,
+    Notice,
+    PicturePlan,
+    Plan,
+    Reasons,
+    StagePlan,
+    WorkPlan,
+)
 from engine.settings.schema import JobSettings, with_environment
 from engine.settings.switches import switches_of
 from engine.video.write import codecs, containers
@@ -57,15 +66,17 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
         NoUsableGpu: A GPU was asked for and there is none.
     """
     plan = bare_plan(request, budget, rates)
+    if request.settings.model == "auto":
+        request = replace(request, settings=replace(request.settings, model=plan.work.model))
     priced = partial(_priced, plan, budget, rates)
     plan = replace(plan, reasons=reasons_of(plan, request.settings, priced))
-    refusal = next((notice for notice in plan.notices if notice.code == REFUSAL), None)
+    refusal = refusal_of(plan)
     if refusal is None:
         return plan
 
     def fits(settings: JobSettings) -> bool:
         other = bare_plan(replace(request, settings=settings), budget, rates)
-        return all(notice.code != REFUSAL for notice in other.notices)
+        return refusal_of(other) is None
 
     sizes = plan.source_size, plan.picture.size
     better = with_offers(refusal, request.settings, sizes, fits)
@@ -73,7 +84,25 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
 
 
 def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
-    """As `plan_job`, without reasons and without what would fit instead."""
+    """As `plan_job`, without reasons and without what would fit instead.
+
+    Of the models that "auto" may stand for it takes the first one that fits this machine while it
+    is idle, else the last: which model it is does not depend on what else runs at present.
+    """
+    found = registry.meanings(request.settings, budget)
+    *preferred, last = (replace(request, settings=settings) for settings in found)
+    notices: tuple[Notice, ...] = ()
+    for meant in preferred:
+        plan = _plan_of(meant, budget, rates)
+        if refusal_of(plan) is None or refusal_of(_plan_of(meant, budget.idle, rates)) is None:
+            return plan
+        notices = (other_model(plan, last.settings.model),)
+    plan = _plan_of(last, budget, rates)
+    return replace(plan, notices=(*plan.notices, *notices))
+
+
+def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
+    """The plan of one model."""
     media, settings = request.media, with_environment(request.settings)
     container = codecs.choose_container(media, settings, request.output)
     wanted = stored_target(media.video, settings)
@@ -118,8 +147,9 @@ def _largest(
         NoUsableGpu: A GPU was asked for and there is none that the program can use.
         WeightsError: A file of a model is none of its kind.
     """
-    device = device_of(settings, budget)
     family, model = registry.family_for(settings)
+    awaits_runtime = budget.needed_runtime is not None and settings.device != "cpu"
+    device = "cuda" if family.wants_gpu and awaits_runtime else device_of(settings, budget)
     larger = picture.size.width > video.size.width or picture.size.height > video.size.height
     if family.enlarges_only and not larger:
         family, model = registry.family_for(replace(settings, model="none"))

@@ -1,6 +1,7 @@
 """Which presets there are on this machine: those of its GPU's tier, then the user's own.
 
-Presets that come with the program are settings for a tier of GPUs by memory and a goal.
+Presets that come with the program are settings for a tier of GPUs by memory and a goal. Goals that
+lead to times less than 1.4 apart share one preset.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from engine.core.errors import EngineError, SettingsError
 from engine.core.paths import resource
 from engine.hardware.budget import gpu_here
 from engine.hardware.gpu_table import GIB, GpuSpec
+from engine.runtimes.advice import needed_runtime
 from engine.settings import preset_store
 from engine.settings.presets import Goal, Preset, Value, applied
 from engine.settings.schema import JobSettings
@@ -28,6 +30,8 @@ _AS_PLANNED: dict[str, Value] = {
     "device": "auto",
     "clip_frames": 0,
     "join": "latents",
+    "precision": "auto",
+    "working_size": 100,
     "encode_tile": 0,
     "decode_tile": 0,
     "blocks_on_device": -1,
@@ -43,14 +47,17 @@ class Tier:
     """GPUs of about the same memory.
 
     Attributes:
-        name: "cpu", "8gb" and so on.
+        name: "cpu", "small_gpu" or "gpu".
         least_bytes: A GPU of this tier has so much memory at least.
-        goals: Description and settings of each goal.
+        automatic: Model that "auto" stands for, for a film of a usual size.
+        presets: Description and settings of each preset by its name, a goal. "goals" are all that
+            it serves, where that is not its name alone.
     """
 
     name: str
     least_bytes: int
-    goals: dict[str, dict[str, Any]]
+    automatic: str
+    presets: dict[Goal, dict[str, Any]]
 
 
 @cache
@@ -66,30 +73,33 @@ def tier_of(memory_bytes: int) -> Tier:
 
 
 def presets_for(gpu: GpuSpec | None) -> tuple[Preset, ...]:
-    """Fast, Balanced and Best for a GPU of the table; for a processor with None."""
+    """The presets for a GPU of the table; for a processor with None."""
     return presets_of("", 0) if gpu is None else presets_of(gpu.title, gpu.memory_bytes)
 
 
 def presets_of(title: str, memory_bytes: int) -> tuple[Preset, ...]:
-    """Fast, Balanced and Best for a GPU, also for one that is in no table.
+    """Fast, Balanced and Best for a GPU, also for one that is in no table; fewer where they agree.
 
     Args:
         title: Of the GPU, as "RTX 5070 Ti, 16 GB"; "" without one.
         memory_bytes: Size of its memory; 0 without one.
     """
     tier = tier_of(memory_bytes)
-    return tuple(_preset(tier, goal, title or "Processor") for goal in GOALS)
+    return tuple(_preset(tier, name, title or "Processor") for name in tier.presets)
 
 
-def _preset(tier: Tier, goal: Goal, title: str) -> Preset:
-    about = dict(tier.goals[goal])
+def _preset(tier: Tier, name: Goal, title: str) -> Preset:
+    about = dict(tier.presets[name])
+    goals = tuple(about.pop("goals", (name,)))
+    same = " (the same here)" if len(goals) > 1 else ""
     return Preset(
-        name=goal,
-        title=f"{title}: {_TITLES[goal]}",
-        goal=goal,
+        name=name,
+        title=f"{title}: {' / '.join(_TITLES[goal] for goal in goals)}{same}",
+        goals=goals,
         tier=tier.name,
         description=about.pop("description"),
         changes=_AS_PLANNED | about,
+        automatic=tier.automatic,
     )
 
 
@@ -98,7 +108,8 @@ def _tier(path: Path) -> Tier:
     return Tier(
         name=path.stem,
         least_bytes=data["least_gib"] * GIB,
-        goals={goal: data[goal] for goal in GOALS},
+        automatic=data["automatic"],
+        presets={goal: data[goal] for goal in GOALS if goal in data},
     )
 
 
@@ -110,7 +121,7 @@ class Offered:
     """Presets to choose from.
 
     Attributes:
-        presets: Fast, Balanced, Best, then the user's own by title.
+        presets: Those for the GPU, then the user's own by title.
         gpu: Title of the GPU that they are for; "" for a processor.
         failures: Files of the user's presets that cannot be read.
     """
@@ -126,7 +137,7 @@ def offered(pretend: GpuSpec | None = None) -> Offered:
     Args:
         pretend: A GPU in the place of this machine's own.
     """
-    gpu, memory = gpu_here(pretend)
+    gpu, memory = gpu_here(pretend, awaited=needed_runtime() is not None)
     own, failures = preset_store.load_all()
     return Offered(presets=(*presets_of(gpu, memory), *own), gpu=gpu, failures=failures)
 
@@ -140,9 +151,9 @@ def named(name: str, pretend: GpuSpec | None = None) -> Preset:
     wanted = name.strip().casefold()
     known = offered(pretend).presets
     for preset in known:
-        if wanted in (preset.name.casefold(), preset.title.casefold()):
+        if wanted in (preset.name.casefold(), preset.title.casefold(), *preset.goals):
             return preset
-    names = [preset.name for preset in known]
+    names = [name for preset in known for name in preset.goals or (preset.name,)]
     near = difflib.get_close_matches(wanted, names, n=1)
     if near:
         raise SettingsError("unknown-preset-similar", name=name, similar=near[0])

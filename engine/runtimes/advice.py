@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.core.messages import Message, message
+from engine.hardware import budget, devices
+from engine.hardware.budget import NeededRuntime
 from engine.protocol.report import DoctorLine
 from engine.runtimes import installation as folders
 from engine.runtimes import start
@@ -47,6 +49,25 @@ def advice(gpu: DetectedGpu, known: RuntimeCatalogue) -> Advice:
         text = message("runtime-advice.driver-too-old", needed=newest.driver, **about)
         return Advice(text=text, driver=newest.driver)
     return Advice(text=message("runtime-advice.none", **about))
+
+
+def needed_runtime() -> NeededRuntime | None:
+    """The runtime to install before the GPU of this machine can compute.
+
+    None where the torch in use can use it, where no runtime is for it and this program, and where
+    the next start does not use an installed one: a checkout of the sources has its Python's torch.
+
+    Raises:
+        RuntimePackError: The program's own files are incomplete.
+    """
+    gpu = devices.chosen(devices.AUTO, devices.gpus())
+    if gpu is None or budget.torch_has_cuda() or not start.follows_choice():
+        return None
+    own = [runtime for runtime in catalogue() if runtime.suits_this_python]
+    found = suited(own, gpu.driver, gpu.capability)
+    if found is None:
+        return None
+    return NeededRuntime(id=found.id, bytes=found.bytes or found.about_bytes)
 
 
 def lines(gpu: DetectedGpu) -> Iterator[DoctorLine]:

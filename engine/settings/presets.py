@@ -10,7 +10,7 @@ from typing import Any, Literal
 from engine.core.errors import SettingsError
 from engine.settings.schema import JobSettings
 
-Goal = Literal["fast", "balanced", "best", ""]
+Goal = Literal["fast", "balanced", "best"]
 Value = str | int | float | bool
 
 
@@ -20,11 +20,12 @@ class Preset:
 
     name: str  # for --preset: "fast", "balanced", "best", or of the user's own
     title: str  # as shown: "RTX 5070 Ti, 16 GB: Best"
-    goal: Goal = ""
-    tier: str = ""  # of GPUs, e.g. "16gb"; "" for the user's own
+    goals: tuple[Goal, ...] = ()  # several where one choice serves them all
+    tier: str = ""  # of GPUs, as "gpu"; "" for the user's own
     description: str = ""
     changes: dict[str, Value] = field(default_factory=dict)
     is_own: bool = False
+    automatic: str = ""  # model that "auto" stands for on the GPU of the preset; "" for own ones
 
 
 def applied(preset: Preset, settings: JobSettings) -> JobSettings:

@@ -96,6 +96,7 @@ class JobSettings:
     precision: str = setting(
         "auto", group="picture", choices=tuple(WEIGHTS_FILES), families=_SEEDVR2
     )
+    working_size: int = setting(100, group="picture", unit="%", low=70, high=100, families=_SEEDVR2)
     seed: int = setting(42, group="picture", low=0, high=2**31 - 1, families=_SEEDVR2)
     colour: str = setting("two-scale", group="picture", choices=COLOURS, families=_SEEDVR2)
     padding: str = setting(

@@ -27,7 +27,7 @@ def texts_of_the_window() -> set[str]:
             first = node.args[0]
             if name in ("tr", "mark") and isinstance(first, ast.Constant):
                 found.add(str(first.value))
-    goals = (goal for tier in tiers() for goal in tier.goals.values())
+    goals = (goal for tier in tiers() for goal in tier.presets.values())
     return found | {str(goal["description"]) for goal in goals}
 
 

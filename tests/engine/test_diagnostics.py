@@ -163,7 +163,10 @@ def test_optimisations_that_are_not_as_usual_are_named(monkeypatch: pytest.Monke
 def test_presets_of_the_gpu_are_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("UPREEL_DATA", str(tmp_path))
     monkeypatch.setenv("UPREEL_PRETEND_GPU", "RTX 5070 Ti")
-    presets = "fast lite, balanced seedvr2-7b-sharp, best seedvr2-7b-sharp fp16"
+    presets = (
+        "fast seedvr2-7b-sharp (working_size=70), balanced seedvr2-7b-sharp (working_size=84), "
+        "best seedvr2-7b-sharp"
+    )
     line = lines_of(diagnostics._presets)["presets"]
     assert str(line.message) == f"RTX 5070 Ti, 16 GB: {presets}"
     (tmp_path / "presets").mkdir()

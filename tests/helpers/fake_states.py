@@ -144,8 +144,8 @@ def make_presets() -> tuple[Preset, ...]:
         Preset(
             name=goal,
             title=f"{PRESET_GPU}: {goal.capitalize()}",
-            goal=goal,
-            tier="16gb",
+            goals=(goal,),
+            tier="gpu",
             description=f"What {goal} means.",
             changes=changes,
         )

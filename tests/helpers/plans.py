@@ -72,6 +72,29 @@ GPU = "RTX 5070 Ti, 16 GB"
 
 PRETENDED = Notice(code="pretended-card", severity="refusal", params={"gpu": GPU})
 
+
+def to_download(case: str = "model", **params: str) -> Notice:
+    """The refusal of a plan whose files are not here, with any of its values changed."""
+    usual = {
+        "model": "seedvr2-3b",
+        "title": "SeedVR2 3B",
+        "gpu": GPU,
+        "files": "",
+        "file": "seedvr2-3b-fp16",
+        "names": "a.safetensors, b.pt",
+        "bytes": "7280000000",
+        "size": "7.3 GB",
+        "seconds": "1165",
+        "time": "19 min",
+        "speed": "50 Mbit/s",
+        "needs_runtime": "",
+        "runtime_bytes": "0",
+        "runtime_size": "0 B",
+        "offers": "model=lite",
+    }
+    return Notice(code="weights-missing", case=case, severity="refusal", params={**usual, **params})
+
+
 REASONS = Reasons(
     limited_by="video-memory",
     params={"size": "11.4 GB", "budget": "15.0 GB"},

@@ -121,7 +121,7 @@ class Program:
         """
         source = self.folder / "resources" / "samples" / SAMPLE.name
         options = ("-o", self.path(self.folder / "result.mkv"), "--stop", "1", "--overwrite")
-        command = [*self.command, "upscale", self.path(source), *options]
+        command = [*self.command, "upscale", self.path(source), "--model", "lite", *options]
         self.wait(RunningCommand(command, self._environment))
 
     def state(self) -> tuple[str, str]:

@@ -73,7 +73,7 @@ def small_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         vae: {"matrix_ceiling": lambda *_, **__: 1e12},
         video: {"SOURCE": Size(32, 24), "QUICK_FRAMES": 5, "_SEEDVR2_CLIPS": {"cuda": CLIP}},
         random_model_files: {"VAE": tiny_config(), "DIT_3B": DIT},
-        budget: {"_torch_has_cuda": lambda: True, "_VRAM_RESERVE_BYTES": 0},
+        budget: {"torch_has_cuda": lambda: True, "_VRAM_RESERVE_BYTES": 0},
         devices: {"gpus": lambda: (GPU,)},
         out_of_memory: {"gc": SimpleNamespace(collect=lambda: 0)},  # it takes 0.1 s each time
         nvml: {"handles": lambda: [None], "query": lambda *_: None},

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from engine.core.geometry import Size
 from engine.core.units import memory_text
@@ -35,13 +36,24 @@ from engine.protocol.plan import Plan
 from engine.settings.presets import Preset, applied
 from engine.settings.schema import JobSettings
 
-MODELS = ("lite", "seedvr2-3b", "seedvr2-7b")
+# What is planned for every GPU, by what a column is called: two models, then the presets of GPUs
+# on which SeedVR2 fits.
+CHOICES: dict[str, dict[str, Any]] = {
+    "Lite": {"model": "lite"},
+    "3B": {"model": "seedvr2-3b"},
+    **{
+        preset.name.capitalize(): {**preset.changes, "model": "seedvr2-7b-sharp"}
+        for preset in preset_choice.presets_of("", 24 * GIB)
+    },
+}
 HEIGHTS = (720, 1080, 2160)  # px, of the result
 RAM_GIB = 32  # of the machine around the GPU
 SHARE = 0.7  # of it that a job may take, as in EngineSettings
 _MINUTES, _RATE = 10, 25  # of the film
-_FILE = re.compile(r"^seedvr2_ema_\d+b[-_]")  # of the name of a published transformer
+_FILE = re.compile(r"^seedvr2_ema_\d+b(_sharp)?[-_]")  # of the name of a published transformer
 _ELSEWHERE = ("UPREEL_MODELS", "HF_HUB_CACHE")  # where model files are looked for
+
+_SIZES = ", ".join(str(one["working_size"]) for one in CHOICES.values() if "working_size" in one)
 
 _HEAD = f"""# Plans for every GPU
 
@@ -52,8 +64,9 @@ the GPUs and assumed shares of them (`engine/planner/times.py`).
 For each GPU of `resources/gpus.toml`, a machine with {RAM_GIB} GB of main memory of which a job
 may take {SHARE:.0%}, 8 threads, and a film of 25 frames/s whose pictures are half as wide and high
 as the result. No model file is here yet, so the file that suits the GPU is planned. About 2 GB of
-its memory are left to Windows, the driver and other programs. Goals (Fast, Balanced, Best) choose
-the model, its file and the encoder's pace; where they lead to the same plan, one line is for all.
+its memory are left to Windows, the driver and other programs. The presets Fast, Balanced and Best
+are SeedVR2 7B sharp at a working size of {_SIZES} %; 3B works at 100 %. For a result of 1080p
+each preset takes at least 1.4 times as long as the one before; a test asserts that.
 
 How to read a line: clips in frames (in brackets those shared with the next clip); tiles in px,
 "whole" for whole frames, "all in" where all of the decoder works in tiles, and after "for" the
@@ -88,8 +101,7 @@ class Case:
 
     gpu: GpuSpec
     height: int
-    model: str
-    goal: str
+    choice: str  # of CHOICES
     plan: Plan
 
     @property
@@ -129,23 +141,15 @@ def source_of(height: int) -> MediaInfo:
     )
 
 
-def settings_of(preset: Preset, model: str, height: int) -> JobSettings:
-    """What a goal asks for, with another model where it has one of its own."""
-    found = applied(preset, JobSettings(height=height))
-    precision = found.precision if _is_kin(found.model, model) else "auto"
-    # the encoder's pace is left alone: neither memory nor the predicted time depend on it
-    return replace(
-        found, model=model, precision=precision, codec="h264", encoder="cpu", speed="auto"
-    )
+def settings_of(choice: str, height: int) -> JobSettings:
+    """What one of CHOICES asks for; the encoder does not depend on the machine."""
+    return JobSettings(height=height, codec="h264", encoder="cpu", **CHOICES[choice])
 
 
-def case_of(
-    gpu: GpuSpec, height: int, model: str, preset: Preset, ram_gib: float = RAM_GIB
-) -> Case:
+def case_of(gpu: GpuSpec, height: int, choice: str, ram_gib: float = RAM_GIB) -> Case:
     """One plan."""
-    settings = settings_of(preset, model, height)
-    plan = _plan(gpu, height, settings, ram_gib)
-    return Case(gpu, height, model, preset.goal, plan)
+    plan = plan_of(gpu, height, settings_of(choice, height), ram_gib)
+    return Case(gpu, height, choice, plan)
 
 
 def page(some: Sequence[GpuSpec] = ()) -> Iterator[str]:
@@ -182,14 +186,10 @@ def nothing_here() -> Iterator[None]:
 
 
 @cache
-def _plan(gpu: GpuSpec, height: int, settings: JobSettings, ram_gib: float) -> Plan:
+def plan_of(gpu: GpuSpec, height: int, settings: JobSettings, ram_gib: float = RAM_GIB) -> Plan:
+    """The plan of a film of that page."""
     budget = pretended_budget(gpu, ram_bytes=round(SHARE * ram_gib * GIB))
     return bare_plan(Request(media=source_of(height), settings=settings), budget, Rates())
-
-
-def _is_kin(model: str, other: str) -> bool:
-    """Whether both are published in the same precisions."""
-    return model.removesuffix("-sharp") == other
 
 
 def _tier(some: Sequence[GpuSpec]) -> Iterator[str]:
@@ -198,11 +198,8 @@ def _tier(some: Sequence[GpuSpec]) -> Iterator[str]:
     budget = pretended_budget(some[0], ram_bytes=0).vram_bytes
     yield f"## {size // GIB} GB"
     yield ""
-    goals = ", ".join(
-        f"{preset.goal.capitalize()}: {_choice(preset)}"
-        for preset in preset_choice.presets_for(some[0])
-    )
-    yield f"{memory_text(budget)} may be used. {goals}."
+    presets = (_preset(preset, some[0]) for preset in preset_choice.presets_for(some[0]))
+    yield f"{memory_text(budget)} may be used. {', '.join(presets)}."
     yield ""
     yield "| result | model | clips | encoded | decoded | blocks | GPU | main memory |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -214,45 +211,32 @@ def _tier(some: Sequence[GpuSpec]) -> Iterator[str]:
     yield ""
 
 
-def _cases(gpu: GpuSpec) -> list[list[Case]]:
-    """Goals of each size and model of a GPU; first that of the goal in the middle."""
-    found = preset_choice.presets_for(gpu)
-    return [
-        [case_of(gpu, height, model, preset) for preset in found]
-        for height in HEIGHTS
-        for model in MODELS
-    ]
+def _cases(gpu: GpuSpec) -> list[Case]:
+    """Every choice of each size."""
+    return [case_of(gpu, height, choice) for height in HEIGHTS for choice in CHOICES]
 
 
-def _lines(of_gpus: Sequence[Sequence[Case]]) -> Iterator[str]:
-    """A line for each plan of a size and model, with its GPUs and goals where some differ."""
+def _lines(of_gpus: Sequence[Case]) -> Iterator[str]:
+    """A line for each plan of a size and choice, with its GPUs where some differ."""
     groups: dict[str, list[Case]] = {}
-    for case in (one for goals in of_gpus for one in goals):
+    for case in of_gpus:
         groups.setdefault(_figures(case), []).append(case)
     for figures, same in groups.items():
         names = list(dict.fromkeys(case.gpu.title.split(",")[0] for case in same))
-        goals = list(dict.fromkeys(case.goal.capitalize() for case in same))
-        notes = [] if len(goals) == len(of_gpus[0]) else [", ".join(goals)]
-        every = {case.gpu.title.split(",")[0] for goals_ in of_gpus for case in goals_}
-        notes += [] if len(names) == len(every) else [", ".join(names)]
-        note = f" ({'; '.join(notes)})" if notes else ""
+        every = {case.gpu.title.split(",")[0] for case in of_gpus}
+        note = "" if len(names) == len(every) else f" ({', '.join(names)})"
         yield f"| {_result(same[0].height)} | {_title(same[0])}{note} | {figures} |"
 
 
-def _speeds(some: Sequence[GpuSpec], cases: Sequence[Sequence[Sequence[Case]]]) -> Iterator[str]:
-    """Frames a second of every GPU: those of the goals, from the slowest to the fastest."""
-    heads = [f"{_result(height)} {_short(model)}" for height in HEIGHTS for model in MODELS]
+def _speeds(some: Sequence[GpuSpec], cases: Sequence[Sequence[Case]]) -> Iterator[str]:
+    """Frames a second of every GPU."""
+    heads = [f"{_result(height)} {choice}" for height in HEIGHTS for choice in CHOICES]
     yield f"| frames/s | {' | '.join(heads)} |"
     yield f"|---|{'---|' * len(heads)}"
     for gpu, of_gpu in zip(some, cases, strict=True):
         form = "" if gpu.form_factor == "desktop" or "Laptop" in gpu.name else " (laptop)"
-        cells = [_range([case.speed for case in goals]) for goals in of_gpu]
+        cells = (case.speed for case in of_gpu)
         yield f"| {gpu.title.split(',')[0]}{form} | {' | '.join(cells)} |"
-
-
-def _range(speeds: Sequence[str]) -> str:
-    found = sorted(set(speeds), key=lambda text: float(text) if text != "-" else -1)
-    return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
 
 
 def _figures(case: Case) -> str:
@@ -328,20 +312,21 @@ def _result(height: int) -> str:
 
 
 def _title(case: Case) -> str:
-    files = case.plan.work.weights_files
-    name = registry.title_of(case.model)
-    return f"{name} {_FILE.sub('', files[0].path.stem)}" if files else name
+    work = case.plan.work
+    files = work.weights_files
+    name = registry.title_of(work.model)
+    if not files:
+        return name
+    name = f"{name} {_FILE.sub('', files[0].path.stem)}"
+    return f"{case.choice}: {name}" if case.choice.lower() in preset_choice.GOALS else name
 
 
-def _short(model: str) -> str:
-    return {"lite": "Lite"}.get(model, model.removeprefix("seedvr2-").upper())
-
-
-def _choice(preset: Preset) -> str:
-    model = str(preset.changes.get("model", "auto")).replace("auto", "lite")
-    precision = str(preset.changes.get("precision", "auto"))
-    title = registry.title_of(model)
-    return title if precision == "auto" else f"{title} {precision}"
+def _preset(preset: Preset, gpu: GpuSpec) -> str:
+    """What a preset comes to for a result of 1080p."""
+    work = plan_of(gpu, 1080, applied(preset, JobSettings(height=1080))).work
+    name = preset.title.rpartition(": ")[2]
+    share = f" at {work.share} %" if isinstance(work, SeedVr2Plan) else ""
+    return f"{name}: {registry.title_of(work.model)}{share}"
 
 
 def write_page(lines: Iterable[str]) -> None:

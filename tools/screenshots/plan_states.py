@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tools.screenshots.player import Player
 
 GPU, SMALL_GPU = "RTX 5070 Ti", "RTX 4060"
-FITS = JobSettings(model="seedvr2-7b-sharp", height=1080)
+FITS = JobSettings(height=1080, working_size=84)  # "auto" and the preset Balanced
 TOO_MUCH = JobSettings(model="seedvr2-7b", height=8640)
 _OF_THIS_MACHINE = ("pretended-card", "weights-missing")
 _GPU = GpuReading(

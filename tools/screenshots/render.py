@@ -134,6 +134,7 @@ def record(folder: Path) -> Recording:
     from engine.api import Engine
 
     os.environ["UPREEL_DATA"] = str(folder)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # on any machine "auto" is Lite, whose file is here
     sink, recording = _Sink(), Recording()
     engine = Engine(sink)
     engine.start()

@@ -88,7 +88,7 @@ def _lite(clip: SyntheticClip, scale: int) -> Costs:
 
 def _restore(clip: SyntheticClip) -> Costs:
     """RGB to code values alone, then the additional cost of resizing."""
-    plan = plan_on_cpu(clip.media, JobSettings(scale=2), clip.folder / "result.mp4")
+    plan = plan_on_cpu(clip.media, JobSettings(model="lite", scale=2), clip.folder / "result.mp4")
     restore = Restore(clip.media.video, plan)
     small = _rgb(clip, _CLIP)
     large, units = _enlarged(small), _megapixels(SIZE.scaled(2), _CLIP)

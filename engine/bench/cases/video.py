@@ -66,7 +66,7 @@ def _lite_row(options: BenchOptions, size: Size, scale: int, on: tuple[str, str]
 def pipeline_rows(options: BenchOptions) -> Iterator[Row]:
     """Whole jobs from source to verified result, with Lite and without a model."""
     jobs: dict[str, Any] = {
-        "lite": JobSettings(scale=2, treatment="faithful"),
+        "lite": JobSettings(model="lite", scale=2, treatment="faithful"),
         "none": JobSettings(model="none", height=2 * SOURCE.height),
     }
     with _clip(options) as clip:

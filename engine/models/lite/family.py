@@ -7,6 +7,7 @@ from functools import partial
 from typing import ClassVar
 
 from engine.core.messages import Message, message
+from engine.hardware.budget import Budget
 from engine.models.contracts import BenchRequest, BenchWork, StageWork, WorkRequest
 from engine.models.frame_family import FrameFamily, frame_needs
 from engine.models.lite import files, plan
@@ -34,9 +35,9 @@ class LiteFamily(FrameFamily[LitePlan]):
     enlarges_only = True
     is_built_in = True
 
-    def model_of(self, settings: JobSettings) -> str:
-        """Lite is what "auto" means where no other family takes it."""
-        return "lite" if settings.model in ("lite", "auto") else ""
+    def automatic(self, settings: JobSettings, budget: Budget) -> str:
+        """Lite runs anywhere."""
+        return "lite"
 
     def choose(self, request: WorkRequest) -> LitePlan:
         """The network and its tiles."""

@@ -30,6 +30,7 @@ from engine.models.seedvr2.plan import (
     latents_of,
     layout_of,
     reference_layout,
+    working_size,
 )
 from engine.models.seedvr2.planning import alternatives, requirements, search
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
@@ -52,6 +53,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         "seedvr2-7b-sharp": "SeedVR2 7B sharp",
     }
     plan = SeedVr2Plan
+    wants_gpu = True
 
     # what is planned
 
@@ -60,6 +62,11 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         if settings.model == "auto" and settings.dit:
             return files.model_of(Path(settings.dit))
         return settings.model if settings.model in self.models else ""
+
+    def automatic(self, settings: JobSettings, budget: Budget) -> str:
+        """The model that is closest to its sources, on a GPU."""
+        has_gpu = budget.cuda or budget.needed_runtime is not None
+        return "seedvr2-7b-sharp" if has_gpu and settings.device != "cpu" else ""
 
     def choose(self, request: WorkRequest) -> SeedVr2Plan:
         """The longest clips, whole frames and all blocks, where the user chose nothing else.
@@ -72,7 +79,8 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         gpu_bytes = request.budget.gpu_memory_bytes if on_gpu else 0
         found = files.files_of(request.model, settings, gpu_bytes=gpu_bytes)
         turned = (request.video.rotation - request.picture.rotation) % 360 in (90, 270)
-        size = request.picture.size.transposed() if turned else request.picture.size
+        result = request.picture.size.transposed() if turned else request.picture.size
+        size = working_size(result, request.video.size, settings.working_size)
         layout = reference_layout(size) if settings.padding == "black" else layout_of(size)
         clip, shared = _clip(settings, device, request.frames)
         stay = settings.blocks_on_device
@@ -85,6 +93,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             vae=found.vae,
             text=found.text,
             size=size,
+            result=None if size == result else result,
             padded=layout.padded,
             reflected=layout.reflected,
             clip=clip,

@@ -25,6 +25,7 @@ class SeedVr2Plan(ShotPlan):
     vae: WeightsPlan
     text: WeightsPlan
     size: Size  # of the picture that is made, as stored
+    result: Size | None = None  # that it is resized to; None where it has its size
     padded: Size  # of the frames that the model takes
     reflected: int  # rows and columns of them that show the picture mirrored; the rest is black
     clip: int  # latents of a clip; frames where clips are joined as frames or not at all
@@ -93,10 +94,16 @@ class SeedVr2Plan(ShotPlan):
         return STEP * self.shared if self.join == "latents" else self.shared
 
     @property
+    def share(self) -> int:
+        """Sides of the picture that is made, % of those of the result."""
+        return 100 if self.result is None else round(100 * self.size.width / self.result.width)
+
+    @property
     def line(self) -> str:
         """The plan in one line."""
         parts = [
             *(self.model, self.device, f"{self.dtype} (VAE {self.vae_dtype})"),
+            *(() if self.result is None else (f"works at {self.size}",)),
             f"clips of {self.frames} frames",
             tiles_part("encodes", self.encode_tile),
             tiles_part("decodes", self.decode_tile),
@@ -110,8 +117,10 @@ class SeedVr2Plan(ShotPlan):
 
     @property
     def summary(self) -> tuple[Notice, ...]:
-        """Clips, tiles of the decoder and strength."""
+        """Working size, clips, tiles of the decoder and strength."""
         found = [chosen("clips", "short", count=self.frames)]
+        if self.result is not None:
+            found.insert(0, chosen("working-size", "short", share=self.share))
         found += tiles_phrases(None, self.decode_tile)
         if self.strength < 100:
             found.append(chosen("strength", percent=self.strength))
@@ -126,6 +135,27 @@ def latents_of(frames: int) -> int:
 MULTIPLE = 16  # both sides in px: the VAE reduces by 8, the transformer takes 2 x 2 latents
 REFLECTED = 8  # px of mirrored picture beyond its right and bottom edge
 LEAST_BLACK = 8  # px of black beyond those
+
+
+def working_size(result: Size, source: Size, share: int) -> Size:
+    """Size to restore pictures at before they are resized to that of the result.
+
+    Args:
+        result: Size that is wanted.
+        source: Of the source, turned as the result; no side is made smaller than its own.
+        share: Of the sides of the result, %.
+
+    Returns:
+        The aspect ratio of the result, but for rounding to multiples of MULTIPLE.
+    """
+    factor = max(share / 100, source.width / result.width, source.height / result.height)
+    if factor >= 1:
+        return result
+    sides = (
+        min(whole, max(least, MULTIPLE * round(factor * whole / MULTIPLE)))
+        for whole, least in ((result.width, source.width), (result.height, source.height))
+    )
+    return Size(*sides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ class WanFamily(ModelFamily[WanPlan]):
     models: ClassVar[dict[str, str]] = {"wan-2x": "Wan 2x"}
     plan = WanPlan
     latents = WanLatents()
+    wants_gpu = True
 
     # what is planned
 

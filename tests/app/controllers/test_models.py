@@ -6,9 +6,9 @@ from engine.protocol.plan import Notice
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench, texts
 from tests.helpers.fake_tasks import FILE
+from tests.helpers.plans import to_download
 
-NAMES = {"names": "a.safetensors, b.pt", "file": "a"}
-REFUSAL = Notice(code="weights-missing", case="model", severity="refusal", params=NAMES)
+REFUSAL = to_download(file="a")
 
 
 def refused(bench: Bench, notice: Notice = REFUSAL, **choices: object) -> str:
@@ -33,8 +33,8 @@ def test_a_refused_film_gets_its_model_by_one_button_and_is_planned_again(bench)
     job_id = refused(bench)
     assert bench.find("planHelp").text() == "Get the model"
     assert not bench.find("primaryAction").isEnabled()
-    assert "The model is not on this machine yet" in texts(bench.window)
-    assert "a.safetensors" not in texts(bench.window)
+    assert "SeedVR2 3B has to be downloaded first: 7.3 GB" in texts(bench.window)
+    assert "models download" not in texts(bench.window)
     bench.press("planHelp")
     assert bench.program.models.view.isVisible()
     assert fetched(bench) == ["seedvr2-text", "seedvr2-vae", "seedvr2-3b-fp16"]
@@ -44,6 +44,13 @@ def test_a_refused_film_gets_its_model_by_one_button_and_is_planned_again(bench)
     again = bench.asked(commands.ChangeJob)[planned:]
     assert [command.job_id for command in again] == [job_id]  # once, not after every file
     assert bench.find("primaryAction").isEnabled()
+
+
+def test_for_an_automatic_model_the_files_of_the_refusal_are_fetched(bench):
+    files = ("seedvr2-3b-q8", "seedvr2-vae", "seedvr2-text")
+    refused(bench, to_download(files=",".join(files), file=files[0]), model="auto")
+    bench.press("planHelp")
+    assert sorted(fetched(bench)) == sorted(files)
 
 
 def test_what_was_begun_is_finished_unless_another_precision_is_wanted(bench):

@@ -10,6 +10,7 @@ from engine.core.messages import message
 from engine.protocol import commands
 from engine.protocol.events import DeviceChoice, DevicesListed
 from engine.protocol.plan import Notice
+from engine.settings.presets import Preset
 from engine.settings.schema import MODELS, SEEDVR2, JobSettings, model_family
 
 
@@ -38,6 +39,24 @@ def test_only_what_the_model_looks_at_is_shown(qtbot):
         headings = [one.text() for one in form.more._headings.values() if not one.isHidden()]
         for text, families in headed.items():
             assert (text in headings) is (family in families), model
+
+
+def test_before_the_first_film_automatic_is_what_the_gpu_can_run(qtbot):
+    form = ChoicesForm()
+    qtbot.addWidget(form)
+    shown = []
+    for automatic in ("seedvr2-7b-sharp", "lite"):
+        presets = (Preset(name="best", title="Best", goals=("best",), automatic=automatic),)
+        form.show_presets(presets, "")
+        shown.append((is_shown(form, "seed"), form._treatment.isVisibleTo(form)))
+    assert shown == [(True, False), (False, True)]
+
+
+def test_the_sample_is_made_with_lite_whatever_automatic_means(bench):
+    bench.program.controller.settings = JobSettings(model="seedvr2-3b")
+    bench.window.sample_requested.emit()
+    (added,) = bench.asked(commands.AddJob)
+    assert (added.settings.model, added.source.name) == ("lite", "upreel_sample.mp4")
 
 
 def test_strength_is_a_choice_of_seedvr2_and_reaches_the_job(bench, qtbot):

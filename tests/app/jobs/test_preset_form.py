@@ -1,7 +1,7 @@
 from PySide6.QtGui import QAction
 
 from app.controllers.settings import PresetsController, file_name
-from app.jobs.preset_form import PresetForm
+from app.jobs.preset_form import PresetForm, title_of
 from engine.protocol import commands
 from engine.protocol.tasks import TaskKind
 from engine.settings.presets import Preset
@@ -33,6 +33,11 @@ def test_the_list_is_asked_for_at_the_start_and_named_for_the_card(bench, qtbot)
     box = bench.find("preset")
     shown = [box.itemText(at) for at in range(box.count())]
     assert shown == ["Own choice", "Fast", "Balanced", "Best"]
+
+
+def test_a_preset_for_several_goals_says_so():
+    shared = Preset(name="balanced", title="GPU: all", goals=("fast", "balanced", "best"))
+    assert title_of(shared) == "Fast / Balanced / Best (the same here)"
 
 
 def test_a_preset_changes_what_it_names_and_nothing_else(bench):
@@ -80,7 +85,7 @@ def test_a_preset_is_given_away_and_a_bad_one_is_refused_in_words(bench, tmp_pat
     bench.add()
     own = Preset(name="x", title="VHS: Oma/Opa", is_own=True)
     assert file_name(own) == "VHS- Oma-Opa", "what every disk takes"
-    assert file_name(make_presets()[0]) == "16gb Fast"
+    assert file_name(make_presets()[0]) == "gpu Fast"
     choose(bench, "Fast")
     bench.patch.setattr(PresetsController, "ask_file", lambda *_: tmp_path / "p.toml")
     order(bench, "export")

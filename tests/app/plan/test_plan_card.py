@@ -11,7 +11,7 @@ from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench, texts
 from tests.helpers.fakes import make_media, make_plan
-from tests.helpers.plans import GIB, GPU, on_gpu, pretended
+from tests.helpers.plans import GIB, GPU, on_gpu, pretended, to_download
 
 TOO_MUCH = Notice(
     code="plan-does-not-fit",
@@ -146,9 +146,7 @@ def test_a_smaller_plan_while_running_says_what_was_changed(bench):
 
 
 def test_missing_model_files_keep_a_plan_for_the_users_gpu_from_starting(bench):
-    about = {"case": "model", "params": {"names": "a.safetensors", "file": "seedvr2-3b-fp16"}}
-    missing = Notice(code="weights-missing", severity="refusal", **about)
-    made = dataclasses.replace(on_gpu(plan()), notices=(missing,))
+    made = dataclasses.replace(on_gpu(plan()), notices=(to_download(),))
     say_plan(bench, made)
     assert "This cannot start" in said(bench)
     assert "It fits" not in said(bench)

@@ -33,21 +33,21 @@ def test_presets_are_listed_for_the_gpu(command_line: CommandLine) -> None:
 
 
 def test_a_preset_is_the_beginning_and_options_change_it(command_line: CommandLine) -> None:
-    plain = asked(command_line, "--preset", "best")
-    assert (plain.model, plain.precision, plain.speed) == ("seedvr2-7b-sharp", "fp16", "slow")
+    plain = asked(command_line, "--preset", "fast")
+    assert (plain.model, plain.precision, plain.working_size) == ("auto", "auto", 70)
     other = asked(
         command_line,
-        *("--preset", "Best", "--model", "seedvr2-3b", "--set", "speed=fast", "--height", "1080"),
+        *("--preset", "Fast", "--model", "seedvr2-3b", "--set", "speed=fast", "--height", "1080"),
     )
-    assert (other.model, other.precision) == ("seedvr2-3b", "fp16")
+    assert (other.model, other.working_size) == ("seedvr2-3b", 70)
     assert (other.speed, other.height) == ("fast", 1080)
 
 
 def test_the_gpu_of_the_options_precedes_that_of_the_environment(command_line: CommandLine) -> None:
-    words = ("--preset", "balanced", "--pretend-gpu", "RTX 3050", "--pretend-vram", "6GiB")
-    assert asked(command_line, *words).model == "seedvr2-3b"
+    words = ("--preset", "balanced", "--pretend-gpu", "RTX 3050", "--pretend-vram", "4GiB")
+    assert asked(command_line, *words).working_size == 100
     assert command_line("upscale", "a.mp4", "--preset", "balanced").status == 0
-    assert command_line.added[0].settings.model == "seedvr2-7b-sharp"
+    assert command_line.added[0].settings.working_size == 84
 
 
 def test_a_target_of_the_options_replaces_that_of_the_preset(command_line: CommandLine) -> None:
@@ -62,7 +62,7 @@ def test_a_target_of_the_options_replaces_that_of_the_preset(command_line: Comma
 
 def test_presets_are_saved_exported_and_removed(command_line: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "tapes.toml"
-    made = command_line("presets", "save", "Old tapes", "--preset", "best", "--set", "strength=80")
+    made = command_line("presets", "save", "Old tapes", "--preset", "fast", "--set", "strength=80")
     assert made.out == "Old tapes: kept as old-tapes\n"
     assert asked(command_line, "--preset", "Old tapes").strength == 80
     assert command_line("presets", "export", "old-tapes", str(file)).status == 0
@@ -73,4 +73,4 @@ def test_presets_are_saved_exported_and_removed(command_line: CommandLine, tmp_p
     assert command_line("presets", "remove", "old-tapes").status == 0
     assert command_line("plan", "a.mp4", "--preset", "old-tapes").status == 1
     (taken,) = command_line("presets", "import", str(file), "--json").objects
-    assert (taken["name"], taken["changes"]["model"]) == ("old-tapes", "seedvr2-7b-sharp")
+    assert (taken["name"], taken["changes"]["working_size"]) == ("old-tapes", 70)

@@ -35,7 +35,7 @@ def test_a_pretended_gpu_has_the_memory_that_a_desktop_leaves(tmp_path: Path) ->
 
 def test_the_own_gpu_is_not_pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "gpus", lambda: (device(15 * GIB),))
-    monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: True)
+    monkeypatch.setattr(budgets, "torch_has_cuda", lambda: True)
     narrow = PcieLink(generation=4, width=8, gpu_generation=5, gpu_width=16)
     monkeypatch.setattr(budgets, "link_of", lambda _: narrow)
     found = measure_budget(EngineSettings(), tmp_path, tmp_path)
@@ -63,7 +63,7 @@ def test_gpus_that_are_too_old_are_left_out_next_to_newer_ones(
 ) -> None:
     new = replace(device(15 * GIB), number=1)
     old = replace(new, name="NVIDIA GeForce GTX 1080", capability=(6, 1), number=0)
-    monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: True)
+    monkeypatch.setattr(budgets, "torch_has_cuda", lambda: True)
     for here, usable in (((old, new), (new,)), ((old,), (old,)), ((), ())):
         monkeypatch.setattr(devices, "gpus", lambda here=here: here)
         assert budgets.gpus_here() == usable
@@ -71,7 +71,7 @@ def test_gpus_that_are_too_old_are_left_out_next_to_newer_ones(
     listed = availability.devices_here()
     assert [one.title for one in listed.devices] == ["RTX 5070 Ti, 16 GB", ""]
     assert listed.automatic == listed.devices[0]
-    monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: False)
+    monkeypatch.setattr(budgets, "torch_has_cuda", lambda: False)
     assert budgets.gpus_here() == ()
     assert availability.devices_here().automatic.value == "cpu"
 
@@ -98,7 +98,7 @@ def test_memory_of_a_running_job_is_free_for_the_next(
 ) -> None:
     """A film that was added while another ran was planned into the rest of the memory."""
     monkeypatch.setattr(devices, "gpus", lambda: (device(2 * GIB),))
-    monkeypatch.setattr(budgets, "_torch_has_cuda", lambda: True)
+    monkeypatch.setattr(budgets, "torch_has_cuda", lambda: True)
     monkeypatch.setattr(budgets.torch_memory, "gpu_bytes", lambda number: 12 * GIB)
     monkeypatch.setattr(devices, "ram", lambda: (32 * GIB, 10 * GIB))
     monkeypatch.setattr(devices, "own_ram", lambda: 12 * GIB)

@@ -6,6 +6,7 @@ import pytest
 
 from engine.api import Engine, probe, unfinished
 from engine.core.errors import EngineStopped
+from engine.models.seedvr2.family import SeedVr2Family
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.settings.schema import EngineSettings, JobSettings
@@ -40,6 +41,18 @@ def test_a_job_runs_to_a_verified_result(source, tmp_path):
     assert {event.frame for event in heard.of(e.TileDone)} >= {29}
     assert not list((tmp_path / "jobs").iterdir())
     assert {p.name for p in tmp_path.iterdir()} == {"film.mkv", "film_x2.mkv", "jobs"}
+
+
+def test_a_job_starts_with_the_model_that_automatic_was_when_it_was_planned(
+    source, tmp_path, monkeypatch
+):
+    """Lite; at the start it would be a model whose files are not here."""
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.AddJob(job_id="a", source=source, output=tmp_path / "out.mp4"))
+        assert heard.wait(e.PlanChosen).plan.work.model == "lite"
+        monkeypatch.setattr(SeedVr2Family, "automatic", lambda *_: "seedvr2-3b")
+        engine.send(c.StartQueue())
+        assert isinstance(heard.wait(*ENDS), e.JobFinished)
 
 
 def test_pause_halts_and_resume_goes_on(source, tmp_path):

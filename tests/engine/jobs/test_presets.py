@@ -35,7 +35,7 @@ def test_a_gpu_of_no_table_is_named_as_the_driver_does(monkeypatch: pytest.Monke
         driver="580.1",
         capability=(8, 6),
     )
-    monkeypatch.setattr(budget, "_torch_has_cuda", lambda: True)
+    monkeypatch.setattr(budget, "torch_has_cuda", lambda: True)
     for gpus, name, title in (
         ((gpu,), "NVIDIA RTX A4000, 16 GB", "NVIDIA RTX A4000, 16 GB: Fast"),
         ((), "", "Processor: Fast"),
@@ -120,4 +120,4 @@ def test_plans_are_for_the_gpu_and_a_start_is_refused(
 def test_presets_are_those_of_the_gpu(engine: Engine, heard: Listener) -> None:
     engine.send(c.ListPresets())
     listed = heard.wait(e.PresetsListed)
-    assert (listed.card, listed.presets[0].tier) == ("RTX 5070 Ti, 12 GB", "10gb")
+    assert (listed.card, listed.presets[0].tier) == ("RTX 5070 Ti, 12 GB", "gpu")

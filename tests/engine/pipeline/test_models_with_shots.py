@@ -127,6 +127,7 @@ def test_clips_end_at_cuts(
     [
         {"colour": "lab"},
         {"colour": "none", "padding": "black", "noise_order": "reference"},
+        {"working_size": 84},
         {"strength": 40, "shots": "off", "clip_frames": 5},
         {"join": "none", "clip_frames": 9},
         {"input_noise": 30, "latent_noise": 40, "seed": 7},
@@ -153,6 +154,24 @@ def test_no_strength_is_the_resized_source(seedvr2: Lossless, film: Path, tmp_pa
     nothing = plan_of(film, tmp_path / "a.mkv", seedvr2(strength=0, scale=1))
     run(nothing, tmp_path / "a")
     assert worst(planes_of(film), planes_of(nothing.output)) <= 1
+
+
+def test_a_smaller_working_size_is_resized_to_the_result(
+    seedvr2: Lossless, film: Path, tmp_path: Path
+) -> None:
+    """With the source's colours, from a film and from a still."""
+    still = make_picture(tmp_path / "still.png")
+    for source, codec in ((film, "ffv1"), (still, "auto")):
+        settings = seedvr2(strength=0, working_size=70, codec=codec)
+        plan = plan_of(source, tmp_path / f"{source.stem} large{source.suffix}", settings)
+        events = run(plan, tmp_path / source.stem)
+        small = plan.work.canvas
+        assert small.width < plan.picture.size.width
+        assert {e.canvas for e in events if isinstance(e, TileDone)} <= {small}
+        assert probe(plan.output).video.size == probe(source).video.size.scaled(2)
+        if source == film:
+            found, right = planes_of(plan.output), planes_of(source)
+            assert abs(found[0].mean() - right[0].mean()) < 1
 
 
 def test_a_job_can_be_cancelled_inside_a_clip(

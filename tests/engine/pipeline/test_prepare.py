@@ -5,11 +5,16 @@ import pytest
 
 from engine.core import windows_paths
 from engine.core.errors import FeatureMissing, PretendedGpu, WeightsMissing
+from engine.core.geometry import Size
+from engine.hardware import budget, devices
 from engine.hardware.gpu_table import named
+from engine.models.copy.family import CopyPlan
+from engine.pipeline import prepare
 from engine.pipeline.prepare import Machine, check_plan, make_plan, probe_source, taken_up
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.probe import probe
 from tests.helpers.clips import make_clip, make_picture, make_pictures
+from tests.helpers.plans import a_plan
 
 COPY = JobSettings(model="none")
 
@@ -63,10 +68,47 @@ def test_a_start_without_the_model_says_that_and_not_that_memory_is_short(tmp_pa
     assert "seedvr2-7b-q4" in str(caught.value.params["files"])
 
 
+def test_a_gpu_that_lacks_its_runtime_does_not_start_and_names_the_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = devices.Gpu(
+        name="NVIDIA GeForce RTX 5070 Ti",
+        total_bytes=2**34,
+        free_bytes=2**34,
+        driver="581.29",
+        capability=(12, 0),
+    )
+    monkeypatch.setattr(devices, "gpus", lambda: (gpu,))
+    monkeypatch.setattr(budget, "torch_has_cuda", lambda: False)
+    needed = budget.NeededRuntime(id="cu130", bytes=10**9)
+    media = probe(make_clip(tmp_path / "film.mkv", frames=3))
+    assert make_plan(media, JobSettings(), None, machine(tmp_path)).work.model == "lite"
+    monkeypatch.setattr(prepare, "needed_runtime", lambda: needed)
+    plan = make_plan(media, JobSettings(), None, machine(tmp_path))
+    assert (plan.work.device, plan.card) == ("cuda", "RTX 5070 Ti, 16 GB")
+    with pytest.raises(WeightsMissing) as caught:
+        check_plan(media, plan, overwrite=False)
+    for command in ("runtime install", "models download seedvr2-7b-sharp-q4", "--model lite"):
+        assert command in caught.value.hint
+    check_plan(
+        media, make_plan(media, JobSettings(model="lite"), None, machine(tmp_path)), overwrite=False
+    )
+
+
+def test_a_start_keeps_the_model_that_the_user_saw() -> None:
+    for model, planned, started in (
+        ("auto", "seedvr2-3b", "seedvr2-3b"),
+        ("auto", "none", "auto"),
+        ("lite", "none", "lite"),
+    ):
+        plan = a_plan(work=CopyPlan(model=planned, frame=Size(64, 48), tile=Size(64, 48)))
+        assert prepare.with_model_of(JobSettings(model=model), plan).model == started
+
+
 def test_a_plan_for_a_pretended_card_starts_only_on_the_processor(tmp_path: Path) -> None:
     media = probe(make_clip(tmp_path / "film.mkv", frames=3))
     pretending = machine(tmp_path, pretend=(named("RTX 5070 Ti"),))
-    plan = make_plan(media, JobSettings(), None, pretending)
+    plan = make_plan(media, JobSettings(model="lite"), None, pretending)
     assert (plan.is_pretended, plan.card) == (True, "RTX 5070 Ti, 16 GB")
     assert [n.code for n in plan.notices if n.severity == "refusal"] == ["pretended-card"]
     with pytest.raises(PretendedGpu, match="RTX 5070 Ti"):

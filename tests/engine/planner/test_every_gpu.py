@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.hardware.budget import PROGRAM_BYTES, pretended_budget
+from engine.hardware.budget import PROGRAM_BYTES
 from engine.hardware.gpu_table import GIB, GpuSpec, gpu_specs
 from engine.models.seedvr2.plan import SeedVr2Plan
-from engine.planner.plan_job import Request, plan_job
 from engine.planner.preset_choice import presets_for
-from engine.planner.rates import Rates
 from engine.settings.presets import applied
 from engine.settings.schema import JobSettings
 from tools.reports import plan_table
-from tools.reports.plan_table import HEIGHTS, MODELS, Case, case_of, nothing_here, source_of
+from tools.reports.plan_table import CHOICES, HEIGHTS, Case, case_of, nothing_here, plan_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "presets.md"
 BY_MEMORY = {gpu.memory_bytes: gpu for gpu in gpu_specs()}  # one of each size
@@ -29,10 +27,9 @@ def _no_models() -> Iterator[None]:
 
 def check(gpu: GpuSpec) -> None:
     rams_gib = (32, 16) if gpu.memory_bytes <= 8 * GIB else (32,)
-    for preset, *what in itertools.product(presets_for(gpu), HEIGHTS, MODELS, rams_gib):
-        height, model, ram_gib = what
-        case = case_of(gpu, height, model, preset, ram_gib)
-        check_case(case, f"{preset.title} {what}")
+    for height, choice, ram_gib in itertools.product(HEIGHTS, CHOICES, rams_gib):
+        case = case_of(gpu, height, choice, ram_gib)
+        check_case(case, f"{gpu.title} {height} {choice} {ram_gib}")
 
 
 def check_case(case: Case, what: str) -> None:
@@ -59,14 +56,31 @@ def test_every_gpu_has_plans_or_refusals() -> None:
         check(gpu)
 
 
-def test_presets_of_every_gpu_fit_at_full_hd() -> None:
-    """What is chosen for a GPU by its goals, a film of half the size, no other choices."""
+def check_presets(gpu: GpuSpec) -> None:
+    """They are SeedVR2 where it fits, each takes at least 1.4 times as long as the one before."""
+    before = 0.0
+    for preset in presets_for(gpu):
+        plan = plan_of(gpu, 1080, applied(preset, JobSettings(height=1080)))
+        codes = {notice.code for notice in plan.notices}
+        assert "plan-does-not-fit" not in codes, preset.title
+        fits = case_of(gpu, 1080, preset.name.capitalize()).fits
+        assert plan.work.model == preset.automatic, preset.title
+        assert preset.automatic == ("seedvr2-7b-sharp" if fits else "lite"), preset.title
+        assert ("other-model" in codes) != fits, preset.title
+        assert plan.seconds >= 1.4 * before, preset.title
+        before = plan.seconds
+
+
+def test_presets_of_a_gpu_of_each_size_differ_in_time() -> None:
+    """Of a film that becomes 1080p."""
     for gpu in BY_MEMORY.values():
-        budget = pretended_budget(gpu, ram_bytes=round(0.7 * 32 * GIB))
-        for preset in presets_for(gpu):
-            settings = applied(preset, JobSettings(height=1080))
-            plan = plan_job(Request(media=source_of(1080), settings=settings), budget, Rates())
-            assert "plan-does-not-fit" not in {n.code for n in plan.notices}, preset.title
+        check_presets(gpu)
+
+
+@pytest.mark.slow
+def test_presets_of_every_gpu_differ_in_time() -> None:
+    for gpu in gpu_specs():
+        check_presets(gpu)
 
 
 def test_little_is_computed_twice() -> None:

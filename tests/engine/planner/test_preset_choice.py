@@ -1,12 +1,9 @@
 from engine.hardware.gpu_table import GIB, find, gpu_specs
-from engine.planner.preset_choice import GOALS, presets_for, presets_of, tier_of, tiers
-from engine.settings.presets import Preset, applied, matching
+from engine.planner.preset_choice import GOALS, named, presets_for, presets_of, tier_of, tiers
+from engine.settings.presets import applied, matching
 from engine.settings.schema import JobSettings
 
-SMALL = {"cpu": (0,), "4gb": (4,), "6gb": (6,), "8gb": (7.9,), "10gb": (10, 11, 11.99)}
-TIERS = {**SMALL, "16gb": (15.9, 20), "24gb": (23.99,), "32gb": (31.8, 96)}  # name -> GiB
-
-
+TIERS = {"cpu": (0,), "small_gpu": (2, 4), "gpu": (6, 7.9, 11.99, 16, 23.99, 96)}  # name -> GiB
 GPUS = [None, *{gpu.memory_bytes: gpu for gpu in gpu_specs()}.values()]  # one of each size
 
 
@@ -16,19 +13,25 @@ def test_a_gpu_has_the_tier_of_its_memory_and_every_tier_is_reached() -> None:
         assert {tier_of(round(gib * GIB)).name for gib in sizes} == {name}
 
 
-def test_every_gpu_has_three_different_presets_with_its_name() -> None:
+def test_every_gpu_has_a_preset_for_each_goal_with_its_name() -> None:
     for gpu in GPUS:
         found = presets_for(gpu)
-        assert tuple(preset.name for preset in found) == GOALS
+        assert sum((preset.goals for preset in found), ()) == GOALS
         title = gpu.title if gpu else "Processor"
-        goals = ("Fast", "Balanced", "Best")
-        assert [preset.title for preset in found] == [f"{title}: {goal}" for goal in goals]
+        shared = " / ".join(goal.capitalize() for goal in GOALS) + " (the same here)"
+        titles = ["Fast", "Balanced", "Best"] if len(found) == len(GOALS) else [shared]
+        assert [preset.title for preset in found] == [f"{title}: {one}" for one in titles]
         settings = [applied(preset, JobSettings()) for preset in found]  # all are possible
-        assert len(set(settings)) == len(GOALS)
+        assert len(set(settings)) == len(found)
         for preset, chosen in zip(found, settings, strict=True):
             assert matching(found, chosen) == preset
             assert preset.description.endswith(".")
             assert not preset.is_own
+
+
+def test_a_shared_preset_is_found_by_each_of_its_goals() -> None:
+    small = find("RTX 3050 Laptop GPU")
+    assert {named(goal, small).name for goal in GOALS} == {"balanced"}
 
 
 def test_a_preset_keeps_the_choices_of_the_result_and_returns_others_to_the_planner() -> None:
@@ -41,34 +44,26 @@ def test_a_preset_keeps_the_choices_of_the_result_and_returns_others_to_the_plan
         assert all(getattr(now, name) == getattr(chosen, name) for name in kept), preset.title
         assert (now.clip_frames, now.encode_tile, now.blocks_on_device) == (0, 0, -1)
         assert now.matmul == "none"
-        assert now.model in ("lite", "auto") or now.precision != "fp8"
+        assert now.precision == "auto"
 
 
-def _of(preset: Preset) -> tuple[object, object]:
-    return preset.changes["model"], preset.changes.get("precision", "")
-
-
-def test_presets_choose_the_models_that_measurements_favour() -> None:
-    """Never plain fp8, 7B sharp as the best, nothing but Lite without a GPU of 6 GB at least."""
+def test_presets_run_seedvr2_where_it_fits_and_lite_elsewhere() -> None:
     for gpu in GPUS:
-        found = {preset.name: _of(preset) for preset in presets_for(gpu)}
-        assert "fp8" not in {precision for _, precision in found.values()}
+        found = {preset.name: preset.changes for preset in presets_for(gpu)}
         fresh = matching(presets_for(gpu), JobSettings())
         assert fresh is not None
         if gpu is None or gpu.memory_bytes < 6 * GIB:
-            assert {model for model, _ in found.values()} == {"lite", "auto"}  # which is Lite too
-            assert fresh.goal == "balanced"
+            assert {changes["model"] for changes in found.values()} <= {"lite", "auto"}
+            assert fresh.name == "balanced"
             continue
-        best = "fp16" if gpu.memory_bytes >= 10 * GIB else "q4"
-        assert found["best"] == ("seedvr2-7b-sharp", best)
-        small = gpu.memory_bytes < 8 * GIB
-        assert found["balanced"][0] == ("seedvr2-3b" if small else "seedvr2-7b-sharp")
-        assert fresh.goal == "fast"  # Lite: 3B saves a tenth of the time at best
+        assert {(one["model"], one["precision"]) for one in found.values()} == {("auto", "auto")}
+        assert [one["working_size"] for one in found.values()] == [70, 84, 100]
+        assert fresh.name == "best"
 
 
 def test_a_gpu_in_no_table_has_presets_too() -> None:
     found = presets_of("NVIDIA RTX 6000 Ada, 48 GB", 48 * GIB)
     assert found[2].title == "NVIDIA RTX 6000 Ada, 48 GB: Best"
-    assert found[0].tier == "32gb"
+    assert found[0].tier == "gpu"
     known = presets_for(find("RTX 5090"))
     assert [preset.changes for preset in found] == [preset.changes for preset in known]

@@ -1,3 +1,4 @@
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -5,8 +6,11 @@ import pytest
 
 from engine.core.messages import message
 from engine.downloads.transfer import Listener
+from engine.hardware import budget, devices
+from engine.hardware.budget import gpu_here
+from engine.runtimes import advice as advice_module
 from engine.runtimes import start
-from engine.runtimes.advice import DetectedGpu, advice, lines
+from engine.runtimes.advice import DetectedGpu, advice, lines, needed_runtime
 from engine.runtimes.catalogue import catalogue
 from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
@@ -37,6 +41,34 @@ def test_what_suits_a_machine() -> None:
         found = advice(gpu, catalogue())
         assert found.runtime == runtime
         assert words in str(found.text)
+
+
+def test_a_runtime_is_needed_where_torch_cannot_use_the_gpu(
+    wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = devices.Gpu(
+        name="RTX 5070 Ti",
+        total_bytes=2**34,
+        free_bytes=2**34,
+        driver="581.29",
+        capability=(12, 0),
+    )
+    known = runtimes.catalogue(runtimes.runtime(wheel))
+    monkeypatch.setattr(advice_module, "catalogue", lambda: known)
+    for gpus, torch_has_cuda, follows_choice, runtime in (
+        ((gpu,), False, True, "cu999"),
+        ((), False, True, ""),
+        ((gpu,), True, True, ""),
+        ((gpu,), False, False, ""),  # a checkout of the sources
+        ((dataclasses.replace(gpu, driver="500.0"),), False, True, ""),
+    ):
+        monkeypatch.setattr(devices, "gpus", lambda found=gpus: found)
+        monkeypatch.setattr(budget, "torch_has_cuda", lambda found=torch_has_cuda: found)
+        monkeypatch.setattr(start, "follows_choice", lambda found=follows_choice: found)
+        needed = needed_runtime()
+        assert (needed.id if needed else "") == runtime
+        assert needed is None or needed.bytes == wheel.stat().st_size
+        assert bool(gpu_here(awaited=needed is not None)[0]) == bool(runtime or torch_has_cuda)
 
 
 def test_the_self_test_reports_the_torch_in_use_and_why(

@@ -193,6 +193,9 @@ def choices(plan: SeedVr2Plan, title: str) -> Iterator[Notice]:
     case = "file" if plan.vae_dtype == plan.dtype else "file-and-vae"
     about = {"title": title, "name": plan.dit.path.name, "dtype": plan.dtype}
     yield chosen("model", case, **about, vae_dtype=plan.vae_dtype)
+    if plan.result is not None:
+        sizes = {"size": plan.size, "result": plan.result}
+        yield chosen("working-size", "resized", share=plan.share, **sizes)
     case = "one-frame" if plan.frames == 1 else "shared" if plan.shared_frames else "frames"
     yield chosen("clips", case, frames=plan.frames, shared=plan.shared_frames)
     if plan.better_takes:

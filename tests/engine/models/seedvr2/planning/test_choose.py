@@ -12,6 +12,7 @@ from engine.core.geometry import Size
 from engine.hardware import gpu_table
 from engine.hardware.budget import pretended_budget
 from engine.models.seedvr2.family import FAMILY
+from engine.models.seedvr2.plan import working_size
 from engine.models.seedvr2.planning.requirements import needs
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
@@ -45,6 +46,61 @@ def test_full_hd_fits_every_usual_gpu() -> None:
             assert needs(plan.work).device <= vram * GIB, (model, vram)
             assert refusals(plan) == {"weights-missing"}
     assert "plan-does-not-fit" in refusals(plan_of(1))
+
+
+def test_a_refusal_names_everything_to_download() -> None:
+    """What "Download and start" of the window needs to know."""
+    plan = plan_of(23, model="seedvr2-7b-sharp", precision="q4")
+    notice = next(one for one in plan.notices if one.code == "weights-missing")
+    params = notice.params
+    assert (notice.case, params["model"], params["needs_runtime"]) == (
+        "model",
+        "seedvr2-7b-sharp",
+        "",
+    )
+    assert params["files"] == "seedvr2-7b-sharp-q4,seedvr2-vae-fp16,seedvr2-text"
+    assert int(params["bytes"]) == sum(weights.bytes for weights in plan.work.weights_files)
+    assert int(params["seconds"]) == round(int(params["bytes"]) / 6.25e6)
+    assert params["offers"] == "model=lite"
+    assert "5.4 GB" in notice.message
+    assert "50 Mbit/s" in notice.message
+    assert "models download seedvr2-7b-sharp-q4" in notice.hint
+
+
+def test_a_smaller_working_size_is_planned_with_its_bytes_and_seconds() -> None:
+    plans = [plan_of(64, working_size=share) for share in (70, 84, 100)]
+    sizes = [plan.work.canvas for plan in plans]
+    assert sizes == [Size(1344, 752), Size(1616, 912), Size(1920, 1080)]
+    assert {plan.picture.size for plan in plans} == {Size(1920, 1080)}
+    assert plans[0].seconds < plans[1].seconds < plans[2].seconds
+    assert needs(plans[0].work).stages["decode"] < needs(plans[2].work).stages["decode"]
+    text = "Works at 84 % of the sides (1616x912), then resizes to 1920x1080."
+    said = [[choice.message for choice in FAMILY.choices(plan.work)] for plan in plans]
+    assert [text in sentences for sentences in said] == [False, True, False]
+    assert "works at 1616x912" in plans[1].work.line
+    assert plans[1].work.summary[0].message == "works at 84 %"
+
+
+@given(
+    st.integers(16, 4000),
+    st.integers(16, 4000),
+    st.integers(1, 4000),
+    st.integers(1, 4000),
+    st.integers(70, 100),
+)
+def test_no_working_size_is_below_the_source_or_beyond_the_result(
+    width: int, height: int, source_width: int, source_height: int, share: int
+) -> None:
+    result, source = Size(width, height), Size(source_width, source_height)
+    found = working_size(result, source, share)
+    for side, whole, least in (
+        (found.width, width, source_width),
+        (found.height, height, source_height),
+    ):
+        assert min(whole, least) <= side <= whole
+        assert side >= share * whole / 100 - 8 or side == whole
+    if share == 100 or source_width >= width:
+        assert found == result
 
 
 def test_a_still_is_planned_as_one() -> None:

@@ -1,0 +1,114 @@
+"""The model "auto": SeedVR2 where the machine's GPU can run it, else Lite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.core.geometry import Size
+from engine.hardware.budget import NeededRuntime, pretended_budget
+from engine.hardware.gpu_table import GIB, named
+from engine.planner.plan_job import Request, plan_job
+from engine.planner.rates import Rates
+from engine.protocol.plan import Notice, Plan
+from engine.settings.schema import JobSettings
+from tests.helpers.plans import a_budget, a_media
+from tests.helpers.seedvr2 import write_seedvr2
+
+LARGE = pretended_budget(named("RTX 5070 Ti"), ram_bytes=24 * GIB)
+SMALL = pretended_budget(named("RTX 3050 Laptop GPU"), ram_bytes=24 * GIB)
+# The same GPU in this machine, with a torch that cannot use it.
+UNUSED = replace(
+    LARGE, cuda=False, is_pretended=False, needed_runtime=NeededRuntime(id="cu130", bytes=10**9)
+)
+
+
+def planned(budget=LARGE, **wanted) -> Plan:
+    request = Request(media=a_media(size=Size(960, 540)), settings=JobSettings(**wanted))
+    return plan_job(request, budget, Rates())
+
+
+def notice(plan: Plan, code: str) -> Notice | None:
+    return next((one for one in plan.notices if one.code == code), None)
+
+
+def test_a_gpu_that_can_gets_seedvr2_and_is_told_what_to_download():
+    plan = planned()
+    assert (plan.work.model, plan.work.device) == ("seedvr2-7b-sharp", "cuda")
+    missing = notice(plan, "weights-missing")
+    assert missing is not None
+    assert (missing.case, missing.params["needs_runtime"]) == ("model", "")
+    assert plan.reasons is not None
+    assert plan.reasons.alternatives, "that of SeedVR2"
+
+
+def test_lite_takes_over_on_a_gpu_that_is_too_small_and_says_why():
+    plan = planned(SMALL)
+    assert plan.fits
+    assert plan.work.model == "lite"
+    why = notice(plan, "other-model")
+    assert why is not None
+    assert why.message == (
+        f"SeedVR2 7B sharp needs {why.params['size']} of GPU memory, and 2.0 GB may be used: "
+        "Lite is taken instead."
+    )
+    assert notice(planned(SMALL, model="seedvr2-7b-sharp"), "plan-does-not-fit") is not None
+
+
+def test_what_else_uses_the_gpu_at_present_does_not_make_it_lite():
+    busy = replace(LARGE, vram_bytes=GIB)
+    plan = planned(busy)
+    assert plan.work.model == "seedvr2-7b-sharp"
+    refusal = notice(plan, "plan-does-not-fit")
+    assert refusal is not None
+    assert "model=lite" in str(refusal.params["offers"])
+
+
+def test_without_a_gpu_and_on_the_processor_it_is_lite_without_a_word():
+    for budget, device in ((a_budget(), "auto"), (LARGE, "cpu"), (UNUSED, "cpu")):
+        plan = planned(budget, device=device)
+        assert (plan.work.model, plan.work.device) == ("lite", "cpu")
+        assert plan.fits
+        assert notice(plan, "other-model") is None
+
+
+def test_a_gpu_without_its_runtime_is_planned_for_and_the_runtime_is_asked_for():
+    for model, planned_model in (("auto", "seedvr2-7b-sharp"), ("seedvr2-3b", "seedvr2-3b")):
+        plan = planned(UNUSED, model=model)
+        assert (plan.work.model, plan.work.device) == (planned_model, "cuda")
+        assert (plan.card, plan.device_budget_bytes) == ("RTX 5070 Ti, 16 GB", 14 * GIB)
+        missing = notice(plan, "weights-missing")
+        assert missing is not None
+        assert (missing.case, missing.severity) == ("runtime-and-model", "refusal")
+        params = missing.params
+        assert (params["needs_runtime"], params["runtime_bytes"]) == ("cu130", str(10**9))
+        weights = sum(weights.bytes for weights in plan.work.weights_files)
+        assert int(params["bytes"]) == weights + 10**9
+        assert "runtime install" in missing.hint
+    assert planned(UNUSED, model="wan-2x").work.device == "cuda"
+    lite = planned(UNUSED, model="lite")
+    assert (lite.work.device, lite.fits) == ("cpu", True)
+
+
+def test_an_own_transformer_decides_and_nothing_takes_its_place(tmp_path: Path):
+    own = replace(write_seedvr2(tmp_path).settings(), model="auto")
+    request = Request(media=a_media(size=Size(960, 540)), settings=own)
+    plan = plan_job(request, LARGE, Rates())
+    assert plan.work.model == "seedvr2-3b"
+    tiny = replace(LARGE, vram_bytes=10**6)
+    plan = plan_job(request, tiny, Rates())
+    assert plan.work.model == "seedvr2-3b"
+    assert notice(plan, "plan-does-not-fit") is not None
+
+
+@pytest.mark.parametrize("model", ["auto", "seedvr2-7b-sharp"])
+def test_lite_is_offered_until_the_files_are_here(model: str):
+    missing = notice(planned(model=model), "weights-missing")
+    assert missing is not None
+    assert missing.params["offers"] == "model=lite"
+    assert "--model lite" in missing.hint
+    same_size = notice(planned(model=model, scale=1), "weights-missing")
+    assert same_size is not None
+    assert same_size.params["offers"] == "", "Lite only enlarges"
