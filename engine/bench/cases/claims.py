@@ -33,8 +33,8 @@ from engine.tiling.blend import TileWeights, tile_weights
 from engine.tiling.grid import tile_grid
 
 _CLIPS, _QUICK_CLIPS = 20, 5
-_SHUFFLED = {"cpu": (5, 512, 32, 32), "cuda": (5, 1024, 256, 256)}  # before the largest upsampler
-_CANVAS = {"cpu": Size(512, 384), "cuda": Size(3840, 2160)}
+_SHUFFLED = {"cpu": (5, 512, 32, 32), "cuda": (5, 512, 128, 128)}  # before an upsampler
+_CANVAS = {"cpu": Size(512, 384), "cuda": Size(1920, 1080)}
 _BLENDED_FRAMES, _OVERLAP = 5, 64
 
 
