@@ -32,8 +32,8 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
     "result": "disk-full",
     "retry": "source-missing source-unreadable out-of-memory job-error job-busy",
     "runtime": (
-        "runtime-error unknown-runtime runtime-not-in-build runtime-busy runtime-broken "
-        "unsafe-archive"
+        "runtime-error unknown-runtime runtime-not-accepted runtime-busy runtime-broken "
+        "unsafe-archive unsuitable-wheel"
     ),
     "source": "truncated-media",
 }

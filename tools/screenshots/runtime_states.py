@@ -33,7 +33,6 @@ _CU130 = RuntimeState(
     bytes=1_900_000_000,
     about_bytes=1_900_000_000,
     disk_bytes=5_700_000_000,
-    can_download=True,
     suits_card=True,
 )
 _CU126 = replace(
@@ -212,13 +211,6 @@ def _old_gpu(player: Player) -> None:
     _say(player, suited="", card=gpu, advice=advice)
 
 
-def _not_in_build(player: Player) -> None:
-    _say(player, {"state": "not-in-build", "bytes": 0, "can_download": False})
-    unknown = {"state": "not-in-build", "bytes": 0, "can_download": False}
-    runtimes = (replace(_CU130, **unknown), replace(_CU126, **unknown))
-    _say(player, runtimes=runtimes)
-
-
 def _page(state: Callable[[Player], None]) -> Callable[[Player], None]:
     """The page in front of a window in that state."""
 
@@ -261,7 +253,6 @@ STATES: dict[str, Callable[[Player], None]] = {
     "runtime_broken": _broken,
     "runtime_old_driver": _old_driver,
     "runtime_old_gpu": _old_gpu,
-    "runtime_not_in_build": _not_in_build,
     "runtime_page": _page(_offer),
     "runtime_page_downloading": _page(_downloading),
     "runtime_page_in_use": _page(_in_use),
@@ -269,7 +260,6 @@ STATES: dict[str, Callable[[Player], None]] = {
     "runtime_page_broken": _page(_broken),
     "runtime_page_cut": _page(_cut),
     "runtime_page_no_card": _page(_no_gpu),
-    "runtime_page_not_in_build": _page(_not_in_build),
     "runtime_settings": _settings(_in_use),
     "runtime_settings_no_card": _settings(_no_gpu),
     "narrow_runtime_offer": _offer,
