@@ -12,18 +12,17 @@ from app.controllers.queue import QueueController
 from app.main_window import MainWindow
 from app.models import model_labels
 from app.models.models_page import ModelsPage
+from app.state.downloads_model import MISSING
 from app.state.job_row import JobRow
 from app.state.model_files_model import ModelFilesModel, Package
 from app.state.telemetry_model import TelemetryModel
 from app.widgets.controls import bring_up
-from engine.core.errors import WeightsMissing
 from engine.core.messages import Param
 from engine.protocol import commands
 from engine.protocol.model_file_state import ImportMode, PublishedState
 from engine.settings import schema
 from engine.settings.schema import JobSettings
 
-MISSING = WeightsMissing.code  # of a refusal that a download answers
 _OWN_FILES = ("dit", "vae", "text_embedding")
 
 

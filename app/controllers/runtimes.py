@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app import desktop
@@ -35,6 +35,8 @@ _Request = (
 
 class RuntimesController(QObject):
     """Joins bar, page, model and engine. One request at a time: the engine refuses a second."""
+
+    refused = Signal(object)  # ErrorInfo of what the user did not accept
 
     def __init__(
         self,
@@ -196,6 +198,8 @@ class RuntimesController(QObject):
             if isinstance(command, commands.InstallRuntime | commands.ImportRuntime):
                 command = replace(command, accepted=RuntimeNotAccepted.sums(error))
             self._order(command, phase, runtime)
+        else:
+            self.refused.emit(error)
 
     @property
     def _asker(self) -> QWidget:

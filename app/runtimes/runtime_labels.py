@@ -123,7 +123,12 @@ def _busy(task: TaskState | None) -> Message:
         text = tr(_TRYING)
     else:
         text = tr("One moment …") if task.waits else progress(task)
-    return Message(severity="info", title=tr(_PHASES[task.phase]), text=text)
+    return Message(severity="info", title=phase_title(task), text=text)
+
+
+def phase_title(task: TaskState) -> str:
+    """What is done to a runtime."""
+    return tr(_PHASES[task.phase])
 
 
 def _failed(task: TaskState | None) -> Message:

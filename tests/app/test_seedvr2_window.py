@@ -51,14 +51,12 @@ def test_a_film_gets_its_model_and_runs(server, program, qtbot, tmp_path):
     wait(qtbot, lambda: row.plan is not None and program.model_files.is_known)
     program.window.choices.choose({"model": "seedvr2-3b"})
     wait(qtbot, lambda: "weights-missing" in row.refusals)
-    part(program.window, "planHelp").click()
-    wait(qtbot, lambda: row.plan is not None and row.plan.fits)
-    assert {file.state for file in program.model_files.files} == {"here"}
-    assert len(server.asked) == 5  # three files, and one more time after each cut
     tiles: list[object] = []
     program.bridge.subscribe(events.TileDone, lambda event: tiles.append(event.picture))
-    program.window.do("start")
+    part(program.window, "primaryAction").click()  # download and start
     wait(qtbot, lambda: row.state not in (JobState.WAITING, JobState.RUNNING))
+    assert {file.state for file in program.model_files.files} == {"here"}
+    assert len(server.asked) == 5  # three files, and one more time after each cut
     assert (row.state, row.error) == (JobState.DONE, None)
     assert any(picture is not None for picture in tiles)
     problems = {check.code for check in row.report.problems}
