@@ -188,6 +188,8 @@ class PlanCard(QFrame):
         self._row, self._download = row, download
         self._show_head(row)
         self._bars.show_plan(row.plan)
+        downloads = self._downloads
+        self._bars.setVisible(row.job_id not in (*downloads.films, *downloads.errors))  # for room
         self._show_figures(row)
         self._notes.show_job(row, download)
         self._why.show_plan(row.plan)

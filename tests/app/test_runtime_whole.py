@@ -13,7 +13,7 @@ from engine.core import paths
 from engine.runtimes import installation as folders
 from engine.runtimes import service
 from engine.runtimes.advice import DetectedGpu
-from engine.runtimes.catalogue import catalogue
+from engine.runtimes.catalogue import RuntimeCatalogue, catalogue
 from tests.app.conftest import part, real_program
 from tests.helpers import runtimes
 from tests.helpers.servers import Fault, FaultyServer, faulty_server
@@ -30,8 +30,17 @@ def wheel(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(wheel: Path) -> Iterator[FaultyServer]:
     with faulty_server() as server:
-        server.files[f"/{runtimes.PLACE}"] = wheel.read_bytes()
+        runtimes.publish(server, wheel)
         yield server
+
+
+@pytest.fixture
+def known(request: pytest.FixtureRequest, wheel: Path, server: FaultyServer) -> RuntimeCatalogue:
+    """What the build knows; with the parameter False it pins nothing."""
+    runtime = runtimes.runtime(wheel)
+    if not getattr(request, "param", True):
+        runtime = runtimes.unpinned(runtime)
+    return runtimes.catalogue(runtime, index=f"{server.url}/whl")
 
 
 @pytest.fixture
@@ -39,11 +48,9 @@ def program(
     qapp: QApplication,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    wheel: Path,
-    server: FaultyServer,
+    known: RuntimeCatalogue,
 ) -> Iterator[Program]:
     """A window with an engine, on a machine with a card, in a build that knows the stand-in."""
-    known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
     folder = tmp_path / "resources"
     folder.mkdir()
     for path in paths.resources().iterdir():
@@ -94,6 +101,27 @@ def test_download_pause_and_the_next_start(program, server, qtbot):
     press(program, "restart")
     assert program.restart.is_due
     assert not program.window.isVisible()
+
+
+@pytest.mark.parametrize("known", [False], indirect=True)
+def test_a_build_that_pins_nothing_shows_the_file_first(program, wheel, qtbot, monkeypatch):
+    questions: list[str] = []
+
+    def is_confirmed(_: object, text: str, details: str, **__: str) -> bool:
+        questions.append(details)
+        return len(questions) > 1
+
+    monkeypatch.setattr("app.controllers.runtimes.is_confirmed", is_confirmed)
+    until(qtbot, program, Situation.OFFER)
+    press(program, "download")
+    qtbot.waitUntil(lambda: len(questions) == 1, timeout=PATIENCE_MS)
+    until(qtbot, program, Situation.OFFER)
+    qtbot.wait(QApplication.doubleClickInterval() + 50)
+    press(program, "download")
+    until(qtbot, program, Situation.READY)
+    (digest,) = runtimes.runtime(wheel).hashes
+    assert all(wheel.name in shown and digest[:8] in shown for shown in questions)
+    assert folders.chosen().startswith("cu999-9.9.9-")
 
 
 def test_a_wheel_from_a_file_then_back_and_away(program, wheel, qtbot, monkeypatch):

@@ -28,6 +28,7 @@ from engine.protocol import commands, events
 from engine.settings.schema import JobSettings
 from tools.screenshots import (
     bench_states,
+    download_states,
     latent_states,
     model_states,
     plan_states,
@@ -346,6 +347,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "narrow_seedvr2": model_states.STATES["seedvr2_missing"],
     **model_states.STATES,
     **plan_states.STATES,
+    **download_states.STATES,
     **bench_states.STATES,
     **latent_states.STATES,
     **runtime_states.STATES,
