@@ -73,10 +73,9 @@ class ModelsController(QObject):
 
     def get(self, file: str) -> None:
         """Download a file and what it cannot work without, as far as it is not here."""
-        known = self.model.find(file)
-        if known is None:
-            return
-        lacking = [part.id for part in self.model.package(known).lacking]
+        known = self.model.find(file)  # None before the engine has listed it
+        parts = self.model.package(known).lacking if known is not None else ()
+        lacking = [part.id for part in parts] if known is not None else [file]
         running = self.model.running
         self.model.dismiss(file)
         if lacking:

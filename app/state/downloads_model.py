@@ -98,12 +98,12 @@ class DownloadsModel(QObject):
 
     def left(self, needs: RequiredDownload) -> RequiredDownload:
         """Those that are not on this machine yet."""
-        found = (self._files.find(name) for name in needs.files)
+        found = {name: self._files.find(name) for name in needs.files}
         state = find(self._runtimes.listed, needs.runtime)
         is_installed = state is not None and state.is_chosen and state.state == "here"
         is_idle = not self._runtimes.is_running
         return RequiredDownload(
-            files=tuple(file.id for file in found if file is not None and not file.is_here),
+            files=tuple(name for name, file in found.items() if file is None or not file.is_here),
             runtime="" if is_installed and is_idle else needs.runtime,
         )
 
