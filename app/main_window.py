@@ -46,8 +46,7 @@ from app.widgets.drop import DropOverlay
 from engine.core import paths
 
 _LOG_HEIGHT = 160
-# "get-model": what a job was refused for
-_PAGES = ("models", "get-model", "bench", "settings", "runtime")
+_PAGES = ("models", "bench", "settings", "runtime")
 _DOWNLOADS = ("download_start", "download_stop")
 _NEED_CHOICES = ("rename", "folder", "choices")
 

@@ -10,7 +10,12 @@ from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.controllers.runtimes import RuntimesController
 from app.main_window import MainWindow
-from app.state.downloads_model import DownloadsModel, RequiredDownload, required_download
+from app.state.downloads_model import (
+    DownloadsModel,
+    FailedDownload,
+    RequiredDownload,
+    required_download,
+)
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from engine.core.errors import ErrorInfo, RuntimeNotAccepted
@@ -107,7 +112,8 @@ class DownloadsController(QObject):
             if needs.includes(event.kind, event.subject):
                 self.stop(job_id)
                 if error is not None:
-                    self._model.fail(job_id, event.kind, error)
+                    failure = FailedDownload(needs=needs, kind=event.kind, error=error)
+                    self._model.fail(job_id, failure)
 
     def _follow_restart(self) -> None:
         """The user does not want the program to start again."""
@@ -131,10 +137,11 @@ class DownloadsController(QObject):
                 self._model.end(job_id)
             elif not needs.runtime:
                 self._start(row, needs)
-        for job_id in tuple(self._model.errors):
+        for job_id, failure in tuple(self._model.failures.items()):
             row = self._queue.find(job_id)
-            if row is None or not required_download(row):
-                self._model.forget_error(job_id)
+            lacks = required_download(row) if row is not None else None
+            if not lacks or not failure.needs.covers(lacks):
+                self._model.forget_failure(job_id)
         self._start_again()
 
     def _start(self, row: JobRow, needs: RequiredDownload) -> None:

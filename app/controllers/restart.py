@@ -160,7 +160,10 @@ def take_over(
     films = [film for film in waiting.films if film.job_id not in begun]
     for film in films:
         job_id = controller.add_file(
-            film.source, settings=film.settings, output=film.output, starts_at_once=waiting.starts
+            film.source,
+            settings=film.settings,
+            output=film.output,
+            starts_at_once=waiting.starts and not film.downloads,
         )
         if film.downloads:
             expect(job_id)

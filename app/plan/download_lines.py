@@ -43,7 +43,7 @@ class DownloadLines(QWidget):
 
     def _show(self, _subject: str = "") -> None:
         job_id = self._row.job_id if self._row is not None else ""
-        needs, failure = self._model.films.get(job_id), self._model.errors.get(job_id)
+        needs, failure = self._model.films.get(job_id), self._model.failures.get(job_id)
         tasks = self._model.progress(needs) if needs is not None else {}
         for kind, line in self._lines.items():
             line.setVisible(kind in tasks)
@@ -58,7 +58,7 @@ class DownloadLines(QWidget):
             )
         self._problem.setVisible(failure is not None)
         if failure is not None:
-            self._problem.show_message("refusal", *_problem(*failure))
+            self._problem.show_message("refusal", *_problem(failure.kind, failure.error))
         self.setVisible(needs is not None or failure is not None)
 
 

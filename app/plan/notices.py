@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.engine_messages import button, choice_text, hint, text
-from app.i18n import tr
+from app.i18n import mark, tr
 from app.plan.download_lines import DownloadLines
 from app.state.downloads_model import DownloadsModel, required_download
 from app.state.job_row import Downgrade, JobRow
@@ -96,7 +96,7 @@ class PlanNotices(QWidget):
 
     def __init__(self, downloads: DownloadsModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._films, self._errors = downloads.films, downloads.errors
+        self._films, self._failures = downloads.films, downloads.failures
         self._downloads = DownloadLines(downloads)
         self._lines = QVBoxLayout()
         self._lines.setSpacing(6)
@@ -127,7 +127,7 @@ class PlanNotices(QWidget):
         found.sort(key=_rank)
         shown = _worth_a_line(found)
         refusal = next((notice for notice in found if notice.severity == "refusal"), None)
-        if row.job_id in (*self._films, *self._errors):  # the lines of the download say more
+        if row.job_id in (*self._films, *self._failures):  # the lines of the download say more
             shown, found = _without_missing(shown), _without_missing(found)
         hints = [hint(notice) for notice in shown]
         for at, notice in enumerate(shown):
@@ -162,7 +162,9 @@ class PlanNotices(QWidget):
         return buttons
 
     def _help_button(self, refusal: Notice, action: str) -> QPushButton:
-        help_ = QPushButton(_DOWNLOADS.get(action, lambda: button(refusal.code))())
+        help_ = QPushButton(
+            tr(_DOWNLOADS[action]) if action in _DOWNLOADS else button(refusal.code)
+        )
         help_.setObjectName("planHelp")
         help_.clicked.connect(lambda: self.action_requested.emit(action))
         return help_
@@ -175,8 +177,8 @@ class PlanNotices(QWidget):
 
 
 _DOWNLOADS = {
-    "download_start": lambda: tr("Download and start"),
-    "download_stop": lambda: tr("Stop the download"),
+    "download_start": mark("Download and start"),
+    "download_stop": mark("Stop the download"),
 }
 
 

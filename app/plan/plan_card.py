@@ -189,7 +189,7 @@ class PlanCard(QFrame):
         self._show_head(row)
         self._bars.show_plan(row.plan)
         downloads = self._downloads
-        self._bars.setVisible(row.job_id not in (*downloads.films, *downloads.errors))  # for room
+        self._bars.setVisible(row.job_id not in (*downloads.films, *downloads.failures))  # for room
         self._show_figures(row)
         self._notes.show_job(row, download)
         self._why.show_plan(row.plan)

@@ -58,6 +58,15 @@ def can_download(row: JobRow) -> bool:
     return bool(required_download(row)) and set(row.refusals) <= {MISSING, PretendedGpu.code}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedDownload:
+    """Why what a film lacks is not here."""
+
+    needs: RequiredDownload
+    kind: TaskKind  # of the task that failed
+    error: ErrorInfo
+
+
 class DownloadsModel(QObject):
     """What is being downloaded for which film, and why that ended badly."""
 
@@ -70,14 +79,14 @@ class DownloadsModel(QObject):
         super().__init__(parent)
         self._files, self._runtimes = files, runtimes
         self.films: dict[str, RequiredDownload] = {}  # by job
-        self.errors: dict[str, tuple[TaskKind, ErrorInfo]] = {}  # by job, until it is tried again
+        self.failures: dict[str, FailedDownload] = {}  # by job, until it is tried again
         for known in (files, runtimes):
             known.changed.connect(self.changed)
             known.progressed.connect(self.progressed)
 
     def begin(self, job_id: str, needs: RequiredDownload) -> None:
         """A film waits for its downloads."""
-        self.errors.pop(job_id, None)
+        self.failures.pop(job_id, None)
         self.films[job_id] = needs
         self.changed.emit()
 
@@ -86,15 +95,15 @@ class DownloadsModel(QObject):
         self.films.pop(job_id, None)
         self.changed.emit()
 
-    def fail(self, job_id: str, kind: TaskKind, error: ErrorInfo) -> None:
-        """A task of a kind has failed: the film does not start."""
-        self.errors[job_id] = kind, error
+    def fail(self, job_id: str, failure: FailedDownload) -> None:
+        """A task has failed: the film does not start."""
+        self.failures[job_id] = failure
         self.changed.emit()
 
-    def forget_error(self, job_id: str) -> None:
-        """Forget why a film did not start: it lacks nothing any more."""
-        if self.errors.pop(job_id, None) is not None:
-            self.changed.emit()
+    def forget_failure(self, job_id: str) -> None:
+        """Forget why a film did not start: it lacks something else now, or nothing."""
+        self.failures.pop(job_id, None)
+        self.changed.emit()
 
     def left(self, needs: RequiredDownload) -> RequiredDownload:
         """Those that are not on this machine yet."""

@@ -119,7 +119,7 @@ def carried(bench: Bench, *notices: Notice) -> None:
     film = restart.WaitingFilm(
         job_id="old", source=restart.Path("films/a.mp4"), settings=JobSettings(), downloads=True
     )
-    restart.write(restart.Waiting(films=(film,)))
+    restart.write(restart.Waiting(films=(film,), starts=True))
     bench.engine.notices = notices
     restart.take_over(bench.program.controller, [], bench.program.downloads.expect)
     bench.hear()
@@ -133,6 +133,7 @@ def test_after_the_new_start_the_film_runs(bench):
 def test_after_the_new_start_what_still_lacks_is_downloaded_first(bench):
     carried(bench, MODEL)
     assert len(bench.asked(commands.DownloadModelFile)) == 3
+    assert not bench.asked(commands.StartQueue), "it would fail for what it lacks"
     bench.engine.notices = ()
     finish_files(bench)
     assert bench.engine.running is not None
@@ -192,6 +193,18 @@ def test_a_failure_says_why_and_lite_is_one_press_away(bench, kind):
     assert (changed.job_id, changed.settings.model) == (job_id, "lite")
     assert not bench.find("downloadProblem").isVisible()
     assert (primary(bench), bench.find("primaryAction").isEnabled()) == ("Start", True)
+
+
+def test_a_failure_is_not_about_other_choices(bench):
+    refused(bench, MODEL)
+    bench.press("primaryAction")
+    bench.engine.tasks.fail(FILE, OFFLINE)
+    bench.hear()
+    assert bench.find("downloadProblem").isVisible()
+    bench.engine.notices = (to_download("model", files="seedvr2-7b-fp16", size="16.4 GB"),)
+    bench.choose(model="seedvr2-7b")
+    assert not bench.find("downloadProblem").isVisible()
+    assert primary(bench) == "Download and start · 16.4 GB"
 
 
 def test_a_file_that_the_user_does_not_accept_ends_it_with_a_sentence(bench):
