@@ -50,7 +50,7 @@ def _from_index(wheel: Wheel, folder: str, base: str, control: Control | None) -
             url, digest = links_in(text, reply.url).get(wheel.filename, ("", ""))
         if not digest:
             case = "no-sum" if url else "no-link"
-            raise UnsuitableWheel(case, host=host(page), name=wheel.filename)
+            raise UnsuitableWheel(case, host=host(page), name=wheel.filename, address=url)
         with _reply(url, wheel, control) as reply:
             if reply.status != 200:
                 raise HttpError("status", status=reply.status)

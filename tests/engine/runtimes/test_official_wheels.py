@@ -45,6 +45,10 @@ def test_an_index_that_cannot_be_trusted_is_refused(
         runtimes.publish(server, wheel, **about)
         with pytest.raises(UnsuitableWheel, match=words):
             official_wheels.from_index(unpinned, f"{server.url}/whl")
+    runtimes.publish(server, wheel, "md5=0", elsewhere.replace("http:", "https:"))
+    with pytest.raises(UnsuitableWheel) as caught:
+        official_wheels.from_index(unpinned, f"{server.url}/whl")
+    assert "download https://files.example.org/" in caught.value.hint
     asked = len(server.asked)
     for address in ("http://index.example.org/whl", "ftp://127.0.0.1/whl", "file:///whl", ""):
         with pytest.raises(UnsuitableWheel, match="is no https:// address"):
