@@ -64,7 +64,7 @@ class RuntimeStore(InstalledRuntimes):
         folders.accept(*runtime.wheels)
 
     def download(self, runtime_id: str, listener: Listener) -> Sequence[Path]:
-        """Download the wheels of a runtime; after an error the next call continues where it ended.
+        """Download the pinned wheels of a runtime; after an error the next call continues there.
 
         Returns:
             Its wheels, for `install`.
@@ -75,8 +75,11 @@ class RuntimeStore(InstalledRuntimes):
             RuntimeBusy: Another thread or process is working on it.
             HashMismatch: What came is another file; an accepted sum of it is forgotten.
             DownloadFailed, DiskFull, OutputUnwritable, Cancelled: As a download.
+            ValueError: It is not pinned; a mistake in the caller.
         """
         runtime = self._suited(self.catalogue.runtime(runtime_id))
+        if not runtime.is_pinned:
+            raise ValueError(f"nothing is known that {runtime.id} could be compared with")
         with self.files.held(runtime.id):
             missing = runtime.bytes - self.wheels.wheel_bytes(runtime)
             self.files.need(missing + self.disk_bytes(runtime))

@@ -173,6 +173,8 @@ def test_what_an_index_has_is_the_same_as_pinned_once_it_is_accepted(
     unpinned: RuntimeStore, server: FaultyServer, wheel: Path
 ) -> None:
     assert unpinned.state("cu999").state == "missing"
+    with pytest.raises(ValueError, match="compared with"):
+        unpinned.download("cu999", listener())
     found = unpinned.find("cu999", listener())
     assert found == runtimes.runtime(wheel)
     assert not unpinned.is_accepted(found)
