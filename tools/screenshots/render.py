@@ -50,7 +50,7 @@ DOCUMENTS = (
     ("running", "zh_CN", 1.0, "dark"),
     ("finished", "zh_CN", 1.5, "dark"),
     ("models_fetching", "en", 1.0, "dark"),
-    ("seedvr2_missing", "en", 1.0, "dark"),
+    ("download_coming", "en", 1.0, "dark"),
     ("wan2x", "en", 1.0, "dark"),
     ("latent", "en", 1.0, "dark"),
     ("card_why", "en", 1.0, "dark"),
