@@ -8,17 +8,31 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
+from app.controllers import restart
+from app.state.job_row import JobState
 from app.state.runtimes_model import Situation
 from engine.core import paths
+from engine.hardware import devices
+from engine.hardware.devices import Gpu
+from engine.model_files import catalogue as model_files
 from engine.runtimes import installation as folders
 from engine.runtimes import service
 from engine.runtimes.advice import DetectedGpu
 from engine.runtimes.catalogue import RuntimeCatalogue, catalogue
 from tests.app.conftest import part, real_program
 from tests.helpers import runtimes
+from tests.helpers.clips import Clip, make_clip
+from tests.helpers.seedvr2 import publish_seedvr2
 from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
 MACHINE = DetectedGpu(name="NVIDIA GeForce RTX 5070 Ti", driver="581.29", capability=(12, 0))
+GPU = Gpu(
+    name=MACHINE.name,
+    total_bytes=16 * 2**30,
+    free_bytes=15 * 2**30,
+    driver=MACHINE.driver,
+    capability=MACHINE.capability,
+)
 PATIENCE_MS = 30_000
 
 
@@ -41,6 +55,13 @@ def known(request: pytest.FixtureRequest, wheel: Path, server: FaultyServer) -> 
     if not getattr(request, "param", True):
         runtime = runtimes.unpinned(runtime)
     return runtimes.catalogue(runtime, index=f"{server.url}/whl")
+
+
+@pytest.fixture
+def tiny(server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A very small SeedVR2 in the place of the published ones."""
+    published = publish_seedvr2(server, tmp_path / "models")
+    monkeypatch.setattr(model_files, "catalogue", lambda: published)
 
 
 @pytest.fixture
@@ -137,3 +158,26 @@ def test_a_wheel_from_a_file_then_back_and_away(program, wheel, qtbot, monkeypat
     program.runtime.act_on("remove", "cu999")
     until(qtbot, program, Situation.OFFER)
     assert not list(paths.runtimes_folder().glob("cu999-*"))
+
+
+@pytest.mark.parametrize("known", [False], indirect=True)
+def test_one_press_from_a_fresh_profile_to_the_new_start(
+    known, tiny, program, qapp, qtbot, tmp_path, monkeypatch
+):
+    """Model and runtime come, one of them after a yes; a second window goes on by itself."""
+    monkeypatch.setattr(devices, "gpus", lambda: (GPU,))
+    monkeypatch.setattr("app.controllers.runtimes.is_confirmed", lambda *_, **__: True)
+    source = make_clip(tmp_path / "film.mp4", Clip(frames=6, size=(48, 32)))
+    row = program.queue.find(program.controller.add_file(source))
+    qtbot.waitUntil(lambda: "weights-missing" in row.refusals, timeout=PATIENCE_MS)
+    assert row.plan.work.device == "cuda"
+    part(program.window, "primaryAction").click()
+    qtbot.waitUntil(lambda: program.restart.is_due, timeout=PATIENCE_MS)
+    assert {file.state for file in program.model_files.files} == {"here"}
+    assert folders.chosen().startswith("cu999-9.9.9-")
+    monkeypatch.setattr(devices, "gpus", lambda: ())  # there is none: Lite is what "auto" means
+    (tmp_path / "next").mkdir()
+    with real_program(qapp, tmp_path / "next") as following:
+        restart.take_over(following.controller, [], following.downloads.expect)
+        (row,) = following.queue.rows
+        qtbot.waitUntil(lambda: row.state is JobState.DONE, timeout=PATIENCE_MS)
