@@ -22,6 +22,7 @@ from app import desktop
 from app.bridge.engine_bridge import EngineBridge
 from app.controllers import restart
 from app.controllers.bench import BenchmarkController
+from app.controllers.downloads import DownloadsController
 from app.controllers.job_display import DesktopController, PreviewController
 from app.controllers.latents import LatentsController
 from app.controllers.models import ModelsController
@@ -33,6 +34,7 @@ from app.controllers.updates import UpdatesController
 from app.desktop.single_instance import SingleInstance
 from app.i18n import Languages, system_language, tr
 from app.main_window import MainWindow
+from app.state.downloads_model import DownloadsModel
 from app.state.listings import BenchmarkModel, PresetsModel, UpdateModel
 from app.state.log_model import LogModel
 from app.state.model_files_model import ModelFilesModel
@@ -106,13 +108,19 @@ class Program(QObject):
         self.runtime_model = RuntimesModel(hub, tasks, self)
         self.update_model = UpdateModel(hub, tasks, self)
         self.bench_model = BenchmarkModel(hub, tasks, self)
+        self.download_model = DownloadsModel(self.model_files, self.runtime_model, self)
         self.presets, self.log = PresetsModel(hub, self), LogModel(hub, self)
         self.controller = QueueController(hub, self.queue, self)
         self.controller.settings = self.ui_state.choices
         self.controller.command_failed.connect(self.log.add)
         tokens.use(self.ui_state.theme)
         self.window = MainWindow(
-            self.controller, self.queue, self.telemetry, self.log, self.ui_state
+            self.controller,
+            self.queue,
+            self.download_model,
+            self.telemetry,
+            self.log,
+            self.ui_state,
         )
         self._dress(self.ui_state.theme)  # here: set before, it is applied with each addWidget
         self._preview = PreviewController(self.window.preview, hub, self)
@@ -126,9 +134,20 @@ class Program(QObject):
             self.window, self.controller, self.queue, self.bench_model, hub
         )
         self.settings = SettingsController(self.window, self.controller, self.ui_state)
-        self.restart = RestartController(self.window, self.controller, self.queue)
+        self.restart = RestartController(
+            self.window, self.controller, self.queue, self.download_model
+        )
         self.runtime = RuntimesController(
             self.window, self.controller, self.runtime_model, self.restart, self.ui_state, hub
+        )
+        self.downloads = DownloadsController(
+            self.window,
+            (self.controller, self.queue),
+            self.download_model,
+            self.models,
+            self.runtime,
+            self.restart,
+            hub,
         )
         self.runtime_model.changed.connect(
             lambda: self.window.top.show_gpu_idle(self.runtime_model.leaves_gpu_idle)
@@ -315,7 +334,7 @@ def _attach_engine(program: Program, options: argparse.Namespace) -> None:
     program.attach(Engine(program.bridge, settings=settings, pretend=gpus))
     begun = unfinished()
     program.offer_left_over(begun)
-    restart.take_over(program.controller, [job.job_id for job in begun])
+    restart.take_over(program.controller, [job.job_id for job in begun], program.downloads.expect)
     if options.files:
         program.controller.add_paths(options.files)
     if options.demo:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.i18n import tr
+from app.state.downloads_model import can_download
 from app.state.job_row import JobRow, JobState
 from engine.core.geometry import Size
 from engine.core.units import range_in_unit
@@ -93,7 +94,9 @@ def state(row: JobRow) -> str:
         case JobState.READING:
             return tr("Reading the file")
         case JobState.WAITING:
-            return tr("Cannot start yet") if row.plan and not row.plan.fits else tr("Waiting")
+            if row.plan is None or row.plan.fits:
+                return tr("Waiting")
+            return tr("Needs a download") if can_download(row) else tr("Cannot start yet")
         case JobState.RUNNING:
             return stage(row)
         case JobState.PAUSED:

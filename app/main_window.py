@@ -32,6 +32,7 @@ from app.jobs.found_files import Intake
 from app.jobs.queue_column import QueueColumn
 from app.jobs.report_dialog import ReportDialog
 from app.preview.preview_view import PreviewView
+from app.state.downloads_model import DownloadsModel
 from app.state.job_row import JobRow, JobState
 from app.state.log_model import LogModel
 from app.state.queue_model import QueueModel
@@ -45,8 +46,8 @@ from app.widgets.drop import DropOverlay
 from engine.core import paths
 
 _LOG_HEIGHT = 160
-# "get-model": what a job was refused for
-_PAGES = ("models", "get-model", "bench", "settings", "runtime")
+_PAGES = ("models", "bench", "settings", "runtime")
+_DOWNLOADS = ("download_start", "download_stop")
 _NEED_CHOICES = ("rename", "folder", "choices")
 
 
@@ -57,11 +58,13 @@ class MainWindow(QMainWindow):
     closed = Signal()
     sample_requested = Signal()
     page_requested = Signal(str)  # of _PAGES
+    download_requested = Signal(str)  # of _DOWNLOADS, for the selected film
 
     def __init__(
         self,
         controller: QueueController,
         queue: QueueModel,
+        downloads: DownloadsModel,
         telemetry: TelemetryModel,
         log: LogModel,
         ui_state: UiState,
@@ -83,7 +86,7 @@ class MainWindow(QMainWindow):
         self.queue_column = QueueColumn(queue)
         self.preview = PreviewView()
         self.choices = ChoicesForm()
-        self.decision = DecisionPanel(queue)
+        self.decision = DecisionPanel(queue, downloads)
         self.foot = StatusBar(self.actions_["log"])
         self.log_dock = LogDock(log, self)
         self._lay_out()
@@ -124,6 +127,8 @@ class MainWindow(QMainWindow):
                 self._look_at(row, name)
             case _ if name in _PAGES:
                 self.page_requested.emit(name)
+            case _ if name in _DOWNLOADS:
+                self.download_requested.emit(name)
             case "log":
                 self._show_log(True)
             case _:

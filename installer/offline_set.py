@@ -58,10 +58,14 @@ def download(catalogue: Path, runtime: str, folder: Path) -> list[Path]:
     """The wheels of a runtime, verified by their SHA-256.
 
     Raises:
-        EngineError: The runtime is unknown or not pinned, or the download failed.
+        PackagingError: The runtime is not pinned.
+        EngineError: The runtime is unknown, or the download failed.
     """
     os.environ["UPREEL_DATA"] = str(folder)
-    return list(RuntimeStore(load(catalogue)).download(runtime, Listener()))
+    store = RuntimeStore(load(catalogue))
+    if not store.published.runtime(runtime).is_pinned:
+        raise PackagingError(f"{runtime} is not pinned in {catalogue}")
+    return list(store.download(runtime, Listener()))
 
 
 def defines(version: str, setup: Path, runtime: str, wheels: Sequence[Path]) -> list[str]:

@@ -13,15 +13,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import io
-import re
 import sys
 import zipfile
 from collections.abc import Sequence
-from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urldefrag, urljoin
 
+from engine.core.errors import EngineError
 from engine.downloads import http_client
+from engine.downloads.http_client import HttpError
+from engine.runtimes import official_wheels
 from engine.runtimes.catalogue import Runtime, RuntimeCatalogue, Wheel, load
 from engine.runtimes.unpack_wheel import place_of
 from installer.project import ROOT, PackagingError
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.index:
             _pin(args.catalogue, args.index)
         missing = unpinned(load(args.catalogue))
-    except (PackagingError, http_client.HttpError, OSError, zipfile.BadZipFile) as err:
+    except (PackagingError, EngineError, HttpError, OSError, zipfile.BadZipFile) as err:
         print(f"not pinned: {err}", file=sys.stderr)
         return 1
     for name in missing:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def unpinned(known: RuntimeCatalogue) -> list[str]:
     """Names of the values that are missing."""
-    names = [] if known.index else ["index"]
+    names = []
     for runtime in known:
         names += [wheel.filename for wheel in runtime.wheels if not wheel.is_pinned]
         names += [] if runtime.unpacked_bytes else [f"unpacked_bytes of {runtime.id}"]
@@ -72,66 +72,25 @@ def _pin(path: Path, index: str) -> None:
 
 
 def _pinned(runtime: Runtime, base: str) -> Runtime:
-    links = {}
-    for project in {wheel.filename.partition("-")[0].replace("_", "-") for wheel in runtime.wheels}:
-        page = urljoin(base, f"{runtime.id}/{project}/")
-        links |= links_in(_text(page), page)
-    pinned, unpacked = [], 0
-    for wheel in runtime.wheels:
-        url, digest = links.get(wheel.filename, ("", ""))
-        if not digest:
-            reason = "no SHA-256" if url else "no link"
-            raise PackagingError(
-                f"{wheel.filename}: {reason}, {len(links)} other wheels on the page"
-            )
-        size, members = _contents(url)
-        place = url.removeprefix(base)
-        pinned.append(dataclasses.replace(wheel, bytes=size, sha256=digest, place=place))
-        unpacked += sum(info.file_size for info in members if place_of(info.filename))
-    return dataclasses.replace(runtime, wheels=tuple(pinned), unpacked_bytes=unpacked)
+    found = official_wheels.from_index(runtime, base)
+    unpacked = sum(
+        info.file_size
+        for wheel in found.wheels
+        for info in _members(wheel.address(base), wheel.bytes)
+        if place_of(info.filename)
+    )
+    return dataclasses.replace(found, unpacked_bytes=unpacked)
 
 
-def links_in(page: str, address: str) -> dict[str, tuple[str, str]]:
-    """Address and SHA-256 ("" if the page does not name it) of each wheel by its file name."""
-    parser = _Links()
-    parser.feed(page)
-    found = {}
-    for href in parser.hrefs:
-        url, fragment = urldefrag(urljoin(address, href))
-        digest = re.fullmatch(r"sha256=([0-9a-f]{64})", fragment)
-        found[unquote(url.rpartition("/")[2])] = (url, digest[1] if digest else "")
-    return {name: link for name, link in found.items() if name.endswith(".whl")}
-
-
-class _Links(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.hrefs: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.hrefs += [value for name, value in attrs if (tag, name) == ("a", "href") and value]
-
-
-def _text(url: str) -> str:
-    with http_client.get(url, begin=0, timeout_s=_TIMEOUT_S) as reply:
-        if reply.status != 200:
-            raise PackagingError(f"{url}: status {reply.status}")
-        return b"".join(iter(reply.read, b"")).decode("utf-8")
-
-
-def _contents(url: str) -> tuple[int, list[zipfile.ZipInfo]]:
-    """Size of a wheel on its server and the list of its members, from the wheel's last bytes."""
-    with http_client.get(url, begin=0, timeout_s=_TIMEOUT_S) as reply:
-        size = reply.content_bytes
-        if reply.status != 200 or not size:
-            raise PackagingError(f"{url}: status {reply.status}, {size} bytes")
+def _members(url: str, size: int) -> list[zipfile.ZipInfo]:
+    """The list of a wheel's members, from its last bytes."""
     begin = max(0, size - _TAIL_BYTES)
     with http_client.get(url, begin=begin, timeout_s=_TIMEOUT_S) as reply:
         if begin and reply.content_range != (begin, size):
             raise PackagingError(f"{url}: the server ignores ranges")
         tail = b"".join(iter(reply.read, b""))
     with zipfile.ZipFile(io.BytesIO(tail)) as archive:
-        return size, archive.infolist()
+        return archive.infolist()
 
 
 def filled_in(text: str, index: str, runtimes: Sequence[Runtime]) -> str:

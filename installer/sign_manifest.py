@@ -29,6 +29,7 @@ from pathlib import Path
 from nacl.signing import SigningKey
 
 from engine.core.errors import EngineError
+from engine.downloads.http_client import is_safe
 from engine.updates import build, manifest
 from installer import project
 from installer.project import ROOT, PackagingError
@@ -108,7 +109,7 @@ def _fill(args: argparse.Namespace) -> str:
         return f"{found.address}, {len(found.keys)} keys"
     if not args.public or not all(_KEY.fullmatch(key) for key in args.public):
         raise PackagingError("--public takes 64 hexadecimal digits, as make-key prints them")
-    if not build.is_safe(args.address) or re.search(r'["\\\s]', args.address):
+    if not is_safe(args.address) or re.search(r'["\\\s]', args.address):
         raise PackagingError("--address takes an https:// address")
     text = filled_in(args.file.read_text("utf-8"), args.address, args.public)
     args.file.write_text(text, encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QObject
@@ -12,19 +11,14 @@ from app.controllers.queue import QueueController
 from app.main_window import MainWindow
 from app.models import model_labels
 from app.models.models_page import ModelsPage
-from app.state.job_row import JobRow
-from app.state.model_files_model import ModelFilesModel, Package
+from app.state.downloads_model import MISSING
+from app.state.model_files_model import ModelFilesModel
 from app.state.telemetry_model import TelemetryModel
 from app.widgets.controls import bring_up
-from engine.core.errors import WeightsMissing
-from engine.core.messages import Param
 from engine.protocol import commands
 from engine.protocol.model_file_state import ImportMode, PublishedState
 from engine.settings import schema
 from engine.settings.schema import JobSettings
-
-MISSING = WeightsMissing.code  # of a refusal that a download answers
-_OWN_FILES = ("dit", "vae", "text_embedding")
 
 
 class ModelsController(QObject):
@@ -74,10 +68,9 @@ class ModelsController(QObject):
 
     def get(self, file: str) -> None:
         """Download a file and what it cannot work without, as far as it is not here."""
-        known = self.model.find(file)
-        if known is None:
-            return
-        lacking = [part.id for part in self.model.package(known).lacking]
+        known = self.model.find(file)  # None before the engine has listed it
+        parts = self.model.package(known).lacking if known is not None else ()
+        lacking = [part.id for part in parts] if known is not None else [file]
         running = self.model.running
         self.model.dismiss(file)
         if lacking:
@@ -85,44 +78,6 @@ class ModelsController(QObject):
         for name in lacking:
             if name not in running:
                 self._controller.send(commands.DownloadModelFile(file=name))
-
-    def get_for(self, settings: JobSettings, params: Mapping[str, Param]) -> str:
-        """Download what a refused job lacks.
-
-        Args:
-            settings: Of the job.
-            params: Of the refusal; they name files where the settings do not name a model.
-
-        Returns:
-            Id of the file whose row shows the progress; "" when only the user knows it.
-        """
-        named = {name.strip() for text in params.values() for name in str(text).split(",")}
-        files = [file for file in self.model.files if file.id in named]
-        package = self._requested(settings, files)
-        if package is None or _has_own_files(settings):
-            requested = [file.id for file in files]
-        else:  # of its own model the best; a source of latents may need another one as well
-            requested = [] if package.is_complete else [package.main.id]
-            requested += [file.id for file in files if settings.model not in file.models]
-        for file in requested:
-            self.get(file)
-        return requested[0] if requested else ""
-
-    def _requested(self, settings: JobSettings, named: Sequence[PublishedState]) -> Package | None:
-        """What was begun of the job's own model, else what its refusal names, else the best."""
-        best = self.model.best_package(settings.model, settings.precision)
-        if best is not None and best.main.done_bytes:
-            return best
-        mine = [f for f in named if settings.model in f.models and self.model.is_main(f)]
-        return self.model.package(mine[0]) if mine else best
-
-    def get_for_selected(self) -> None:
-        """Download what the selected film was refused for, and show it."""
-        row = self._window.selected
-        self.open_view()
-        if row is not None:
-            file = self.get_for(row.settings, _params(row))
-            self.view.reveal(file)
 
     def stop(self, file: str) -> None:
         """Stop what runs for a file; parts stay for the next time."""
@@ -160,8 +115,6 @@ class ModelsController(QObject):
     def _open(self, page: str) -> None:
         if page == "models":
             self.open_view()
-        elif page == "get-model":
-            self.get_for_selected()
 
     def _show(self, _file: str = "") -> None:
         model = self.model
@@ -185,12 +138,6 @@ class ModelsController(QObject):
         return package is None or package.is_complete
 
 
-def _has_own_files(settings: JobSettings) -> bool:
-    """Whether the model shall be read from a file of the user's."""
-    about, family = schema.describe(JobSettings), schema.model_family(settings.model)
-    return any(getattr(settings, name) for name in _OWN_FILES if family in about[name].families)
-
-
 def _choices(file: PublishedState, model: str) -> dict[str, object]:
     """What to choose so that a film is made with a file; `model` stays where the file serves it."""
     values: dict[str, object] = {"model": model if model in file.models else file.models[0]}
@@ -203,11 +150,3 @@ def _choices(file: PublishedState, model: str) -> dict[str, object]:
 def _availability(model: ModelFilesModel, name: str) -> str:
     package = model.best_package(name)
     return model_labels.availability(package, model.task_of(package) if package else None)
-
-
-def _params(row: JobRow) -> Mapping[str, Param]:
-    """What the refusal states about missing files."""
-    if row.error is not None and row.error.code == MISSING:
-        return row.error.params
-    notices = row.plan.notices if row.plan is not None else ()
-    return next((notice.params for notice in notices if notice.code == MISSING), {})

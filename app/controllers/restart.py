@@ -1,5 +1,7 @@
 """A new start of the program: the films that wait come along, and nothing of a running one is lost.
 
+Those that wait for a download start by themselves once that has ended.
+
 They are written to a file that the next start reads once. Films that were begun are not in it: the
 engine keeps those itself, and offers to continue them.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, Signal
 from app.controllers.queue import QueueController
 from app.i18n import tr
 from app.main_window import MainWindow
-from app.state.job_row import JobState
+from app.state.downloads_model import DownloadsModel
 from app.state.queue_model import QueueModel
 from engine.core import atomic_file, paths
 from engine.core.serialization import from_plain, to_plain
@@ -37,6 +39,7 @@ class WaitingFilm:
     source: Path
     settings: JobSettings
     output: Path | None = None
+    downloads: bool = False  # it starts when what it lacks has been downloaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +55,16 @@ class RestartController(QObject):
 
     changed = Signal()
 
-    def __init__(self, window: MainWindow, controller: QueueController, queue: QueueModel) -> None:
+    def __init__(
+        self,
+        window: MainWindow,
+        controller: QueueController,
+        queue: QueueModel,
+        downloads: DownloadsModel,
+    ) -> None:
         super().__init__(window)
         self._window, self._controller, self._queue = window, controller, queue
+        self._downloads = downloads
         self.waits_for = ""  # name of a film
         self.is_due = False
         queue.queue_changed.connect(self._look)
@@ -90,10 +100,14 @@ class RestartController(QObject):
         self.waits_for = ""
         films = tuple(
             WaitingFilm(
-                job_id=row.job_id, source=row.source, settings=row.settings, output=row.output
+                job_id=row.job_id,
+                source=row.source,
+                settings=row.settings,
+                output=row.output,
+                downloads=row.job_id in self._downloads.films,
             )
             for row in self._queue.rows
-            if row.state in (JobState.READING, JobState.WAITING)
+            if row.state.can_change or row.job_id in self._downloads.films
         )
         problem = write(Waiting(films=films, starts=starts))
         if problem:  # rather no new start than a queue that is gone
@@ -132,19 +146,27 @@ def read() -> Waiting:
         return Waiting()
 
 
-def take_over(controller: QueueController, begun: Sequence[str]) -> None:
+def take_over(
+    controller: QueueController, begun: Sequence[str], expect: Callable[[str], None]
+) -> None:
     """Put the films that came along into the queue.
 
     Args:
         controller: Of the new window.
         begun: Names of jobs that the engine offers to continue; they are not added twice.
+        expect: Called with the new name of each job that waits for a download.
     """
     waiting = read()
     films = [film for film in waiting.films if film.job_id not in begun]
     for film in films:
-        controller.add_file(
-            film.source, settings=film.settings, output=film.output, starts_at_once=waiting.starts
+        job_id = controller.add_file(
+            film.source,
+            settings=film.settings,
+            output=film.output,
+            starts_at_once=waiting.starts and not film.downloads,
         )
+        if film.downloads:
+            expect(job_id)
     if films:
         controller.files_added.emit()
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app import desktop
@@ -20,16 +21,22 @@ from app.runtimes.runtime_view import RuntimeLine, RuntimeView
 from app.state.runtimes_model import RuntimesModel, find
 from app.ui_state import UiState
 from app.widgets.controls import bring_up, is_confirmed
+from engine.core.errors import ErrorInfo, RuntimeNotAccepted
 from engine.core.units import bytes_text
 from engine.protocol import commands, events
 from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase
 
 _DRIVERS = "https://www.nvidia.com/drivers"
+_Request = (
+    commands.InstallRuntime | commands.ImportRuntime | commands.UseRuntime | commands.RemoveRuntime
+)
 
 
 class RuntimesController(QObject):
     """Joins bar, page, model and engine. One request at a time: the engine refuses a second."""
+
+    refused = Signal(object)  # ErrorInfo of what the user did not accept
 
     def __init__(
         self,
@@ -44,7 +51,7 @@ class RuntimesController(QObject):
         self._window, self._controller, self._model = window, controller, model
         self._restart, self._ui_state = restart, ui_state
         self._view: RuntimeView | None = None
-        self._last: tuple[commands.RuntimeCommand, Phase, str] | None = None
+        self._last: tuple[_Request, Phase, str] | None = None
         self._discards = ""  # id of a runtime whose download was cancelled
         self.bar = OfferBar(model)
         window.add_bar(self.bar)
@@ -55,6 +62,7 @@ class RuntimesController(QObject):
         model.restore_hidden(ui_state.runtime_hidden)
         for ended in (events.TaskDone, events.TaskFailed, events.TaskStopped):
             hub.subscribe(ended, self._delete_cancelled)
+        hub.subscribe(events.TaskFailed, self._ask_acceptance)
 
     @property
     def view(self) -> RuntimeView:
@@ -172,6 +180,27 @@ class RuntimesController(QObject):
             names = ", ".join(file.name for file in files)
             self._order(commands.ImportRuntime(paths=tuple(files)), "import", names)
 
+    def _ask_acceptance(self, event: events.TaskFailed) -> None:
+        """Ask whether to use a file that this build does not pin, once all events are delivered."""
+        if event.kind is self._model.kind and event.error.code == RuntimeNotAccepted.code:
+            QTimer.singleShot(0, self, lambda: self._answer_acceptance(event.error))
+
+    def _answer_acceptance(self, error: ErrorInfo) -> None:
+        self._model.dismiss()
+        if self._last is not None and is_confirmed(
+            self._asker,
+            tr("Use this file as the NVIDIA runtime?"),
+            runtime_labels.acceptance(error),
+            yes=tr("Use it"),
+            no=tr("Cancel"),
+        ):
+            command, phase, runtime = self._last
+            if isinstance(command, commands.InstallRuntime | commands.ImportRuntime):
+                command = replace(command, accepted=RuntimeNotAccepted.sums(error))
+            self._order(command, phase, runtime)
+        else:
+            self.refused.emit(error)
+
     @property
     def _asker(self) -> QWidget:
         """The window that a question belongs to."""
@@ -182,7 +211,7 @@ class RuntimesController(QObject):
         if page == "runtime":
             self.open_view()
 
-    def _order(self, command: commands.RuntimeCommand, phase: Phase, runtime: str) -> None:
+    def _order(self, command: _Request, phase: Phase, runtime: str) -> None:
         if not self._model.is_running:
             self._last = (command, phase, runtime)
             self._discards = ""

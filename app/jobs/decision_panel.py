@@ -17,6 +17,7 @@ from app.engine_messages import text
 from app.i18n import tr
 from app.jobs.report_dialog import DoneCard
 from app.plan.plan_card import PlanCard
+from app.state.downloads_model import MISSING, DownloadsModel, can_download
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from app.theme import tokens
@@ -24,7 +25,17 @@ from app.theme.icons import pixmap
 from app.widgets.error_view import ErrorCard
 
 
-def primary_action(model: QueueModel, row: JobRow | None) -> tuple[str, str]:
+def download_action(downloads: DownloadsModel, row: JobRow | None) -> str:
+    """What can be done about what a film lacks; "" where nothing has to be downloaded."""
+    if row is not None and row.job_id in downloads.films:
+        return "download_stop"
+    may_wait = row is not None and (row.state.can_change or row.state.can_retry)
+    return "download_start" if row is not None and may_wait and can_download(row) else ""
+
+
+def primary_action(
+    model: QueueModel, downloads: DownloadsModel, row: JobRow | None
+) -> tuple[str, str]:
     """The main action now and the second one: names of actions, "" for none.
 
     A running job always wins, whichever job is selected: Pause must never be out of reach.
@@ -32,12 +43,21 @@ def primary_action(model: QueueModel, row: JobRow | None) -> tuple[str, str]:
     active = model.active
     if active is not None:
         return ("resume" if active.state is JobState.PAUSED else "pause"), "cancel"
+    download = download_action(downloads, row)
+    if download:
+        return download, "start" if _can_start(model) else ""
     waits = model.count(JobState.WAITING) > 0
     if row is not None and row.state is JobState.DONE:
         return ("start", "open_result") if waits else ("open_result", "show_in_folder")
     if row is not None and row.state.can_retry:
         return ("start", "retry") if waits else ("retry", "remove")
     return "start", ""
+
+
+def _can_start(model: QueueModel) -> bool:
+    return any(
+        row.state is JobState.WAITING and (row.plan is None or row.plan.fits) for row in model.rows
+    )
 
 
 class DecisionPanel(QWidget):
@@ -47,15 +67,17 @@ class DecisionPanel(QWidget):
     choices_requested = Signal(dict)  # settings by name, that a refused plan offers
     details_requested = Signal()
 
-    def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, model: QueueModel, downloads: DownloadsModel, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setObjectName("decisionPanel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._model = model
+        self._model, self._downloads = model, downloads
         self._row: JobRow | None = None
         self._names = ("start", "")
         self.held = ""  # why nothing may start
-        self.plan, self.done, self.error = PlanCard(), DoneCard(), ErrorCard()
+        self.plan, self.done, self.error = PlanCard(downloads), DoneCard(), ErrorCard()
         self._hint = _HintCard()
         self._primary, self._second = QPushButton(), QPushButton()
         self._primary.setObjectName("primaryAction")
@@ -79,20 +101,22 @@ class DecisionPanel(QWidget):
         self.plan.choices_requested.connect(self.choices_requested)
         self.error.action_requested.connect(self.action_requested)
         self.done.details_requested.connect(self.details_requested)
+        downloads.changed.connect(lambda: self.show_job(self._row))
         self.show_job(None)
 
     def show_job(self, row: JobRow | None) -> None:
         """Show what concerns the selected job."""
         self._row = row
         shown: QWidget = self._hint
-        if row is not None and row.error is not None:
+        download = download_action(self._downloads, row)
+        if row is not None and row.error is not None and not (download and row.plan is not None):
             self.error.show_error(row.error)
             shown = self.error
         elif row is not None and row.report is not None:
             self.done.show_report(row.report)
             shown = self.done
         elif row is not None and row.plan is not None:
-            self.plan.show_job(row)
+            self.plan.show_job(row, download if self._model.active is not None else "")
             shown = self.plan
         for card in (self._hint, self.plan, self.done, self.error):
             card.setVisible(card is shown)
@@ -112,9 +136,11 @@ class DecisionPanel(QWidget):
             self._show_buttons()
 
     def _show_buttons(self) -> None:
-        self._names = primary_action(self._model, self._row)
+        self._names = primary_action(self._model, self._downloads, self._row)
         texts = {
             "start": tr("Start"),
+            "download_start": self._download_text(),
+            "download_stop": tr("Stop the download"),
             "pause": tr("Pause"),
             "resume": tr("Resume"),
             "cancel": tr("Cancel"),
@@ -129,15 +155,18 @@ class DecisionPanel(QWidget):
         self._primary.setToolTip(keys.get(first, ""))
         self._second.setText(texts.get(second, ""))
         self._second.setVisible(bool(second))
-        startable = any(
-            row.state is JobState.WAITING and (row.plan is None or row.plan.fits)
-            for row in self._model.rows
-        )
-        startable = startable and not self.held
+        startable = _can_start(self._model) and not self.held
         self._primary.setEnabled(first != "start" or startable)
         if first == "start" and not startable:
             self._primary.setToolTip(self._why_not())
         self._primary.setAccessibleDescription(self._primary.toolTip())
+
+    def _download_text(self) -> str:
+        """What the button does, with the size of what comes where the plan knows it."""
+        plan = self._row.plan if self._row is not None else None
+        notices = plan.notices if plan is not None else ()
+        size = next((str(n.params.get("size", "")) for n in notices if n.code == MISSING), "")
+        return tr("Download and start · {size}", size=size) if size else tr("Download and start")
 
     def _why_not(self) -> str:
         """Why nothing can be started."""

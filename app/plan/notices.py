@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.engine_messages import button, choice_text, hint, text
-from app.i18n import tr
+from app.i18n import mark, tr
+from app.plan.download_lines import DownloadLines
+from app.state.downloads_model import DownloadsModel, required_download
 from app.state.job_row import Downgrade, JobRow
 from app.widgets.controls import FlowLayout
 from app.widgets.error_view import ACTION_OF
@@ -37,7 +39,9 @@ def offers_of(notice: Notice, settings: JobSettings) -> list[Offer]:
     for offer in notice.params.get(PARAM, "").split(";"):
         values = _values(offer, settings)
         if values:
-            found.append(Offer(offer_text(values, settings), values))
+            title = offer_text(values, settings)
+            is_meanwhile = notice.code == WeightsMissing.code
+            found.append(Offer(tr("{text} now", text=title) if is_meanwhile else title, values))
     return found[:_MOST]
 
 
@@ -90,8 +94,10 @@ class PlanNotices(QWidget):
     action_requested = Signal(str)  # what MainWindow.do takes
     choices_requested = Signal(dict)  # settings by name
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, downloads: DownloadsModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._films, self._failures = downloads.films, downloads.failures
+        self._downloads = DownloadLines(downloads)
         self._lines = QVBoxLayout()
         self._lines.setSpacing(6)
         self._buttons = FlowLayout(spacing=6)
@@ -99,27 +105,40 @@ class PlanNotices(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
         column.addLayout(self._lines)
+        column.addWidget(self._downloads)
         column.addLayout(self._buttons)
 
-    def show_job(self, row: JobRow) -> None:
-        """Show what is known about the plan of a job."""
+    def show_job(self, row: JobRow, download: str = "") -> None:
+        """Show what is known about the plan of a job, and a button that begins or ends a download.
+
+        Args:
+            row: The job.
+            download: "download_start" or "download_stop"; "" where another button does it.
+        """
+        focus = QApplication.focusWidget()
+        focused = focus.objectName() if focus is not None and self.isAncestorOf(focus) else ""
         _clear(self._lines)
         self._buttons.clear()
         if row.downgrades:
             self._lines.addWidget(_changed_line(row.downgrades))
         notices = (*(row.plan.notices if row.plan else ()), *row.warnings)
+        self._downloads.show_job(row)
         found = [notice for notice in notices if notice.code not in _SHOWN_ABOVE]
         found.sort(key=_rank)
         shown = _worth_a_line(found)
+        refusal = next((notice for notice in found if notice.severity == "refusal"), None)
+        if row.job_id in (*self._films, *self._failures):  # the lines of the download say more
+            shown, found = _without_missing(shown), _without_missing(found)
         hints = [hint(notice) for notice in shown]
         for at, notice in enumerate(shown):
             is_repeated = hints[at : at + 1] == hints[at + 1 : at + 2]
             self._lines.addWidget(_line(notice, "" if is_repeated else hints[at]))
         self._show_rest(found[len(shown) :])
-        refusal = next((notice for notice in found if notice.severity == "refusal"), None)
-        if refusal is not None:
-            self._offer(refusal, row)
-        self.setVisible(bool(found or row.downgrades))
+        buttons = self._offer(refusal, row, download) if refusal is not None else ()
+        self.setVisible(bool(found or refusal or row.downgrades))
+        for one in buttons:
+            if one.objectName() == focused:
+                one.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _show_rest(self, rest: list[Notice]) -> None:
         if not rest:
@@ -129,18 +148,26 @@ class PlanNotices(QWidget):
         more.setToolTip("\n".join(text(notice) for notice in rest))
         self._lines.addWidget(more)
 
-    def _offer(self, refusal: Notice, row: JobRow) -> None:
+    def _offer(self, refusal: Notice, row: JobRow, download: str) -> list[QPushButton]:
         """Buttons that help: choices that would fit, else what helps with such a refusal."""
         offers = offers_of(refusal, row.settings)
-        for at, offer in enumerate(offers):
-            self._buttons.addWidget(self._offer_button(offer, at))
+        buttons = [self._offer_button(offer, at) for at, offer in enumerate(offers)]
         action = ACTION_OF.get(refusal.code)
-        if action is None or (offers and action == "choices"):
-            return
-        help_ = QPushButton(button(refusal.code))
+        if refusal.code == WeightsMissing.code and required_download(row):
+            action = download
+        if action and not (offers and action == "choices"):
+            buttons.append(self._help_button(refusal, action))
+        for one in buttons:
+            self._buttons.addWidget(one)
+        return buttons
+
+    def _help_button(self, refusal: Notice, action: str) -> QPushButton:
+        help_ = QPushButton(
+            tr(_DOWNLOADS[action]) if action in _DOWNLOADS else button(refusal.code)
+        )
         help_.setObjectName("planHelp")
         help_.clicked.connect(lambda: self.action_requested.emit(action))
-        self._buttons.addWidget(help_)
+        return help_
 
     def _offer_button(self, offer: Offer, at: int) -> QPushButton:
         button = QPushButton(offer.text)
@@ -149,11 +176,21 @@ class PlanNotices(QWidget):
         return button
 
 
+_DOWNLOADS = {
+    "download_start": mark("Download and start"),
+    "download_stop": mark("Stop the download"),
+}
+
+
 def _worth_a_line(found: list[Notice]) -> list[Notice]:
     """The first few; below a refusal nothing that is only good to know."""
     shown = found[:_MOST_NOTICES]
     is_refused = bool(shown) and shown[0].severity == "refusal"
     return [notice for notice in shown if not is_refused or notice.severity != "info"]
+
+
+def _without_missing(notices: list[Notice]) -> list[Notice]:
+    return [notice for notice in notices if notice.code != WeightsMissing.code]
 
 
 def _rank(notice: Notice) -> tuple[int, bool]:
@@ -179,9 +216,9 @@ def _change(downgrade: Downgrade) -> str:
 
 def _line(notice: Notice, hint: str) -> NoticeLine:
     """A notice; without commands that get missing files, as the button below downloads them."""
-    return NoticeLine(
-        notice.severity, text(notice), "" if notice.code == WeightsMissing.code else hint
-    )
+    if notice.code == WeightsMissing.code:
+        return NoticeLine("info", text(notice))
+    return NoticeLine(notice.severity, text(notice), hint)
 
 
 def _clear(layout: QVBoxLayout) -> None:

@@ -19,6 +19,7 @@ from app.engine_messages import hint, text
 from app.i18n import tr
 from app.plan.memory_bars import MemoryBars, limit_of
 from app.plan.notices import PRETENDED, PlanNotices
+from app.state.downloads_model import DownloadsModel, can_download
 from app.state.job_row import JobRow
 from app.theme.icons import icon, pixmap
 from app.widgets.notice_line import colour_of
@@ -154,11 +155,13 @@ class PlanCard(QFrame):
     action_requested = Signal(str)  # what MainWindow.do takes
     choices_requested = Signal(dict)  # settings by name, that a refusal offers
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, downloads: DownloadsModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("kind", "card")
         self.setObjectName("planCard")
+        self._downloads = downloads
         self._row: JobRow | None = None
+        self._download = ""
         self._icon, self._head, self._limit = QLabel(), QLabel(), QLabel()
         self._head.setObjectName("planHead")
         self._limit.setProperty("kind", "secondary")
@@ -171,22 +174,24 @@ class PlanCard(QFrame):
         self._guess = QPushButton()
         self._guess.setObjectName("speedTest")
         self._guess.setProperty("kind", "link")
-        self._notes = PlanNotices()
+        self._notes = PlanNotices(downloads)
         self._why = WhyFold()
         self._notes.action_requested.connect(self.action_requested)
         self._notes.choices_requested.connect(self.choices_requested)
         self._guess.clicked.connect(lambda: self.action_requested.emit("bench"))
         self._lay_out()
 
-    def show_job(self, row: JobRow) -> None:
-        """Show the plan of a job."""
+    def show_job(self, row: JobRow, download: str = "") -> None:
+        """Show the plan of a job; `download` as for `PlanNotices.show_job`."""
         if row.plan is None:
             return
-        self._row = row
-        self._show_head(row.plan)
+        self._row, self._download = row, download
+        self._show_head(row)
         self._bars.show_plan(row.plan)
+        downloads = self._downloads
+        self._bars.setVisible(row.job_id not in (*downloads.films, *downloads.failures))  # for room
         self._show_figures(row)
-        self._notes.show_job(row)
+        self._notes.show_job(row, download)
         self._why.show_plan(row.plan)
 
     def unfold(self) -> None:
@@ -198,7 +203,7 @@ class PlanCard(QFrame):
         super().changeEvent(event)
         requested = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
         if event.type() in requested and self._row is not None:
-            self.show_job(self._row)
+            self.show_job(self._row, self._download)
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
@@ -228,17 +233,24 @@ class PlanCard(QFrame):
         column.addWidget(rule)
         column.addLayout(foot)
 
-    def _show_head(self, plan: Plan) -> None:
+    def _show_head(self, row: JobRow) -> None:
+        plan = row.plan
+        assert plan is not None
         expected = _OF_PRETENDED if plan.is_pretended else ()
         refused = any(n.severity == "refusal" and n.code not in expected for n in plan.notices)
-        if refused:
+        if can_download(row):
+            is_coming = row.job_id in self._downloads.films
+            text = tr("Being downloaded") if is_coming else tr("Needs a download")
+            icon, severity = "download", "info"
+        elif refused:
             text, icon, severity = tr("This cannot start"), "error", "refusal"
         else:
             text = tr("It would fit") if plan.is_pretended else tr("It fits")
             icon, severity = "check", "good"
         self._icon.setPixmap(pixmap(icon, colour_of(severity), 18))
         self._head.setText(text)
-        self._head.setProperty("kind", "error" if refused else "good")
+        kinds = {"refusal": "error", "info": "strong", "good": "good"}
+        self._head.setProperty("kind", kinds[severity])
         self._head.style().polish(self._head)
         self._limit.setText(tr("limit {size}", size=memory_text(limit_of(plan))))
         self._planned_for.setVisible(plan.is_pretended)
@@ -261,7 +273,8 @@ class PlanCard(QFrame):
             else tr("Not measured here: run the speed test")
         )
         can_be_measured = not plan.is_measured and not plan.is_pretended
-        self._guess.setVisible(can_be_measured and row.state.can_change)
+        may_start = row.state.can_change and not can_download(row)
+        self._guess.setVisible(can_be_measured and may_start)
 
 
 class _Figure(QWidget):

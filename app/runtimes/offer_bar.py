@@ -42,20 +42,18 @@ _QUIET = ("hide", "later", "dismiss", "details")
 _STOPS = ("pause", "cancel")
 
 
-def offers(status: RuntimeStatus, task: TaskState | None, *, can_import: bool) -> tuple[str, ...]:
+def offers(status: RuntimeStatus, task: TaskState | None) -> tuple[str, ...]:
     """Names of the buttons for a situation, the likely one first."""
-    file = ("file",) if can_import else ()
     runtime = status.runtime
     match status.situation:
-        case Situation.OFFER if runtime is not None:
-            return (*(("download",) if runtime.can_download else ()), *file, "hide")
+        case Situation.OFFER:
+            return "download", "file", "hide"
         case Situation.PARTIAL:
             return "continue", "discard", "hide"
         case Situation.BUSY if task is not None:
             return {"download": _STOPS, "remove": (), "use": ()}.get(task.phase, ("cancel",))
         case Situation.FAILED if task is not None:
-            again = file if task.phase == "import" else ("retry", *file)
-            return (*again, "dismiss")
+            return (*(() if task.phase == "import" else ("retry",)), "file", "dismiss")
         case Situation.READY:
             return "restart", "later"
         case Situation.BROKEN if runtime is not None:
@@ -65,8 +63,6 @@ def offers(status: RuntimeStatus, task: TaskState | None, *, can_import: bool) -
             return "driver", "hide"
         case Situation.OLD_GPU:
             return "details", "hide"
-        case Situation.NOT_IN_BUILD:
-            return (*file, "details", "hide")
     return ()
 
 
@@ -116,8 +112,7 @@ class OfferBar(Themed, QFrame):
     def _offered(self) -> tuple[str, ...]:
         if self._waits:
             return "restart_now", "stay"
-        model = self._model
-        return offers(model.status, model.task, can_import=model.can_import)
+        return offers(self._model.status, self._model.task)
 
     def _show_texts(self, _runtime: str = "") -> None:
         """Texts and figures: they come several times a second."""

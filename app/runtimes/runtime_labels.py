@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
@@ -16,7 +17,7 @@ from app.state.runtimes_model import (
 )
 from app.state.tasks_model import TaskState
 from app.widgets.error_view import error_title
-from engine.core.errors import ErrorInfo
+from engine.core.errors import ErrorInfo, RuntimeNotAccepted
 from engine.core.units import bytes_text
 from engine.protocol.runtime_state import RuntimeState
 
@@ -74,7 +75,7 @@ def message(model: RuntimesModel) -> Message:
             return _ready(model, status)
         case Situation.BROKEN:
             return _broken(status)
-        case Situation.OLD_DRIVER | Situation.OLD_GPU | Situation.NOT_IN_BUILD:
+        case Situation.OLD_DRIVER | Situation.OLD_GPU:
             return _no_way(model, status)
         case Situation.QUIET:
             return Message(severity="info", title="")
@@ -87,21 +88,19 @@ def _offer(model: RuntimesModel, status: RuntimeStatus) -> Message:
     gpu, size = gpu_name(listed.card), bytes_text(size_of(runtime))
     if status.outdated:
         title = tr("This version of Upreel needs a newer NVIDIA runtime for your {gpu}", gpu=gpu)
-    elif runtime.can_download:
+    else:
         title = tr(
             "Your {gpu} can be used after a download of {size} (NVIDIA runtime)",
             gpu=gpu,
             size=size,
         )
-    else:
-        title = tr("Your {gpu} can be used with the NVIDIA runtime, from a file", gpu=gpu)
     text = tr(
         "Until then the processor does the work. It takes about {size} of the {free} free on the "
         "disk; films go on meanwhile. Later: in the settings.",
         size=bytes_text(runtime.disk_bytes),
         free=bytes_text(listed.free_mb * 1e6),
     )
-    if status.outdated and runtime.can_download:
+    if status.outdated:
         text = joined(tr("A download of {size}.", size=size), text)
     return Message(severity="info", title=title, text=text)
 
@@ -124,7 +123,12 @@ def _busy(task: TaskState | None) -> Message:
         text = tr(_TRYING)
     else:
         text = tr("One moment …") if task.waits else progress(task)
-    return Message(severity="info", title=tr(_PHASES[task.phase]), text=text)
+    return Message(severity="info", title=phase_title(task), text=text)
+
+
+def phase_title(task: TaskState) -> str:
+    """What is done to a runtime."""
+    return tr(_PHASES[task.phase])
 
 
 def _failed(task: TaskState | None) -> Message:
@@ -140,6 +144,14 @@ def problem(error: ErrorInfo) -> tuple[str, str]:
     lines = (text(error), tr(HINTS[code]) if code in HINTS else hint(error))
     title = tr(_TITLES[error.code]) if error.code in _TITLES else error_title(error)
     return title, "\n".join(line for line in lines if line)
+
+
+def acceptance(error: ErrorInfo) -> str:
+    """What to know before a file is accepted; sums in groups of digits, that they can be read."""
+    sums = (" ".join(re.findall(".{8}", one)) for one in RuntimeNotAccepted.sums(error))
+    return (
+        f"{text(replace(error, params={**error.params, 'sha256': tuple(sums)}))}\n\n{hint(error)}"
+    )
 
 
 def _ready(model: RuntimesModel, status: RuntimeStatus) -> Message:
@@ -186,16 +198,10 @@ def _no_way(model: RuntimesModel, status: RuntimeStatus) -> Message:
             ),
             text=joined(tr("Update the driver, then start Upreel again."), lite),
         )
-    if status.situation is Situation.OLD_GPU:
-        return Message(
-            severity="info",
-            title=tr("Your {gpu} cannot be used: no NVIDIA runtime knows it", gpu=gpu),
-            text=tr("The processor does the work. Lite is made for that."),
-        )
     return Message(
         severity="info",
-        title=tr("The NVIDIA runtime for your {gpu} is not in this build of Upreel", gpu=gpu),
-        text=joined(tr("A released Upreel knows where to get it."), lite),
+        title=tr("Your {gpu} cannot be used: no NVIDIA runtime knows it", gpu=gpu),
+        text=tr("The processor does the work. Lite is made for that."),
     )
 
 
@@ -255,7 +261,7 @@ def about(state: RuntimeState) -> str:
         parts.append(tr("from another version of Upreel"))
     if state.path is not None:
         parts.append(tr("{size} on the disk", size=bytes_text(state.done_bytes)))
-    elif size_of(state) and state.state != "not-in-build":
+    elif size_of(state):
         size, disk = bytes_text(size_of(state)), bytes_text(state.disk_bytes)
         parts.append(tr("{size} to download, about {disk} on the disk", size=size, disk=disk))
     return " · ".join(parts)
@@ -282,8 +288,6 @@ def _at_rest(state: RuntimeState) -> tuple[str, str, str]:
             return "check", "info", tr("Here, not chosen")
         case "busy":
             return "info", "info", tr("Another program uses it")
-        case "not-in-build":
-            return "info", "info", tr("Not in this build")
     if not state.suits_program:
         return "info", "info", tr("For another system")
     if state.state == "partial":

@@ -43,13 +43,13 @@ def main_action(state: RuntimeState, task: TaskState | None) -> str:
     """Name of the one button; "" where there is nothing to do."""
     if task is not None and task.runs:
         return {"download": "pause", "remove": "", "use": ""}.get(task.phase, "cancel")
-    if not state.suits_program or state.state in ("not-in-build", "busy"):
+    if not state.suits_program or state.state == "busy":
         return ""
     if state.state == "here":
         return "" if state.is_chosen else "use"
     if state.state == "broken":
         return "repair" if is_known(state) else "remove"
-    if not (state.can_download and state.suits_card):
+    if not state.suits_card:
         return ""
     return "continue" if state.state == "partial" else "download"
 

@@ -72,7 +72,7 @@ class RuntimeView(Themed, QDialog):
             tr(
                 "The NVIDIA runtime lets Upreel compute on the GPU; without it the processor "
                 "does the work. It is the official build of PyTorch for NVIDIA GPUs, used only "
-                "when it is, byte for byte, what was published."
+                "when its checksum is the published one."
             )
         )
         self._foot.setText(
@@ -95,7 +95,7 @@ class RuntimeView(Themed, QDialog):
         model, listed = self._model, self._model.listed
         free = bytes_text(listed.free_mb * 1e6) if listed is not None else ""
         self._room.setText(tr("{size} free on the disk", size=free) if free else "")
-        self._file.setVisible(model.can_import and listed is not None and bool(listed.card))
+        self._file.setVisible(listed is not None and bool(listed.card))
         self._file.setEnabled(not model.is_running)
         self._restart.setVisible(self._needs_restart())
         self._show_now()
@@ -120,11 +120,10 @@ class RuntimeView(Themed, QDialog):
         self._now.show_message(now.severity, now.title, now.text)
 
     def _show_trouble(self) -> None:
-        """What concerns no row: an import that fails or runs, a build without, good news."""
+        """What concerns no row: an import that fails or runs, good news."""
         model, task = self._model, self._model.task
         about = find(model.listed, task.subject) if task is not None else None
-        is_without = model.status.situation is Situation.NOT_IN_BUILD
-        has_own_line = is_without or (task is not None and about is None)
+        has_own_line = task is not None and about is None
         self._trouble.setVisible(has_own_line or model.done is not None)
         if has_own_line:
             message = runtime_labels.message(model)

@@ -237,13 +237,13 @@ class ModelFilesModel(KindModel):
     @property
     def overall(self) -> TaskState | None:
         """Everything that runs, as one; None when nothing does."""
-        return self._sum(self.running)
+        return self.sum_of(self.running)
 
     def task_of(self, package: Package) -> TaskState | None:
         """What is done to a package now, or the error it ended with; None at rest."""
         ordered = self._orders.get(package.main.id)
         if ordered is not None and any(self._runs(file) for file in ordered):
-            return self._sum(ordered)
+            return self.sum_of(ordered)
         own = self._tasks.get(package.main.id)
         if own is not None:
             return own
@@ -251,9 +251,9 @@ class ModelFilesModel(KindModel):
             return None  # what its companions do does not make this one come nearer
         others = [file.id for file in package.others if self._runs(file.id)]
         errors = (self._tasks.get(file.id) for file in package.others)
-        return self._sum(others) or next((error for error in errors if error is not None), None)
+        return self.sum_of(others) or next((error for error in errors if error is not None), None)
 
-    def _sum(self, files: Iterable[str]) -> TaskState | None:
+    def sum_of(self, files: Iterable[str]) -> TaskState | None:
         """Several files as one; None where nothing runs."""
         names = tuple(files)
         current = self._current(names)

@@ -29,7 +29,6 @@ class Situation(enum.Enum):
     BROKEN = "broken"  # installed, and not used
     OLD_DRIVER = "old-driver"
     OLD_GPU = "old-card"
-    NOT_IN_BUILD = "not-in-build"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +83,6 @@ def _for_gpu(listed: RuntimesListed, *, is_outdated: bool) -> RuntimeStatus:
         "missing": Situation.OFFER,
         "partial": Situation.PARTIAL,
         "broken": Situation.BROKEN,
-        "not-in-build": Situation.NOT_IN_BUILD,
     }
     # "here" and not chosen is the user's choice; "busy" belongs to another program.
     situation = situations.get(suited.state, Situation.QUIET)
@@ -100,15 +98,6 @@ def find(listed: RuntimesListed | None, runtime: str) -> RuntimeState | None:
 def is_known(state: RuntimeState) -> bool:
     """True for runtimes of this build; others were installed by another version of the program."""
     return bool(state.driver)
-
-
-def can_import(listed: RuntimesListed | None) -> bool:
-    """True where this build knows a wheel well enough to take it from a file."""
-    runtimes = listed.runtimes if listed is not None else ()
-    return any(
-        is_known(state) and state.suits_program and state.state != "not-in-build"
-        for state in runtimes
-    )
 
 
 def size_of(state: RuntimeState) -> int:
@@ -188,11 +177,6 @@ class RuntimesModel(KindModel):
         if listed is None or not listed.follows_choice or not listed.card:
             return False
         return not any(state.is_used and state.state == "here" for state in listed.runtimes)
-
-    @property
-    def can_import(self) -> bool:
-        """True where this build could take a wheel from a file."""
-        return can_import(self.listed)
 
     @property
     def runtimes(self) -> tuple[RuntimeState, ...]:

@@ -16,14 +16,13 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
         "feature-missing capacity-error plan-does-not-fit numeric-overflow settings-error"
     ),
     "folder": "output-error output-unwritable",
-    "get-model": "weights-missing",
     "log": (
         "engine-error not-gguf update-error update-not-in-build update-unreachable "
         "update-untrusted update-too-new update-damaged update-missing update-busy "
         "update-not-installable engine-stopped internal-error"
     ),
     "models": (
-        "weights-error download-failed weights-busy unknown-weights hash-mismatch "
+        "weights-error weights-missing download-failed weights-busy unknown-weights hash-mismatch "
         "weights-unreadable not-safetensors weights-truncated weights-damaged unsafe-weights "
         "wrong-model wrong-numbers missing-keys extra-keys wrong-shapes unknown-keys"
     ),
@@ -32,8 +31,8 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
     "result": "disk-full",
     "retry": "source-missing source-unreadable out-of-memory job-error job-busy",
     "runtime": (
-        "runtime-error unknown-runtime runtime-not-in-build runtime-busy runtime-broken "
-        "unsafe-archive"
+        "runtime-error unknown-runtime runtime-not-accepted runtime-busy runtime-broken "
+        "unsafe-archive unsuitable-wheel"
     ),
     "source": "truncated-media",
 }

@@ -24,6 +24,7 @@ from engine.protocol.report import DoctorLine, Report
 # What the engine's hints leave open, since the window has buttons for it.
 _OPTION_HINTS = {
     "output-exists": "Here: -o NAME, or --overwrite.",
+    "runtime-not-accepted": "To use it: the same command with --accept-sha256 and the sum.",
     "truncated-media": "To take what is there: --set accept_damaged=yes.",
 }
 
@@ -71,6 +72,14 @@ class Console:
         """One thing to know, before the start or while running."""
         word = {"info": "note", "warning": "warning", "refusal": "error"}[notice.severity]
         self._problem(word, notice.code, notice.message, notice.hint)
+
+    def is_confirmed(self, question: str) -> bool:
+        """Ask for a yes; without a terminal, and with `json`, the answer is no."""
+        if self.json or sys.stdin is None or not sys.stdin.isatty():
+            return False
+        self.err.write(f"{question} [y/N] ")
+        self.err.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def _problem(self, word: str, code: str, message: str, hint: str) -> None:
         _write(self.err, f"{word}[{code}]: {message}" + (f"\n  hint: {hint}" if hint else ""))

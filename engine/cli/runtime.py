@@ -7,13 +7,14 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine.cli.context import DONE, CommandContext
 from engine.cli.options import add_verb
 from engine.cli.tasks import TaskSession, task_session
-from engine.core.errors import RuntimeBroken
+from engine.core.errors import RuntimeBroken, RuntimeNotAccepted
 from engine.core.serialization import to_plain
 from engine.core.units import bytes_text
 from engine.hardware import torch_memory
@@ -30,10 +31,12 @@ _EXAMPLES = """examples:
   python -m engine runtime import D:/torch-2.13.0+cu130-cp312-cp312-win_amd64.whl
   python -m engine runtime use bundled             back to the torch that came with the program
 
+Where this build of Upreel pins no SHA-256, name, size and sum of the file are shown first: in a
+terminal you are asked, in a script --accept-sha256 SUM accepts it.
+
 A runtime is used from the next start on. UPREEL_RUNTIME=bundled|installed|ID decides for one start;
 in a checkout of the sources nothing else does.
 """
-_STATES = {"not-in-build": "not in this build"}
 BUNDLED = start.BUNDLED
 
 
@@ -45,14 +48,27 @@ def register(add: Callable[..., Any]) -> None:
     add_verb(verbs, "list", _list, "show which are here, which is used, and why")
     verb = add_verb(verbs, "install", _install, "download one, try it and use it from now on")
     verb.add_argument("id", nargs="?", metavar="ID", help="default: the one that suits the GPU")
+    _add_acceptance(verb)
     verb = add_verb(verbs, "import", _import, "the same with official wheels that you have already")
     verb.add_argument("paths", nargs="+", type=Path, metavar="WHEEL|FOLDER")
+    _add_acceptance(verb)
     verb = add_verb(verbs, "use", _use, "let the next start take an installed one")
     verb.add_argument("id", metavar=f"ID|{BUNDLED}")
     verb = add_verb(verbs, "remove", _remove, "delete one")
     verb.add_argument("id", metavar="ID")
     verb = add_verb(verbs, "try", _try, "load the one of this process and compute with it")
     verb.add_argument("--out", type=Path, metavar="FILE", help="write what was seen as JSON")
+
+
+def _add_acceptance(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--accept-sha256",
+        action="append",
+        default=[],
+        type=str.lower,
+        metavar="SUM",
+        help="use a file with this sum though this build pins none",
+    )
 
 
 def run(args: argparse.Namespace, context: CommandContext) -> int:
@@ -91,12 +107,28 @@ def _install(args: argparse.Namespace, context: CommandContext) -> int:
             name = listed.suited
             if not name:
                 args.usage_error(f"{listed.advice} Name one to install it all the same.")
-        return tasks.run(c.InstallRuntime(runtime=name))
+        return _run_accepted(tasks, c.InstallRuntime(runtime=name), args, context)
 
 
 def _import(args: argparse.Namespace, context: CommandContext) -> int:
     with _tasks(context) as tasks:
-        return tasks.run(c.ImportRuntime(paths=tuple(args.paths)))
+        return _run_accepted(tasks, c.ImportRuntime(paths=tuple(args.paths)), args, context)
+
+
+def _run_accepted(
+    tasks: TaskSession,
+    command: c.InstallRuntime | c.ImportRuntime,
+    args: argparse.Namespace,
+    context: CommandContext,
+) -> int:
+    """Run a command; once more where the user accepts a file that this build does not pin."""
+    status = tasks.run(replace(command, accepted=tuple(args.accept_sha256)))
+    error = tasks.failure
+    if error is None or error.code != RuntimeNotAccepted.code:
+        return status
+    if not context.console.is_confirmed("Use it?"):
+        return status
+    return tasks.run(replace(command, accepted=RuntimeNotAccepted.sums(error)))
 
 
 def _use(args: argparse.Namespace, context: CommandContext) -> int:
@@ -151,9 +183,9 @@ def _seen() -> RuntimeTrial:
 
 def _line(state: RuntimeState, suited: str) -> str:
     size = bytes_text(state.bytes) if state.bytes else f"about {bytes_text(state.about_bytes)}"
-    words = [f"{state.id:<8}", f"{_STATES.get(state.state, state.state):<17}", f"CUDA {state.cuda}"]
+    words = [f"{state.id:<8}", f"{state.state:<8}", f"CUDA {state.cuda}"]
     words += [f"driver {state.driver} or newer"] if state.driver else []
-    if state.state in ("missing", "not-in-build"):
+    if state.state == "missing":
         words.append(f"{size} to download, about {bytes_text(state.disk_bytes)} on the disk")
     elif state.done_bytes:
         words.append(bytes_text(state.done_bytes))

@@ -10,7 +10,7 @@ from typing import IO, TypeVar
 
 from engine.cli.context import CANCELLED, DONE, FAILED, CommandContext
 from engine.cli.session import Interrupted, Session, session
-from engine.core.errors import EngineError
+from engine.core.errors import EngineError, ErrorInfo
 from engine.core.units import bytes_text, duration_text
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -55,6 +55,7 @@ class TaskSession:
         self._console, self._engine, self._kind = context.console, engine, kind
         self._line = TaskLine(context.console.err)
         self._prints_events = prints_events and context.console.json
+        self.failure: ErrorInfo | None = None  # of the task that ended last
 
     def ask(self, command: c.Command, answer: type[E]) -> E:
         """The event that answers a command.
@@ -111,6 +112,7 @@ class TaskSession:
             self._line.show(event)
             return
         self._line.clear()
+        self.failure = event.error if isinstance(event, e.TaskFailed) else None
         match event:
             case e.TaskDone():
                 self._show_done(event)

@@ -7,6 +7,7 @@ cancelled on every system. httpx and asyncio are imported with the first request
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import re
 import socket
@@ -14,7 +15,7 @@ import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled
@@ -45,6 +46,23 @@ class HttpError(Exception):
 
 class PermanentHttpError(HttpError):
     """A request that fails each time: untrusted certificate, unsafe or endless redirect."""
+
+
+def is_safe(address: str) -> bool:
+    """True for https, and for http on this very machine."""
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    return (parts.scheme == "https" and bool(host)) or (parts.scheme == "http" and _is_local(host))
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def get(
@@ -138,6 +156,22 @@ class Reply:
             Cancelled: The control was cancelled, also while waiting.
         """
         return self._run(self._next())
+
+    def read_whole(self, most_bytes: int) -> bytes:
+        """The whole content of a small file.
+
+        Raises:
+            HttpError: As `read`; the status is not 200, or there are more bytes than that.
+            Cancelled: As `read`.
+        """
+        if self.status != 200:
+            raise HttpError("status", status=self.status)
+        found = bytearray()
+        while piece := self.read():
+            found += piece
+            if len(found) > most_bytes:
+                raise HttpError("too-long")
+        return bytes(found)
 
     def close(self) -> None:
         """Close the connection; a second call has no effect."""

@@ -228,9 +228,14 @@ class ListRuntimes(RuntimeCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallRuntime(RuntimeCommand):
-    """Download a runtime, or resume that; unpack it, try it, use it from the next start on."""
+    """Download a runtime, or resume that; unpack it, try it, use it from the next start on.
+
+    Where this build pins no SHA-256 of a wheel, TaskFailed "runtime-not-accepted" has what the
+    user has to see; the same command with those sums goes on.
+    """
 
     runtime: str
+    accepted: tuple[str, ...] = ()  # SHA-256 of wheels that the user has accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +243,7 @@ class ImportRuntime(RuntimeCommand):
     """The same with wheels of the user's: files, or folders with wheels in them."""
 
     paths: tuple[Path, ...]
+    accepted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,15 +8,14 @@ from typing import Literal
 
 from engine.core.messages import Message
 
-State = Literal["not-in-build", "missing", "partial", "here", "broken", "busy"]
+State = Literal["missing", "partial", "here", "broken", "busy"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeState:
     """One runtime of this build, or one that another version of the program installed.
 
-    `state` is "not-in-build" where this build of the program does not know size and SHA-256 of its
-    files, and so takes none; "broken" is installed but not used, `why` is the reason.
+    `state` "broken" is installed but not used, `why` is the reason.
     """
 
     id: str  # "cu130"; the name of its folder where this build does not know it
@@ -26,12 +25,11 @@ class RuntimeState:
     driver: str = ""  # the oldest that it runs with
     state: State = "missing"
     why: Message | None = None
-    bytes: int = 0  # to download; 0 while unknown
+    bytes: int = 0  # to download; 0 where this build does not pin it and no file was accepted
     about_bytes: int = 0
     disk_bytes: int = 0  # unpacked, about
     done_bytes: int = 0  # what is there of it: loaded, or installed
     path: Path | None = None  # where it is installed
-    can_download: bool = False  # this build knows where it is published
     suits_program: bool = True  # made for this Python and system
     suits_card: bool = False  # has code for the GPU, and its driver is new enough
     is_chosen: bool = False  # taken at the next start

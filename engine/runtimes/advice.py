@@ -85,10 +85,11 @@ def lines(gpu: DetectedGpu) -> Iterator[DoctorLine]:
     else:
         found = message("doctor.runtime.used", why=choice.why)
         yield DoctorLine(name=_NAME, state="ok", message=found)
-    known = catalogue()
-    advised = advice(gpu, known)
+    advised = advice(gpu, catalogue())
     if choice.folder is None and gpu.name and getattr(sys, "frozen", False):
-        yield _advised(advised, known)
+        case = "installable" if advised.runtime else "advised"
+        text = message(f"doctor.runtime.{case}", advice=advised.text, runtime=advised.runtime)
+        yield DoctorLine(name="runtime for the GPU", state="ok", message=text)
 
 
 def _whole(choice: start.TorchChoice) -> Iterator[DoctorLine]:
@@ -102,12 +103,3 @@ def _whole(choice: start.TorchChoice) -> Iterator[DoctorLine]:
         facts = {"torch": installed.torch, "files": len(installed.files)}
         found = message("doctor.runtime.whole", why=choice.why, **facts)
         yield DoctorLine(name=_NAME, state="ok", message=found)
-
-
-def _advised(found: Advice, known: RuntimeCatalogue) -> DoctorLine:
-    case = "advised"
-    if found.runtime:
-        is_here = known.is_here(known.runtime(found.runtime))
-        case = "installable" if is_here else "not-in-build"
-    text = message(f"doctor.runtime.{case}", advice=found.text, runtime=found.runtime)
-    return DoctorLine(name="runtime for the GPU", state="ok", message=text)

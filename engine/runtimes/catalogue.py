@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 import sys
 import sysconfig
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,26 +25,37 @@ class Wheel:
     """One official wheel, and its SHA-256."""
 
     filename: str
-    bytes: int = 0  # 0 until the release pins it
+    bytes: int = 0  # 0 until the release pins it, or the user accepts a file
     sha256: str = ""
     place: str = ""  # path below the index, or a whole address
 
     @property
     def is_pinned(self) -> bool:
-        """True where this build knows size and SHA-256 of the file."""
+        """True where size and SHA-256 of the file are known."""
         return self.bytes > 0 and _SHA256.fullmatch(self.sha256) is not None
+
+    def address(self, index: str) -> str:
+        """Where it is published: its place is an address, or follows that of the index."""
+        place = self.place or self.filename
+        return place if "://" in place else f"{index.rstrip('/')}/{place}"
 
     @property
     def suits_this_python(self) -> bool:
         """True where this interpreter and system can load it."""
         python, abi, platforms = self.filename.removesuffix(".whl").split("-")[-3:]
-        own = f"cp{sys.version_info.major}{sys.version_info.minor}"
-        system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        own, _, system = own_tags().split("-")
         machine = system.rpartition("linux_")[2]
         is_platform = platforms in ("any", system) or (
             system.startswith("linux") and re.search(rf"linux.*_{machine}$", platforms) is not None
         )
         return python in (own, "py3") and abi in (own, "none") and is_platform
+
+
+def own_tags() -> str:
+    """Python, ABI and system of this interpreter, as a wheel's name has them."""
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    return f"{python}-{python}-{system}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +116,7 @@ class Runtime:
 class RuntimeCatalogue:
     """Every runtime of this build, the preferred one first."""
 
-    index: str  # base address of the wheels; "" until the release sets it
+    index: str  # base address of the wheels
     torch: str
     python: str
     licence: str
@@ -124,9 +136,18 @@ class RuntimeCatalogue:
                 return runtime
         raise UnknownRuntime("no-such-runtime", runtime=repr(runtime_id))
 
-    def is_here(self, runtime: Runtime) -> bool:
-        """True where this build can download and verify a runtime."""
-        return bool(self.index) and runtime.is_pinned
+    def with_accepted(self, wheels: Iterable[Wheel]) -> RuntimeCatalogue:
+        """The same with wheels that the user has accepted in place of those that are not pinned."""
+        accepted = {wheel.filename: wheel for wheel in wheels}
+        runtimes = [
+            runtime
+            if runtime.is_pinned
+            else dataclasses.replace(
+                runtime, wheels=tuple(accepted.get(w.filename, w) for w in runtime.wheels)
+            )
+            for runtime in self
+        ]
+        return dataclasses.replace(self, runtimes=tuple(runtimes))
 
 
 def suited(

@@ -1,6 +1,7 @@
 """Files of an installed runtime: description, check, marks of failed loads, the chosen one.
 
     runtimes/chosen.json                  the one that the next start uses
+    runtimes/accepted.json                wheels that the user has accepted; this build pins none
     runtimes/<name>/runtime.json          written last: a folder without it is not installed
     runtimes/<name>/torch/...             on the module path while it is used
     runtimes/<name>/.loading-<process>-<n> torch is being loaded; remains after a crash
@@ -16,6 +17,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,11 +27,12 @@ from engine.core.errors import OutputUnwritable
 from engine.core.messages import Message, message
 from engine.core.paths import runtimes_folder
 from engine.core.serialization import from_plain, to_plain
+from engine.runtimes.catalogue import Wheel
 
 logger = logging.getLogger(__name__)
 
 MANIFEST = "runtime.json"
-_BROKEN, _CHOSEN, _LOADING = "broken.json", "chosen.json", ".loading-"
+_BROKEN, _CHOSEN, _ACCEPTED, _LOADING = "broken.json", "chosen.json", "accepted.json", ".loading-"
 _LIBRARIES = (".dll", ".pyd", ".so")
 _CRASHES = 2  # one may be a power cut, or a user who ended the program
 _LONGEST_LOAD_S = 600.0
@@ -167,10 +170,45 @@ def choose(name: str) -> None:
     Raises:
         OutputUnwritable: Our folder cannot be written.
     """
+    _write(_CHOSEN, {"runtime": name})
+
+
+# --- accepted wheels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Accepted:
+    wheels: tuple[Wheel, ...] = ()
+
+
+def accepted() -> tuple[Wheel, ...]:
+    """Wheels that the user has accepted after seeing name, size and SHA-256."""
+    found = _read(runtimes_folder() / _ACCEPTED)
+    try:
+        return from_plain(_Accepted, found).wheels if found is not None else ()
+    except (ValueError, TypeError, KeyError) as err:
+        logger.warning("%s: %s", _ACCEPTED, err)
+        return ()
+
+
+def accept(*wheels: Wheel, instead_of: Iterable[Wheel] = ()) -> None:
+    """Keep accepted wheels, and forget others: those of the same name, and of `instead_of`.
+
+    Raises:
+        OutputUnwritable: Our folder cannot be written.
+    """
+    before = accepted()
+    dropped = {wheel.filename for wheel in (*wheels, *instead_of)}
+    kept = tuple(wheel for wheel in before if wheel.filename not in dropped)
+    if (*kept, *wheels) != before:
+        _write(_ACCEPTED, to_plain(_Accepted(wheels=(*kept, *wheels))))
+
+
+def _write(name: str, data: Any) -> None:
     folder = runtimes_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        atomic_file.write_json(folder / _CHOSEN, {"runtime": name})
+        atomic_file.write_json(folder / name, data)
     except OSError as err:
         reason = err.strerror or err
         raise OutputUnwritable("data", folder=folder, reason=reason) from err

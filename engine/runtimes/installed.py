@@ -52,13 +52,11 @@ def pinned_wheels(runtime: Runtime) -> tuple[Wheel, ...]:
 
 
 def remote_wheel(wheel: Wheel, known: RuntimeCatalogue) -> RemoteFile:
-    """A wheel where it is published: its place is an address, or follows that of the index."""
-    place = wheel.place or wheel.filename
-    url = place if "://" in place else f"{known.index.rstrip('/')}/{place}"
+    """A wheel where it is published."""
     return RemoteFile(
         id=wheel.filename,
         name=wheel.filename,
-        urls=(url,),
+        urls=(wheel.address(known.index),),
         sha256=wheel.sha256,
         bytes=wheel.bytes,
     )
@@ -94,17 +92,22 @@ class InstalledRuntimes:
     """
 
     def __init__(self, known: RuntimeCatalogue | None = None) -> None:
-        self._catalogue = known
+        self._published = known
         self.files = RuntimeFolder(runtimes_folder())
         self.folder = self.files.folder
         self.wheels = RuntimeFolder(self.folder / _DOWNLOADS)
 
     @property
-    def catalogue(self) -> RuntimeCatalogue:
+    def published(self) -> RuntimeCatalogue:
         """The runtimes that this build knows; read at the first access."""
-        if self._catalogue is None:
-            self._catalogue = catalogue()
-        return self._catalogue
+        if self._published is None:
+            self._published = catalogue()
+        return self._published
+
+    @property
+    def catalogue(self) -> RuntimeCatalogue:
+        """The same with the wheels that the user has accepted."""
+        return self.published.with_accepted(folders.accepted())
 
     def states(self) -> tuple[RuntimeState, ...]:
         """Every runtime of this build, then installed ones that it does not know."""
@@ -130,13 +133,10 @@ class InstalledRuntimes:
             bytes=runtime.bytes,
             about_bytes=runtime.about_bytes,
             disk_bytes=self.disk_bytes(runtime),
-            can_download=self.catalogue.is_here(runtime),
             suits_program=runtime.suits_this_python,
             is_chosen=folders.chosen() == folder.name,
             is_used=start.current().folder == folder,
         )
-        if not runtime.is_pinned:
-            return dataclasses.replace(state, state="not-in-build")
         if self.files.is_held(runtime.id):
             return dataclasses.replace(state, state="busy")
         installed = folders.read(folder)

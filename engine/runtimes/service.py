@@ -8,9 +8,15 @@ from functools import partial
 from pathlib import Path
 
 from engine.core.control import Control
-from engine.core.errors import RuntimeBroken, RuntimeBusy
+from engine.core.errors import (
+    RuntimeBroken,
+    RuntimeBusy,
+    RuntimeNotAccepted,
+    UnsuitableWheel,
+)
 from engine.core.messages import Message, message
-from engine.downloads.transfer import Listener
+from engine.core.units import bytes_text
+from engine.downloads.transfer import Listener, host
 from engine.hardware import devices
 from engine.protocol import commands as c
 from engine.protocol.events import RuntimesListed
@@ -49,11 +55,11 @@ class RuntimeService:
             RuntimePackError: The program's own files are incomplete.
         """
         match command:
-            case c.InstallRuntime(runtime=name):
-                return self._task(name, "download", partial(self._install, name))
-            case c.ImportRuntime(paths=paths):
+            case c.InstallRuntime(runtime=name, accepted=sums):
+                return self._task(name, "download", partial(self._install, name, sums))
+            case c.ImportRuntime(paths=paths, accepted=sums):
                 names = ", ".join(path.name for path in paths)
-                return self._task(names, "import", partial(self._import, paths))
+                return self._task(names, "import", partial(self._import, paths, sums))
             case c.UseRuntime(runtime=name):
                 return self._task(name, "use", partial(self._use, name))
             case c.RemoveRuntime(runtime=name):
@@ -73,16 +79,43 @@ class RuntimeService:
 
     # --- tasks
 
-    def _install(self, name: str, work: RunningTask) -> Outcome:
+    def _install(self, name: str, sums: Sequence[str], work: RunningTask) -> Outcome:
         if not self._store.is_whole(name):
+            runtime = self._store.find(name, _listener(work))
+            self._accept(
+                runtime, sums, host(runtime.wheels[0].address(self._store.catalogue.index))
+            )
             wheels = self._store.download(name, _listener(work))
             self._unpack(self._store.catalogue.runtime(name), wheels, work)
         return self._use(name, work)
 
-    def _import(self, paths: Sequence[Path], work: RunningTask) -> Outcome:
+    def _import(self, paths: Sequence[Path], sums: Sequence[str], work: RunningTask) -> Outcome:
         runtime, wheels = self._store.recognise(paths, _listener(work))
+        self._accept(runtime, sums, str(wheels[0].parent))
         self._unpack(runtime, wheels, work)
         return self._use(runtime.id, work)
+
+    def _accept(self, runtime: Runtime, sums: Sequence[str], source: str) -> None:
+        """Pin wheels that the user has accepted by their SHA-256; nothing to do for pinned ones.
+
+        Raises:
+            UnsuitableWheel: They have no code for the GPU, or its driver is too old.
+            RuntimeNotAccepted: One is not among `sums`.
+        """
+        if self._store.is_accepted(runtime):
+            return
+        gpu = detected_gpu()
+        if gpu.name and not runtime.runs_on(gpu.driver, gpu.capability):
+            about = {"cuda": runtime.cuda, "gpu": gpu.name, "driver": gpu.driver}
+            raise UnsuitableWheel("gpu", name=runtime.wheels[0].filename, **about)
+        if not set(runtime.hashes) <= set(sums):
+            raise RuntimeNotAccepted(
+                name=tuple(wheel.filename for wheel in runtime.wheels),
+                size=bytes_text(runtime.bytes),
+                source=source,
+                sha256=runtime.hashes,
+            )
+        self._store.accept(runtime)
 
     def _unpack(self, runtime: Runtime, wheels: Sequence[Path], work: RunningTask) -> None:
         work.begin("unpack", runtime.id)

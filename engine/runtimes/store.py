@@ -1,30 +1,32 @@
 """NVIDIA runtimes on this machine: downloading, installing, choosing and removing them.
 
-Only wheels whose SHA-256 is in the catalogue of this build are unpacked, and a folder gets its name
-only when everything is in it.
+Only wheels are unpacked whose SHA-256 is in the catalogue of this build or was accepted by the
+user, and a folder gets its name only when everything is in it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from engine.core import atomic_file
 from engine.core.errors import (
     HashMismatch,
     RuntimeBroken,
     RuntimeBusy,
-    RuntimeNotInBuild,
+    UnsuitableWheel,
     WeightsMissing,
 )
 from engine.downloads.hashing import OnProgress, sha256_of
 from engine.downloads.transfer import Listener, ensure
 from engine.runtimes import installation as folders
-from engine.runtimes import start
-from engine.runtimes.catalogue import Runtime, Wheel
+from engine.runtimes import official_wheels, start
+from engine.runtimes.catalogue import Runtime, Wheel, own_tags
 from engine.runtimes.installation import Installed
 from engine.runtimes.installed import InstalledRuntimes, pinned_wheels, remote_wheel, wheels_in
 from engine.runtimes.unpack_wheel import long_path, needed_bytes, unpack
@@ -36,30 +38,64 @@ _HELD = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.ENOTEMPTY)
 class RuntimeStore(InstalledRuntimes):
     """Changes the folder of runtimes; every method works in the calling thread."""
 
+    def find(self, runtime_id: str, listener: Listener) -> Runtime:
+        """A runtime with all of its wheels pinned: by this build, else by the index.
+
+        Raises:
+            UnknownRuntime: There is none.
+            UnsuitableWheel: It is made for another system, or the index does not have it.
+            DownloadFailed, Cancelled: As asking the index.
+        """
+        runtime = self._suited(self.catalogue.runtime(runtime_id))
+        if runtime.is_pinned:
+            return runtime
+        return official_wheels.from_index(runtime, self.catalogue.index, listener.control)
+
+    def is_accepted(self, runtime: Runtime) -> bool:
+        """True where this build or the user has pinned exactly these wheels."""
+        return self.catalogue.runtime(runtime.id).hashes == runtime.hashes
+
+    def accept(self, runtime: Runtime) -> None:
+        """Take the wheels of a runtime as if this build had pinned them.
+
+        Raises:
+            OutputUnwritable: Our folder cannot be written.
+        """
+        folders.accept(*runtime.wheels)
+
     def download(self, runtime_id: str, listener: Listener) -> Sequence[Path]:
-        """Download the wheels of a runtime; after an error the next call continues where it ended.
+        """Download the pinned wheels of a runtime; after an error the next call continues there.
 
         Returns:
             Its wheels, for `install`.
 
         Raises:
-            UnknownRuntime, RuntimeNotInBuild: There is no such runtime that could be verified.
+            UnknownRuntime: There is none.
+            UnsuitableWheel: It is made for another Python or system.
             RuntimeBusy: Another thread or process is working on it.
-            DownloadFailed, HashMismatch, DiskFull, OutputUnwritable, Cancelled: As a download.
+            HashMismatch: What came is another file; an accepted sum of it is forgotten.
+            DownloadFailed, DiskFull, OutputUnwritable, Cancelled: As a download.
+            ValueError: It is not pinned; a mistake in the caller.
         """
-        runtime = self._wanted(runtime_id)
-        if not self.catalogue.index:
-            raise RuntimeNotInBuild("unknown-files", runtime=runtime.id)
+        runtime = self._suited(self.catalogue.runtime(runtime_id))
+        if not runtime.is_pinned:
+            raise ValueError(f"nothing is known that {runtime.id} could be compared with")
         with self.files.held(runtime.id):
             missing = runtime.bytes - self.wheels.wheel_bytes(runtime)
             self.files.need(missing + self.disk_bytes(runtime))
             wheels = [remote_wheel(wheel, self.catalogue) for wheel in runtime.wheels]
-            return [ensure(wheel, self.wheels, listener) for wheel in wheels]
+            try:
+                return [ensure(wheel, self.wheels, listener) for wheel in wheels]
+            except HashMismatch:
+                folders.accept(instead_of=runtime.wheels)
+                raise
 
     def recognise(
         self, paths: Sequence[Path], listener: Listener
     ) -> tuple[Runtime, Sequence[Path]]:
         """Identify the runtime that wheels belong to by reading them in full, where they are.
+
+        What this build pins is known by its SHA-256, everything else by its name.
 
         Args:
             paths: Wheels, or folders with wheels in them.
@@ -68,21 +104,22 @@ class RuntimeStore(InstalledRuntimes):
         Raises:
             WeightsMissing: There is no wheel.
             HashMismatch: They are not the wheels of a runtime of this build.
-            RuntimeNotInBuild: This build knows none.
+            UnsuitableWheel: A name says that it is another wheel.
             WeightsUnreadable, Cancelled: As reading them.
         """
-        pinned = [runtime for runtime in self.catalogue if runtime.is_pinned]
-        if not pinned:
-            raise RuntimeNotInBuild("unknown-files", runtime=self.catalogue.runtimes[0].id)
+        files = wheels_in(paths)
+        pinned = [runtime for runtime in self.published if runtime.is_pinned]
         sizes = {wheel.bytes for runtime in pinned for wheel in runtime.wheels}
         found: dict[str, Path] = {}
-        for path in wheels_in(paths):
+        for path in files:
             if path.stat().st_size in sizes:  # others are not read: they have gigabytes
                 digest = sha256_of(path, listener.on_progress, listener.control)
                 found[digest] = path
         for runtime in pinned:
             if all(digest in found for digest in runtime.hashes):
-                return self._wanted(runtime.id), [found[digest] for digest in runtime.hashes]
+                return self._suited(runtime), [found[digest] for digest in runtime.hashes]
+        if len(pinned) < len(self.published.runtimes):
+            return self._named({unquote(path.name): path for path in files}, listener)
         name = tuple(path.name for path in paths)
         wanted = tuple(wheel.filename for runtime in pinned for wheel in runtime.wheels)
         raise HashMismatch("no-known-wheel", name=name, wheels=wanted)
@@ -159,12 +196,35 @@ class RuntimeStore(InstalledRuntimes):
             self._drop(folder, name)
             if runtime is not None:
                 self._delete_wheels(runtime)
+                folders.accept(instead_of=runtime.wheels)
 
     def forgive(self, runtime_id: str) -> None:
         """Forget what is known against an installed runtime."""
         folders.forgive(self.folder_of(runtime_id))
 
     # --- steps
+
+    def _named(
+        self, files: Mapping[str, Path], listener: Listener
+    ) -> tuple[Runtime, Sequence[Path]]:
+        """The runtime that this build does not pin and whose wheels these are by their names."""
+        known = [runtime for runtime in self.published if not runtime.is_pinned]
+        for runtime in known:
+            if all(wheel.filename in files for wheel in runtime.wheels):
+                paths = [files[wheel.filename] for wheel in self._suited(runtime).wheels]
+                wheels = (
+                    dataclasses.replace(
+                        wheel,
+                        bytes=path.stat().st_size,
+                        sha256=sha256_of(path, listener.on_progress, listener.control),
+                        place=f"{runtime.id}/{quote(wheel.filename)}",
+                    )
+                    for wheel, path in zip(runtime.wheels, paths, strict=True)
+                )
+                return dataclasses.replace(runtime, wheels=tuple(wheels)), paths
+        for name in files:
+            official_wheels.check_name(name, known)
+        raise WeightsMissing("no-wheel", folder=next(iter(files.values())).parent)
 
     def _files_of(self, wheel: Wheel) -> set[Path]:
         return self.wheels.files_of(wheel.filename)
@@ -220,13 +280,11 @@ class RuntimeStore(InstalledRuntimes):
         ):
             shutil.rmtree(long_path(path), ignore_errors=True)
 
-    def _wanted(self, runtime_id: str) -> Runtime:
-        """A runtime that this build can verify and this program load."""
-        runtime = self.catalogue.runtime(runtime_id)
-        if not runtime.is_pinned:
-            raise RuntimeNotInBuild("unknown-files", runtime=runtime.id)
-        if not runtime.suits_this_python:
-            raise RuntimeNotInBuild("other-python", runtime=runtime.id)
+    def _suited(self, runtime: Runtime) -> Runtime:
+        """A runtime that this program can load."""
+        for wheel in runtime.wheels:
+            if not wheel.suits_this_python:
+                raise UnsuitableWheel("python", name=wheel.filename, wanted=own_tags())
         return runtime
 
 

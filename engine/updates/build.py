@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from engine.core.errors import UpdateNotInBuild
 from engine.core.paths import resource
 from engine.core.serialization import from_plain
+from engine.downloads.http_client import is_safe
 from engine.protocol.update_state import Install
 
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -62,16 +61,6 @@ def read(path: Path) -> UpdateSource:
     return found
 
 
-def is_safe(address: str) -> bool:
-    """True for https, and for http on this very machine."""
-    try:
-        parts = urlsplit(address)
-        host = parts.hostname or ""
-    except ValueError:
-        return False
-    return (parts.scheme == "https" and bool(host)) or (parts.scheme == "http" and _is_local(host))
-
-
 def installed_as() -> Install:
     """How this copy was installed: by the setup, as an unpacked folder, or as sources."""
     if not getattr(sys, "frozen", False):
@@ -79,10 +68,3 @@ def installed_as() -> Install:
     folder = Path(sys.executable).parent
     by_setup = sys.platform == "win32" and any(folder.glob("unins*.exe"))
     return "setup" if by_setup else "portable"
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

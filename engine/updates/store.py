@@ -107,20 +107,13 @@ def description(address: str, control: Control) -> tuple[bytes, bytes]:
 
 def _small_file(address: str, control: Control) -> bytes:
     control.check()
-    found = bytearray()
     try:
         with http_client.get(address, timeout_s=_TIMEOUT_S, control=control) as reply:
-            if reply.status != 200:
-                raise _unreachable(address, HttpError("status", status=reply.status))
-            if reply.is_web_page:
+            if reply.status == 200 and reply.is_web_page:
                 raise _unreachable(address, HttpError("web-page"), "web-page")
-            while piece := reply.read():
-                found += piece
-                if len(found) > manifest.MOST_BYTES:
-                    raise _unreachable(address, HttpError("too-long"))
+            return reply.read_whole(manifest.MOST_BYTES)
     except HttpError as err:
         raise _unreachable(address, err) from err
-    return bytes(found)
 
 
 def _unreachable(address: str, error: HttpError, help: str = "try-again") -> UpdateUnreachable:

@@ -8,17 +8,31 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
+from app.controllers import restart
+from app.state.job_row import JobState
 from app.state.runtimes_model import Situation
 from engine.core import paths
+from engine.hardware import devices
+from engine.hardware.devices import Gpu
+from engine.model_files import catalogue as model_files
 from engine.runtimes import installation as folders
 from engine.runtimes import service
 from engine.runtimes.advice import DetectedGpu
-from engine.runtimes.catalogue import catalogue
+from engine.runtimes.catalogue import RuntimeCatalogue, catalogue
 from tests.app.conftest import part, real_program
 from tests.helpers import runtimes
+from tests.helpers.clips import Clip, make_clip
+from tests.helpers.seedvr2 import publish_seedvr2
 from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
 MACHINE = DetectedGpu(name="NVIDIA GeForce RTX 5070 Ti", driver="581.29", capability=(12, 0))
+GPU = Gpu(
+    name=MACHINE.name,
+    total_bytes=16 * 2**30,
+    free_bytes=15 * 2**30,
+    driver=MACHINE.driver,
+    capability=MACHINE.capability,
+)
 PATIENCE_MS = 30_000
 
 
@@ -30,8 +44,24 @@ def wheel(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(wheel: Path) -> Iterator[FaultyServer]:
     with faulty_server() as server:
-        server.files[f"/{runtimes.PLACE}"] = wheel.read_bytes()
+        runtimes.publish(server, wheel)
         yield server
+
+
+@pytest.fixture
+def known(request: pytest.FixtureRequest, wheel: Path, server: FaultyServer) -> RuntimeCatalogue:
+    """What the build knows; with the parameter False it pins nothing."""
+    runtime = runtimes.runtime(wheel)
+    if not getattr(request, "param", True):
+        runtime = runtimes.unpinned(runtime)
+    return runtimes.catalogue(runtime, index=f"{server.url}/whl")
+
+
+@pytest.fixture
+def tiny(server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A very small SeedVR2 in the place of the published ones."""
+    published = publish_seedvr2(server, tmp_path / "models")
+    monkeypatch.setattr(model_files, "catalogue", lambda: published)
 
 
 @pytest.fixture
@@ -39,11 +69,9 @@ def program(
     qapp: QApplication,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    wheel: Path,
-    server: FaultyServer,
+    known: RuntimeCatalogue,
 ) -> Iterator[Program]:
     """A window with an engine, on a machine with a card, in a build that knows the stand-in."""
-    known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
     folder = tmp_path / "resources"
     folder.mkdir()
     for path in paths.resources().iterdir():
@@ -96,6 +124,27 @@ def test_download_pause_and_the_next_start(program, server, qtbot):
     assert not program.window.isVisible()
 
 
+@pytest.mark.parametrize("known", [False], indirect=True)
+def test_a_build_that_pins_nothing_shows_the_file_first(program, wheel, qtbot, monkeypatch):
+    questions: list[str] = []
+
+    def is_confirmed(_: object, text: str, details: str, **__: str) -> bool:
+        questions.append(details)
+        return len(questions) > 1
+
+    monkeypatch.setattr("app.controllers.runtimes.is_confirmed", is_confirmed)
+    until(qtbot, program, Situation.OFFER)
+    press(program, "download")
+    qtbot.waitUntil(lambda: len(questions) == 1, timeout=PATIENCE_MS)
+    until(qtbot, program, Situation.OFFER)
+    qtbot.wait(QApplication.doubleClickInterval() + 50)
+    press(program, "download")
+    until(qtbot, program, Situation.READY)
+    (digest,) = runtimes.runtime(wheel).hashes
+    assert all(wheel.name in shown and digest[:8] in shown for shown in questions)
+    assert folders.chosen().startswith("cu999-9.9.9-")
+
+
 def test_a_wheel_from_a_file_then_back_and_away(program, wheel, qtbot, monkeypatch):
     monkeypatch.setattr("app.controllers.runtimes.is_confirmed", lambda *_, **__: True)
     until(qtbot, program, Situation.OFFER)
@@ -109,3 +158,26 @@ def test_a_wheel_from_a_file_then_back_and_away(program, wheel, qtbot, monkeypat
     program.runtime.act_on("remove", "cu999")
     until(qtbot, program, Situation.OFFER)
     assert not list(paths.runtimes_folder().glob("cu999-*"))
+
+
+@pytest.mark.parametrize("known", [False], indirect=True)
+def test_one_press_from_a_fresh_profile_to_the_new_start(
+    known, tiny, program, qapp, qtbot, tmp_path, monkeypatch
+):
+    """Model and runtime come, one of them after a yes; a second window goes on by itself."""
+    monkeypatch.setattr(devices, "gpus", lambda: (GPU,))
+    monkeypatch.setattr("app.controllers.runtimes.is_confirmed", lambda *_, **__: True)
+    source = make_clip(tmp_path / "film.mp4", Clip(frames=6, size=(48, 32)))
+    row = program.queue.find(program.controller.add_file(source))
+    qtbot.waitUntil(lambda: "weights-missing" in row.refusals, timeout=PATIENCE_MS)
+    assert row.plan.work.device == "cuda"
+    part(program.window, "primaryAction").click()
+    qtbot.waitUntil(lambda: program.restart.is_due, timeout=PATIENCE_MS)
+    assert {file.state for file in program.model_files.files} == {"here"}
+    assert folders.chosen().startswith("cu999-9.9.9-")
+    monkeypatch.setattr(devices, "gpus", lambda: ())  # there is none: Lite is what "auto" means
+    (tmp_path / "next").mkdir()
+    with real_program(qapp, tmp_path / "next") as following:
+        restart.take_over(following.controller, [], following.downloads.expect)
+        (row,) = following.queue.rows
+        qtbot.waitUntil(lambda: row.state is JobState.DONE, timeout=PATIENCE_MS)

@@ -12,11 +12,10 @@ from engine.core.geometry import Size
 from engine.model_files import catalogue
 from engine.protocol import events
 from engine.protocol.tasks import TaskKind
-from engine.settings.schema import SEEDVR2
 from tests.app.conftest import part, texts
 from tests.helpers.clips import Clip, make_clip
-from tests.helpers.seedvr2 import write_seedvr2
-from tests.helpers.servers import Fault, FaultyServer, faulty_server, published
+from tests.helpers.seedvr2 import publish_seedvr2
+from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
 _PATIENCE_MS = 90_000
 
@@ -24,19 +23,9 @@ _PATIENCE_MS = 90_000
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
     """The very small SeedVR2 as if it were the published one, on a server that cuts connections."""
-    files = write_seedvr2(tmp_path / "published")
-    kinds = {"dit": files.dit, "vae": files.vae, "text": files.text}
-    entries = tuple(
-        published(
-            path.read_bytes(), id=f"tiny-{kind}", kind=kind, models=SEEDVR2, filename=path.name
-        )
-        for kind, path in kinds.items()
-    )
     with faulty_server() as made:
-        made.files = {f"/some/body/main/{p.name}": p.read_bytes() for p in kinds.values()}
+        known = publish_seedvr2(made, tmp_path / "published")
         made.faults = [Fault(cut_after=100), Fault(cut_after=1000)]
-        hosts = {"loopback": made.url + "/{repository}/{revision}/{filename}"}
-        known = catalogue.ModelCatalogue(hosts=hosts, files=entries)
         monkeypatch.setattr(catalogue, "catalogue", lambda: known)
         yield made
 
@@ -51,14 +40,12 @@ def test_a_film_gets_its_model_and_runs(server, program, qtbot, tmp_path):
     wait(qtbot, lambda: row.plan is not None and program.model_files.is_known)
     program.window.choices.choose({"model": "seedvr2-3b"})
     wait(qtbot, lambda: "weights-missing" in row.refusals)
-    part(program.window, "planHelp").click()
-    wait(qtbot, lambda: row.plan is not None and row.plan.fits)
-    assert {file.state for file in program.model_files.files} == {"here"}
-    assert len(server.asked) == 5  # three files, and one more time after each cut
     tiles: list[object] = []
     program.bridge.subscribe(events.TileDone, lambda event: tiles.append(event.picture))
-    program.window.do("start")
+    part(program.window, "primaryAction").click()  # download and start
     wait(qtbot, lambda: row.state not in (JobState.WAITING, JobState.RUNNING))
+    assert {file.state for file in program.model_files.files} == {"here"}
+    assert len(server.asked) == 5  # three files, and one more time after each cut
     assert (row.state, row.error) == (JobState.DONE, None)
     assert any(picture is not None for picture in tiles)
     problems = {check.code for check in row.report.problems}

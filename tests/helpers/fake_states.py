@@ -87,7 +87,6 @@ def make_runtime(**changes: Any) -> RuntimeState:
         bytes=1_900_000_000,
         about_bytes=1_900_000_000,
         disk_bytes=5_700_000_000,
-        can_download=True,
         suits_card=True,
     )
     return replace(made, **changes)

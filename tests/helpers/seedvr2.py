@@ -11,13 +11,15 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from engine.model_files.catalogue import ModelCatalogue
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.ops.attention.rope import geometric_frequencies, linear_frequencies
-from engine.settings.schema import JobSettings
+from engine.settings.schema import SEEDVR2, JobSettings
 from tests.helpers.program import ffmpeg
+from tests.helpers.servers import FaultyServer, published
 
 
 def tiny_config(encoder_time: tuple[bool, ...] = (False, True, True), **changes: Any) -> VaeConfig:
@@ -187,3 +189,19 @@ def make_three_shots(path: Path, frames: tuple[int, int, int], size: str) -> Pat
         inputs += ["-f", "lavfi", "-i", source]
     ffmpeg(*inputs, "-filter_complex", "concat=n=3", "-c:v", "ffv1", path)
     return path
+
+
+def publish_seedvr2(server: FaultyServer, folder: Path) -> ModelCatalogue:
+    """Put all three on a server; the catalogue of a program that knows them as the published ones.
+
+    Their ids are "tiny-dit", "tiny-vae" and "tiny-text".
+    """
+    files = write_seedvr2(folder)
+    entries = []
+    for kind, path in (("dit", files.dit), ("vae", files.vae), ("text", files.text)):
+        content = path.read_bytes()
+        server.files[f"/some/body/main/{path.name}"] = content
+        about = {"id": f"tiny-{kind}", "kind": kind, "models": SEEDVR2, "filename": path.name}
+        entries.append(published(content, **about))
+    hosts = {"loopback": server.url + "/{repository}/{revision}/{filename}"}
+    return ModelCatalogue(hosts=hosts, files=tuple(entries))

@@ -72,12 +72,13 @@ def _fetching(player: Player) -> None:
     for file in _companions(player):
         player.say([events.TaskDone(kind=FILE, subject=file.id, phase="download", result=file)])
     for done in (2712.0, 2715.4):
-        player.say([_progress(DIT, done, 6780.0)])
+        player.say([progress(DIT, done, 6780.0)])
     view.get_requested.emit(LARGE)
     player.settle()
 
 
-def _progress(file: str, done: float, total: float) -> events.TaskProgress:
+def progress(file: str, done: float, total: float) -> events.TaskProgress:
+    """How far the download of a file is; MB."""
     return events.TaskProgress(
         kind=FILE,
         subject=file,

@@ -61,7 +61,8 @@ def _telemetry(player: Player, gpu: GpuReading) -> None:
     player.say([replace(last, gpu=gpu)])
 
 
-def _show(player: Player, said: list[events.Event], settings: JobSettings, plan: Plan) -> None:
+def show(player: Player, said: list[events.Event], settings: JobSettings, plan: Plan) -> None:
+    """Play what the engine has said with another plan."""
     player.say([event for event in said if isinstance(event, events.PresetsListed)])
     player.add("sample", "upreel_sample.mp4", settings)
     changed = [replace(e, plan=plan) if isinstance(e, events.PlanChosen) else e for e in said]
@@ -71,7 +72,7 @@ def _show(player: Player, said: list[events.Event], settings: JobSettings, plan:
 def _on_gpu(player: Player) -> None:
     said = player.recording.on_gpu
     _telemetry(player, _GPU)
-    _show(player, said, FITS, _as_if_here(_plan(said)))
+    show(player, said, FITS, _as_if_here(_plan(said)))
 
 
 def _why(player: Player) -> None:
@@ -82,13 +83,13 @@ def _why(player: Player) -> None:
 
 def _pretended(player: Player) -> None:
     said = player.recording.on_gpu
-    _show(player, said, FITS, _plan(said))
+    show(player, said, FITS, _plan(said))
 
 
 def _refused(player: Player) -> None:
     said = player.recording.too_much
     _telemetry(player, replace(_GPU, name="NVIDIA GeForce RTX 4060", total_mb=8188))
-    _show(player, said, TOO_MUCH, _as_if_here(_plan(said)))
+    show(player, said, TOO_MUCH, _as_if_here(_plan(said)))
 
 
 def _spilled(player: Player) -> None:

@@ -28,6 +28,7 @@ from engine.protocol import commands, events
 from engine.settings.schema import JobSettings
 from tools.screenshots import (
     bench_states,
+    download_states,
     latent_states,
     model_states,
     plan_states,
@@ -49,7 +50,7 @@ DOCUMENTS = (
     ("running", "zh_CN", 1.0, "dark"),
     ("finished", "zh_CN", 1.5, "dark"),
     ("models_fetching", "en", 1.0, "dark"),
-    ("seedvr2_missing", "en", 1.0, "dark"),
+    ("download_coming", "en", 1.0, "dark"),
     ("wan2x", "en", 1.0, "dark"),
     ("latent", "en", 1.0, "dark"),
     ("card_why", "en", 1.0, "dark"),
@@ -346,6 +347,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "narrow_seedvr2": model_states.STATES["seedvr2_missing"],
     **model_states.STATES,
     **plan_states.STATES,
+    **download_states.STATES,
     **bench_states.STATES,
     **latent_states.STATES,
     **runtime_states.STATES,

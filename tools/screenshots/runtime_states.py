@@ -33,7 +33,6 @@ _CU130 = RuntimeState(
     bytes=1_900_000_000,
     about_bytes=1_900_000_000,
     disk_bytes=5_700_000_000,
-    can_download=True,
     suits_card=True,
 )
 _CU126 = replace(
@@ -91,7 +90,8 @@ def _telemetry(name: str) -> events.Telemetry:
     )
 
 
-def _progress(player: Player, phase: Phase, done: float = 0.0, total: float = 0.0) -> None:
+def progress(player: Player, phase: Phase, done: float = 0.0, total: float = 0.0) -> None:
+    """Emit how far the task of a runtime is; MB."""
     speed = 11.3 if phase == "download" else 148.0
     event = events.TaskProgress(
         kind=RUNTIME,
@@ -109,7 +109,8 @@ def _failed(player: Player, phase: Phase, error: ErrorInfo) -> None:
     player.say([events.TaskFailed(kind=RUNTIME, subject="cu130", phase=phase, error=error)])
 
 
-def _offer(player: Player) -> None:
+def offer(player: Player) -> None:
+    """The offer of the runtime that suits the GPU."""
     _say(player)
 
 
@@ -118,7 +119,7 @@ def _downloading(player: Player) -> None:
 
     ALL["running"](player)
     _say(player)
-    _progress(player, "download", 684.0, 1900.0)
+    progress(player, "download", 684.0, 1900.0)
 
 
 def _partial(player: Player) -> None:
@@ -127,12 +128,12 @@ def _partial(player: Player) -> None:
 
 def _unpacking(player: Player) -> None:
     _say(player, {"state": "partial", "done_bytes": 1_900_000_000})
-    _progress(player, "unpack", 2310.0, 5640.0)
+    progress(player, "unpack", 2310.0, 5640.0)
 
 
 def _trying(player: Player) -> None:
     _say(player, _HERE)
-    _progress(player, "try")
+    progress(player, "try")
 
 
 def _cut(player: Player) -> None:
@@ -212,13 +213,6 @@ def _old_gpu(player: Player) -> None:
     _say(player, suited="", card=gpu, advice=advice)
 
 
-def _not_in_build(player: Player) -> None:
-    _say(player, {"state": "not-in-build", "bytes": 0, "can_download": False})
-    unknown = {"state": "not-in-build", "bytes": 0, "can_download": False}
-    runtimes = (replace(_CU130, **unknown), replace(_CU126, **unknown))
-    _say(player, runtimes=runtimes)
-
-
 def _page(state: Callable[[Player], None]) -> Callable[[Player], None]:
     """The page in front of a window in that state."""
 
@@ -248,7 +242,7 @@ def _settings(state: Callable[[Player], None]) -> Callable[[Player], None]:
 
 
 STATES: dict[str, Callable[[Player], None]] = {
-    "runtime_offer": _offer,
+    "runtime_offer": offer,
     "runtime_downloading": _downloading,
     "runtime_partial": _partial,
     "runtime_unpacking": _unpacking,
@@ -261,18 +255,16 @@ STATES: dict[str, Callable[[Player], None]] = {
     "runtime_broken": _broken,
     "runtime_old_driver": _old_driver,
     "runtime_old_gpu": _old_gpu,
-    "runtime_not_in_build": _not_in_build,
-    "runtime_page": _page(_offer),
+    "runtime_page": _page(offer),
     "runtime_page_downloading": _page(_downloading),
     "runtime_page_in_use": _page(_in_use),
     "runtime_page_ready": _page(_ready),
     "runtime_page_broken": _page(_broken),
     "runtime_page_cut": _page(_cut),
     "runtime_page_no_card": _page(_no_gpu),
-    "runtime_page_not_in_build": _page(_not_in_build),
     "runtime_settings": _settings(_in_use),
     "runtime_settings_no_card": _settings(_no_gpu),
-    "narrow_runtime_offer": _offer,
+    "narrow_runtime_offer": offer,
     "narrow_runtime_downloading": _downloading,
     "narrow_runtime_cut": _cut,
     "narrow_runtime_old_driver": _old_driver,

@@ -84,12 +84,12 @@ def test_a_queue_that_cannot_be_kept_is_not_left(bench):
 def test_films_come_back_with_their_choices_but_not_twice(bench):
     begun = replace(FILM, job_id="begun", source=Path("films/begun.mp4"))
     restart.write(Waiting(films=(begun, FILM), starts=True))
-    restart.take_over(bench.program.controller, ["begun"])
+    restart.take_over(bench.program.controller, ["begun"], pytest.fail)
     bench.hear()
     (row,) = bench.program.queue.rows
     assert (row.source.name, row.settings.scale) == ("fresh.mp4", 4)
     assert bench.asked(commands.StartQueue), "it ran before"
-    restart.take_over(bench.program.controller, [])
+    restart.take_over(bench.program.controller, [], pytest.fail)
     assert len(bench.program.queue.rows) == 1
 
 

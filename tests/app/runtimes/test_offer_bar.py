@@ -7,13 +7,19 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QPushButton
 from app import desktop
 from app.runtimes.runtime_labels import HINTS
 from app.ui_state import UiState
-from engine.core.errors import DiskFull, ErrorInfo, HashMismatch, RuntimeBroken
+from engine.core.errors import (
+    DiskFull,
+    ErrorInfo,
+    HashMismatch,
+    RuntimeBroken,
+    RuntimeNotAccepted,
+)
 from engine.core.messages import message, read_entries
 from engine.protocol import commands, events
 from tests.app.conftest import dropped, part
 from tests.app.test_gauges import GPU
 from tests.app.test_narrow_window import cut_off, settle
-from tests.helpers.fake_states import NO_GPU, OFFLINE, make_listed, make_older, make_runtime
+from tests.helpers.fake_states import NO_GPU, OFFLINE, make_listed, make_runtime
 from tests.helpers.fake_tasks import RUNTIME
 
 DISK_FULL = DiskFull("runtime", folder="/data", free="4.1 GB", needed="7.6 GB").info()
@@ -174,16 +180,36 @@ def test_an_old_driver_is_named_with_the_one_that_is_needed(over):
     assert opened == ["https://www.nvidia.com/drivers"]
 
 
-def test_what_is_not_in_the_build_broken_or_outdated_is_said_so(over):
-    for other, offered in (
-        ("missing", ["file", "details", "hide"]),
-        ("not-in-build", ["details", "hide"]),
-    ):
-        over.say(make_listed(make_runtime(state="not-in-build"), make_older(state=other)))
-        assert "not in this build" in over.texts()
-        assert over.offered() == offered
-    over.press("details")
-    assert over.link.view.isVisible()
+NOT_ACCEPTED = RuntimeNotAccepted(
+    name=("torch-2.13.0+cu130.whl",), size="1.9 GB", source="example.org", sha256=("ab" * 32,)
+).info()
+
+
+def test_a_file_that_the_build_does_not_pin_is_shown_before_it_is_used(over):
+    over.put(bytes=0)
+    assert over.texts().startswith("Your RTX 5070 Ti can be used after a download of 1.9 GB")
+    over.press("download")
+    (question,) = over.answer(False, lambda: over.fail(NOT_ACCEPTED))
+    for shown in ("torch-2.13.0+cu130.whl", "1.9 GB", "example.org", "abababab " * 7):
+        assert shown in question
+    assert over.offered() == ["download", "file", "hide"]
+    assert len(over.asked(commands.InstallRuntime)) == 1
+    over.press("download")
+    assert len(over.answer(True, lambda: over.fail(NOT_ACCEPTED))) == 1
+    last = over.asked(commands.InstallRuntime)[-1]
+    assert last == commands.InstallRuntime(runtime="cu130", accepted=("ab" * 32,))
+    over.fail(OFFLINE)
+    over.press("retry")
+    assert over.asked(commands.InstallRuntime)[-1] == last, "it is not asked twice"
+    over.fail(OFFLINE)
+    over.link.take_files([Path("/disk/torch.whl")])
+    over.hear()
+    over.answer(True, lambda: over.fail(NOT_ACCEPTED))
+    last = over.asked(commands.ImportRuntime)[-1]
+    assert (last.paths, last.accepted) == ((Path("/disk/torch.whl"),), ("ab" * 32,))
+
+
+def test_what_is_broken_or_outdated_is_said_so(over):
     old = make_runtime(id="cu130-2.9.1-aa", driver="", state="broken", is_chosen=True)
     over.say(make_listed(make_runtime(), old))
     assert "needs a newer NVIDIA runtime" in over.texts()
@@ -239,7 +265,6 @@ def test_nothing_is_cut_off_in_a_narrow_window(over):
             make_listed(make_runtime(**HERE | {"state": "broken", "why": NOT_INSTALLED})),
             make_listed(suited="", driver="560.94", driver_needed="580.0"),
             make_listed(suited=""),
-            make_listed(make_runtime(state="not-in-build")),
         ):
             over.say(listed)
             settle()

@@ -60,11 +60,9 @@ def test_one_button_for_each_state(over, page):
         (HERE, "Use"),
         ({"state": "broken", "why": OTHER_VERSION}, "Repair"),
         (USED, ""),
-        ({"state": "not-in-build"}, ""),
         ({"state": "busy"}, ""),
         ({"suits_program": False}, ""),
         ({"suits_card": False}, ""),
-        ({"can_download": False}, ""),
     ):
         over.put(**changes)
         shown = button(page, "cu130")

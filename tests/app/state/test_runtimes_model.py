@@ -2,7 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.bridge.engine_bridge import EventHub
-from app.state.runtimes_model import RuntimesModel, Situation, can_import, status_of
+from app.state.runtimes_model import RuntimesModel, Situation, status_of
 from app.state.tasks_model import TasksModel, TaskState
 from engine.core.messages import message
 from engine.protocol import events
@@ -36,7 +36,6 @@ def test_one_situation_for_each_state():
     for changes, situation in (
         ({}, S.OFFER),
         ({"state": "partial", "done_bytes": 1}, S.PARTIAL),
-        ({"state": "not-in-build"}, S.NOT_IN_BUILD),
         ({"state": "busy"}, S.QUIET),
         ({"suits_program": False}, S.QUIET),
         (HERE, S.QUIET),  # and not chosen: as the user wants it
@@ -75,14 +74,6 @@ def test_a_runtime_of_another_version_is_offered_unless_a_task_runs():
     failed = replace(task, error=OFFLINE)
     assert status_of(make_listed(), failed).situation is S.FAILED
     assert status_of(None, failed).runtime is None
-
-
-def test_files_are_taken_where_one_is_known():
-    unknown = make_runtime(state="not-in-build")
-    assert can_import(make_listed(unknown, make_older()))
-    assert not can_import(make_listed(unknown, FOREIGN))
-    assert not can_import(make_listed(make_runtime(suits_program=False)))
-    assert not can_import(None)
 
 
 def test_what_was_waved_away_stays_away_until_it_is_something_else():

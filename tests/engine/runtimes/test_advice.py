@@ -96,4 +96,4 @@ def test_a_packaged_program_with_a_gpu_is_advised(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     line = list(lines(GPU))[-1]
     assert "suits RTX 5070 Ti" in str(line.message)
-    assert "not in this build" in str(line.hint)
+    assert "runtime install cu130" in str(line.hint)

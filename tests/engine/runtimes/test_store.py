@@ -1,4 +1,3 @@
-import dataclasses
 import errno
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,25 +150,95 @@ def test_another_wheel_is_refused(store: RuntimeStore, tmp_path: Path, wheel: Pa
         store.recognise([tmp_path / "nothing.whl"], listener())
 
 
-def test_a_build_without_hashes_or_for_another_system_sends_no_request(
-    server: FaultyServer, wheel: Path
-) -> None:
-    known = runtimes.runtime(wheel)
-    blank = dataclasses.replace(known.wheels[0], sha256="", bytes=0)
-    unpinned = dataclasses.replace(known, wheels=(blank,))
-    store = RuntimeStore(runtimes.catalogue(unpinned, index=server.url))
-    assert store.state("cu999").state == "not-in-build"
-    with pytest.raises(errors.RuntimeNotInBuild, match="not in this build"):
-        store.download("cu999", listener())
-    with pytest.raises(errors.RuntimeNotInBuild):
-        store.recognise([wheel], listener())
+def test_a_runtime_for_another_system_sends_no_request(server: FaultyServer, wheel: Path) -> None:
     other = wheel.rename(wheel.with_name("torch-1-cp27-none-win_arm64.whl"))
     store = RuntimeStore(runtimes.catalogue(runtimes.runtime(other), index=server.url))
     assert not store.state("cu999").suits_program
-    with pytest.raises(errors.RuntimeNotInBuild, match="another Python or system"):
-        store.download("cu999", listener())
+    for do in (store.find, store.download):
+        with pytest.raises(errors.UnsuitableWheel, match="cannot be loaded by this program"):
+            do("cu999", listener())
     assert server.asked == []
     assert not store.folder.exists()
+
+
+@pytest.fixture
+def unpinned(server: FaultyServer, wheel: Path) -> RuntimeStore:
+    """The store of a build that pins nothing; an index has the wheel."""
+    runtimes.publish(server, wheel)
+    known = runtimes.unpinned(runtimes.runtime(wheel))
+    return RuntimeStore(runtimes.catalogue(known, index=f"{server.url}/whl"))
+
+
+def test_what_an_index_has_is_the_same_as_pinned_once_it_is_accepted(
+    unpinned: RuntimeStore, server: FaultyServer, wheel: Path
+) -> None:
+    assert unpinned.state("cu999").state == "missing"
+    with pytest.raises(ValueError, match="compared with"):
+        unpinned.download("cu999", listener())
+    found = unpinned.find("cu999", listener())
+    assert found == runtimes.runtime(wheel)
+    assert not unpinned.is_accepted(found)
+    unpinned.accept(found)
+    again = RuntimeStore(unpinned.published)
+    assert again.is_accepted(found)
+    server.asked.clear()
+    assert again.find("cu999", listener()) == found
+    assert server.asked == [], "the index is not asked again"
+    server.faults = [Fault(cut_after=300), Fault(status=503), Fault(status=503)]
+    with pytest.raises(errors.DownloadFailed):
+        again.download("cu999", listener(retry=RetryPolicy(first_tries=1, tries=1)))
+    server.faults = []
+    assert again.state("cu999").done_bytes == 300
+    folder = get(again)
+    assert server.ranges[-1] == "bytes=300-"
+    again.use("cu999")
+    assert again.state("cu999").state == "here"
+    pinned = RuntimeStore(runtimes.catalogue(runtimes.runtime(wheel)))
+    assert pinned.state("cu999").path == folder, "a build that pins the same file knows it"
+    again.remove("cu999")
+    assert not again.is_accepted(found), "the next time the user is asked again"
+
+
+def test_a_file_with_another_sum_than_the_accepted_one_is_asked_for_again(
+    unpinned: RuntimeStore, server: FaultyServer, wheel: Path
+) -> None:
+    found = unpinned.find("cu999", listener())
+    unpinned.accept(found)
+    server.files[f"/whl/{runtimes.PLACE}"] = wheel.read_bytes()[:-1] + b"?"
+    with pytest.raises(errors.HashMismatch):
+        unpinned.download("cu999", listener())
+    assert not unpinned.folder_of("cu999").exists()
+    assert not unpinned.is_accepted(found)
+
+
+def test_pinned_hashes_come_first(server: FaultyServer, wheel: Path, tmp_path: Path) -> None:
+    other = runtimes.runtime(runtimes.wheel(tmp_path / "other", {"torch/__init__.py": ""}))
+    store = RuntimeStore(runtimes.catalogue(runtimes.runtime(wheel), index=server.url))
+    store.accept(other)
+    assert store.find("cu999", listener()) == runtimes.runtime(wheel)
+    with pytest.raises(errors.HashMismatch, match="none of the wheels"):
+        store.recognise([tmp_path / "other"], listener())
+
+
+def test_a_wheel_from_the_disk_is_known_by_its_name_where_nothing_is_pinned(
+    unpinned: RuntimeStore, server: FaultyServer, wheel: Path
+) -> None:
+    pinned = runtimes.runtime(wheel)
+    other = wheel.with_name("numpy-2.0-py3-none-any.whl")
+    other.write_bytes(b"PK")
+    with pytest.raises(errors.UnsuitableWheel, match="a wheel of numpy"):
+        unpinned.recognise([other], listener())
+    for path in (wheel.parent, wheel.rename(wheel.with_name(wheel.name.replace("+", "%2B")))):
+        runtime, paths = unpinned.recognise([path], listener())
+        assert runtime == pinned
+        assert not unpinned.is_accepted(runtime)
+    unpinned.accept(runtime)
+    unpinned.install(runtime, paths, listener())
+    (unpinned.folder_of("cu999") / "torch/__init__.py").unlink()
+    get(unpinned)
+    assert unpinned.state("cu999").state == "here", (
+        "what came from a disk is repaired by a download"
+    )
 
 
 def test_a_damaged_one_is_seen_refused_repaired_and_removed(store: RuntimeStore) -> None:

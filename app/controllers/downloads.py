@@ -1,0 +1,177 @@
+"""Downloads what a film lacks, starts the program again where that needs it, then the film."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject
+
+from app.bridge.engine_bridge import EventHub
+from app.controllers.models import ModelsController
+from app.controllers.queue import QueueController
+from app.controllers.restart import RestartController
+from app.controllers.runtimes import RuntimesController
+from app.main_window import MainWindow
+from app.state.downloads_model import (
+    DownloadsModel,
+    FailedDownload,
+    RequiredDownload,
+    required_download,
+)
+from app.state.job_row import JobRow, JobState
+from app.state.queue_model import QueueModel
+from engine.core.errors import ErrorInfo, RuntimeNotAccepted
+from engine.protocol import commands, events
+from engine.protocol.tasks import TaskKind
+
+_WAITS = (JobState.READING, JobState.WAITING, JobState.FAILED)
+
+
+class DownloadsController(QObject):
+    """Joins the window's "Download and start" with the tasks of model files and runtimes.
+
+    Whatever ends a download ends what was intended with it; parts of files stay for the next time.
+    """
+
+    def __init__(
+        self,
+        window: MainWindow,
+        queue: tuple[QueueController, QueueModel],
+        model: DownloadsModel,
+        models: ModelsController,
+        runtimes: RuntimesController,
+        restart: RestartController,
+        hub: EventHub,
+    ) -> None:
+        super().__init__(window)
+        self._window, self._model = window, model
+        self._controller, self._queue = queue
+        self._models, self._runtimes, self._restart = models, runtimes, restart
+        self._expected: set[str] = set()  # jobs that were waiting for a new start of the program
+        window.download_requested.connect(self._act)
+        runtimes.refused.connect(self._refuse)
+        restart.changed.connect(self._follow_restart)
+        for changed in (model.changed, self._queue.queue_changed, self._queue.job_changed):
+            changed.connect(self._look)
+        hub.subscribe(events.TaskFailed, self._fail)
+        hub.subscribe(events.TaskStopped, self._stop_with)
+
+    def begin(self, row: JobRow) -> None:
+        """Download what a film lacks; it starts afterwards."""
+        needs = required_download(row)
+        if not needs:
+            return
+        left = self._model.left(needs)
+        for file in left.files:
+            self._models.get(file)
+        if left.runtime:
+            self._runtimes.act_on("download", left.runtime)
+        self._model.begin(row.job_id, needs)
+
+    def expect(self, job_id: str) -> None:
+        """Go on with a film that was waiting when the program started again."""
+        self._expected.add(job_id)
+        self._look()
+
+    def stop(self, job_id: str) -> None:
+        """End the downloads of a film that no other film waits for."""
+        needs = self._model.films[job_id]
+        self._model.end(job_id)
+        others = self._model.films.values()
+        for file in needs.files:
+            if not any(file in other.files for other in others):
+                self._models.stop(file)
+        if needs.runtime and not any(other.runtime for other in others):
+            self._controller.send(commands.StopTask(kind=TaskKind.RUNTIME))
+
+    def _act(self, name: str) -> None:
+        row = self._window.selected
+        if row is None:
+            return
+        if name == "download_start":
+            self._window.choices.flush()
+            self.begin(row)
+        elif row.job_id in self._model.films:
+            self.stop(row.job_id)
+
+    # What ends a download
+
+    def _fail(self, event: events.TaskFailed) -> None:
+        if event.error.code == RuntimeNotAccepted.code:
+            return  # the user is asked first
+        if event.kind is TaskKind.RUNTIME and any(n.runtime for n in self._model.films.values()):
+            self._runtimes.act("dismiss")  # the plan says it
+        self._give_up(event, event.error)
+
+    def _stop_with(self, event: events.TaskStopped) -> None:
+        self._give_up(event, None)
+
+    def _refuse(self, error: ErrorInfo) -> None:
+        self._give_up(events.TaskEvent(kind=TaskKind.RUNTIME), error)
+
+    def _give_up(self, event: events.TaskEvent, error: ErrorInfo | None) -> None:
+        for job_id, needs in tuple(self._model.films.items()):
+            if needs.includes(event.kind, event.subject):
+                self.stop(job_id)
+                if error is not None:
+                    failure = FailedDownload(needs=needs, kind=event.kind, error=error)
+                    self._model.fail(job_id, failure)
+
+    def _follow_restart(self) -> None:
+        """The user does not want the program to start again."""
+        if not (self._restart.waits_for or self._restart.is_due):
+            for job_id, needs in tuple(self._model.films.items()):
+                if needs.runtime and not self._model.left(needs):
+                    self._model.end(job_id)
+
+    # What follows a download
+
+    def _look(self, _job_id: str = "") -> None:
+        for job_id in tuple(self._expected):
+            self._go_on(job_id)
+        for job_id, needs in tuple(self._model.films.items()):
+            row = self._queue.find(job_id)
+            if self._model.films.get(job_id) is not needs:
+                continue  # what was done for another film has ended it
+            if row is None:
+                self.stop(job_id)
+            elif row.state not in _WAITS or not needs.covers(required_download(row)):
+                self._model.end(job_id)
+            elif not needs.runtime:
+                self._start(row, needs)
+        for job_id, failure in tuple(self._model.failures.items()):
+            row = self._queue.find(job_id)
+            lacks = required_download(row) if row is not None else None
+            if not lacks or not failure.needs.covers(lacks):
+                self._model.forget_failure(job_id)
+        self._start_again()
+
+    def _start(self, row: JobRow, needs: RequiredDownload) -> None:
+        """Start a film that was planned again, or had its turn before everything was here."""
+        if row.state is JobState.FAILED:
+            if not self._model.left(needs):
+                self._model.end(row.job_id)
+                self._controller.retry(row.job_id)
+        elif not required_download(row):
+            self._model.end(row.job_id)
+            if not row.refusals:
+                self._controller.start()
+
+    def _start_again(self) -> None:
+        """Start the program again when nothing is left to download for any film."""
+        films = self._model.films.values()
+        is_needed = any(needs.runtime for needs in films)
+        is_asked = self._restart.waits_for or self._restart.is_due
+        if is_needed and not is_asked and not any(map(self._model.left, films)):
+            self._restart.request()
+
+    def _go_on(self, job_id: str) -> None:
+        """After the new start: a runtime that does not work is not installed a second time."""
+        row = self._queue.find(job_id)
+        if row is None or row.error is not None:
+            self._expected.discard(job_id)
+        elif row.plan is not None and self._models.model.is_known:
+            self._expected.discard(job_id)
+            needs = required_download(row)
+            if needs and not needs.runtime:
+                self.begin(row)
+            elif not row.refusals:
+                self._controller.start()
