@@ -34,6 +34,7 @@ def weights(pin_bytes: int = 10**6) -> None:
             for index, block in enumerate(blocks):
                 with stream.block(index):
                     x = torch.tanh(block(x))
+            stream.release()
 
 
 def staged() -> None:
@@ -99,6 +100,7 @@ def sent(waits: bool = True, holds: bool = True, keeps: bool = False) -> Callabl
 
 
 def staged_early(self: Any, block: Any, slot: Any) -> None:
+    self._open(slot)
     source = block.host or slot.staging
     if source is slot.staging:
         block.write(source.flat)  # though the GPU may still read the block before

@@ -107,8 +107,7 @@ class DirectBuffers:
         for block in self._blocks.values():
             block.views.clear()
         for slot in self.slots:
-            slot.flat, slot.block = self._memory(0), None
-            slot.filled = slot.released = None
+            slot.flat, slot.block = self._memory(0), None  # its events stay: staging may be read
 
     def _open(self, slot: Slot) -> bool:
         """Allocate a buffer that has no memory; whether it had none."""
