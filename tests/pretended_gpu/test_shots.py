@@ -78,9 +78,9 @@ LARGER = {"make": wan_plan, "kernels": WAN, "frames": 37}
 TILED_WAN = {"size": Size(144, 64), "decode_tile": Size(224, 224)}
 CASES = {
     "seedvr2-3b": Case(),
-    "seedvr2-3b-half": Case(dtype=HALF),
-    "seedvr2-7b-half": Case(changes={"kind": "7b"}, dtype=HALF),
-    "seedvr2-2d-half": Case(dtype=HALF, vae=VaeSwitches(convolution="2d")),
+    "seedvr2-7b-2d-half": Case(
+        changes={"kind": "7b"}, dtype=HALF, vae=VaeSwitches(convolution="2d")
+    ),
     "seedvr2-frames": Case(changes={"join": "frames", "clip": 9, "shared": 2}, frames=17),
     "seedvr2-encode-tiles-half": Case(changes=ENCODED, on_gpu=PARKED, frames=21, dtype=HALF),
     "seedvr2-encode-warm": Case(changes={**ENCODED, "warm_up": 2}, frames=21),
@@ -99,7 +99,6 @@ CASES = {
         kernels=frozenset(),
     ),
     "wan": Case(make=wan_plan, frames=21, kernels=WAN),
-    "wan-half": Case(make=wan_plan, frames=21, kernels=WAN, dtype=HALF),
     "wan-tiles": Case(**LARGER, changes={**TILED_WAN, "encode_tile": Size(112, 112)}),
     "wan-parks-half": Case(
         **LARGER, changes={**TILED_WAN, "parks": True}, on_gpu=PARKED, dtype=HALF
@@ -109,9 +108,7 @@ CASES = {
 # nearly all are for carries that go to pageable main memory; in pinned memory a tile waits once.
 WAITS = {
     "seedvr2-3b": 42,
-    "seedvr2-3b-half": 42,
-    "seedvr2-7b-half": 40,
-    "seedvr2-2d-half": 42,
+    "seedvr2-7b-2d-half": 40,
     "seedvr2-frames": 35,
     "seedvr2-encode-tiles-half": 45,
     "seedvr2-encode-warm": 69,
@@ -119,11 +116,10 @@ WAITS = {
     "seedvr2-decode-warm-half": 97,
     "seedvr2-whole-tiles": 167,
     "seedvr2-streamed-half": 46,
-    "seedvr2-half-pinned": 49,  # of 3 blocks that are assembled, each waits for its buffer
-    "seedvr2-not-pinned": 47,
+    "seedvr2-half-pinned": 51,  # of 3 blocks that are assembled, each waits for its buffer
+    "seedvr2-not-pinned": 49,
     "seedvr2-no-kernels-half": 39,
     "wan": 15,
-    "wan-half": 15,
     "wan-tiles": 265,
     "wan-parks-half": 164,
 }
