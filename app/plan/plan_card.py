@@ -260,7 +260,7 @@ class PlanCard(QFrame):
         plan = row.plan
         assert plan is not None
         time, file, free = self._figures
-        caption = tr("time, measured") if plan.is_measured else tr("time, not measured")
+        caption = tr("time, measured") if plan.is_measured else tr("time, estimated")
         time.show_text(labels.expected(plan), caption)
         file.show_text(bytes_text(plan.output_bytes), tr("file"))
         drive = plan.output.drive

@@ -73,7 +73,7 @@ def test_a_plan_on_a_card_is_shown_with_its_limit_and_its_time(bench):
 def test_a_guessed_time_leads_to_the_speed_test(bench, qtbot):
     job_id = say_plan(bench, dataclasses.replace(on_gpu(plan()), is_measured=False))
     link = bench.find("speedTest")
-    assert "time, not measured" in said(bench)
+    assert "time, estimated" in said(bench)
     assert link.isVisible()
     assert "this GPU" in link.text()
     bench.emit(events.PlanChosen(job_id=job_id, plan=plan()))  # on the processor

@@ -109,7 +109,7 @@ print(json.dumps([row["case"] for row in rows]))
     machine, *cases = json.loads(done.stdout)
     assert machine == "machine"
     models = {"vae-encode", "vae-decode", "dit-3b", "dit-7b"}
-    switches = {f"optimisations-{name}" for name in ("vae", "dit", "around")}
+    switches = {f"optimisations-{name}" for name in ("vae", "dit", "around", "claims")}
     assert set(cases) == models | switches
     assert cases[-2:] == ["vae-decode"] * 2
 
