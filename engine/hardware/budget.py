@@ -19,9 +19,13 @@ PROGRAM_BYTES = 420 * 2**20  # interpreter, torch, codecs, idle
 
 # For the desktop and the driver itself: beyond it Windows pages silently.
 _VRAM_RESERVE_BYTES = 900 * 2**20
-# In use before a job on a GPU that shows a desktop: with the reserve 2 GiB, the share that others
-# measured as lost on GPUs of 8 to 48 GB. Not seen on a GPU yet.
-_DESKTOP_BYTES = 2 * 2**30 - _VRAM_RESERVE_BYTES
+# Share of what torch may reserve that is for gaps between tensors. Counted on the pretended GPU:
+# with its allocator as `runtimes.environment` sets it the streams go through with 3 % more than
+# their tensors have at most.
+_GAPS = 0.04
+# In use before a job on a GPU that shows a desktop: with the reserve and the gaps about 2 GiB of 6,
+# the share that others measured as lost on GPUs of 8 to 48 GB. Not seen on a GPU yet.
+_DESKTOP_BYTES = 960 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +44,7 @@ class Budget:
     threads: int  # of the processor
     has_fast_bf16: bool = False  # the processor multiplies bfloat16 faster than float32
     cuda: bool = False  # there is a GPU that the installed torch can use
-    vram_bytes: int = 0  # of the GPU, that may be used; also where torch cannot use it
+    vram_bytes: int = 0  # of the GPU, for tensors; also where torch cannot use it
     capability: tuple[int, int] | None = None  # of CUDA, of the GPU
     gpu: GpuSpec | None = None  # its specification; None for one that is not in the table
     gpu_value: str = ""  # of the setting `device`, for that GPU; "" without one
@@ -52,6 +56,11 @@ class Budget:
     same_disk: bool = True
 
     @property
+    def vram_limit_bytes(self) -> int:
+        """That torch may reserve for these tensors, with the gaps between them."""
+        return round(self.vram_bytes / (1 - _GAPS))
+
+    @property
     def gpu_memory_bytes(self) -> int:
         """Size of the GPU's memory, approximate for one that is not in the table; 0 without one.
 
@@ -59,12 +68,13 @@ class Budget:
         """
         if self.gpu is not None:
             return self.gpu.memory_bytes
-        return self.vram_bytes + _DESKTOP_BYTES + _VRAM_RESERVE_BYTES if self.vram_bytes else 0
+        reserve = _DESKTOP_BYTES + _VRAM_RESERVE_BYTES
+        return self.vram_limit_bytes + reserve if self.vram_bytes else 0
 
     @property
     def idle(self) -> Budget:
         """The same while no other program but the desktop uses the GPU."""
-        idle = self.gpu_memory_bytes - _DESKTOP_BYTES - _VRAM_RESERVE_BYTES
+        idle = _for_tensors(self.gpu_memory_bytes - _DESKTOP_BYTES - _VRAM_RESERVE_BYTES)
         return replace(self, vram_bytes=max(self.vram_bytes, idle))
 
 
@@ -160,7 +170,7 @@ def with_gpu(budget: Budget, gpu: GpuSpec) -> Budget:
     return replace(
         budget,
         cuda=True,
-        vram_bytes=max(0, gpu.memory_bytes - _DESKTOP_BYTES - _VRAM_RESERVE_BYTES),
+        vram_bytes=_for_tensors(gpu.memory_bytes - _DESKTOP_BYTES - _VRAM_RESERVE_BYTES),
         capability=gpu.capability,
         gpu=gpu,
         is_pretended=True,
@@ -187,7 +197,11 @@ def _measured(settings: EngineSettings, output: Path, jobs: Path, gpu: Gpu | Non
 
 def _vram(gpu: Gpu) -> int:
     free = min(gpu.total_bytes, gpu.free_bytes + torch_memory.gpu_bytes(gpu.number))
-    return max(0, free - _VRAM_RESERVE_BYTES)
+    return _for_tensors(free - _VRAM_RESERVE_BYTES)
+
+
+def _for_tensors(limit_bytes: int) -> int:
+    return max(0, int(limit_bytes * (1 - _GAPS)))
 
 
 def _spec(gpu: Gpu) -> GpuSpec | None:

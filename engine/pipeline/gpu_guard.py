@@ -36,7 +36,7 @@ def cared_for(context: JobContext, *, preserve_vram: bool) -> Iterator[None]:
             context.guard = _guard(context)
             context.gpu_users = gpu_reading.other_programs
         try:
-            with torch_memory.within(context.plan.device_budget_bytes if on_card else 0):
+            with torch_memory.within(context.plan.device_limit_bytes if on_card else 0):
                 yield
         except (EngineError, Cancelled) as err:  # they live on, and would hold the model
             logger.info("%s", forget_frames(err))

@@ -204,6 +204,7 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
         peak_bytes=peaks.ram_bytes(plan),
         device_bytes=peaks.device_bytes(plan),
         device_budget_bytes=budget.vram_bytes if on_gpu else 0,
+        device_limit_bytes=budget.vram_limit_bytes if on_gpu else 0,
         card=budget.gpu.title if on_gpu and budget.gpu is not None else "",
         gpu=budget.gpu_value if on_gpu else "",
         is_pretended=budget.is_pretended and on_gpu,

@@ -253,7 +253,8 @@ class Plan:
     card: str = ""  # its title, e.g. "RTX 5070 Ti, 16 GB"; "" for the processor
     is_pretended: bool = False  # planned for a GPU that is not here: cannot start
     device_bytes: int = 0  # most on the GPU
-    device_budget_bytes: int = 0
+    device_budget_bytes: int = 0  # for tensors
+    device_limit_bytes: int = 0  # that torch may reserve for them, gaps included
     is_measured: bool = False  # the time follows from what was measured on this machine
     reasons: Reasons | None = None
     notices: tuple[Notice, ...] = ()

@@ -15,8 +15,11 @@ from engine.settings.switches import switches_of
 # By default threads of torch that wait for work spin for a while. The encoder, the decoder and the
 # window need those cores: spinning multiplied the processor time of small operations by 10 to 70.
 _PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
+# Unless large blocks are left whole, what a stream keeps for its next slice lies in the way of
+# larger tensors: torch reserves a quarter more than all tensors have, and then fails (counted on
+# the pretended GPU, not yet run on a GPU).
 _ALLOCATORS = {
-    "native": {},  # torch's default
+    "native": {"PYTORCH_ALLOC_CONF": "max_split_size_mb:24"},
     "expandable": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"},
     "async": {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"},
 }

@@ -20,10 +20,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.pretended_gpu import operators
+from tests.pretended_gpu.allocator import MAX_SPLIT, Allocator, Block
 from tests.pretended_gpu.clocks import HOST, Clock, History, Use
 
 GPU = torch.device("cuda", 0)
-_BLOCK = 512  # bytes that CUDA's allocator rounds to
 _FIRST_ADDRESS = 2**36
 # From this version on torch gives cuDNN single samples of 2^31 values and more; before it computes
 # them with a kernel of its own, slowly (pytorch/pytorch#134890).
@@ -85,65 +85,16 @@ class Memory:
     Attributes:
         storage: What holds its values.
         address: On the GPU; 0 for memory of the host.
-        nbytes: As the allocator rounds it.
+        block: Of the allocator.
         history: Uses so far.
         tensors: Wrappers that view it.
     """
 
     storage: torch.UntypedStorage
     address: int
-    nbytes: int
+    block: Block
     history: History
     tensors: int = 0
-
-
-@dataclass(slots=True)
-class Allocator:
-    """A caching allocator: a block that was given back serves requests of its size alone.
-
-    Attributes:
-        allocated, peak: Bytes in use, now and at most.
-        reserved, most_reserved: The same with blocks that were given back.
-        requests: To the driver.
-        limit: Bytes that it may have.
-    """
-
-    limit: int
-    allocated: int = 0
-    peak: int = 0
-    reserved: int = 0
-    most_reserved: int = 0
-    requests: int = 0
-    _free: Counter[int] = field(default_factory=Counter)
-
-    def take(self, nbytes: int) -> None:
-        """A block in use; torch.OutOfMemoryError beyond the limit."""
-        if self.allocated + nbytes > self.limit:
-            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {nbytes} bytes.")
-        if self.reserved + nbytes > self.limit:
-            self.empty()
-        if self._free[nbytes]:
-            self._free[nbytes] -= 1
-        else:
-            self.requests += 1
-            self.reserved += nbytes
-            self.most_reserved = max(self.most_reserved, self.reserved)
-        self.allocated += nbytes
-        self.peak = max(self.peak, self.allocated)
-
-    def give(self, nbytes: int) -> None:
-        """A block given back."""
-        self._free[nbytes] += 1
-        self.allocated -= nbytes
-
-    def empty(self) -> None:
-        """Stands in for torch.cuda.empty_cache."""
-        self.reserved = self.allocated
-        self._free.clear()
-
-    def forget_peak(self, _: object = None) -> None:
-        """Stands in for torch.cuda.reset_peak_memory_stats."""
-        self.peak, self.most_reserved = self.allocated, self.reserved
 
 
 class Stream:
@@ -228,6 +179,7 @@ class PretendedGpu:
     Args:
         has_values: False: tensors have shapes alone, and readings on the host are invented.
         total_bytes: Its memory.
+        max_split: Of its allocator.
 
     Attributes:
         record: What was seen; may be replaced by an empty one to begin again from zero.
@@ -238,11 +190,13 @@ class PretendedGpu:
             all tensors say they are on the first one.
     """
 
-    def __init__(self, *, has_values: bool = True, total_bytes: int = 12 * 2**30) -> None:
+    def __init__(
+        self, *, has_values: bool = True, total_bytes: int = 12 * 2**30, max_split: int = MAX_SPLIT
+    ) -> None:
         self.has_values = has_values
         self.record = Record()
         self.memory: dict[int, Memory] = {}
-        self.allocator = Allocator(total_bytes)
+        self.allocator = Allocator(total_bytes, max_split)
         self.launches = 0
         self.used: set[int] = set()
         self.host_clock = Clock()
@@ -294,13 +248,12 @@ class PretendedGpu:
             memory = self.memory.get(key)
             if memory is None:
                 storage = held.untyped_storage()
-                nbytes = -(-storage.nbytes() // _BLOCK) * _BLOCK
-                self.allocator.take(nbytes)
+                block = self.allocator.take(storage.nbytes(), self.current.name)
                 self.used.add(self.number)
                 history = History(self.current.name, tuple(held.shape))
-                memory = self.memory[key] = Memory(storage, self._next_address, nbytes, history)
+                memory = self.memory[key] = Memory(storage, self._next_address, block, history)
                 bisect.insort(self._addresses, (memory.address, key))
-                self._next_address += nbytes + _BLOCK
+                self._next_address += block.nbytes + 512
             memory.tensors += 1
         weakref.finalize(tensor, self._let_go, key)
 
@@ -314,7 +267,7 @@ class PretendedGpu:
                 return
             del self.memory[key]
             self._addresses.remove((memory.address, key))
-            self.allocator.give(memory.nbytes)
+            self.allocator.give(memory.block)
             history = memory.history
             home = next(s for s in self.streams if s.name == history.home)
             for use in history.unfinished((home.clock, self.host_clock)):
@@ -325,7 +278,7 @@ class PretendedGpu:
         """The allocation that an address lies in, and the bytes before it."""
         index = bisect.bisect_right(self._addresses, (address, sys.maxsize)) - 1
         memory = self.memory[self._addresses[index][1]] if index >= 0 else None
-        if memory is None or address >= memory.address + max(1, memory.nbytes):
+        if memory is None or address >= memory.address + max(1, memory.block.nbytes):
             raise RuntimeError(f"a kernel was given {address:#x}, where no memory is")
         return memory, address - memory.address
 

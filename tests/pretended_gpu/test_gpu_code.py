@@ -175,13 +175,13 @@ def test_threads_have_the_gpu_too_and_their_own_stream() -> None:
 
 
 def test_a_limit_is_kept() -> None:
-    with pretended_gpu(total_bytes=2**20) as gpu:
-        held = torch.empty(2**19, dtype=torch.uint8, device="cuda")
+    with pretended_gpu(total_bytes=2**27) as gpu:
+        held = torch.empty(2**26, dtype=torch.uint8, device="cuda")
         with pytest.raises(torch.OutOfMemoryError):
-            torch.empty(2**20, dtype=torch.uint8, device="cuda")
+            torch.empty(2**27, dtype=torch.uint8, device="cuda")
         del held
-        again = torch.empty(2**20, dtype=torch.uint8, device="cuda")
-        assert gpu.allocator.reserved == again.nbytes == 2**20
+        again = torch.empty(2**27, dtype=torch.uint8, device="cuda")
+        assert gpu.allocator.reserved == again.nbytes == 2**27
 
 
 @pytest.mark.parametrize("fails", [False, True])

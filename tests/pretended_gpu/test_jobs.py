@@ -70,7 +70,9 @@ def lite(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallJob, list[np.nd
     job = small_job("lite", tmp_path_factory.mktemp("lite"))
     work = job.plan.work
     wanted = job.right(exact(work))
-    job.plan = replace(job.plan, work=on_gpu(work), device_budget_bytes=2**30)
+    job.plan = replace(
+        job.plan, work=on_gpu(work), device_budget_bytes=2**30, device_limit_bytes=2**30
+    )
     return job, wanted
 
 

@@ -35,7 +35,7 @@ def a_context(**changes: Any) -> JobContext:
 def on_gpu(**changes: Any) -> JobContext:
     frame = Size(640, 360)
     work = LitePlan(device="cuda", frame=frame, tile=Size(400, 200), clip_frames=2)
-    return a_context(work=work, device_budget_bytes=4 * GIB, **changes)
+    return a_context(work=work, device_limit_bytes=4 * GIB, **changes)
 
 
 @pytest.fixture(autouse=True)

@@ -164,6 +164,7 @@ def test_a_damaged_choice_is_none() -> None:
         assert folders.chosen() == ""
 
 
+WHOLE_BLOCKS = "max_split_size_mb:24"
 NAMES = ("OMP_WAIT_POLICY", "KMP_BLOCKTIME", "PYTORCH_ALLOC_CONF")
 
 
@@ -187,7 +188,7 @@ def variables(code: str = "", **environ: str) -> list[str]:
 
 
 def test_the_environment_and_then_the_settings_choose() -> None:
-    assert variables() == ["PASSIVE", "0", ""]
+    assert variables() == ["PASSIVE", "0", WHOLE_BLOCKS]
     off = variables(UPREEL_RUN_PASSIVE_THREADS="off", UPREEL_RUN_ALLOCATOR="async")
     assert off == ["", "", "backend:cudaMallocAsync"]
     found = variables(
@@ -195,8 +196,8 @@ def test_the_environment_and_then_the_settings_choose() -> None:
     )
     assert found == ["ACTIVE", "0", "x:1"], "what the user set stays"
     code = "environment.choose('run.allocator=native,run.passive_threads=off')"
-    assert variables(code, UPREEL_RUN_ALLOCATOR="async") == ["", "", ""]
-    assert variables(UPREEL_RUN_ALLOCATOR="magic") == ["PASSIVE", "0", ""], "unreadable"
+    assert variables(code, UPREEL_RUN_ALLOCATOR="async") == ["", "", WHOLE_BLOCKS]
+    assert variables(UPREEL_RUN_ALLOCATOR="magic") == ["PASSIVE", "0", WHOLE_BLOCKS], "unreadable"
 
 
 def test_with_torch_loaded_nothing_is_changed_and_the_difference_is_known(
