@@ -17,9 +17,11 @@ from PySide6.QtWidgets import (
 from app import labels
 from app.engine_messages import text, title
 from app.i18n import tr
+from app.plan.memory_bars import STAGES
 from app.theme.icons import pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.notice_line import NoticeLine, colour_of
+from engine.core.units import memory_text
 from engine.protocol.report import Report
 
 
@@ -102,6 +104,8 @@ class ReportDialog(QDialog):
         for check in report.checks:
             severity = "good" if check.passed else "warning"
             inner.addWidget(NoticeLine(severity, title(f"check.{check.code}"), text(check.message)))
+        if report.gpu_memory:
+            inner.addWidget(NoticeLine("info", tr("Memory of the GPU"), gpu_memory(report)))
         inner.addStretch()
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)
@@ -117,6 +121,20 @@ class ReportDialog(QDialog):
         for part in (name, sub, scroll):
             column.addWidget(part)
         column.addLayout(buttons)
+
+
+def gpu_memory(report: Report) -> str:
+    """What each stage took of the GPU, one a line, next to what was planned."""
+    sentence = tr("{stage}: {allocated}, planned {planned}; {reserved} reserved")
+    return "\n".join(
+        sentence.format(
+            stage=tr(STAGES.get(one.stage, one.stage)),
+            allocated=memory_text(one.allocated),
+            planned=memory_text(one.planned),
+            reserved=memory_text(one.reserved),
+        )
+        for one in report.gpu_memory
+    )
 
 
 def facts(report: Report) -> str:

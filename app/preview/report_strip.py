@@ -13,7 +13,7 @@ from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo
-from engine.core.units import bytes_text
+from engine.core.units import bytes_text, memory_text
 from engine.protocol.report import Report
 
 
@@ -126,4 +126,8 @@ def _summary(report: Report) -> str:
             parts.append(tr("{rate} frames/s", rate=f"{report.frames_out / report.seconds:.1f}"))
     if report.peak_bytes:
         parts.append(tr("at most {size}", size=bytes_text(report.peak_bytes)))
+    most = report.largest_on_gpu
+    if most is not None:
+        sizes = {"size": memory_text(most.allocated), "planned": memory_text(most.planned)}
+        parts.append(tr("GPU {size}, {planned} planned", **sizes))
     return " · ".join(parts)

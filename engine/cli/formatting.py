@@ -109,6 +109,11 @@ def summary_words(report: Report) -> str:
         parts.append(f"{duration_text(report.seconds)} ({speed:.1f} frames/s)")
     if report.peak_bytes:
         parts.append(f"peak memory {memory_text(report.peak_bytes)}")
+    most = report.largest_on_gpu
+    if most is not None:
+        allocated, planned = memory_text(most.allocated), memory_text(most.planned)
+        reserved = memory_text(most.reserved)
+        parts.append(f"peak GPU memory {allocated} ({planned} planned, {reserved} reserved)")
     lines = [f"Done: {report.output}", f"  {', '.join(parts)}", f"  {verdict(report)}"]
     lines += [f"  BAD  {check.message}" for check in report.problems]
     return "\n".join(lines)

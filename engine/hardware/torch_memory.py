@@ -28,6 +28,20 @@ def gpu_bytes(number: int | None = None) -> int:
     return int(cuda.memory_reserved(number))
 
 
+def take_peak() -> tuple[int, int, int] | None:
+    """The most bytes of this thread's GPU since the last call: allocated, reserved, and in use now.
+
+    The last one is what the driver says of all programs. None before torch uses a GPU.
+    """
+    cuda = _cuda()
+    if cuda is None:
+        return None
+    found = int(cuda.max_memory_allocated()), int(cuda.max_memory_reserved())
+    cuda.reset_peak_memory_stats()
+    free, total = cuda.mem_get_info()
+    return (*found, int(total - free))
+
+
 def pinned_bytes() -> int:
     """Bytes of main memory that are pinned for the GPU, by torch's own allocator and by us."""
     cuda = _cuda()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.core.control import Control
+from engine.hardware.peak_meter import PeakMeter
 from engine.hardware.spill_guard import SpillGuard
 from engine.protocol.events import EventSink
 from engine.protocol.gpu_reading import GpuProcess
@@ -47,6 +48,7 @@ class JobContext:
     is_learned_from: bool = True  # False where its time should not change what later plans predict
     releases_memory: bool = False  # a pause gives the device's memory back, and loads it again
     guard: SpillGuard | None = None  # where a GPU may spill
+    memory: PeakMeter = field(default_factory=PeakMeter)  # what stages take of the GPU
     gpu_users: Callable[[], tuple[GpuProcess, ...]] = tuple  # processes that hold GPU memory
     began: float = field(default_factory=time.monotonic)  # s
     picture_due: Throttle = field(default_factory=lambda: Throttle(1 / 12))

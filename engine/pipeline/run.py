@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 from collections.abc import Callable
@@ -32,12 +33,14 @@ from engine.planner import times
 from engine.planner.peaks import QUEUE_CLIPS
 from engine.protocol.events import StageProgress, StageStarted, Warned
 from engine.protocol.plan import Notice, WorkPlan
-from engine.protocol.report import Report
+from engine.protocol.report import Report, StageMemory
 from engine.verify.verify import verify
 from engine.video.read.frame_reader import FrameReader
 from engine.video.shots import ShotDetector
 from engine.video.write.mux import mux
 from engine.video.write.segment_file import SegmentFile
+
+logger = logging.getLogger(__name__)
 
 READER_THREADS = 2
 
@@ -74,14 +77,16 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
         raise
     publish(part, context.plan.output, overwrite=overwrite)  # keeps the part where it cannot
     seconds = time.monotonic() - context.began - context.control.paused_seconds
+    gpu_memory = _gpu_memory(context)
     if frames_before == 0 and context.plan.latent is None:  # latents may be decoded already
-        _learn(context, segments, seconds)
+        _learn(context, segments, seconds, gpu_memory)
     return replace(
         report,
         source=context.media.path,
         output=context.plan.output,
         seconds=seconds,
         peak_bytes=peak_ram_bytes(),
+        gpu_memory=gpu_memory,
     )
 
 
@@ -121,6 +126,7 @@ def _make_with(context: JobContext, segments: SegmentLog) -> None:
     torch.set_num_threads(plan.work.threads)
     if context.guard is not None:
         context.guard.begin()
+    context.memory.restart()
     work = _work_of(plan.work)
     write = Write(context, segments)
     with (
@@ -218,9 +224,32 @@ def _progress(context: JobContext, stage: str) -> Callable[[int, int], None]:
     return progress
 
 
-def _learn(context: JobContext, segments: SegmentLog, seconds: float) -> None:
+def _gpu_memory(context: JobContext) -> tuple[StageMemory, ...]:
+    """What stages took of the GPU, next to what was planned; in the log, too."""
+    measured = context.memory.peaks
+    found = tuple(
+        StageMemory(
+            stage=stage.stage,
+            planned=stage.device_bytes,
+            allocated=measured[stage.stage].allocated,
+            reserved=measured[stage.stage].reserved,
+            used=measured[stage.stage].used,
+        )
+        for stage in context.plan.stages
+        if stage.device_bytes and stage.stage in measured
+    )
+    for one in found:
+        logger.info("memory of the GPU: %s", one)
+    return found
+
+
+def _learn(
+    context: JobContext, segments: SegmentLog, seconds: float, gpu_memory: tuple[StageMemory, ...]
+) -> None:
     if context.is_learned_from:
-        times.learn(replace(context.plan, span=FrameSpan(0, frames_of(segments))), seconds)
+        plan = replace(context.plan, span=FrameSpan(0, frames_of(segments)))
+        most = max((one.allocated / one.planned for one in gpu_memory), default=None)
+        times.learn(plan, seconds, most)
 
 
 def _remove(part: Path) -> None:

@@ -134,7 +134,10 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
         streams=containers.plan_streams(media, container),
         segment_frames=max(1, round(settings.segment_seconds * picture.frame_rate)),
         budget_bytes=budget.ram_bytes,
+        device_limit_bytes=budget.vram_limit_bytes if work.device == "cuda" else 0,
     )
+    left = round(budget.vram_bytes / times.memory_factor(plan, budget, rates))
+    budget = replace(budget, vram_bytes=left)
     return _predicted(_fitted(plan, budget, rates), request, budget, rates, wanted)
 
 
@@ -204,7 +207,6 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
         peak_bytes=peaks.ram_bytes(plan),
         device_bytes=peaks.device_bytes(plan),
         device_budget_bytes=budget.vram_bytes if on_gpu else 0,
-        device_limit_bytes=budget.vram_limit_bytes if on_gpu else 0,
         card=budget.gpu.title if on_gpu and budget.gpu is not None else "",
         gpu=budget.gpu_value if on_gpu else "",
         is_pretended=budget.is_pretended and on_gpu,

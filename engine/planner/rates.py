@@ -17,6 +17,8 @@ from engine.hardware import devices
 _VERSION = 2  # of the file; another one is not used, and replaced by the next job
 _LEAST, _MOST = 0.05, 20.0  # that a factor can be
 _FIRST_ERROR = 0.1  # how far one job alone may be off, as a share
+_KEPT = 20  # jobs of a kind whose memory is known
+_LATEST = 5  # of them decide
 _HALF = 0.5  # of the way that a factor goes with each further job
 
 # CPU seconds on one core of a server processor of 2023, of a million pixels or, for the work of
@@ -69,11 +71,18 @@ class Learned:
         factor: Measured over predicted time, an average of the latest jobs.
         error: How far the latest predictions were off, as a share, an average.
         jobs: That have finished.
+        memory: Most bytes of a GPU over the planned ones, of the latest jobs, newest last.
     """
 
     factor: float
     error: float = _FIRST_ERROR
     jobs: int = 1
+    memory: tuple[float, ...] = ()
+
+    @property
+    def memory_factor(self) -> float:
+        """Bytes to plan with for a planned one; plans are upper limits: 1 or more."""
+        return max((1.0, *self.memory[-_LATEST:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +121,9 @@ class Rates:
         if not alike:
             return None
         middle = math.exp(sum(math.log(one.factor) for one in alike) / len(alike))
-        return Learned(factor=middle, error=max(one.error for one in alike) + 0.1, jobs=0)
+        error = max(one.error for one in alike) + 0.1
+        memory = tuple(one.memory_factor for one in alike)
+        return Learned(factor=middle, error=error, jobs=0, memory=memory)
 
     def factor(self, kind: str, gpu: str = "") -> float:
         """Measured over predicted time of this kind; 1 where nothing was learned yet."""
@@ -149,7 +160,15 @@ def keep(rates: Rates) -> None:
         atomic_file.write_json(_file(), data, indent=1)
 
 
-def learn(kind: str, *, predicted: float, measured: float, fixed: float = 0, gpu: str = "") -> None:
+def learn(
+    kind: str,
+    *,
+    predicted: float,
+    measured: float,
+    fixed: float = 0,
+    gpu: str = "",
+    memory: float | None = None,
+) -> None:
     """Correct a kind of job by one that has finished.
 
     The first one counts in full, later ones move the factor half of the way; both less where a
@@ -161,6 +180,7 @@ def learn(kind: str, *, predicted: float, measured: float, fixed: float = 0, gpu
         measured: Seconds it took in all, pauses left out.
         fixed: Of them, what a job takes in addition to its work.
         gpu: That it ran on, its title; "" for none.
+        memory: Its most bytes on the GPU over the planned ones; None: not measured.
     """
     work = measured - fixed
     if predicted <= 0 or work <= 0:
@@ -175,6 +195,7 @@ def learn(kind: str, *, predicted: float, measured: float, fixed: float = 0, gpu
         factor=round(factor, 4),
         error=round(_FIRST_ERROR + off if old is None else (old.error + off) / 2, 4),
         jobs=1 if old is None else old.jobs + 1,
+        memory=(() if old is None else old.memory)[1 - _KEPT :] + _known(memory),
     )
     keep(replace(rates, jobs={**rates.jobs, key: now}))
 
@@ -200,7 +221,16 @@ def _cost(value: Any) -> float:
 
 def _learned(value: Any) -> Learned:
     factor = min(_MOST, max(_LEAST, _cost(value["factor"])))
-    return Learned(factor=factor, error=abs(float(value["error"])), jobs=int(value["jobs"]))
+    return Learned(
+        factor=factor,
+        error=abs(float(value["error"])),
+        jobs=int(value["jobs"]),
+        memory=tuple(min(_MOST, _cost(ratio)) for ratio in value.get("memory", ())),
+    )
+
+
+def _known(memory: float | None) -> tuple[float, ...]:
+    return () if memory is None else (round(memory, 4),)
 
 
 def _key(kind: str, gpu: str) -> str:

@@ -67,6 +67,12 @@ def kind(plan: Plan) -> str:
     return f"{name}-{work.device}-{plan.picture.encoder}"
 
 
+def memory_factor(plan: Plan, budget: Budget, known: Rates) -> float:
+    """Bytes of the GPU for a planned one, as earlier jobs of this kind taught; 1 or more."""
+    found = known.learned(kind(plan), gpu_title(plan.work, budget))
+    return 1.0 if found is None else found.memory_factor
+
+
 def seconds(plan: Plan, budget: Budget, known: Rates) -> float:
     """Predicted time from start to finish, corrected by what was measured here."""
     factor = known.factor(kind(plan), gpu_title(plan.work, budget))
@@ -161,12 +167,13 @@ def _is_tested(plan: Plan, budget: Budget, known: Rates) -> bool:
     return (names or {"read"}) <= set(known.costs)
 
 
-def learn(plan: Plan, seconds: float) -> None:
+def learn(plan: Plan, seconds: float, memory: float | None = None) -> None:
     """Correct the rates of this machine by a job that has finished.
 
     Args:
         plan: As the job ended, with the frames that it had.
         seconds: It took, pauses left out.
+        memory: Its most bytes on the GPU over the planned ones; None: not measured.
     """
     gpu = next((gpu for gpu in gpu_table.gpu_specs() if gpu.title == plan.card), None)
     is_other = plan.work.device == "cuda" and gpu is None
@@ -181,7 +188,7 @@ def learn(plan: Plan, seconds: float) -> None:
     work = work_seconds(plan, budget, known)
     fixed = fixed_seconds(plan, known)
     title = gpu_title(plan.work, budget)
-    rates.learn(kind(plan), predicted=work, measured=seconds, fixed=fixed, gpu=title)
+    rates.learn(kind(plan), predicted=work, measured=seconds, fixed=fixed, gpu=title, memory=memory)
 
 
 # --- all stages

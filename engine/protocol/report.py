@@ -27,6 +27,20 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageMemory:
+    """Most bytes of the GPU while a stage worked, next to what was planned.
+
+    The plan counts tensors. `used` is of all programs.
+    """
+
+    stage: str
+    planned: int
+    allocated: int
+    reserved: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Source against result."""
 
@@ -39,6 +53,12 @@ class Report:
     likeness_min: float = 0.0
     seconds: float = 0.0  # that the job took, 0 when only verified
     peak_bytes: int = 0
+    gpu_memory: tuple[StageMemory, ...] = ()  # of the stages that a GPU computed in the last run
+
+    @property
+    def largest_on_gpu(self) -> StageMemory | None:
+        """The stage that took the most of the GPU; None where a processor computed all."""
+        return max(self.gpu_memory, key=lambda one: one.allocated, default=None)
 
     @property
     def passed(self) -> bool:

@@ -50,10 +50,15 @@ def test_a_job_gives_the_pictures_of_the_processor(kind: str, tmp_path: Path) ->
     job = small_job(kind, tmp_path)
     work = job.plan.work
     wanted = job.right(exact(work))
-    job.plan = replace(job.plan, work=on_gpu(work))
+    computed = ("encode", "transformer", "decode", "upscale", "restore")
+    stages = [replace(one, device_bytes=2**30) for one in job.plan.stages if one.stage in computed]
+    job.plan = replace(job.plan, work=on_gpu(work), stages=tuple(stages))
     with pretended_gpu() as gpu:
         outcome = job.run()
     assert_same(outcome.pictures, wanted)
+    assert [one.stage for one in outcome.report.gpu_memory] == [one.stage for one in stages]
+    for one in outcome.report.gpu_memory:
+        assert 0 < one.allocated <= one.reserved <= gpu.allocator.limit
     assert not gpu.record.problems
     assert gpu.launches
 

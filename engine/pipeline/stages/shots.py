@@ -50,6 +50,7 @@ class Shots:
         target.close()
 
     def _advance(self, stage: str, frames: float) -> None:
+        self._context.memory.end(stage)
         self._context.check(stage)
         self._progress.advance(stage, frames)
 
@@ -95,6 +96,7 @@ class Shots:
         planes, result = self._restore.run(restored, alpha)
         last = part.first + len(frames) - 1
         show_preview(self._context, frames[-1], last, rgb[-1], result[-1])
+        self._context.memory.end("restore")
         return DoneClip(frames=frames, planes=planes, shot=shot, ends_shot=ended)
 
     def _sources(self, first: int, count: int) -> tuple[PlanarFrame, ...]:

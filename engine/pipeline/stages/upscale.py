@@ -135,7 +135,9 @@ class Device:
         with torch.inference_mode():
             rgb, alpha = self._colours.rgb(clip.frames)
             large = self._upscale.run(rgb, clip.first)
+            self._context.memory.end("upscale")
             planes, result = self._restore.run(large, alpha)
+            self._context.memory.end("restore")
             last = clip.first + len(clip.frames) - 1
             show_preview(self._context, clip.frames[-1], last, rgb[-1], result[-1])
         return planes

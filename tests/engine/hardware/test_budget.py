@@ -30,7 +30,7 @@ def test_a_pretended_gpu_has_the_memory_that_a_desktop_leaves(tmp_path: Path) ->
     assert found.cuda
     assert found.is_pretended
     assert (found.gpu, found.capability) == (GPU, (12, 0))
-    assert found.vram_limit_bytes == 16 * GIB - LEFT
+    assert found.vram_limit_bytes == pytest.approx(16 * GIB - LEFT)
     assert found.vram_bytes == pytest.approx(0.96 * found.vram_limit_bytes)
     assert (found.threads, found.same_disk) == (plain.threads, plain.same_disk)
 
@@ -57,7 +57,7 @@ def test_a_budget_is_that_of_the_chosen_gpu(tmp_path: Path) -> None:
         found = measure_budget(EngineSettings(), tmp_path, tmp_path, here, device=wanted)
         assert (found.gpu, found.gpu_is_gone) == (spec, is_gone), wanted
         assert found.gpu_value == spec.name
-        assert found.vram_limit_bytes == spec.memory_bytes - LEFT
+        assert found.vram_limit_bytes == pytest.approx(spec.memory_bytes - LEFT)
 
 
 def test_gpus_that_are_too_old_are_left_out_next_to_newer_ones(
@@ -81,7 +81,7 @@ def test_gpus_that_are_too_old_are_left_out_next_to_newer_ones(
 def test_less_of_larger_gpus_is_for_tensors_and_none_can_be_pretended_too() -> None:
     for gpu in gpu_specs():
         found = pretended_budget(gpu, ram_bytes=16 * GIB)
-        assert found.vram_limit_bytes == gpu.memory_bytes - LEFT
+        assert found.vram_limit_bytes == pytest.approx(gpu.memory_bytes - LEFT)
         assert found.vram_bytes == pytest.approx(0.96 * found.vram_limit_bytes)
     found = pretended_budget(None, ram_bytes=16 * GIB, threads=4)
     assert not found.cuda
@@ -106,7 +106,7 @@ def test_memory_of_a_running_job_is_free_for_the_next(
     monkeypatch.setattr(devices, "ram", lambda: (32 * GIB, 10 * GIB))
     monkeypatch.setattr(devices, "own_ram", lambda: 12 * GIB)
     found = measure_budget(EngineSettings(memory_share=0.5), tmp_path, tmp_path)
-    assert found.vram_limit_bytes == 14 * GIB - 900 * 2**20
+    assert found.vram_limit_bytes == pytest.approx(14 * GIB - 900 * 2**20)
     assert found.ram_bytes == 11 * GIB
 
 

@@ -24,7 +24,7 @@ def planned(folder, frames):
 
 def test_a_finished_job_makes_the_next_plan_one_that_was_measured(tmp_path, monkeypatch):
     learn = times.learn  # as if the job took what was predicted, however busy the machine is
-    monkeypatch.setattr(times, "learn", lambda plan, seconds: learn(plan, plan.seconds))
+    monkeypatch.setattr(times, "learn", lambda plan, *_: learn(plan, plan.seconds))
     plan = planned(tmp_path, 48)
     assert not plan.is_measured
     run(plan, tmp_path / "jobs")

@@ -103,3 +103,14 @@ def test_another_encoder_is_alike_and_another_model_is_not():
     assert found.learned("lite-x2-cpu-libx265").error > found.learned(KIND).error
     assert found.learned("lite-x4-cpu-libx264") is None
     assert found.learned(KIND, "RTX 5090, 32 GB") is None
+
+
+def test_memory_of_the_latest_jobs_is_planned_with():
+    """Plans are upper limits: what took less changes nothing."""
+    for memory in (None, 0.9, 1.2, *[0.95] * 25):
+        learn("film", predicted=10, measured=10, memory=memory)
+        found = load_rates().learned("film")
+        assert found.memory_factor == (1.2 if 1.2 in found.memory[-5:] else 1)
+    assert found.memory == (0.95,) * 20
+    learn("other", predicted=10, measured=10, memory=1.1)
+    assert load_rates().learned("other").memory_factor == 1.1
