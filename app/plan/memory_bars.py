@@ -138,6 +138,9 @@ def _on_gpu(stage: StagePlan, plan: Plan) -> str:
     name = tr(STAGES.get(stage.stage, stage.stage))
     limit = tr("limit {size}", size=memory_text(plan.device_budget_bytes))
     lines = [f"{name}: {memory_text(stage.device_bytes)}, {limit}"]
+    if plan.device_limit_bytes:
+        reserved = memory_text(plan.device_limit_bytes)
+        lines.append(tr("at most {size} reserved, gaps included", size=reserved))
     if stage.seconds:
         lines.append(tr("about {time}", time=labels.duration(stage.seconds)))
     return "\n".join(lines)

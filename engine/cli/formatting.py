@@ -48,6 +48,8 @@ def plan_words(plan: Plan) -> str:
         _line("Time", _time(plan)),
         _line("Size", f"about {bytes_text(plan.output_bytes)}, {_free(plan)}"),
     ]
+    if plan.device_bytes:
+        lines.insert(5, _line("", _of_gpu(plan)))
     if plan.latent is not None:
         lines.insert(1, _line("Latents", _latents(plan.latent)))
     copied = [stream for stream in plan.streams if stream.copied]
@@ -180,6 +182,12 @@ def _picture(picture: PicturePlan) -> str:
 
 def _allowed(plan: Plan) -> str:
     return f"{memory_text(plan.budget_bytes)} allowed" if plan.budget_bytes else "no limit set"
+
+
+def _of_gpu(plan: Plan) -> str:
+    allowed, reserved = memory_text(plan.device_budget_bytes), memory_text(plan.device_limit_bytes)
+    most = memory_text(plan.device_bytes)
+    return f"of the GPU {most}, {allowed} allowed; at most {reserved} reserved, gaps included"
 
 
 def _time(plan: Plan) -> str:

@@ -93,6 +93,7 @@ def test_little_main_memory_is_what_decides() -> None:
     step = next(one for one in reasons(plan).alternatives if one.code == "tiles-that-remember")
     assert (step.fits, step.ram_bytes > plan.budget_bytes) == (False, True)
     assert "of main memory" in plan_words(plan)
+    assert "of the GPU" in plan_words(plan)
     tiles = planned(a_machine(6), Size(1920, 1080))
     assert tiles.work.decodes_whole_tiles
     assert "decoder-in-tiles" in {notice.code for notice in tiles.notices}
