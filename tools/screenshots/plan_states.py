@@ -10,7 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from PySide6.QtWidgets import QComboBox, QScrollArea
+
 from engine.core.messages import message
+from engine.hardware.gpu_table import named
+from engine.planner.availability import devices_here
 from engine.protocol import events
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
 from engine.protocol.plan import Notice, Plan
@@ -131,6 +135,23 @@ def _preset_list(player: Player) -> None:
     player.settle()
 
 
+def _device_list(player: Player) -> None:
+    """Two GPUs are here; the list of what films can run on is open."""
+    player.say([devices_here((named(SMALL_GPU), named(GPU)))])
+    _on_gpu(player)
+    more = player.program.window.choices.more
+    more.unfold()
+    player.settle()
+    editor = more.editors["device"]
+    area = next(
+        one for one in player.program.window.findChildren(QScrollArea) if one.isAncestorOf(editor)
+    )
+    area.ensureWidgetVisible(editor, 0, 120)
+    player.settle()
+    editor.findChild(QComboBox).showPopup()
+    player.settle()
+
+
 def _preset_menu(player: Player) -> None:
     _on_gpu(player)
     player.program.window.choices.presets.open_menu()
@@ -145,6 +166,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "card_spilled": _spilled,
     "preset_list": _preset_list,
     "preset_menu": _preset_menu,
+    "device_list": _device_list,
     "narrow_card": _on_gpu,
     "narrow_card_why": _why,
     "narrow_card_refused": _refused,
