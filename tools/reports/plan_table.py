@@ -63,8 +63,9 @@ the GPUs and assumed shares of them (`engine/planner/times.py`).
 
 For each GPU of `resources/gpus.toml`, a machine with {RAM_GIB} GB of main memory of which a job
 may take {SHARE:.0%}, 8 threads, and a film of 25 frames/s whose pictures are half as wide and high
-as the result. No model file is here yet, so the file that suits the GPU is planned. About 2 GB of
-its memory are left to Windows, the driver and other programs. The presets Fast, Balanced and Best
+as the result. No model file is here yet, so the file that suits the GPU is planned. 1.9 GB of
+its memory are left to Windows, the driver and other programs, 4 % of the rest to gaps
+between tensors. The presets Fast, Balanced and Best
 are SeedVR2 7B sharp at a working size of {_SIZES} %; 3B works at 100 %. For a result of 1080p
 each preset takes at least 1.4 times as long as the one before; a test asserts that.
 
