@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.i18n import tr
+from app.i18n import mark, tr
 from app.state.downloads_model import can_download
 from app.state.job_row import JobRow, JobState
 from engine.core.geometry import Size
 from engine.core.units import range_in_unit
 from engine.core.windows_paths import shown
 from engine.protocol.plan import Plan
+
+_STAGES = {
+    "latents": mark("Latents"),
+    "read": mark("Read"),
+    "encode": mark("Encode"),
+    "transformer": mark("Transformer"),
+    "decode": mark("Decode"),
+    "upscale": mark("Upscale"),
+    "restore": mark("Restore"),
+    "write": mark("Write"),
+    "verify": mark("Check"),
+}
 
 
 def duration(seconds: float) -> str:
@@ -132,3 +144,8 @@ def _done(row: JobRow) -> str:
     checks = row.report.checks
     passed = sum(check.passed for check in checks)
     return tr("Done · {passed} of {total} checks", passed=passed, total=len(checks))
+
+
+def stage_name(stage: str) -> str:
+    """Title of a stage of a job, named as in `StagePlan`."""
+    return tr(_STAGES.get(stage, stage))

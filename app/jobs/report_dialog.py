@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
 from app import labels
 from app.engine_messages import text, title
 from app.i18n import tr
-from app.plan.memory_bars import STAGES
 from app.theme.icons import pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.notice_line import NoticeLine, colour_of
@@ -125,13 +124,13 @@ class ReportDialog(QDialog):
 
 def gpu_memory(report: Report) -> str:
     """What each stage took of the GPU, one a line, next to what was planned."""
-    sentence = tr("{stage}: {allocated}, planned {planned}; {reserved} reserved")
+    sentence = tr("{stage}: {size}, planned {planned}; {reserved} reserved")
     return "\n".join(
         sentence.format(
-            stage=tr(STAGES.get(one.stage, one.stage)),
-            allocated=memory_text(one.allocated),
+            stage=labels.stage_name(one.stage),
+            size=memory_text(one.peak.requested),
             planned=memory_text(one.planned),
-            reserved=memory_text(one.reserved),
+            reserved=memory_text(one.peak.reserved),
         )
         for one in report.gpu_memory
     )

@@ -13,17 +13,6 @@ from app.widgets.meters import ShareBar
 from engine.core.units import memory_text
 from engine.protocol.plan import Plan, StagePlan
 
-STAGES = {
-    "latents": mark("Latents"),
-    "read": mark("Read"),
-    "encode": mark("Encode"),
-    "transformer": mark("Transformer"),
-    "decode": mark("Decode"),
-    "upscale": mark("Upscale"),
-    "restore": mark("Restore"),
-    "write": mark("Write"),
-    "verify": mark("Check"),
-}
 _ROOM = 1.04  # of the limit: there is room after its tick
 
 
@@ -55,7 +44,7 @@ def rows_of(plan: Plan) -> list[Row]:
         return [of_memory]
     rows = [
         Row(
-            name=tr(STAGES.get(stage.stage, stage.stage)),
+            name=labels.stage_name(stage.stage),
             needed=stage.device_bytes,
             limit=plan.device_budget_bytes,
             tip=_on_gpu(stage, plan),
@@ -131,11 +120,11 @@ def _show(row: Row, name: QLabel, bar: ShareBar, figure: QLabel) -> None:
 
 
 def _in_memory(stage: StagePlan) -> str:
-    return f"{tr(STAGES.get(stage.stage, stage.stage))}: {memory_text(stage.peak_bytes)}"
+    return f"{labels.stage_name(stage.stage)}: {memory_text(stage.peak_bytes)}"
 
 
 def _on_gpu(stage: StagePlan, plan: Plan) -> str:
-    name = tr(STAGES.get(stage.stage, stage.stage))
+    name = labels.stage_name(stage.stage)
     limit = tr("limit {size}", size=memory_text(plan.device_budget_bytes))
     lines = [f"{name}: {memory_text(stage.device_bytes)}, {limit}"]
     if plan.device_limit_bytes:

@@ -128,6 +128,6 @@ def _summary(report: Report) -> str:
         parts.append(tr("at most {size}", size=bytes_text(report.peak_bytes)))
     most = report.largest_on_gpu
     if most is not None:
-        sizes = {"size": memory_text(most.allocated), "planned": memory_text(most.planned)}
+        sizes = {"size": memory_text(most.peak.requested), "planned": memory_text(most.planned)}
         parts.append(tr("GPU {size}, {planned} planned", **sizes))
     return " · ".join(parts)

@@ -113,9 +113,9 @@ def summary_words(report: Report) -> str:
         parts.append(f"peak memory {memory_text(report.peak_bytes)}")
     most = report.largest_on_gpu
     if most is not None:
-        allocated, planned = memory_text(most.allocated), memory_text(most.planned)
-        reserved = memory_text(most.reserved)
-        parts.append(f"peak GPU memory {allocated} ({planned} planned, {reserved} reserved)")
+        size, planned = memory_text(most.peak.requested), memory_text(most.planned)
+        reserved = memory_text(most.peak.reserved)
+        parts.append(f"peak GPU memory {size} ({planned} planned, {reserved} reserved)")
     lines = [f"Done: {report.output}", f"  {', '.join(parts)}", f"  {verdict(report)}"]
     lines += [f"  BAD  {check.message}" for check in report.problems]
     return "\n".join(lines)

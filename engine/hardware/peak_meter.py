@@ -2,32 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import reduce
 
 from engine.hardware import torch_memory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredPeak:
-    """Most bytes of a GPU while a stage worked.
-
-    Attributes:
-        allocated: That tensors of this program had.
-        reserved: That torch had reserved for them.
-        used: That all programs had together, as the driver says after a piece of work.
-    """
-
-    allocated: int = 0
-    reserved: int = 0
-    used: int = 0
-
-    def larger(self, other: MeasuredPeak) -> MeasuredPeak:
-        """The larger one of each."""
-        return MeasuredPeak(
-            allocated=max(self.allocated, other.allocated),
-            reserved=max(self.reserved, other.reserved),
-            used=max(self.used, other.used),
-        )
+from engine.protocol.report import MemoryPeak
 
 
 class PeakMeter:
@@ -38,7 +16,13 @@ class PeakMeter:
     """
 
     def __init__(self) -> None:
-        self.peaks: dict[str, MeasuredPeak] = {}
+        self.peaks: dict[str, MemoryPeak] = {}
+
+    @property
+    def largest(self) -> MemoryPeak | None:
+        """Of all stages together; None where nothing was measured."""
+        peaks = self.peaks.values()
+        return reduce(MemoryPeak.larger, peaks) if peaks else None
 
     def restart(self) -> None:
         """Forget what was measured."""
@@ -49,6 +33,4 @@ class PeakMeter:
         """A piece of a stage's work has ended; what went before it is counted with it."""
         found = torch_memory.take_peak()
         if found is not None:
-            allocated, reserved, used = found
-            peak = MeasuredPeak(allocated=allocated, reserved=reserved, used=used)
-            self.peaks[stage] = peak.larger(self.peaks.get(stage, peak))
+            self.peaks[stage] = found.larger(self.peaks.get(stage, found))

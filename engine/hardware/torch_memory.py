@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.hardware import devices
 from engine.hardware.gpu_reading import OwnMemory
+from engine.protocol.report import MemoryPeak
 
 _LEAST_SHARE = 0.01  # of a GPU; less is an internal error
 
@@ -28,18 +29,22 @@ def gpu_bytes(number: int | None = None) -> int:
     return int(cuda.memory_reserved(number))
 
 
-def take_peak() -> tuple[int, int, int] | None:
-    """The most bytes of this thread's GPU since the last call: allocated, reserved, and in use now.
-
-    The last one is what the driver says of all programs. None before torch uses a GPU.
-    """
+def take_peak() -> MemoryPeak | None:
+    """The most of this thread's GPU since the last call; None before torch uses a GPU."""
     cuda = _cuda()
     if cuda is None:
         return None
-    found = int(cuda.max_memory_allocated()), int(cuda.max_memory_reserved())
+    found = cuda.memory_stats()
     cuda.reset_peak_memory_stats()
     free, total = cuda.mem_get_info()
-    return (*found, int(total - free))
+    allocated = int(found.get("allocated_bytes.all.peak", 0))
+    return MemoryPeak(
+        # "async" does not count what was requested
+        requested=int(found.get("requested_bytes.all.peak", 0)) or allocated,
+        allocated=allocated,
+        reserved=int(found.get("reserved_bytes.all.peak", 0)),
+        used=int(total - free),
+    )
 
 
 def pinned_bytes() -> int:

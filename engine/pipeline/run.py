@@ -231,9 +231,7 @@ def _gpu_memory(context: JobContext) -> tuple[StageMemory, ...]:
         StageMemory(
             stage=stage.stage,
             planned=stage.device_bytes,
-            allocated=measured[stage.stage].allocated,
-            reserved=measured[stage.stage].reserved,
-            used=measured[stage.stage].used,
+            peak=measured[stage.stage],
         )
         for stage in context.plan.stages
         if stage.device_bytes and stage.stage in measured
@@ -248,7 +246,7 @@ def _learn(
 ) -> None:
     if context.is_learned_from:
         plan = replace(context.plan, span=FrameSpan(0, frames_of(segments)))
-        most = max((one.allocated / one.planned for one in gpu_memory), default=None)
+        most = max((one.peak.requested / one.planned for one in gpu_memory), default=None)
         times.learn(plan, seconds, most)
 
 

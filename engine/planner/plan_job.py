@@ -16,8 +16,8 @@ from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.search import Room
 from engine.planner import latents, peaks, times
+from engine.planner.advice import with_offers
 from engine.planner.notices import notices_of, other_model, refusal_of
-from engine.planner.offers import with_offers
 from engine.planner.rates import Rates
 from engine.planner.target import (
     default_output,

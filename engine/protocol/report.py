@@ -27,17 +27,38 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageMemory:
-    """Most bytes of the GPU while a stage worked, next to what was planned.
+class MemoryPeak:
+    """Most bytes of a GPU over some time.
 
-    The plan counts tensors. `used` is of all programs.
+    Attributes:
+        requested: That tensors of this program had: what plans count.
+        allocated: Of the blocks that they lay in.
+        reserved: That torch had reserved for blocks.
+        used: That all programs had together, as the driver says at the end of that time.
     """
+
+    requested: int = 0
+    allocated: int = 0
+    reserved: int = 0
+    used: int = 0
+
+    def larger(self, other: MemoryPeak) -> MemoryPeak:
+        """The larger one of each."""
+        return MemoryPeak(
+            requested=max(self.requested, other.requested),
+            allocated=max(self.allocated, other.allocated),
+            reserved=max(self.reserved, other.reserved),
+            used=max(self.used, other.used),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageMemory:
+    """What a stage took of the GPU, next to the bytes that were planned."""
 
     stage: str
     planned: int
-    allocated: int
-    reserved: int
-    used: int
+    peak: MemoryPeak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +79,7 @@ class Report:
     @property
     def largest_on_gpu(self) -> StageMemory | None:
         """The stage that took the most of the GPU; None where a processor computed all."""
-        return max(self.gpu_memory, key=lambda one: one.allocated, default=None)
+        return max(self.gpu_memory, key=lambda one: one.peak.requested, default=None)
 
     @property
     def passed(self) -> bool:

@@ -138,7 +138,12 @@ def _cuda(
         "max_memory_allocated": lambda _=None: allocator.peak,
         "memory_reserved": lambda _=None: allocator.reserved,
         "max_memory_reserved": lambda _=None: allocator.most_reserved,
-        "memory_stats": lambda _=None: {"num_device_alloc": allocator.requests},
+        "memory_stats": lambda _=None: {
+            "num_device_alloc": allocator.requests,
+            "requested_bytes.all.peak": allocator.most_requested,
+            "allocated_bytes.all.peak": allocator.peak,
+            "reserved_bytes.all.peak": allocator.most_reserved,
+        },
         "reset_peak_memory_stats": allocator.forget_peak,
         "host_memory_stats": lambda: {"allocated_bytes.current": 0},
         "set_per_process_memory_fraction": limit,

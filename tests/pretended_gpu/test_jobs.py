@@ -58,7 +58,8 @@ def test_a_job_gives_the_pictures_of_the_processor(kind: str, tmp_path: Path) ->
     assert_same(outcome.pictures, wanted)
     assert [one.stage for one in outcome.report.gpu_memory] == [one.stage for one in stages]
     for one in outcome.report.gpu_memory:
-        assert 0 < one.allocated <= one.reserved <= gpu.allocator.limit
+        peak = one.peak
+        assert 0 < peak.requested <= peak.allocated <= peak.reserved <= gpu.allocator.limit
     assert not gpu.record.problems
     assert gpu.launches
 

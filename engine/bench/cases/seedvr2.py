@@ -23,6 +23,7 @@ from engine.bench.report.machine import Row
 from engine.bench.timing.peak_rates import matrix_ceiling
 from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
+from engine.hardware.peak_meter import PeakMeter
 from engine.models.planning.search import Room
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.cost import forward_flops
@@ -38,6 +39,7 @@ from engine.models.video_vae.workload import VaeWorkload
 from engine.planner.rates import load_rates
 from engine.planner.times import model_seconds
 from engine.protocol.plan import WeightsPlan
+from engine.protocol.report import MemoryPeak
 from engine.settings.optimisations import VaeSwitches
 
 _STAGES = ("encode", "transformer", "decode", "colour")
@@ -57,35 +59,26 @@ class _StageClock:
     """Seconds of each stage and its peak on the GPU; waits for the GPU before and after it."""
 
     def __init__(self, device: str) -> None:
-        self.device = device
+        self.device, self.memory = device, PeakMeter()
         self.restart()
 
     def restart(self) -> None:
         """Count from zero."""
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.allocated: defaultdict[str, int] = defaultdict(int)  # most bytes, weights included
-        if self.device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
+        self.memory.restart()
 
     def timed(self, stage: str, work: Callable[..., Any]) -> Callable[..., Any]:
         """The same work, with its seconds added to a stage."""
 
         def run(*args: Any, **options: Any) -> Any:
-            self.record("")
+            self.memory.end("")  # between stages
             begin = self._now()
             found = work(*args, **options)
             self.seconds[stage] += self._now() - begin
-            self.record(stage)
+            self.memory.end(stage)
             return found
 
         return run
-
-    def record(self, stage: str) -> None:
-        """Count what was allocated since the last call; "" is between stages."""
-        if self.device == "cuda":
-            most = max(self.allocated[stage], torch.cuda.max_memory_allocated())
-            self.allocated[stage] = most
-            torch.cuda.reset_peak_memory_stats()
 
     def _now(self) -> float:
         if self.device == "cuda":
@@ -118,7 +111,7 @@ def _rows(options: BenchOptions, frames: int) -> Iterator[Row]:
     begin = time.perf_counter()
     _run_shot(model, clock, layout.picture, frames)
     wall = time.perf_counter() - begin
-    clock.record("")
+    clock.memory.end("")
     model.close()
     ceiling = matrix_ceiling(device, run.torch_dtype, quick=options.quick)
     flops = _flops(options, run, layout.padded, frames)
@@ -129,18 +122,23 @@ def _rows(options: BenchOptions, frames: int) -> Iterator[Row]:
         if stage in flops and seconds:
             speed = flops[stage] / seconds
             row |= {"tflops": speed / 1e12, "of_ceiling": speed / ceiling}
-        yield row | _memory(clock.allocated[stage], planned.get(stage))
+        yield row | _memory(clock.memory.peaks.get(stage), planned.get(stage))
     row = {"stage": "all", **common, "s_per_frame": wall / frames, "frames_per_s": frames / wall}
-    row |= _memory(max(clock.allocated.values()), planned.get("all"))
+    row |= _memory(clock.memory.largest, planned.get("all"))
     if device == "cuda":
-        row["reserved_gib"] = torch.cuda.max_memory_reserved() / _GIB
         row["note"] = plan.line
     yield row
 
 
-def _memory(allocated: int, planned: int | None) -> Row:
-    """What was allocated with the weights, and what the planner counts; {} on a processor."""
-    row: Row = {"allocated_gib": allocated / _GIB} if allocated else {}
+def _memory(peak: MemoryPeak | None, planned: int | None) -> Row:
+    """What was taken with the weights, and what the planner counts; {} on a processor."""
+    row: Row = {}
+    if peak is not None:
+        row = {
+            "requested_gib": peak.requested / _GIB,
+            "allocated_gib": peak.allocated / _GIB,
+            "reserved_gib": peak.reserved / _GIB,
+        }
     return row if planned is None else row | {"planned_gib": planned / _GIB}
 
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 import pytest
 
 from engine.hardware import torch_memory
-from engine.hardware.peak_meter import MeasuredPeak, PeakMeter
+from engine.hardware.peak_meter import PeakMeter
+from engine.protocol.report import MemoryPeak
+
+
+def peak(requested: int, allocated: int, reserved: int, used: int) -> MemoryPeak:
+    return MemoryPeak(requested=requested, allocated=allocated, reserved=reserved, used=used)
 
 
 def test_a_stage_has_the_largest_of_its_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = iter([(0, 0, 0), (5, 7, 9), (8, 9, 9), (4, 9, 11)])
+    figures = (0, 0, 0, 0), (4, 5, 7, 9), (8, 8, 9, 9), (4, 4, 9, 11)
+    found = iter([peak(*each) for each in figures])
     monkeypatch.setattr(torch_memory, "take_peak", lambda: next(found))
     meter = PeakMeter()
     meter.restart()
     for stage in ("encode", "decode", "encode"):
         meter.end(stage)
     assert meter.peaks == {
-        "encode": MeasuredPeak(allocated=5, reserved=9, used=11),
-        "decode": MeasuredPeak(allocated=8, reserved=9, used=9),
+        "encode": peak(4, 5, 9, 11),
+        "decode": peak(8, 8, 9, 9),
     }
 
 

@@ -21,12 +21,15 @@ def fitted(plan: WanPlan, room: Room) -> WanPlan:
         plan: The largest; what the user chose is the largest there.
         room: What there is.
     """
-    search = _WanSearch(plan, room)
     on_gpu = plan.device == "cuda"
+    pin_bytes = room.most_pinned if on_gpu else 0
+    if room.holds(plan):
+        return replace(plan, park_pin_bytes=pin_bytes)
+    search = _WanSearch(plan, room)
     for parks in (False, True) if on_gpu else (False,):  # what is parked has a way to go
-        found = plan if room.holds(plan) else search.best(parks=parks)
+        found = search.best(parks=parks)
         if found is not None:
-            return replace(found, park_pin_bytes=room.most_pinned if on_gpu else 0)
+            return replace(found, park_pin_bytes=pin_bytes)
     return search.smallest(parks=on_gpu)
 
 

@@ -1,4 +1,4 @@
-"""Offers of a refusal: settings with which the job would fit."""
+"""Advice with a refusal: settings with which the job would fit."""
 
 from __future__ import annotations
 
