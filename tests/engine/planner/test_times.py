@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from engine.hardware.budget import pretended_budget
-from engine.hardware.gpu_table import gpu_specs
+from engine.hardware.gpu_table import find, gpu_specs
 from engine.planner import times
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Learned, Rates, load_rates
@@ -130,3 +130,13 @@ def test_a_gpu_learns_for_itself():
     times.learn(plan, 2 * plan.seconds)
     known = [planned("seedvr2-3b", budget=one, rates=load_rates()) for one in (first, second)]
     assert [plan.is_measured for plan in known] == [True, False]
+
+
+def test_a_job_that_took_more_of_a_gpu_than_planned_makes_the_next_plan_smaller():
+    budget = pretended_budget(find("RTX 4060"), ram_bytes=32 * GB)
+    plan = planned("seedvr2-3b", budget=budget, height=1080)
+    times.learn(plan, plan.seconds, memory=1.25)
+    again = planned("seedvr2-3b", budget=budget, rates=load_rates(), height=1080)
+    assert again.device_budget_bytes == pytest.approx(plan.device_budget_bytes / 1.25)
+    assert again.device_bytes <= again.device_budget_bytes < plan.device_bytes
+    assert again.device_limit_bytes == plan.device_limit_bytes
