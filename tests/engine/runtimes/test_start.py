@@ -45,7 +45,7 @@ def store(resources: Path, wheel: Path) -> RuntimeStore:
 
 def process(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-B", "-c", code],  # a module may change twice within one second
         env=os.environ | environment,
         cwd=ROOT,
         capture_output=True,
