@@ -24,11 +24,13 @@ def write_wan(folder: Path, *, codec: str) -> JobSettings:
     return JobSettings(model="wan-2x", vae=str(path), codec=codec)
 
 
-def write_seedvr2(folder: Path, *, codec: str = "auto", device: str = "cpu") -> JobSettings:
+def write_seedvr2(
+    folder: Path, *, codec: str = "auto", device: str = "cpu", parts: int = 2
+) -> JobSettings:
     """SeedVR2 3B and the settings of a job on a device that takes it.
 
-    On a GPU it has its published size, the transformer in fp8: 4 GB; on a processor the VAE is half
-    as wide, the transformer small: 150 MB.
+    On a GPU it has its published size, the transformer in fp8: 4 GB; on a processor the transformer
+    is small and the VAE has one part of its channels: 150 MB with half of them.
 
     Raises:
         OSError, SafetensorError: The folder cannot hold it.
@@ -36,7 +38,7 @@ def write_seedvr2(folder: Path, *, codec: str = "auto", device: str = "cpu") -> 
     Memory: the transformer twice.
     """
     on_gpu = device == "cuda"
-    config = VAE if on_gpu else VAE.narrower(2)
+    config = VAE if on_gpu else VAE.narrower(parts)
     vae, dit, text = (folder / name for name in ("vae.safetensors", "dit.safetensors", "text.pt"))
     options = BenchOptions(model="seedvr2-vae", device="cpu", config=config)
     _write_vae(vae, options, {"config": json.dumps({"norm_num_groups": config.norm_groups})})

@@ -101,7 +101,10 @@ def test_tiles_begin_early_where_main_memory_is_short() -> None:
         work: Any = plan.work
         assert work.warm_up > 0
         assert choices(plan)["early"] == ""
-        assert steps(plan)["tiles-that-remember"] == replace(work, warm_up=0)
+        if model == "wan-2x":
+            assert steps(plan)["tiles-that-remember"] == replace(work, warm_up=0)
+        else:
+            assert steps(plan)["longer-spans"].encode_span > work.encode_span
     assert "early" not in choices(planned(machine(6), model="wan-2x"))
 
 

@@ -13,15 +13,17 @@ from engine.models.planning import notices as shared
 from engine.models.planning.notices import chosen, chosen_tiles
 from engine.models.planning.search import next_tile, next_tiles
 from engine.models.seedvr2 import files
-from engine.models.seedvr2.plan import SeedVr2Plan
+from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
 from engine.models.seedvr2.planning import requirements
 from engine.models.seedvr2.planning.requirements import needs, streamed_bytes
 from engine.models.seedvr2.planning.search import (
     BLOCKS_STEP,
     CLIPS,
+    LONGEST_SPAN,
     WARM_UP,
     decoder_tiles,
     encoder_tiles,
+    most_waiting,
     with_clip,
 )
 from engine.models.seedvr2.planning.vae_memory import ENCODE_OVERLAP_PX
@@ -136,8 +138,9 @@ def steps(plan: SeedVr2Plan) -> Iterator[Step]:
             found.append((f"{word}-encode-tiles", replace(plan, encode_tile=tile), more))
         if plan.device == "cuda":
             yield from _other_blocks(plan, config.layers, more=more)
-    if plan.warm_up and plan.device == "cuda" and (plan.encode_tile or plan.decode_tile):
-        found.append(("tiles-that-remember", replace(plan, warm_up=0), True))
+    longer = _longer_spans(plan)
+    if longer is not None:
+        found.append(("longer-spans", longer, True))
     yield from (_step(code, one, is_more=more) for code, one, more in found)
 
 
@@ -147,6 +150,25 @@ def _next_clip(plan: SeedVr2Plan, *, more: bool) -> int | None:
     if more:
         return min((clip for clip in usual if clip > now), default=None)
     return max((clip for clip in usual if clip < now), default=None)
+
+
+def _longer_spans(plan: SeedVr2Plan) -> SeedVr2Plan | None:
+    """With spans twice as long at most; None where nothing begins again, or no span may be longer.
+
+    No search takes a plan beyond those limits however much main memory there is.
+    """
+    most = min(LONGEST_SPAN, latents_of(plan.film)) if plan.film else LONGEST_SPAN
+    encode, decode = (
+        span if tile is None else max(span, min(2 * span, most))
+        for tile, span in (
+            (plan.encode_tile, plan.encode_span),
+            (plan.decode_tile, plan.decode_span),
+        )
+    )
+    longer = replace(plan, encode_span=encode, decode_span=decode)
+    if not plan.warm_up or plan.device != "cuda" or longer == plan:
+        return None
+    return longer if needs(longer).host - longer.pin_bytes <= most_waiting(longer) else None
 
 
 def _other_blocks(plan: SeedVr2Plan, layers: int, *, more: bool) -> Iterator[Step]:
@@ -185,6 +207,8 @@ def _step_message(code: str, plan: SeedVr2Plan) -> Message:
         whole = plan.blocks_on_device is None
         code = "step.whole-model" if whole else "step.blocks"
         return message(code, blocks=plan.blocks_on_device)
+    if code == "longer-spans":
+        return message("step.spans", frames=STEP * max(plan.encode_span, plan.decode_span))
     return shared.tiles_step(code, plan.encode_tile, plan.decode_tile)
 
 

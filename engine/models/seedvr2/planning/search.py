@@ -43,6 +43,11 @@ _SHORTER = 0.9  # of a span, at most, has the next one that is worth trying
 BLOCKS_STEP = 12  # fewer that stay, from one plan to the next
 
 
+def most_waiting(plan: SeedVr2Plan) -> int:
+    """Bytes of main memory, without weights, that long spans may take."""
+    return _WAITING_BYTES_OF_LARGE if plan.padded.pixels > _LARGE else _WAITING_BYTES
+
+
 def fitted(plan: SeedVr2Plan, room: Room) -> SeedVr2Plan:
     """The fastest plan that the room holds; the smallest one where it holds none.
 
@@ -293,8 +298,7 @@ class _Search:
         most = self.room.budget.ram_bytes
         if not self.on_gpu or plan.encode_span == plan.decode_span == USUAL_SPAN:
             return most
-        is_large = plan.padded.pixels > _LARGE
-        return min(most, _WAITING_BYTES_OF_LARGE if is_large else _WAITING_BYTES)
+        return min(most, most_waiting(plan))
 
     def _longest_span(self, plan: SeedVr2Plan) -> int:
         frames = self.room.frames

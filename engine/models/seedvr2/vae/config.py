@@ -78,9 +78,10 @@ class VaeConfig:
         return max(1, self.slice_frames // self.temporal_factor)
 
     def narrower(self, parts: int) -> VaeConfig:
-        """The same with a part of the channels."""
+        """The same with a part of the channels; a group keeps one at least."""
         widths = tuple(width // parts for width in self.block_out_channels)
-        return replace(self, block_out_channels=widths)
+        groups = min(self.norm_groups, *widths)
+        return replace(self, block_out_channels=widths, norm_groups=groups)
 
 
 VAE = VaeConfig()
