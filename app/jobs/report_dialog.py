@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
+
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
@@ -104,7 +107,10 @@ class ReportDialog(QDialog):
             severity = "good" if check.passed else "warning"
             inner.addWidget(NoticeLine(severity, title(f"check.{check.code}"), text(check.message)))
         if report.gpu_memory:
-            inner.addWidget(NoticeLine("info", tr("Memory of the GPU"), gpu_memory(report)))
+            lines_of_gpu = gpu_memory(report)
+            if report.memory_ratios[1:]:
+                lines_of_gpu += "\n" + spread(report.memory_ratios)
+            inner.addWidget(NoticeLine("info", tr("Memory of the GPU"), lines_of_gpu))
         inner.addStretch()
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)
@@ -133,6 +139,18 @@ def gpu_memory(report: Report) -> str:
             reserved=memory_text(one.peak.reserved),
         )
         for one in report.gpu_memory
+    )
+
+
+def spread(ratios: Sequence[float]) -> str:
+    """How much the peaks of jobs of a kind differ, all next to what was planned."""
+    return tr(
+        "Over {count} jobs of this kind: {low} to {high} of what was planned, "
+        "standard deviation {deviation}",
+        count=len(ratios),
+        low=f"{min(ratios):.0%}",
+        high=f"{max(ratios):.0%}",
+        deviation=f"{statistics.stdev(ratios):.1%}",
     )
 
 

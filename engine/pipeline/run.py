@@ -31,6 +31,7 @@ from engine.pipeline.stages.write import DoneClip, Write
 from engine.pipeline.stream import Stream, StreamAborted, Workers
 from engine.planner import times
 from engine.planner.peaks import QUEUE_CLIPS
+from engine.planner.rates import Learned
 from engine.protocol.events import StageProgress, StageStarted, Warned
 from engine.protocol.plan import Notice, WorkPlan
 from engine.protocol.report import Report, StageMemory
@@ -77,9 +78,9 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
         raise
     publish(part, context.plan.output, overwrite=overwrite)  # keeps the part where it cannot
     seconds = time.monotonic() - context.began - context.control.paused_seconds
-    gpu_memory = _gpu_memory(context)
+    gpu_memory, learned = _gpu_memory(context), None
     if frames_before == 0 and context.plan.latent is None:  # latents may be decoded already
-        _learn(context, segments, seconds, gpu_memory)
+        learned = _learn(context, segments, seconds, gpu_memory)
     return replace(
         report,
         source=context.media.path,
@@ -87,6 +88,7 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
         seconds=seconds,
         peak_bytes=peak_ram_bytes(),
         gpu_memory=gpu_memory,
+        memory_ratios=() if learned is None else learned.memory,
     )
 
 
@@ -243,11 +245,12 @@ def _gpu_memory(context: JobContext) -> tuple[StageMemory, ...]:
 
 def _learn(
     context: JobContext, segments: SegmentLog, seconds: float, gpu_memory: tuple[StageMemory, ...]
-) -> None:
-    if context.is_learned_from:
-        plan = replace(context.plan, span=FrameSpan(0, frames_of(segments)))
-        most = max((one.peak.requested / one.planned for one in gpu_memory), default=None)
-        times.learn(plan, seconds, most)
+) -> Learned | None:
+    if not context.is_learned_from:
+        return None
+    plan = replace(context.plan, span=FrameSpan(0, frames_of(segments)))
+    most = max((one.peak.requested / one.planned for one in gpu_memory), default=None)
+    return times.learn(plan, seconds, most)
 
 
 def _remove(part: Path) -> None:

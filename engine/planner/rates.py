@@ -168,7 +168,7 @@ def learn(
     fixed: float = 0,
     gpu: str = "",
     memory: float | None = None,
-) -> None:
+) -> Learned | None:
     """Correct a kind of job by one that has finished.
 
     The first one counts in full, later ones move the factor half of the way; both less where a
@@ -181,10 +181,13 @@ def learn(
         fixed: Of them, what a job takes in addition to its work.
         gpu: That it ran on, its title; "" for none.
         memory: Its most bytes on the GPU over the planned ones; None: not measured.
+
+    Returns:
+        What is known of this kind now; None where this job shows nothing.
     """
     work = measured - fixed
     if predicted <= 0 or work <= 0:
-        return
+        return None
     rates, key = load_rates(), _key(kind, gpu)
     old, wanted = rates.jobs.get(key), min(_MOST, max(_LEAST, work / predicted))
     before = rates.factor(kind, gpu)
@@ -198,6 +201,7 @@ def learn(
         memory=(() if old is None else old.memory)[1 - _KEPT :] + _known(memory),
     )
     keep(replace(rates, jobs={**rates.jobs, key: now}))
+    return now
 
 
 def machine() -> str:

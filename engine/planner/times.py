@@ -18,7 +18,7 @@ from engine.hardware.gpu_table import Generation, GpuSpec
 from engine.models import registry
 from engine.models.contracts import WorkKind
 from engine.planner import rates
-from engine.planner.rates import Rates
+from engine.planner.rates import Learned, Rates
 from engine.protocol.plan import LatentPlan, Plan, WorkPlan
 
 _MOST_CORES = 16  # that work can be spread over
@@ -167,8 +167,8 @@ def _is_tested(plan: Plan, budget: Budget, known: Rates) -> bool:
     return (names or {"read"}) <= set(known.costs)
 
 
-def learn(plan: Plan, seconds: float, memory: float | None = None) -> None:
-    """Correct the rates of this machine by a job that has finished.
+def learn(plan: Plan, seconds: float, memory: float | None = None) -> Learned | None:
+    """Correct the rates of this machine by a job that has finished; returns as `rates.learn`.
 
     Args:
         plan: As the job ended, with the frames that it had.
@@ -178,17 +178,19 @@ def learn(plan: Plan, seconds: float, memory: float | None = None) -> None:
     gpu = next((gpu for gpu in gpu_table.gpu_specs() if gpu.title == plan.card), None)
     is_other = plan.work.device == "cuda" and gpu is None
     own = devices.chosen(plan.gpu, devices.gpus()) if is_other else None
+    capability = None if own is None else own.capability
     budget = Budget(
-        ram_bytes=plan.budget_bytes,
-        threads=plan.work.threads,
-        gpu=gpu,
-        capability=None if own is None else own.capability,
+        ram_bytes=plan.budget_bytes, threads=plan.work.threads, gpu=gpu, capability=capability
     )
     known = rates.load_rates()
-    work = work_seconds(plan, budget, known)
-    fixed = fixed_seconds(plan, known)
-    title = gpu_title(plan.work, budget)
-    rates.learn(kind(plan), predicted=work, measured=seconds, fixed=fixed, gpu=title, memory=memory)
+    return rates.learn(
+        kind(plan),
+        predicted=work_seconds(plan, budget, known),
+        measured=seconds,
+        fixed=fixed_seconds(plan, known),
+        gpu=gpu_title(plan.work, budget),
+        memory=memory,
+    )
 
 
 # --- all stages

@@ -75,6 +75,7 @@ class Report:
     seconds: float = 0.0  # that the job took, 0 when only verified
     peak_bytes: int = 0
     gpu_memory: tuple[StageMemory, ...] = ()  # of the stages that a GPU computed in the last run
+    memory_ratios: tuple[float, ...] = ()  # most over planned bytes, of jobs of this kind so far
 
     @property
     def largest_on_gpu(self) -> StageMemory | None:

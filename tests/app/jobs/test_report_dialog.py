@@ -1,0 +1,36 @@
+"""What the report of a finished job says of the GPU's memory."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from app.jobs.report_dialog import ReportDialog
+from engine.protocol.report import MemoryPeak, Report, StageMemory
+
+GIB = 2**30
+PEAK = MemoryPeak(requested=9 * GIB, allocated=9 * GIB, reserved=10 * GIB, used=11 * GIB)
+REPORT = Report(
+    source=Path("film.mkv"),
+    output=Path("film_x2.mkv"),
+    checks=(),
+    gpu_memory=(StageMemory(stage="decode", planned=10 * GIB, peak=PEAK),),
+)
+
+
+def texts(report: Report, qtbot: QtBot) -> str:
+    dialog = ReportDialog(report)
+    qtbot.addWidget(dialog)
+    return "\n".join(label.text() for label in dialog.findChildren(QLabel))
+
+
+def test_the_spread_of_jobs_of_a_kind_is_shown(qtbot: QtBot) -> None:
+    found = texts(replace(REPORT, memory_ratios=(0.95, 0.97, 0.96)), qtbot)
+    assert "Decode: 9.0 GB, planned 10.0 GB; 10.0 GB reserved" in found
+    wanted = "Over 3 jobs of this kind: 95% to 97% of what was planned, standard deviation 1.0%"
+    assert wanted in found
+
+
+def test_one_job_has_no_spread(qtbot: QtBot) -> None:
+    assert "jobs of this kind" not in texts(replace(REPORT, memory_ratios=(0.95,)), qtbot)
