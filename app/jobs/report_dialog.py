@@ -148,9 +148,9 @@ def spread(ratios: Sequence[float]) -> str:
         "Over {count} jobs of this kind: {low} to {high} of what was planned, "
         "standard deviation {deviation}",
         count=len(ratios),
-        low=f"{min(ratios):.0%}",
-        high=f"{max(ratios):.0%}",
-        deviation=f"{statistics.stdev(ratios):.1%}",
+        low=f"{100 * min(ratios):.0f} %",
+        high=f"{100 * max(ratios):.0f} %",
+        deviation=f"{100 * statistics.stdev(ratios):.1f} %",
     )
 
 

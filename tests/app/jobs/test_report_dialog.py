@@ -28,7 +28,7 @@ def texts(report: Report, qtbot: QtBot) -> str:
 def test_the_spread_of_jobs_of_a_kind_is_shown(qtbot: QtBot) -> None:
     found = texts(replace(REPORT, memory_ratios=(0.95, 0.97, 0.96)), qtbot)
     assert "Decode: 9.0 GB, planned 10.0 GB; 10.0 GB reserved" in found
-    wanted = "Over 3 jobs of this kind: 95% to 97% of what was planned, standard deviation 1.0%"
+    wanted = "Over 3 jobs of this kind: 95 % to 97 % of what was planned, standard deviation 1.0 %"
     assert wanted in found
 
 
