@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from engine.bench.random_model_files import write_seedvr2
 from engine.pipeline.stages.restore import Restore
 from engine.planner.peaks import ram_bytes, stage_peaks
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
+from tests.helpers import program
 from tests.helpers.jobs import plan_of, run
 from tests.helpers.memory import Allocations, seedvr2_plan, wan_plan
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, upscale
@@ -68,7 +71,9 @@ def test_a_job_with_lite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("made", "size"), [(seedvr2_plan, "64x56"), (wan_plan, "96x80")])
+@pytest.mark.parametrize(
+    ("made", "size"), [(partial(seedvr2_plan, film=29), "64x56"), (wan_plan, "96x80")]
+)
 def test_a_job_with_a_model_of_shots(
     made: Callable[[], Any], size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,3 +91,22 @@ def test_a_process_takes_no_more_than_was_said(codec: str, tmp_path: Path) -> No
     ratio = predicted / ended.peak_bytes
     print(f"\n{codec}: {ended.peak_bytes / MIB:.0f} MiB, predicted {ratio:.3f} of it")
     assert ended.peak_bytes <= predicted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tiles", [{}, {"encode_tile": 256, "decode_tile": 296}])
+def test_a_process_with_seedvr2_takes_what_was_said(tiles: dict[str, int], tmp_path: Path) -> None:
+    """Main memory as the system counts it, with a model that is a part as wide."""
+    settings = write_seedvr2(tmp_path, codec="ffv1", parts=8)
+    named = ("codec", "vae", "dit", "text_embedding", "device")
+    wanted = {name: getattr(settings, name) for name in named} | tiles
+    plan = job(tmp_path, "240x128", 21, model=settings.model, **wanted)
+    words = [word for name, value in wanted.items() for word in ("--set", f"{name}={value}")]
+    ended = program.run(
+        *("upscale", plan.source, "-o", tmp_path / "out.mkv"),
+        *("--model", settings.model, "--scale", "2", *words),
+    )
+    assert "checking: 100 %" in ended.err
+    ratio = ram_bytes(plan) / ended.peak_bytes
+    print(f"\n{plan.work.line}: {ended.peak_bytes / MIB:.0f} MiB, predicted {ratio:.3f} of it")
+    assert ratio == pytest.approx(1, abs=0.1)
