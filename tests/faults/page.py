@@ -18,25 +18,25 @@ Cells = tuple[str, ...]  # cases, each of KINDS, date, machine
 _TEXT = """\
 # Reliability
 
-Written by `python -m tests.faults`; a run replaces the rows of what it ran. Every case is a number and
-the seed of all its chances: `python -m tests.faults --only media --case 1234` runs one again and says
-how it ended.
+Written by `python -m tests.faults`; a run replaces the rows of what it ran. Every case is a number,
+the seed of all its chances: `python -m tests.faults --only media --case 1234` runs one again and
+shows how it ended.
 
-- **media**: a healthy film or picture with bytes flipped, cut, lost, repeated or inserted, integers at
-  their limits, boxes, elements or packets lost, doubled or renamed; it is probed, planned and decoded.
-  **upscales**: the same files through a whole job.
+- **media**: a healthy film or picture with bytes flipped, cut, lost, repeated or inserted, integers
+  at their limits, boxes, elements or packets lost, doubled or renamed; it is probed, planned and
+  decoded. **upscales**: the same files through a whole job.
 - **weights**: the same for weights and latents, with other JSON and other pickles whose lengths and
-  checksums are right; each is described as a file of the user's and read.
-- **records**: presets, settings, jobs, segments, rates and hashes with other values or damage.
-- **http**: replies of a server that follows no standard, to a download and to the check for updates.
-- **kills**: a job that a signal ends at a random moment, once or twice, and that is resumed; its result
-  must equal, packet by packet, that of a job that nothing disturbed.
+  checksums are right; each is described as a file of the user's, and read.
+- **records**: presets, settings, jobs, segments, rates and hashes with other values, or damaged.
+- **http**: replies of a server that follows no standard, to a download and to a check for updates.
+- **kills**: a job that a signal ends at a random time, once or twice, and that is resumed; its
+  result must equal, packet by packet, that of a job that nothing disturbed.
 - **syscalls**: a job of which one call fails, each of them once with ENOSPC, EIO, EACCES, EROFS and
-  ENOMEM, or one allocation inside FFmpeg's libraries; then it is resumed, and its result compared.
+  ENOMEM, or one allocation in FFmpeg's libraries; then it is resumed, and its result compared.
 
-*refused*: an error with a code and a hint, after which a job could be resumed. Nothing may be counted
-from *internal error* on: *hang* is more than 10 s, *incomplete* a file under the final name that is
-not whole or not right, *memory* more than 400 MiB for a small file, *code ran* a pickle that did
+*refused*: an error with a code and a hint, after which a job could be resumed. From *internal error*
+on every count should be 0: *hang* is more than 10 s, *incomplete* a file under the final name that
+is not whole or not right, *memory* more than 400 MiB for a small file, *code ran* a pickle that did
 something.
 
 """

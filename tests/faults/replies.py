@@ -20,13 +20,15 @@ from tests.helpers.servers import CONTENT, published, store_of
 
 _BODY = CONTENT[:20_000]
 _ADDRESSES = (
-    *("http://[", "http://[::1", "//", "///", "http://", "https://", "?", "#", "\\\\x\\y", "http:x"),
+    *("http://[", "http://[::1", "//", "///", "http://", "https://", "?", "#", "\\\\x\\y"),
     *("http://[::1]:1/", "http://[fe80::1%25eth0]/", "http://[v1.x]/", "http://0x7f.1/"),
-    *("https://xn--/", "https://xn--a-ecp.invalid/", "https://\u2603.invalid/", "http://a\u0301.invalid/"),
+    *("https://xn--/", "https://xn--a-ecp.invalid/", "https://\u2603.invalid/"),
+    *("http:x", "http://a\u0301.invalid/"),
     *("http://127.0.0.1:99999/", "http://127.0.0.1:-1/", "http://127.0.0.1:x/", "http://127.0.0.1:/"),
-    *("file:///etc/passwd", "ftp://127.0.0.1/", "javascript:1", "data:,x", "http://user:pw@127.0.0.1:1/"),
+    *("file:///etc/passwd", "ftp://127.0.0.1/", "javascript:1", "data:,x"),
+    "http://user:pw@127.0.0.1:1/",
     *("https://" + "a" * 70 + ".invalid/", "https://" + "a." * 200 + "invalid/", "/" + "a" * 60_000),
-    *("/%zz", "/%00", "/a b", "/\t", "/\x7f", "..", "../../..", "https://127.0.0.1:1/\u0000"),
+    *("/%zz", "/%00", "/a b", "/\t", "/\x7f", "../..", "https://127.0.0.1:1/\u0000"),
 )  # fmt: skip
 _SIZES = (
     "-1",
@@ -104,10 +106,10 @@ def _chunks(rng: Random) -> bytes:
 
 def _headers(rng: Random) -> bytes:
     lines = (
-        *("X: " + "y" * 70_000, "X" * 70_000 + ": y", ": y", "no colon", "X\x00: y", "X: \x00", " y"),
+        *("X: " + "y" * 70_000, "X" * 70_000 + ": y", ": y", "no colon", "X\x00: y", " y"),
         *("Content-Encoding: gzip", "Content-Encoding: br, zstd", "Content-Type: text/html"),
         *("Transfer-Encoding: gzip, chunked", "Retry-After: " + "9" * 5000, "Retry-After: \u0661"),
-        *("X-Linked-Size: " + rng.choice(_SIZES), "X-Linked-Etag: " + '"' * 500, "X: \ud800"),
+        *("X-Linked-Size: " + rng.choice(_SIZES), "X-Linked-Etag: " + '"' * 500, "X: \x00\ud800"),
         *("Set-Cookie: " + "a=b; " * 2000, "Connection: upgrade", "Upgrade: h2c", "X: y\n" * 5000),
     )  # fmt: skip
     chosen = "".join(f"{rng.choice(lines)}\n" for _ in range(rng.randrange(1, 4)))

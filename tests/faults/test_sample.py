@@ -1,4 +1,4 @@
-"""A few cases of every group of faults, half a minute in all; the whole is `python -m tests.faults`."""
+"""A few cases of every group, half a minute in all; the whole is `python -m tests.faults`."""
 
 from __future__ import annotations
 
