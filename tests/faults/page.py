@@ -34,7 +34,7 @@ shows how it ended.
 - **syscalls**: a job of which one call fails, each of them once with ENOSPC, EIO, EACCES, EROFS and
   ENOMEM, or one allocation in FFmpeg's libraries; then it is resumed, and its result compared.
 
-*refused*: an error with a code and a hint, after which a job could be resumed. From *internal error*
+*refused*: error with code and hint, after which a job could be resumed. From *internal error*
 on every count should be 0: *hang* is more than 10 s, *incomplete* a file under the final name that
 is not whole or not right, *memory* more than 400 MiB for a small file, *code ran* a pickle that did
 something.
