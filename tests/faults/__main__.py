@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections import Counter, defaultdict
@@ -46,7 +47,7 @@ def _run(
         if outcome.kind:
             counts[group.name, group.row(number)][outcome.kind] += 1
         if outcome.is_bad:
-            failures[outcome.text].append(number)
+            failures[re.sub(r"'[^']*'|\d+|E[A-Z]{4,}", "#", outcome.text)].append(number)
 
     begin = time.monotonic()
     run_cases(group, numbers, keep, jobs=jobs, seconds=seconds)

@@ -26,7 +26,7 @@ OPEN: dict[str, set[str | int]] = {
     "upscales": {"MKV, interlaced H.264"},
     "weights": {47, 110, 430, 441, 477},
     "records": {33, 154, 199, 261, 341, 489, 561},
-    "http": {36},
+    "http": {36, 71, 159},
     "kills": {"kill"},
 }
 
