@@ -144,8 +144,8 @@ class Redaction:
             text = text.replace(str(folder), name)
         text = _PATH.sub(_shown, text)
         text = _NAME.sub(lambda found: f"<name>.{found[1]}", text)
-        for name in self._names:
-            text = name.sub("<name>", text)
+        for pattern in self._names:
+            text = pattern.sub("<name>", text)
         return text
 
 

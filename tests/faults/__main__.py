@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def _run(
-    group: type[Group], numbers: Iterable[int], jobs: int, seconds: float
+    group: type[Group], cases: Iterable[int], jobs: int, seconds: float
 ) -> dict[page.Row, Counter[str]]:
     """Counts of each row; what went wrong is printed."""
     counts: dict[page.Row, Counter[str]] = defaultdict(Counter)
@@ -50,7 +50,7 @@ def _run(
             failures[re.sub(r"'[^']*'|\d+|E[A-Z]{4,}", "#", outcome.text)].append(number)
 
     begin = time.monotonic()
-    run_cases(group, numbers, keep, jobs=jobs, seconds=seconds)
+    run_cases(group, cases, keep, jobs=jobs, seconds=seconds)
     passed = time.monotonic() - begin
     total = sum(counts.values(), Counter[str]())
     figures = ", ".join(f"{total[kind]} {kind}" for kind in KINDS if total[kind])

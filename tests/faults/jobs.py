@@ -137,6 +137,12 @@ class Place:
             before()
             status = main(words)
             after()
+        except KeyboardInterrupt as err:
+            frames = traceback.extract_tb(err.__traceback__)
+            if not any("/engine/" in frame.filename for frame in frames):
+                return 130  # the program had not begun
+            traceback.print_exc()
+            return 99
         except BaseException:  # of a forked process nothing may go up
             traceback.print_exc()
             return 99

@@ -53,8 +53,8 @@ def merge(found: Mapping[Row, Counter[str]]) -> str:
     """The page with the rows of a run; those of other runs stay."""
     rows = read()
     for row, counts in found.items():
-        numbers = (counts.total(), *(counts[kind] for kind in KINDS))
-        rows[row] = (*(f"{n:,}" for n in numbers), date.today().isoformat(), _machine())
+        figures = (counts.total(), *(counts[kind] for kind in KINDS))
+        rows[row] = (*(f"{n:,}" for n in figures), date.today().isoformat(), _machine())
     head = ("group", "kind", "cases", *KINDS, "date", "machine")
     table = [head, ("---", "---", *("--:" for _ in range(len(KINDS) + 1)), "---", "---")]
     table += [(*row, *cells) for row, cells in sorted(rows.items())]

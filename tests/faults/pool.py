@@ -25,13 +25,13 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 def run_cases(
-    group: type[Group], numbers: Iterable[int], found: Found, *, jobs: int = 1, seconds: float = 0
+    group: type[Group], cases: Iterable[int], found: Found, *, jobs: int = 1, seconds: float = 0
 ) -> None:
     """Run cases in `jobs` processes; `found` gets each outcome.
 
     Args:
         group: That the cases belong to.
-        numbers: Of the cases.
+        cases: That are run.
         found: Called in this process, in the order in which the cases end.
         jobs: Processes.
         seconds: After the processes have started no case begins later; 0 for no limit.
@@ -39,7 +39,7 @@ def run_cases(
     Raises:
         Unavailable: This machine cannot run them.
     """
-    waiting = iter(numbers)
+    waiting = iter(cases)
     with tempfile.TemporaryDirectory(prefix="faults-", dir=_fast_folder()) as folder:
         workers = [_Worker(group, Path(folder) / str(index)) for index in range(jobs)]
         end = time.monotonic() + seconds if seconds else float("inf")
@@ -150,7 +150,7 @@ def _environment(changes: object) -> Iterator[None]:
 
 
 def _serve(questions: Connection, group: type[Group], folder: Path) -> None:
-    """What a worker does: numbers in, outcomes out, until it is ended."""
+    """What a worker does: cases in, outcomes out, until it is ended."""
     import resource
 
     os.setsid()

@@ -34,15 +34,15 @@ OPEN: dict[str, set[str | int]] = {
 def failures(name: str, count: int, jobs: int) -> list[str]:
     """What went wrong in the first cases of a group."""
     group, known = GROUPS[name], OPEN.get(name, set())
-    numbers = [n for n in range(count) if n not in known and group.row(n) not in known]
+    cases = [n for n in range(count) if n not in known and group.row(n) not in known]
     outcomes: dict[int, Outcome] = {}
     try:
-        run_cases(group, numbers, outcomes.__setitem__, jobs=jobs)
+        run_cases(group, cases, outcomes.__setitem__, jobs=jobs)
     except Unavailable as err:
         pytest.skip(str(err))
-    assert sorted(outcomes) == numbers
+    assert sorted(outcomes) == cases
     assert any(outcome.kind == OK for outcome in outcomes.values())
-    return [f"{n}: {outcomes[n].text}" for n in numbers if outcomes[n].is_bad]
+    return [f"{n}: {outcomes[n].text}" for n in cases if outcomes[n].is_bad]
 
 
 @pytest.mark.parametrize("name", SAMPLE)
