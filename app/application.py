@@ -22,6 +22,7 @@ from app import desktop
 from app.bridge.engine_bridge import EngineBridge
 from app.controllers import restart
 from app.controllers.bench import BenchmarkController
+from app.controllers.diagnostics import DiagnosticsController
 from app.controllers.downloads import DownloadsController
 from app.controllers.job_display import DesktopController, PreviewController
 from app.controllers.latents import LatentsController
@@ -35,7 +36,7 @@ from app.desktop.single_instance import SingleInstance
 from app.i18n import Languages, system_language, tr
 from app.main_window import MainWindow
 from app.state.downloads_model import DownloadsModel
-from app.state.listings import BenchmarkModel, PresetsModel, UpdateModel
+from app.state.listings import BenchmarkModel, DiagnosticsModel, PresetsModel, UpdateModel
 from app.state.log_model import LogModel
 from app.state.model_files_model import ModelFilesModel
 from app.state.queue_model import QueueModel
@@ -108,6 +109,7 @@ class Program(QObject):
         self.runtime_model = RuntimesModel(hub, tasks, self)
         self.update_model = UpdateModel(hub, tasks, self)
         self.bench_model = BenchmarkModel(hub, tasks, self)
+        diagnostics = DiagnosticsModel(hub, tasks, self)
         self.download_model = DownloadsModel(self.model_files, self.runtime_model, self)
         self.presets, self.log = PresetsModel(hub, self), LogModel(hub, self)
         self.controller = QueueController(hub, self.queue, self)
@@ -155,8 +157,9 @@ class Program(QObject):
         self.updates = UpdatesController(
             self.window, self.controller, self.queue, self.update_model, self.restart
         )
-        for part in (self.runtime.settings_part, self.updates.settings_part):
-            self.settings.add_part(part)
+        self.diagnostics = DiagnosticsController(self.window, self.controller, diagnostics)
+        for service in (self.runtime, self.updates, self.diagnostics):
+            self.settings.add_part(service.settings_part)
         self._left_over: tuple[UnfinishedJob, ...] = ()
         self._connect()
         self.window.top.show_language(self.languages.current)

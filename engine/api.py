@@ -44,6 +44,7 @@ __all__ = [
     "start_update",
     "unfinished",
     "verify",
+    "write_diagnostics",
 ]
 
 
@@ -200,6 +201,17 @@ def doctor() -> tuple[DoctorLine, ...]:
     from engine.diagnostics import examine
 
     return examine()
+
+
+def write_diagnostics(path: Path, lines: Sequence[DoctorLine], *, with_names: bool) -> None:
+    """Write an archive for a report of a fault, by default without names of files.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    from engine.jobs.diagnostics_archive import write
+
+    write(path, lines, with_names=with_names)
 
 
 def bench(

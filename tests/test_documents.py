@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 # What a program printed at some time is left as it was.
 RECORDED = {"docs/benchmarks/optimisations-cpu.md"}
 DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")),
     ROOT / "installer" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]

@@ -12,7 +12,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 CODE = ("engine", "app", "installer", "tools", "tests")
-DOCUMENTS = ("docs", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = (
+    *("docs", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+    "SECURITY.md",
+)
 # What a program printed at some time is left as it was.
 RECORDED = {"docs/benchmarks/optimisations-cpu.md"}
 # This file lists the words.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -18,7 +19,7 @@ from PySide6.QtWidgets import (
 from app.engine_messages import setting_text, setting_title
 from app.i18n import tr
 from app.settings.editors import Editor, make_editor
-from app.widgets.controls import Translated
+from app.widgets.controls import Translated, fit_height
 from engine.settings import schema
 from engine.settings.schema import EngineSettings
 
@@ -58,6 +59,11 @@ class SettingsDialog(Translated, QDialog):
             rule.setProperty("kind", "rule")
             self._parts.addWidget(rule)
         self._parts.addWidget(part)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Fonts are known now."""
+        super().showEvent(event)
+        fit_height(self)
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""

@@ -1,4 +1,4 @@
-"""What the engine listed for the smaller pages: presets, the update, the benchmark's report."""
+"""What the smaller pages show: presets, the update, the benchmark's report, the archive."""
 
 from __future__ import annotations
 
@@ -60,11 +60,6 @@ class UpdateModel(KindModel):
         return self.task.phase if self.task is not None and self.is_running else ""
 
     @property
-    def error(self) -> ErrorInfo | None:
-        """Of what ran last."""
-        return self.task.error if self.task is not None else None
-
-    @property
     def share(self) -> float:
         """Downloaded part of the setup, 0 to 1."""
         if self.task is not None and self.task.total:
@@ -104,4 +99,20 @@ class BenchmarkModel(KindModel):
     def _done(self, event: events.TaskDone) -> None:
         if event.kind is self.kind:
             self.report, self.was_stopped = event.result, False
+            self.changed.emit()
+
+
+class DiagnosticsModel(KindModel):
+    """The archive that was written last."""
+
+    kind = TaskKind.DIAGNOSTICS
+
+    def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
+        super().__init__(tasks, parent)
+        self.written = ""  # its path
+        hub.subscribe(events.TaskDone, self._done)
+
+    def _done(self, event: events.TaskDone) -> None:
+        if event.kind is self.kind:
+            self.written = event.subject
             self.changed.emit()

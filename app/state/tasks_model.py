@@ -147,6 +147,11 @@ class KindModel(QObject):
         """Whether something is done; a second request would be refused."""
         return self.task is not None and self.task.runs
 
+    @property
+    def error(self) -> ErrorInfo | None:
+        """Of what ran last."""
+        return self.task.error if self.task is not None else None
+
     def _tasks_changed(self, kind: str) -> None:
         if kind == self.kind:
             self.changed.emit()

@@ -20,6 +20,7 @@ from app.models.model_labels import progress as figures_of
 from app.state.listings import UpdateModel
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon
+from app.widgets.controls import fit_height
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
 from engine import __version__
@@ -96,12 +97,12 @@ class UpdateView(QDialog):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """A narrower page needs more lines."""
         super().resizeEvent(event)
-        self._fit()
+        fit_height(self)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Fonts are known now."""
         super().showEvent(event)
-        self._fit()
+        fit_height(self)
 
     # Showing
 
@@ -114,13 +115,7 @@ class UpdateView(QDialog):
         self._show_notice()
         self._show_buttons()
         self._show_progress()
-        self._fit()
-
-    def _fit(self) -> None:
-        """Room for every line: Qt gives wrapped sentences one line where a page is low."""
-        needed = self.layout().totalHeightForWidth(self.width())
-        if self.isVisible() and needed > self.height():
-            self.resize(self.width(), needed)
+        fit_height(self)
 
     def _show_notes(self, text: str) -> None:
         self._notes.setVisible(bool(text))

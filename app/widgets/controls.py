@@ -218,6 +218,13 @@ def bring_up(window: QWidget) -> None:
     window.activateWindow()
 
 
+def fit_height(window: QWidget) -> None:
+    """Room for every line: Qt gives wrapped sentences one line where a window is low."""
+    needed = window.layout().totalHeightForWidth(window.width())
+    if window.isVisible() and needed > window.height():
+        window.resize(window.width(), needed)
+
+
 class ChoiceBox(QComboBox):
     """A drop-down list; the wheel scrolls the page below it and never changes the choice."""
 

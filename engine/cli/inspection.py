@@ -61,7 +61,12 @@ def verify(args: argparse.Namespace, context: CommandContext) -> int:
 
 def doctor(args: argparse.Namespace, context: CommandContext) -> int:
     """Show what the self-test found; the exit status is 1 when something is broken."""
+    if args.with_names and args.zip is None:
+        args.usage_error("--with-names needs --zip")
     lines = context.services.doctor()
+    if args.zip is not None:
+        context.services.write_diagnostics(Path(args.zip), lines, with_names=args.with_names)
+        context.console.note(f"Written: {args.zip}")
     broken = [line for line in lines if line.state == "problem"]
     if context.console.json:
         context.console.data({"works": not broken, "lines": list(lines)})

@@ -36,12 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str], services: Callable[[], ApiServices]) -> int:
     """As `main`, with an engine of the caller's."""
-    standard()  # help and usage errors are UTF-8 too
-    commands = parser.build()
-    if not argv:
-        commands.print_help(sys.stderr)
-        return context.WRONG_USAGE
     try:
+        standard()  # help and usage errors are UTF-8 too
+        commands = parser.build()
+        if not argv:
+            commands.print_help(sys.stderr)
+            return context.WRONG_USAGE
         args = commands.parse_args(argv)
         if not hasattr(args, "run"):
             commands.error("a command is missing")
@@ -50,6 +50,8 @@ def run(argv: Sequence[str], services: Callable[[], ApiServices]) -> int:
     except SystemExit as end:  # argparse has printed why
         _flush()
         return end.code if isinstance(end.code, int) else context.FAILED
+    except KeyboardInterrupt:  # before there is a command; it has its own way to end
+        return context.CANCELLED
     except BrokenPipeError:  # of a help text that is longer than the buffer
         _silence()
         return context.FAILED

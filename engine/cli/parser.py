@@ -262,6 +262,14 @@ def _video_models(group: Any) -> None:
 def _machine(add: Any) -> None:
     _bench(add)
     command = add("doctor", inspection.doctor, "look whether everything works on this machine")
+    command.add_argument(
+        "--zip",
+        metavar="PATH",
+        help="also write an archive for a report: this, logs, settings and plans of jobs",
+    )
+    command.add_argument(
+        "--with-names", action="store_true", help="with names of files and titles of films in it"
+    )
     _json(command)
 
 

@@ -66,6 +66,12 @@ class ApiServices:
         """Run the self-test."""
         return api.doctor()
 
+    def write_diagnostics(
+        self, path: Path, lines: Sequence[DoctorLine], *, with_names: bool
+    ) -> None:
+        """Write the archive of a report."""
+        api.write_diagnostics(path, lines, with_names=with_names)
+
     def bench(
         self, cases: Sequence[str], options: BenchOptions, tell: Callable[[str], None]
     ) -> list[dict[str, Any]]:

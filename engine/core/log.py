@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
 import logging.handlers
 from collections.abc import Iterator
@@ -32,6 +33,8 @@ def setup(*, to_stderr: bool = False) -> None:
                 )
             )
         )
+        if not faulthandler.is_enabled():  # where all threads were when a library crashed
+            faulthandler.enable((paths.logs_folder() / "crash.log").open("a", encoding="utf-8"))
     if to_stderr:
         stream = _formatted(logging.StreamHandler())
         stream.setLevel(logging.WARNING)

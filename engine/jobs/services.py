@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from engine.core.errors import JobError
 from engine.hardware.gpu_table import GpuSpec
 from engine.hardware.pretended_gpu import fastest
+from engine.jobs import diagnostics_archive
 from engine.pipeline.model_file_check import ready_vae
 from engine.pipeline.prepare import required_latents
 from engine.planner import preset_choice
@@ -69,6 +71,27 @@ def _measure(quick: bool, work: RunningTask) -> Outcome:
 
     report = full_run.examine(quick=quick, report=work.step, stop=lambda: work.control.is_cancelled)
     return Outcome(result=report)
+
+
+class DiagnosticsService:
+    """Writes the archive for a report of a fault."""
+
+    kind = TaskKind.DIAGNOSTICS
+    commands = c.WriteDiagnostics
+
+    def answer(self, command: c.WriteDiagnostics) -> Task:
+        """A task."""
+        return Task(
+            kind=self.kind, subject=str(command.path), do=partial(_write_archive, command.path)
+        )
+
+
+def _write_archive(path: Path, work: RunningTask) -> None:
+    from engine import diagnostics
+
+    lines = diagnostics.examine()
+    work.control.check()
+    diagnostics_archive.write(path, lines)
 
 
 class LatentService:

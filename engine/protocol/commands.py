@@ -178,6 +178,13 @@ class RunBenchmark(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WriteDiagnostics(Command):
+    """Run the self-test and write an archive for a report, as a task; without names of files."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFileCommand(Command):
     """Something about model files; jobs go on meanwhile. All but the list are tasks."""
 

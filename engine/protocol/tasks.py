@@ -27,6 +27,7 @@ class TaskKind(StrEnum):
     BENCHMARK = "benchmark"
     LATENT = "latent"  # the path of the file that is shown
     PRESET = "preset"
+    DIAGNOSTICS = "diagnostics"  # the path of the archive
 
 
 Phase = Literal[

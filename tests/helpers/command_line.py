@@ -129,6 +129,11 @@ class FakeServices:
     def doctor(self) -> tuple[DoctorLine, ...]:
         return self.lines
 
+    def write_diagnostics(
+        self, path: Path, lines: tuple[DoctorLine, ...], *, with_names: bool
+    ) -> None:
+        self.asked.append((path, lines, with_names))
+
     def bench(self, cases: Any, options: Any, tell: Callable[[str], None]) -> list[dict[str, Any]]:
         self.asked.append((list(cases), options))
         tell("measured")

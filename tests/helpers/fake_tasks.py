@@ -101,6 +101,8 @@ class FakeTasks:
             case c.RunBenchmark(quick=quick):
                 self.is_quick = quick
                 self.begin(BENCHMARK)
+            case c.WriteDiagnostics(path=path):
+                self.begin(TaskKind.DIAGNOSTICS, str(path))
             case c.StopTask(kind=kind, subject=subject):
                 self._stop(kind, subject)
             case c.ShowLatent():

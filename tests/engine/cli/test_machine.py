@@ -26,6 +26,17 @@ def test_doctor_ends_with_1_only_when_something_is_broken(command_line: CommandL
         assert second["hint"].startswith("Free some space")
 
 
+def test_doctor_writes_an_archive(command_line: CommandLine) -> None:
+    line = DoctorLine(name="torch", state="ok", message=message("doctor.version", version="2.13"))
+    command_line.services.lines = (line,)
+    ended = command_line("doctor", "--zip", "a.zip")
+    assert (ended.status, "Written: a.zip" in ended.err) == (0, True)
+    assert command_line("doctor", "--zip", "b.zip", "--with-names").status == 0
+    archives = [(Path("a.zip"), (line,), False), (Path("b.zip"), (line,), True)]
+    assert command_line.services.asked == archives
+    assert command_line("doctor", "--with-names").status == 2
+
+
 def test_bench_shows_and_writes_the_figures(command_line: CommandLine, tmp_path: Path) -> None:
     rows = [
         {"case": "lite", "size": "480x270", "ms": 41.26},

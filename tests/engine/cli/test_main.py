@@ -3,6 +3,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from engine import __version__
 from engine.cli import main
 from engine.core.errors import OutputExists, SourceMissing
@@ -60,6 +62,16 @@ def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> 
     assert "hint: Choose another name. Here: -o NAME, or --overwrite." in ended.err
     command_line.services.error = KeyboardInterrupt()
     assert command_line("probe", "a.mp4").status == 130
+
+
+def test_ctrl_c_before_there_is_a_command_has_no_traceback(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> argparse.ArgumentParser:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main.parser, "build", interrupted)
+    assert command_line("doctor").status == 130
 
 
 def test_a_mistake_of_ours_has_no_traceback_but_a_log(

@@ -1,0 +1,42 @@
+"""The line among the settings that writes the archive for a report of a fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtWidgets import QWidget
+
+from app.i18n import tr
+from app.models.model_labels import problem
+from app.state.listings import DiagnosticsModel
+from app.widgets.notice_line import PageLine
+
+
+class DiagnosticsLine(PageLine):
+    """What the archive holds, and how it went."""
+
+    def __init__(self, model: DiagnosticsModel, parent: QWidget | None = None) -> None:
+        super().__init__("diagnostic", parent)
+        self._model = model
+        model.changed.connect(self.retranslate_ui)
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self.name.setText(tr("Report a problem"))
+        self.button.setText(tr("Write an archive …"))
+        self.button.setEnabled(not self._model.is_running)
+        self.explanation.setText(self._text())
+
+    def _text(self) -> str:
+        model = self._model
+        if model.is_running:
+            return tr("Looking at this machine …")
+        if model.error is not None:
+            return " ".join(problem(model.error))
+        if model.written:
+            return tr("Written: {name}", name=Path(model.written).name)
+        return tr(
+            "Logs, self-test, settings and plans in one file, without names of films and folders. "
+            "Nothing is sent."
+        )

@@ -1,0 +1,15 @@
+"""All groups of cases, by name."""
+
+from __future__ import annotations
+
+from tests.faults.group import Group
+from tests.faults.kills import Kills
+from tests.faults.media import Media
+from tests.faults.records import Records
+from tests.faults.replies import Replies
+from tests.faults.syscalls import SystemCalls
+from tests.faults.upscales import Upscales
+from tests.faults.weights import Weights
+
+_ALL: tuple[type[Group], ...] = (Media, Upscales, Weights, Records, Replies, Kills, SystemCalls)
+GROUPS = {group.name: group for group in _ALL}
