@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from engine.core.advice import advised
 from engine.core.errors import UnreadableMedia
 from engine.core.geometry import FrameSpan
 from engine.core.messages import message
@@ -77,9 +78,9 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
         raise
     publish(part, context.plan.output, overwrite=overwrite)  # keeps the part where it cannot
     seconds = time.monotonic() - context.began - context.control.paused_seconds
-    gpu_memory = _gpu_memory(context)
+    gpu_memory = advised(lambda: _gpu_memory(context), ())
     if frames_before == 0 and context.plan.latent is None:  # latents may be decoded already
-        _learn(context, segments, seconds, gpu_memory)
+        advised(lambda: _learn(context, segments, seconds, gpu_memory), None)
     return replace(
         report,
         source=context.media.path,
