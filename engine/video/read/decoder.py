@@ -18,12 +18,12 @@ from engine.core.messages import Message, message
 from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of
+from engine.video.read.clock import JUMP_S
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
-    check_disk,
-    empty_packet,
     open_input,
     packets_of,
+    readable_packets,
     translated,
 )
 
@@ -156,21 +156,8 @@ class VideoDecoder(FrameDecoder):
 
     def _packets(self, container: InputContainer, stream: VideoStream) -> Iterator[VideoPacket]:
         """Packets of the video, as far as the file can be read."""
-        packets = packets_of(container, stream)
-        while True:
-            try:
-                packet = next(packets, None)
-            except av.error.MemoryError as err:
-                with translated(self._media.path):
-                    raise err
-            except (av.error.FFmpegError, OSError):
-                check_disk(self._media.path)
-                self.report(message("reading.rest-unreadable"))
-                yield empty_packet()
-                return
-            if packet is None:
-                return
-            yield packet
+        rest = message("reading.rest-unreadable")
+        return readable_packets(self._media.path, container, [stream], lambda: self.report(rest))
 
     def _decoded(
         self, packets: Iterator[VideoPacket], stream: VideoStream
@@ -229,8 +216,7 @@ class FrameTimes:
             pts = self._from_rate()
         else:
             pts += self._shift
-            second = int(1 / self._base)
-            if self._last is not None and pts < self._last - second:
+            if self._last is not None and (self._last - pts) * self._base > JUMP_S:
                 self._shift += self._last + self._frame_units - pts
                 pts = self._last + self._frame_units
                 self.jumps += 1

@@ -238,11 +238,11 @@ def mean_quantiser(path: Path, *, index: int = -1, frames: int = 24) -> float | 
     return float(np.mean(means)) if means else None
 
 
-def _quantiser_of(side: VideoEncParams) -> float:
+def _quantiser_of(side: Any) -> float:
     """Mean over all blocks of a frame, those of rows beyond its edge included.
 
     WORKAROUND for PyAV 18.1: `qp_map` refuses frames with such rows (interlaced, of odd height).
     """
     fields = np.frombuffer(side, dtype=np.int32, offset=side.blocks_offset)
     width = side.block_size // fields.itemsize  # the last field of a block is its difference
-    return side.qp + float(fields[width - 1 :: width][: side.nb_blocks].mean())
+    return float(side.qp + fields[width - 1 :: width][: side.nb_blocks].mean())
