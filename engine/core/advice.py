@@ -20,5 +20,5 @@ def advised(look: Callable[[], T], otherwise: T) -> T:
     try:
         return look()
     except Exception:  # the libraries that look raise errors of every class
-        logger.warning("a look that only advises failed", exc_info=True)
+        logger.info("a look that only advises failed", exc_info=True)
         return otherwise

@@ -92,7 +92,7 @@ class CopiedStreams:
         try:
             trial = TrialMux(stream, self._container.muxer, self._options, base)
         except Refusal as err:
-            logger.warning("stream %d is refused: %s", stream.index, err)
+            logger.info("stream %d is refused: %s", stream.index, err)
             self.refused.add(stream.index)
             return
         new = copied_stream(output, stream, base)
@@ -112,7 +112,7 @@ class CopiedStreams:
             try:
                 trial.finish()
             except Refusal as err:
-                logger.warning("stream %d cannot be completed: %s", index, err)
+                logger.info("stream %d cannot be completed: %s", index, err)
                 self.refused.add(index)
 
     def add_attachments(self, source: InputContainer, output: OutputContainer) -> None:

@@ -23,6 +23,7 @@ def test_a_job_ends_well_though_every_look_that_advises_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = make_clip(tmp_path / "a.mkv", size=(64, 48), frames=4)
+    caplog.set_level("INFO")
     for room, name in (
         (probing, "mean_quantiser"),
         (probing, "count_by_reading"),
