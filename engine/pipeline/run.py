@@ -13,8 +13,7 @@ from pathlib import Path
 
 import torch
 
-from engine.core.advice import advised
-from engine.core.errors import UnreadableMedia
+from engine.core.errors import UnreadableMedia, advised
 from engine.core.geometry import FrameSpan
 from engine.core.messages import message
 from engine.hardware.telemetry import peak_ram_bytes

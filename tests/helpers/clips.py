@@ -342,11 +342,11 @@ _TS_PACKET = 188
 FIRST_SOUND = 0x101  # transport stream's number of the first sound track of `make_clip`
 
 
-def lose_packets(source: Path, target: Path, *numbers: int, pid: int = FIRST_SOUND) -> Path:
+def lose_packets(source: Path, target: Path, *which: int, pid: int = FIRST_SOUND) -> Path:
     """Copy an MPEG-TS without some packets of one stream, as reception loses them; () for all."""
     data = source.read_bytes()
     packets = [data[at : at + _TS_PACKET] for at in range(0, len(data), _TS_PACKET)]
     of_stream = [n for n, one in enumerate(packets) if (one[1] & 31) << 8 | one[2] == pid]
-    lost = {of_stream[number] for number in numbers} if numbers else set(of_stream)
+    lost = {of_stream[n] for n in which} if which else set(of_stream)
     target.write_bytes(b"".join(one for n, one in enumerate(packets) if n not in lost))
     return target

@@ -15,9 +15,9 @@ from pathlib import Path
 from av.stream import Discard
 
 from engine.protocol.media import MediaInfo
+from engine.video.read.decoder import JUMP_S
 from engine.video.read.media_file import open_input, readable_packets, translated
 
-JUMP_S = Fraction(1, 2)  # s that a clock goes back at least; less is a wrong time stamp
 _ONE_CLOCK = frozenset({"mov", "matroska"})  # containers with an index: parts cannot be joined
 
 

@@ -18,7 +18,6 @@ from engine.core.messages import Message, message
 from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of
-from engine.video.read.clock import JUMP_S
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
     open_input,
@@ -37,6 +36,9 @@ _INEXACT = {"mpeg"}  # container with too few time stamps: after a seek they wou
 # WORKAROUND for FFmpeg 8.1: with several frames decoded at once, a damaged HEVC stream can make
 # the threads wait for each other for ever.
 _NO_FRAME_THREADS = {"hevc", "vvc"}
+# Seconds that a clock goes back at least where another part of a recording begins; what goes back
+# by less is a wrong time stamp.
+JUMP_S = Fraction(1, 2)
 _MAX_SEEKS = 10  # towards the beginning before giving up
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import av
 from av.video.stream import VideoStream
 
-from engine.core.advice import advised
+from engine.core.errors import advised
 from engine.core.geometry import Size
 from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
