@@ -14,6 +14,7 @@ from engine.protocol.plan import Plan
 from engine.protocol.report import Check
 from engine.verify.phrases import clauses
 from engine.video.read.clock import PartClock
+from engine.video.read.decoder import StampCheck
 from engine.video.read.media_file import NO_TIME, StreamDigest
 
 _SHIFT_S = 0.010  # tolerance of sound and subtitles
@@ -36,7 +37,9 @@ class ComparedFile:
         Rising: those of a joined recording go on, and a time that goes back is that before it.
         """
         entry = self.packets[index]
-        clock = PartClock(entry.time_base, self.jumps)
+        is_sound = index in {stream.index for stream in self.media.audio_streams}
+        check = StampCheck(self.media.container) if is_sound else None
+        clock = PartClock(entry.time_base, self.jumps, check)
         moved = (np.nan if time == NO_TIME else clock.moved(time) for time in entry.times)
         seconds = np.fromiter(moved, np.float64, len(entry)) * float(entry.time_base)
         return np.fmax.accumulate(seconds) - float(self.origin)

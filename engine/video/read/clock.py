@@ -15,7 +15,7 @@ from pathlib import Path
 from av.stream import Discard
 
 from engine.protocol.media import MediaInfo
-from engine.video.read.decoder import JUMP_S
+from engine.video.read.decoder import JUMP_S, StampCheck
 from engine.video.read.media_file import open_input, readable_packets, translated
 
 _ONE_CLOCK = frozenset({"mov", "matroska"})  # containers with an index: parts cannot be joined
@@ -38,12 +38,13 @@ def film_jumps(media: MediaInfo) -> tuple[Fraction, ...]:
         return ()
     with translated(media.path):
         about = media.path.stat()
-    return _jumps(media.path, media.video.index, about.st_size, about.st_mtime_ns)
+    return _jumps(media.path, media.video.index, media.container, about.st_mtime_ns)
 
 
 @lru_cache(maxsize=4)  # the mux and the comparison ask for the same file
-def _jumps(path: Path, index: int, _size: int, _modified_ns: int) -> tuple[Fraction, ...]:
+def _jumps(path: Path, index: int, kind: str, _modified_ns: int) -> tuple[Fraction, ...]:
     jumps: list[Fraction] = []
+    check = StampCheck(kind)
     with open_input(path) as container:
         film = container.streams[index]
         for other in container.streams:
@@ -54,6 +55,8 @@ def _jumps(path: Path, index: int, _size: int, _modified_ns: int) -> tuple[Fract
         stored: int | None = None
         for packet in readable_packets(path, container, [film]):
             if packet.pts is None or packet.dts is None:
+                continue
+            if check.is_wrong(packet.dts, stored, base):
                 continue
             if stored is None or (stored - packet.dts) * base > JUMP_S:
                 parts.append((packet.pts, packet.pts))
@@ -73,9 +76,12 @@ class PartClock:
     Args:
         base: Time base of the stream.
         jumps: As `film_jumps`.
+        check: Of a dense stream; None for subtitles.
     """
 
-    def __init__(self, base: Fraction, jumps: Sequence[Fraction]) -> None:
+    def __init__(self, base: Fraction, jumps: Sequence[Fraction], check: StampCheck | None) -> None:
+        self.base = base
+        self._check = check
         self._moves = [0, *(round(jump / base) for jump in jumps)]
         self._back = JUMP_S / base
         self._part = 0
@@ -87,6 +93,8 @@ class PartClock:
         Args:
             time: Decoding time in the time base, in the order of the file.
         """
+        if self._check is not None and self._check.is_wrong(time, self._last, self.base):
+            time = self._last or 0
         if self._last is not None and self._last - time > self._back:
             self._part += 1
             if self._part == len(self._moves):

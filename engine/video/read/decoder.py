@@ -39,6 +39,8 @@ _NO_FRAME_THREADS = {"hevc", "vvc"}
 # Seconds that a clock goes back at least where another part of a recording begins; what goes back
 # by less is a wrong time stamp.
 JUMP_S = Fraction(1, 2)
+_LEAP_S = 10  # that a time stamp of a broadcast leaps ahead at least, if it is wrong
+_BROADCAST = frozenset({"mpegts", "mpeg"})  # containers whose packets state times in full
 _MAX_SEEKS = 10  # towards the beginning before giving up
 
 
@@ -164,7 +166,7 @@ class VideoDecoder(FrameDecoder):
     def _decoded(
         self, packets: Iterator[VideoPacket], stream: VideoStream
     ) -> Iterator[PlanarFrame]:
-        times = FrameTimes(stream)
+        times = FrameTimes(stream, StampCheck(self._media.container))
         for packet in packets:
             for frame in self._decode(stream, packet):
                 self._concealed += frame.is_corrupt
@@ -192,6 +194,31 @@ class VideoDecoder(FrameDecoder):
             self.report(message("reading.frames-concealed", count=self._concealed))
 
 
+class StampCheck:
+    """Finds time stamps of a broadcast that a bit error made leap ahead.
+
+    A leap counts when the next stamp confirms it: then nothing was sent for a while. Subtitles are
+    not checked, they leap.
+    """
+
+    def __init__(self, container: str) -> None:
+        self._is_broadcast = container in _BROADCAST
+        self._leapt = Fraction(0)
+
+    def is_wrong(self, time: int, last: int | None, base: Fraction) -> bool:
+        """Whether a stamp cannot be meant.
+
+        Args:
+            time: In the time base.
+            last: The stamp before it; None at the beginning.
+            base: Time base, s.
+        """
+        if not self._is_broadcast or last is None or (time - last) * base < _LEAP_S:
+            return False
+        before, self._leapt = self._leapt, time * base
+        return not 0 <= self._leapt - before <= JUMP_S
+
+
 class FrameTimes:
     """Time stamps of decoded frames, also where a file has none.
 
@@ -201,7 +228,7 @@ class FrameTimes:
     before it, and a clock that jumps back goes on from there.
     """
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, check: StampCheck | None = None) -> None:
         self._base = Fraction(stream.time_base or Fraction(1, 1000))
         self._rate = Fraction(stream.guessed_rate or stream.average_rate or 25)
         self._frame_units = max(1, round(1 / self._rate / self._base))  # of a frame, nominal
@@ -209,12 +236,13 @@ class FrameTimes:
         self._untimed = 0  # frames without a stamp since the origin
         self._last: int | None = None
         self._shift = 0
+        self._check = check
         self.jumps = 0  # how often the clock jumped back
 
     def pts_of(self, frame: Any) -> int:
         """The stamp of the next frame in decoding order, in the stream's time base."""
         pts = frame.pts if frame.pts is not None else frame.dts
-        if pts is None:
+        if pts is None or self._is_wrong(pts):
             pts = self._from_rate()
         else:
             pts += self._shift
@@ -227,6 +255,10 @@ class FrameTimes:
             pts = self._last + 1
         self._last = int(pts)
         return self._last
+
+    def _is_wrong(self, pts: int) -> bool:
+        check = self._check
+        return check is not None and check.is_wrong(pts + self._shift, self._last, self._base)
 
     def _from_rate(self) -> int:
         if self._origin is None:

@@ -21,6 +21,7 @@ from engine.core.messages import message
 from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import PassPlan, Plan
 from engine.video.read.clock import PartClock, film_jumps
+from engine.video.read.decoder import StampCheck
 from engine.video.read.media_file import open_input, readable_packets
 from engine.video.write.containers import CONTAINERS
 from engine.video.write.segment_file import TimedPacket
@@ -145,7 +146,7 @@ class CopiedStreams:
                 stream.discard = Discard.all
         jumps = film_jumps(self._media)
         clocks = {
-            index: StreamClock(_base(source, index), self._shift, jumps, trial)
+            index: StreamClock(self._parts(source.streams[index], jumps), self._shift, trial)
             for index, (_, trial) in self._streams.items()
         }
         if not jumps:
@@ -160,6 +161,10 @@ class CopiedStreams:
                 yield timed
             elif self._end is not None and clock.seconds > float(self._end) + _SLACK:
                 return
+
+    def _parts(self, stream: Any, jumps: Sequence[Fraction]) -> PartClock:
+        check = StampCheck(self._media.container) if stream.type == "audio" else None
+        return PartClock(stream.time_base or Fraction(1, 1000), jumps, check)
 
     def _fine_clock(self, base: Fraction) -> Fraction:
         """A time base for text in MP4 that counts faster than those of all other streams.
@@ -209,12 +214,10 @@ class CopiedStreams:
 class StreamClock:
     """Times of one stream: moved, complete, rising in the time base that the muxer chose."""
 
-    def __init__(
-        self, base: Fraction, shift: Fraction, jumps: Sequence[Fraction], trial: TrialMux
-    ) -> None:
-        self._base = base
-        self._parts = PartClock(base, jumps)
-        self._moved = round(shift / base)
+    def __init__(self, parts: PartClock, shift: Fraction, trial: TrialMux) -> None:
+        self._parts = parts
+        self._base = parts.base
+        self._moved = round(shift / parts.base)
         self._trial = trial
         self._next = 0  # of the source, for a packet without a time
         self.last: int | None = None  # decoding time of the packet written last
@@ -260,10 +263,6 @@ class StreamClock:
         if self.last is not None:
             packet.dts = max(packet.dts, self.last + self._trial.least_step)
             packet.pts = max(packet.pts, packet.dts)
-
-
-def _base(source: InputContainer, index: int) -> Fraction:
-    return source.streams[index].time_base or Fraction(1, 1000)
 
 
 def _rounded(value: Fraction) -> int:

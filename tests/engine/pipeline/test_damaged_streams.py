@@ -13,7 +13,7 @@ from engine.settings.schema import JobSettings
 from engine.verify.verify import verify
 from engine.video.read.probe import probe
 from engine.video.write.mux import tried
-from tests.helpers.clips import lose_packets, make_clip
+from tests.helpers.clips import FILM, FIRST_SOUND, leap_ahead, lose_packets, make_clip
 from tests.helpers.jobs import plan_of, run
 
 FAST = JobSettings(model="none", speed="fast")
@@ -79,6 +79,18 @@ def test_sound_of_a_joined_recording_stays_with_its_picture(tmp_path: Path) -> N
         report = verify(probe(joined), plan.output, plan=plan)
         assert report.passed, [str(check.message) for check in report.checks]
         assert end_times(plan.output) == pytest.approx(late, abs=0.002)
+
+
+@pytest.mark.parametrize("pid", [FILM, FIRST_SOUND])
+def test_a_time_stamp_with_bit_errors_moves_nothing_else(tmp_path: Path, pid: int) -> None:
+    whole = make_clip(tmp_path / "whole.ts", frames=25, size=(64, 48), audio_tracks=1)
+    source = leap_ahead(whole, tmp_path / "a.ts", 3, pid=pid)
+    for container in ("mkv", "mp4"):
+        plan = plan_of(source, tmp_path / f"out.{container}", FAST)
+        run(plan, tmp_path / container)
+        report = verify(probe(source), plan.output, plan=plan)
+        assert report.passed, [str(check.message) for check in report.checks]
+        assert end_times(plan.output) == pytest.approx(end_times(whole), abs=0.002)
 
 
 def end_times(path: Path) -> float:
