@@ -15,26 +15,19 @@ from pathlib import Path
 from av.stream import Discard
 
 from engine.protocol.media import MediaInfo
-from engine.video.read.decoder import JUMP_S, StampCheck
+from engine.video.read.decoder import BROADCAST, JUMP_S, StampCheck
 from engine.video.read.media_file import open_input, readable_packets, translated
-
-_ONE_CLOCK = frozenset({"mov", "matroska"})  # containers with an index: parts cannot be joined
-
-
-def has_one_clock(media: MediaInfo) -> bool:
-    """Whether the container counts from its own start and can have no parts."""
-    return bool(_ONE_CLOCK & set(media.container.split(",")))
 
 
 def film_jumps(media: MediaInfo) -> tuple[Fraction, ...]:
     """Seconds that each part after the first is moved, the film's frames one after the other.
 
-    Reads through the file where its container can have parts. Memory: one packet.
+    Reads through a broadcast; other containers cannot be joined like that. Memory: one packet.
 
     Raises:
         InputError: The file is gone or no media any more.
     """
-    if media.kind != "video" or has_one_clock(media):
+    if media.container not in BROADCAST:
         return ()
     with translated(media.path):
         about = media.path.stat()

@@ -40,7 +40,7 @@ _NO_FRAME_THREADS = {"hevc", "vvc"}
 # by less is a wrong time stamp.
 JUMP_S = Fraction(1, 2)
 _LEAP_S = 10  # that a time stamp of a broadcast leaps ahead at least, if it is wrong
-_BROADCAST = frozenset({"mpegts", "mpeg"})  # containers whose packets state times in full
+BROADCAST = frozenset({"mpegts", "mpeg"})  # containers whose packets state times in full
 _MAX_SEEKS = 10  # towards the beginning before giving up
 
 
@@ -202,7 +202,7 @@ class StampCheck:
     """
 
     def __init__(self, container: str) -> None:
-        self._is_broadcast = container in _BROADCAST
+        self._is_broadcast = container in BROADCAST
         self._leapt = Fraction(0)
 
     def is_wrong(self, time: int, last: int | None, base: Fraction) -> bool:

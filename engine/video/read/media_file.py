@@ -383,6 +383,6 @@ def _read(
 def _payload(data: bytes, stream: Any) -> bytes:
     """The packet without an ADTS header; nothing for an empty text."""
     codec = stream.codec_context.name if stream.codec_context is not None else ""
-    if codec == "aac" and len(data) > 9 and data[0] == 0xFF and data[1] & 0xF6 == 0xF0:
+    if codec == "aac" and len(data) > 9 and data[0] == 0xFF and data[1] >> 4 == 0xF:
         return data[7 if data[1] & 1 else 9 :]
     return b"" if codec == "mov_text" and data == b"\0\0" else data

@@ -28,6 +28,7 @@ class Container:
     audio: frozenset[str]
     subtitle: frozenset[str]
     takes_attachments: bool = False
+    keeps_empty: bool = False  # streams without packets
     cover: frozenset[str] = frozenset()
 
 
@@ -72,6 +73,7 @@ CONTAINERS: dict[str, Container] = {
             }
         ),
         takes_attachments=True,
+        keeps_empty=True,
         cover=frozenset({"mjpeg", "png", "bmp", "gif", "tiff", "webp"}),
     ),
 }

@@ -18,7 +18,6 @@ from av.error import FFmpegError
 from engine.core.control import Control
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
-from engine.video.read.clock import has_one_clock
 from engine.video.read.media_file import open_input
 from engine.video.write.containers import CONTAINERS, PICTURES
 from engine.video.write.image_files import export_images
@@ -33,6 +32,7 @@ from engine.video.write.segment_file import (
 )
 from engine.video.write.trial_mux import Nowhere
 
+_OWN_CLOCK = frozenset({"mov", "matroska"})  # containers whose times count from their own start
 # Stated by the container itself.
 _OF_THE_CONTAINER = frozenset(
     {"major_brand", "minor_version", "compatible_brands", "encoder", "duration"}
@@ -277,7 +277,7 @@ def _shift(media: MediaInfo, plan: Plan, begin: Fraction) -> Fraction:
     """Seconds to subtract from every time."""
     if plan.start is not None:
         return begin
-    if media.kind != "video" or has_one_clock(media):
+    if media.kind != "video" or _OWN_CLOCK & set(media.container.split(",")):
         return Fraction(0)
     return media.start
 

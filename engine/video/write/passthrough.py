@@ -62,7 +62,8 @@ class CopiedStreams:
 
     Attributes:
         refused: Streams that the muxer does not take, by their index in the source.
-        dropped: How many packets of each other stream it does not take.
+        taken: How many packets of each other stream it takes.
+        dropped: How many it does not take.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class CopiedStreams:
         self._container = CONTAINERS[plan.container]
         self._streams: dict[int, tuple[Any, TrialMux]] = {}  # by index in the source
         self.refused: set[int] = set()
+        self.taken: Counter[int] = Counter()
         self.dropped: Counter[int] = Counter()
 
     def add(self, stream: Any, output: OutputContainer) -> None:
@@ -105,6 +107,9 @@ class CopiedStreams:
         if stream.index in self.refused:
             why = message("reason.stream.refused", title=self._container.title)
             return replace(stream, copied=False, why=why)
+        is_empty = stream.index in self._streams and not self.taken[stream.index]
+        if is_empty and not self._container.keeps_empty:
+            return replace(stream, copied=False, why=message("reason.stream.empty"))
         return replace(stream, dropped=self.dropped[stream.index])
 
     def finish(self) -> None:
@@ -189,6 +194,7 @@ class CopiedStreams:
         if not trial.takes(packet):
             self.dropped[index] += 1
             return None
+        self.taken[index] += 1
         clock.last = packet.dts
         packet.stream = new
         return TimedPacket(packet=packet, seconds=clock.seconds)

@@ -285,6 +285,20 @@ def test_a_missing_or_short_segment_and_a_missing_folder_are_errors(tmp_path: Pa
         mux_all(media, plan, segments, tmp_path / "no" / "out.mkv")
 
 
+def test_a_stream_without_packets_is_left_out_where_the_container_has_no_place_for_it(
+    tmp_path: Path,
+) -> None:
+    source = make_clip(tmp_path / "a.mkv", audio_tracks=1, frames=25)
+    part = {"start": Fraction(30), "stop": Fraction(31)}  # sound has ended by then
+    for name, expected in (
+        ("out.mp4", (False, "it has no packets that can be copied")),
+        ("out.mkv", (True, "")),
+    ):
+        media, plan, _ = job(source, tmp_path / name)
+        [stream] = tried(media, replace(plan, **part), Control()).streams
+        assert (stream.copied, str(stream.why)) == expected
+
+
 def test_a_stream_that_only_the_plan_thinks_possible_is_left_out(tmp_path: Path) -> None:
     source = make_clip(tmp_path / "a.mkv", subtitles=["subrip"])
     media, plan, segments = job(source, tmp_path / "out.mp4")
