@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from engine.core.errors import EngineError, ErrorInfo
+from engine.core.log import printable
 from engine.core.messages import Message, text_of
 from engine.protocol.events import Picture
 from engine.protocol.media import VideoInfo
@@ -77,7 +78,7 @@ class Console:
         """Ask for a yes; without a terminal, and with `json`, the answer is no."""
         if self.json or sys.stdin is None or not sys.stdin.isatty():
             return False
-        self.err.write(f"{question} [y/N] ")
+        self.err.write(printable(f"{question} [y/N] "))
         self.err.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -102,7 +103,7 @@ def _utf8(stream: IO[str] | None) -> IO[str]:
 
 
 def _write(stream: IO[str], text: str) -> None:
-    stream.write(text + "\n")
+    stream.write(printable(text) + "\n")
     stream.flush()
 
 

@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from engine import __version__
 from engine.bench.cases.vae_models import models as vae_models
@@ -14,6 +14,7 @@ from engine.bench.options import DTYPES
 from engine.cli import bench, inspection, jobs, latents, models, presets, runtime, update
 from engine.cli.context import CommandContext
 from engine.cli.options import DEVICE_HELP, settings_help
+from engine.core.log import printable
 from engine.settings.optimisations import model_switch_names
 
 Run = Callable[[argparse.Namespace, CommandContext], int]
@@ -44,9 +45,17 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().add_text(text() if callable(text) else text)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Prints wrong arguments as printable text: a pattern of the shell makes names arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong and end the program."""
+        super().error(printable(message))
+
+
 def build() -> argparse.ArgumentParser:
     """The parser; a parsed command has its function in `run`."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m engine",
         description="Upreel upscales and restores video on your own computer.",
         epilog=_EXAMPLES,

@@ -8,11 +8,15 @@ thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from engine.core.messages import HasMessage, Message, Param, message
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class EngineError(HasMessage, Exception):
@@ -324,6 +328,19 @@ class InternalError(EngineError, code="internal-error"):
 
 class Cancelled(Exception):
     """The user asked to stop; not an error."""
+
+
+def advised(look: Callable[[], T], otherwise: T) -> T:
+    """What a look finds, or `otherwise` where it fails for whatever reason, which is logged.
+
+    Whatever only advises (how well a source was coded, a preview, a rate to learn) goes through
+    here, so that it never stops a job. A lack of memory counts too: the work itself meets it.
+    """
+    try:
+        return look()
+    except Exception:  # the libraries that look raise errors of every class
+        logger.info("a look that only advises failed", exc_info=True)
+        return otherwise
 
 
 def reported(error: Exception, what: str, logger: logging.Logger) -> EngineError:

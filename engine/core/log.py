@@ -6,12 +6,30 @@ import contextlib
 import faulthandler
 import logging
 import logging.handlers
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from engine.core import paths
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+# Control characters, but for tab and newline, and those that reverse the direction of text.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """A text for a terminal: names of files and tags may hold characters that would steer it."""
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+class _Printable(logging.Formatter):
+    """Records as printable text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record in one format."""
+        return printable(super().format(record))
 
 
 def setup(*, to_stderr: bool = False) -> None:
@@ -54,5 +72,5 @@ def job_log(folder: Path) -> Iterator[None]:
 
 
 def _formatted(handler: logging.Handler) -> logging.Handler:
-    handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.setFormatter(_Printable(_FORMAT))
     return handler

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from engine.core.errors import UnreadableMedia
+from engine.core.errors import UnreadableMedia, advised
 from engine.core.geometry import FrameSpan
 from engine.core.messages import message
 from engine.hardware.telemetry import peak_ram_bytes
@@ -38,7 +38,8 @@ from engine.protocol.report import Report, StageMemory
 from engine.verify.verify import verify
 from engine.video.read.frame_reader import FrameReader
 from engine.video.shots import ShotDetector
-from engine.video.write.mux import mux
+from engine.video.write.containers import PICTURES, trial_notices
+from engine.video.write.mux import mux, tried
 from engine.video.write.segment_file import SegmentFile
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
         Cancelled: The user stopped it.
     """
     frames_before = frames_of(segments)
+    _try_mux(context)
     if not segments.is_complete:
         with_one_retry(message("activity.checking-files"), lambda: check_weights(context))
         context.events.emit(StageStarted(job_id=context.job_id, stage="run"))
@@ -78,9 +80,10 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
         raise
     publish(part, context.plan.output, overwrite=overwrite)  # keeps the part where it cannot
     seconds = time.monotonic() - context.began - context.control.paused_seconds
-    gpu_memory, learned = _gpu_memory(context), None
+    nothing: tuple[StageMemory, ...] = ()
+    gpu_memory, learned = advised(lambda: _gpu_memory(context), nothing), None
     if frames_before == 0 and context.plan.latent is None:  # latents may be decoded already
-        learned = _learn(context, segments, seconds, gpu_memory)
+        learned = advised(lambda: _learn(context, segments, seconds, gpu_memory), None)
     return replace(
         report,
         source=context.media.path,
@@ -184,6 +187,20 @@ def _through_shots(model: ShotModel, run: _Pass) -> None:
     run.workers.start("read", lambda: shots.run(finished, beginning, slices, context.control))
     with closing(model):
         Shots(model, context, beginning).run(slices, run.ready)
+
+
+def _try_mux(context: JobContext) -> None:
+    """Leave out what the muxer does not take of the other streams, before frames are made."""
+    before = context.plan
+    if context.media.kind != "video" or before.container in PICTURES:
+        return
+    after = with_one_retry(
+        message("activity.joining"), lambda: tried(context.media, before, context.control)
+    )
+    notices = tuple(trial_notices(context.media, before, after))
+    context.plan = replace(after, notices=(*notices, *after.notices))
+    for notice in notices:
+        context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
 
 def _mux(context: JobContext, segments: SegmentLog, part: Path) -> None:

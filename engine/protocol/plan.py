@@ -176,6 +176,7 @@ class PassPlan:
     codec: str
     copied: bool
     why: str | Message = ""  # when left out; text in plans that older versions stored
+    dropped: int = 0  # damaged packets that the container does not take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

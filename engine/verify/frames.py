@@ -25,6 +25,7 @@ from engine.verify.frame_order import (
     FrameAlignment,
     FrameDifferences,
     SourceWindow,
+    are_certain,
     edits_of,
     with_frozen,
 )
@@ -149,6 +150,8 @@ def _compare(
     window.drain()
     frames.shown = alignment.shown(window.count)
     found = edits_of(frames.shown, window.count, window.changes, alignment.noise)
+    if not are_certain(found):
+        frames.shown, found = list(range(len(frames.shown))), []
     wrong = set(frames.black) | set(frames.unlike)  # have checks of their own
     frozen = [n for n in steps.frozen() if wrong.isdisjoint((n - 1, n, n + 1))]
     frames.edits = with_frozen(found, frozen, frames.shown)

@@ -13,6 +13,8 @@ from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check
 from engine.verify.phrases import clauses
+from engine.video.read.clock import PartClock
+from engine.video.read.decoder import StampCheck
 from engine.video.read.media_file import NO_TIME, StreamDigest
 
 _SHIFT_S = 0.010  # tolerance of sound and subtitles
@@ -27,13 +29,20 @@ class ComparedFile:
     media: MediaInfo
     packets: dict[int, StreamDigest]
     origin: Fraction  # s
+    jumps: tuple[Fraction, ...] = ()  # of the film's clock, s; see `clock.film_jumps`
 
     def times(self, index: int) -> NDArray[np.float64]:
-        """Times of a stream's packets, s after the first picture; NaN where there is none."""
+        """Times of a stream's packets, s after the first picture; NaN where there is none.
+
+        Rising: those of a joined recording go on, and a time that goes back is that before it.
+        """
         entry = self.packets[index]
-        ticks = np.frombuffer(entry.times, dtype=np.int64)
-        seconds = ticks * float(entry.time_base) - float(self.origin)
-        return np.where(ticks == NO_TIME, np.nan, seconds)
+        is_sound = index in {stream.index for stream in self.media.audio_streams}
+        check = StampCheck(self.media.container) if is_sound else None
+        clock = PartClock(entry.time_base, self.jumps, check)
+        moved = (np.nan if time == NO_TIME else clock.moved(time) for time in entry.times)
+        seconds = np.fromiter(moved, np.float64, len(entry)) * float(entry.time_base)
+        return np.fmax.accumulate(seconds) - float(self.origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +74,15 @@ def compare_streams(
     expected, left_out = _expected(source.media, result.media, plan)
     found = _match(source, result, expected)
     missing = [name_of(source.media, s) for s in expected if s.index not in found]
+    dropped = {entry.index: entry.dropped for entry in plan.streams} if plan else {}
     pairs = [
-        _pair(source, result, (stream, found[stream.index]), part_s)
+        _pair(source, result, (stream, found[stream.index]), part_s, dropped.get(stream.index, 0))
         for stream in expected
         if stream.index in found
     ]
     checks = (
         _streams_check(expected, missing, left_out),
-        _content_check(source, pairs),
+        _content_check(source, pairs, sum(dropped.values())),
         _timing_check(pairs),
     )
     return checks, tuple((pair.source, pair.result) for pair in pairs)
@@ -157,12 +167,15 @@ def _pair(
     result: ComparedFile,
     streams: tuple[StreamInfo, StreamInfo],
     part_s: float | None,
+    dropped: int,
 ) -> StreamPair:
     stream, other = streams
     old, new = source.packets[stream.index], result.packets[other.index]
     old_times, new_times = source.times(stream.index), result.times(other.index)
     if part_s is not None and _kind(stream) != "attachment":
-        fault, together = _align_cut(old, new, old_times, new_times, part_s)
+        fault, together = _align_cut(old, new, old_times, new_times, part_s, dropped)
+    elif dropped and (kept := _kept(*_crcs(old, new), old_times, new_times, dropped)) is not None:
+        fault, together = None, (kept, np.arange(kept.size))
     else:
         fault, together = _align(old, new, old_times)
     offsets = new_times[together[1]] - old_times[together[0]]
@@ -187,7 +200,7 @@ _Alignment = tuple[Message | None, tuple[NDArray[np.intp], NDArray[np.intp]]]
 
 def _align(old: StreamDigest, new: StreamDigest, times: NDArray[np.float64]) -> _Alignment:
     """Compare whole streams."""
-    a, b = np.frombuffer(old.crcs, np.uint32), np.frombuffer(new.crcs, np.uint32)
+    a, b = _crcs(old, new)
     shorter = min(a.size, b.size)
     head = _agreeing(a[:shorter], b[:shorter])
     if head == a.size == b.size:
@@ -209,6 +222,35 @@ def _align(old: StreamDigest, new: StreamDigest, times: NDArray[np.float64]) -> 
     return message("check.stream-content.differ", number=head + 1, **about), together
 
 
+def _crcs(old: StreamDigest, new: StreamDigest) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    return np.frombuffer(old.crcs, np.uint32), np.frombuffer(new.crcs, np.uint32)
+
+
+def _kept(
+    old: NDArray[np.uint32],
+    new: NDArray[np.uint32],
+    old_times: NDArray[np.float64],
+    new_times: NDArray[np.float64],
+    dropped: int,
+) -> NDArray[np.intp] | None:
+    """The source's packets that the result has; None where more than `dropped` are missing.
+
+    Equal packets, as silence has, are distinguished by their times.
+    """
+    kept: list[int] = []
+    for number, crc in enumerate(old):
+        at, missing = len(kept), number - len(kept)
+        if at == new.size:
+            break
+        is_late = missing < dropped and abs(new_times[at] - old_times[number]) >= _SHIFT_S
+        if crc == new[at] and not is_late:
+            kept.append(number)
+        elif missing == dropped:
+            return None
+    is_whole = len(kept) == new.size and old.size - len(kept) <= dropped
+    return np.array(kept, dtype=np.intp) if is_whole else None
+
+
 def _agreeing(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> int:
     """How many entries from the front are equal."""
     differs = np.flatnonzero(a != b)
@@ -221,9 +263,10 @@ def _align_cut(
     old_times: NDArray[np.float64],
     new_times: NDArray[np.float64],
     seconds: float,
+    dropped: int,
 ) -> _Alignment:
     """Compare a part: where it is in the source, and whether it is complete."""
-    a, b = np.frombuffer(old.crcs, np.uint32), np.frombuffer(new.crcs, np.uint32)
+    a, b = _crcs(old, new)
     needed = np.flatnonzero((old_times >= _EDGE_S) & (old_times < seconds - _EDGE_S))
     nothing = (np.arange(0), np.arange(0))
     if not b.size:
@@ -231,10 +274,13 @@ def _align_cut(
     starts = np.flatnonzero(a[: max(0, a.size - b.size + 1)] == b[0])
     nearest = starts[np.argsort(np.abs(old_times[starts] - new_times[0]), kind="stable")]
     for start in nearest:
-        if np.array_equal(a[start : start + b.size], b):
-            if needed.size and (needed[0] < start or needed[-1] >= start + b.size):
+        part = slice(start, start + b.size + dropped)
+        kept = _kept(a[part], b, old_times[part], new_times, dropped)
+        if kept is not None:
+            end = start + kept[-1] + dropped
+            if needed.size and (needed[0] < start or needed[-1] > end):
                 return message("check.stream-content.end-missing"), nothing
-            return None, (np.arange(b.size) + start, np.arange(b.size))
+            return None, (kept + start, np.arange(b.size))
     if old.size and a.size and b.size and _is_recut(old, new, old_times, seconds):
         return None, nothing
     return message("check.stream-content.part-differs"), nothing
@@ -270,14 +316,16 @@ def _streams_check(
     )
 
 
-def _content_check(source: ComparedFile, pairs: list[StreamPair]) -> Check:
+def _content_check(source: ComparedFile, pairs: list[StreamPair], dropped: int) -> Check:
     faults = [
         message("check.stream-content.fault", stream=pair.name, fault=pair.fault)
         for pair in pairs
         if pair.fault is not None
     ]
-    packets = sum(len(source.packets[pair.source.index]) for pair in pairs)
+    packets = sum(len(source.packets[pair.source.index]) for pair in pairs) - dropped
     found = message("check.stream-content.equal", packets=packets, streams=len(pairs))
+    if dropped:
+        found = message("check.stream-content.dropped", equal=found, count=dropped)
     if faults:
         found = message("check.stream-content.different", faults=clauses(faults))
     elif not pairs:

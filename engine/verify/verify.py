@@ -33,6 +33,7 @@ from engine.verify.metadata import (
     tags_check,
 )
 from engine.verify.streams import ComparedFile, compare_streams
+from engine.video.read.clock import film_jumps
 from engine.video.read.media_file import StreamDigest, digest
 from engine.video.read.probe import probe
 
@@ -105,7 +106,12 @@ def _other_streams(
 ) -> tuple[Check, ...]:
     """Tracks, their packets and times, chapters and metadata."""
     start, stop = (plan.start, plan.stop) if plan else (None, None)
-    old = ComparedFile(media=before, packets=_packets(before, control), origin=frames.source.origin)
+    old = ComparedFile(
+        media=before,
+        packets=_packets(before, control),
+        origin=frames.source.origin,
+        jumps=film_jumps(before) if before.streams else (),
+    )
     try:
         packets = _packets(after, control)
     except InputError as err:

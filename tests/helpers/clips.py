@@ -336,3 +336,33 @@ def _write_sound(output: Any, sounds: Sequence[Any], done: int, until: int) -> i
             output.mux(sound.encode(frame))
         done += 1024
     return done
+
+
+_TS_PACKET = 188
+FIRST_SOUND = 0x101  # transport stream's numbers of streams of `make_clip`
+FILM = 0x100
+
+
+def lose_packets(source: Path, target: Path, *which: int, pid: int = FIRST_SOUND) -> Path:
+    """Copy an MPEG-TS without some packets of one stream, as reception loses them; () for all."""
+    packets, of_stream = _transport_packets(source, pid)
+    lost = {of_stream[n] for n in which} if which else set(of_stream)
+    target.write_bytes(b"".join(one for n, one in enumerate(packets) if n not in lost))
+    return target
+
+
+def leap_ahead(source: Path, target: Path, which: int, *, pid: int) -> Path:
+    """Copy an MPEG-TS with bit errors in one time stamp of a stream: it is many hours late."""
+    packets, of_stream = _transport_packets(source, pid)
+    begin = [n for n in of_stream if packets[n][1] & 0x40][which]  # of a frame, or of some sound
+    changed = bytearray(packets[begin])
+    changed[changed.index(b"\0\0\1") + 9] |= 0b110  # the highest bits
+    target.write_bytes(b"".join([*packets[:begin], bytes(changed), *packets[begin + 1 :]]))
+    return target
+
+
+def _transport_packets(source: Path, pid: int) -> tuple[list[bytes], list[int]]:
+    """All packets of a transport stream, and which of them are of one stream."""
+    data = source.read_bytes()
+    packets = [data[at : at + _TS_PACKET] for at in range(0, len(data), _TS_PACKET)]
+    return packets, [n for n, one in enumerate(packets) if (one[1] & 31) << 8 | one[2] == pid]

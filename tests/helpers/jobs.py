@@ -173,6 +173,7 @@ class SmallJob:
     plan: Plan
     folder: Path
     runs: int = 0
+    shown: int = 0  # pictures while it runs undisturbed
     known: dict[WorkPlan, list[np.ndarray]] = field(default_factory=dict)
 
     def run(

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from engine.core.errors import advised
 from engine.core.geometry import Box, Size
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.display import (
@@ -103,8 +104,13 @@ def show_preview(
         source: [3, h, w] float32, 0 to 1, as stored.
         result: [3 or 4, H, W], the same.
     """
-    if not (context.pictures and context.preview_due()):
-        return
+    if context.pictures and context.preview_due():
+        advised(lambda: _emit_preview(context, frame, number, source, result), None)
+
+
+def _emit_preview(
+    context: JobContext, frame: PlanarFrame, number: int, source: Tensor, result: Tensor
+) -> None:
     video, picture = context.media.video, context.plan.picture
     context.events.emit(
         PreviewReady(
@@ -180,4 +186,5 @@ class ShownTiles:
             if not coming.is_here and len(self._coming) <= most_waiting:
                 return
             self._coming.popleft()
-            self._context.events.emit(replace(done, picture=coming.picture()))
+            picture = advised(coming.picture, None)
+            self._context.events.emit(replace(done, picture=picture))

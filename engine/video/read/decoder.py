@@ -20,10 +20,9 @@ from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
-    check_disk,
-    empty_packet,
     open_input,
     packets_of,
+    readable_packets,
     translated,
 )
 
@@ -37,6 +36,11 @@ _INEXACT = {"mpeg"}  # container with too few time stamps: after a seek they wou
 # WORKAROUND for FFmpeg 8.1: with several frames decoded at once, a damaged HEVC stream can make
 # the threads wait for each other for ever.
 _NO_FRAME_THREADS = {"hevc", "vvc"}
+# Seconds that a clock goes back at least where another part of a recording begins; what goes back
+# by less is a wrong time stamp.
+JUMP_S = Fraction(1, 2)
+_LEAP_S = 10  # that a time stamp of a broadcast leaps ahead at least, if it is wrong
+BROADCAST = frozenset({"mpegts", "mpeg"})  # containers whose packets state times in full
 _MAX_SEEKS = 10  # towards the beginning before giving up
 
 
@@ -156,26 +160,13 @@ class VideoDecoder(FrameDecoder):
 
     def _packets(self, container: InputContainer, stream: VideoStream) -> Iterator[VideoPacket]:
         """Packets of the video, as far as the file can be read."""
-        packets = packets_of(container, stream)
-        while True:
-            try:
-                packet = next(packets, None)
-            except av.error.MemoryError as err:
-                with translated(self._media.path):
-                    raise err
-            except (av.error.FFmpegError, OSError):
-                check_disk(self._media.path)
-                self.report(message("reading.rest-unreadable"))
-                yield empty_packet()
-                return
-            if packet is None:
-                return
-            yield packet
+        rest = message("reading.rest-unreadable")
+        return readable_packets(self._media.path, container, [stream], lambda: self.report(rest))
 
     def _decoded(
         self, packets: Iterator[VideoPacket], stream: VideoStream
     ) -> Iterator[PlanarFrame]:
-        times = FrameTimes(stream)
+        times = FrameTimes(stream, StampCheck(self._media.container))
         for packet in packets:
             for frame in self._decode(stream, packet):
                 self._concealed += frame.is_corrupt
@@ -203,6 +194,31 @@ class VideoDecoder(FrameDecoder):
             self.report(message("reading.frames-concealed", count=self._concealed))
 
 
+class StampCheck:
+    """Finds time stamps of a broadcast that a bit error made leap ahead.
+
+    A leap counts when the next stamp confirms it: then nothing was sent for a while. Subtitles are
+    not checked, they leap.
+    """
+
+    def __init__(self, container: str) -> None:
+        self._is_broadcast = container in BROADCAST
+        self._leapt = Fraction(0)
+
+    def is_wrong(self, time: int, last: int | None, base: Fraction) -> bool:
+        """Whether a stamp cannot be meant.
+
+        Args:
+            time: In the time base.
+            last: The stamp before it; None at the beginning.
+            base: Time base, s.
+        """
+        if not self._is_broadcast or last is None or (time - last) * base < _LEAP_S:
+            return False
+        before, self._leapt = self._leapt, time * base
+        return not 0 <= self._leapt - before <= JUMP_S
+
+
 class FrameTimes:
     """Time stamps of decoded frames, also where a file has none.
 
@@ -212,7 +228,7 @@ class FrameTimes:
     before it, and a clock that jumps back goes on from there.
     """
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, check: StampCheck | None = None) -> None:
         self._base = Fraction(stream.time_base or Fraction(1, 1000))
         self._rate = Fraction(stream.guessed_rate or stream.average_rate or 25)
         self._frame_units = max(1, round(1 / self._rate / self._base))  # of a frame, nominal
@@ -220,17 +236,17 @@ class FrameTimes:
         self._untimed = 0  # frames without a stamp since the origin
         self._last: int | None = None
         self._shift = 0
+        self._check = check
         self.jumps = 0  # how often the clock jumped back
 
     def pts_of(self, frame: Any) -> int:
         """The stamp of the next frame in decoding order, in the stream's time base."""
         pts = frame.pts if frame.pts is not None else frame.dts
-        if pts is None:
+        if pts is None or self._is_wrong(pts):
             pts = self._from_rate()
         else:
             pts += self._shift
-            second = int(1 / self._base)
-            if self._last is not None and pts < self._last - second:
+            if self._last is not None and (self._last - pts) * self._base > JUMP_S:
                 self._shift += self._last + self._frame_units - pts
                 pts = self._last + self._frame_units
                 self.jumps += 1
@@ -239,6 +255,10 @@ class FrameTimes:
             pts = self._last + 1
         self._last = int(pts)
         return self._last
+
+    def _is_wrong(self, pts: int) -> bool:
+        check = self._check
+        return check is not None and check.is_wrong(pts + self._shift, self._last, self._base)
 
     def _from_rate(self) -> int:
         if self._origin is None:

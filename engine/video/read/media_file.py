@@ -8,13 +8,13 @@ import stat
 import time
 import zlib
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import av
 from av import Packet
@@ -35,7 +35,6 @@ from engine.core.errors import (
 
 if TYPE_CHECKING:
     from av.container import InputContainer
-    from av.video.stream import VideoStream
 
 MAX_SIDE = 16384  # px
 
@@ -181,8 +180,8 @@ def _from_os(err: OSError, path: Path) -> InputError:
     return SourceUnreadable("refused", name=path.name, reason=err.strerror or str(err), path=path)
 
 
-def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
-    """Packets of a stream, then an empty one that flushes the decoder.
+def packets_of(container: InputContainer, stream: Any) -> Iterator[Packet[Any]]:
+    """Packets of a stream, or of a list of them, then empty ones that flush decoders.
 
     Raises:
         av.error.FFmpegError: The file or the disk is damaged.
@@ -194,9 +193,44 @@ def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packe
         yield empty_packet()
 
 
-def empty_packet() -> Packet[VideoStream]:
+def readable_packets(
+    path: Path,
+    container: InputContainer,
+    streams: Sequence[Any],
+    damaged: Callable[[], None] = lambda: None,
+) -> Iterator[Packet[Any]]:
+    """Packets of some streams as far as a file can be read, then empty ones.
+
+    Args:
+        path: Of the file.
+        container: It, opened.
+        streams: Of the container.
+        damaged: Called where the rest cannot be read.
+
+    Raises:
+        OutOfMemory: The machine refused memory.
+        SourceMissing, SourceUnreadable: It is the disk that is bad, not the file.
+    """
+    packets = packets_of(container, streams)
+    while True:
+        try:
+            packet = next(packets, None)
+        except av.error.MemoryError as err:
+            with translated(path):
+                raise err
+        except (av.error.FFmpegError, OSError):
+            check_disk(path)
+            damaged()
+            packet = None
+            yield empty_packet()
+        if packet is None:
+            return
+        yield packet
+
+
+def empty_packet() -> Packet[Any]:
     """The packet that flushes a decoder."""
-    return cast("Packet[VideoStream]", Packet())
+    return Packet()
 
 
 _MP4_BOXES = frozenset(
@@ -307,19 +341,20 @@ def digest(
 ) -> dict[int, StreamDigest]:
     """Read the packets of some streams; nothing is decoded and other streams are skipped.
 
-    Not part of the payload: the 7 or 9 bytes of transport header that AAC has in some containers
-    only, and the empty texts in the gaps of MP4's subtitles.
+    A damaged file gives the packets before the damage. Not part of the payload: the 7 or 9 bytes of
+    transport header that AAC has in some containers only, and the empty texts in the gaps of MP4's
+    subtitles.
 
     Raises:
-        InputError: The file cannot be read to its end.
+        InputError: The file cannot be opened, or its disk cannot be read.
         Cancelled: The user stopped.
     """
     with open_input(path) as container, translated(path):
-        return _read(container, streams, control)
+        return _read(path, container, streams, control)
 
 
 def _read(
-    container: Any, streams: Collection[int], control: Control | None
+    path: Path, container: Any, streams: Collection[int], control: Control | None
 ) -> dict[int, StreamDigest]:
     found: dict[int, StreamDigest] = {}
     for stream in container.streams:
@@ -331,13 +366,14 @@ def _read(
         )
         if stream.type == "attachment":
             found[stream.index].add(bytes(stream.data or b""), 0)
-    if not any(s.type != "attachment" for s in container.streams if s.index in found):
+    timed = [s for s in container.streams if s.index in found and s.type != "attachment"]
+    if not timed:
         return found
-    for packet in container.demux():
+    for packet in readable_packets(path, container, timed):
         if control is not None:
             control.check()
-        entry = found.get(packet.stream.index)
-        if entry is not None and packet.size:
+        if packet.size:
+            entry = found[packet.stream.index]
             payload = _payload(bytes(packet), packet.stream)
             if payload:
                 entry.add(payload, packet.pts if packet.pts is not None else packet.dts)
@@ -347,6 +383,6 @@ def _read(
 def _payload(data: bytes, stream: Any) -> bytes:
     """The packet without an ADTS header; nothing for an empty text."""
     codec = stream.codec_context.name if stream.codec_context is not None else ""
-    if codec == "aac" and len(data) > 9 and data[0] == 0xFF and data[1] & 0xF6 == 0xF0:
+    if codec == "aac" and len(data) > 9 and data[0] == 0xFF and data[1] >> 4 == 0xF:
         return data[7 if data[1] & 1 else 9 :]
     return b"" if codec == "mov_text" and data == b"\0\0" else data

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import av
 from av.video.stream import VideoStream
 
-from engine.core.errors import InputError
+from engine.core.errors import advised
 from engine.core.geometry import Size
 from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
@@ -85,16 +85,8 @@ def probe(path: Path) -> MediaInfo:
     if codec:
         return _probe_picture(path, codec)
     media = _probe_film(path)
-    return replace(media, video=replace(media.video, quantiser=_quantiser(path, media.video)))
-
-
-def _quantiser(path: Path, video: VideoInfo) -> float:
-    if video.codec != "h264":
-        return 0.0
-    try:
-        return mean_quantiser(path, index=video.index) or 0.0
-    except InputError:
-        return 0.0  # the job itself reports the damage
+    quantiser = advised(lambda: mean_quantiser(path, index=media.video.index), None)
+    return replace(media, video=replace(media.video, quantiser=quantiser or 0.0))
 
 
 def _probe_picture(path: Path, codec: str) -> MediaInfo:
@@ -161,7 +153,9 @@ def _probe_film(path: Path) -> MediaInfo:
         stream = film_stream(path, container)
         with translated(path):
             first = _first_frames(path, container, stream)
-        counted = count_by_index(stream) or _count(path, stream.index)
+        counted = count_by_index(stream) or advised(
+            lambda: _count(path, stream.index), PacketCount(frames=0, bytes=0, is_complete=False)
+        )
         video = _video_info(stream, first, counted)
         if video.duration is None and container.duration:
             video = replace(video, duration=Fraction(container.duration, av.time_base))

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.core.errors import ContainerMismatch
 from engine.core.messages import Message, Param, message
 from engine.protocol.media import MediaInfo, StreamInfo
-from engine.protocol.plan import Notice, PassPlan
+from engine.protocol.plan import Notice, PassPlan, Plan
 
 _PACKED_SOUND = {"aac", "ac3", "eac3", "mp3", "mp2", "alac", "flac", "opus", "dts"}
 _PCM = {f"pcm_{kind}" for kind in ("s16le", "s24le", "s32le", "f32le", "f64le", "s16be", "s24be")}
@@ -28,6 +28,7 @@ class Container:
     audio: frozenset[str]
     subtitle: frozenset[str]
     takes_attachments: bool = False
+    keeps_empty: bool = False  # streams without packets
     cover: frozenset[str] = frozenset()
 
 
@@ -72,6 +73,7 @@ CONTAINERS: dict[str, Container] = {
             }
         ),
         takes_attachments=True,
+        keeps_empty=True,
         cover=frozenset({"mjpeg", "png", "bmp", "gif", "tiff", "webp"}),
     ),
 }
@@ -207,22 +209,46 @@ def stream_notices(media: MediaInfo, container: str) -> Iterator[Notice]:
         )
 
 
+def trial_notices(media: MediaInfo, before: Plan, after: Plan) -> Iterator[Notice]:
+    """What a trial of the muxer changed in a plan.
+
+    Codes: "stream-left-out" for each stream that it refuses as a whole, "packets-dropped" for each
+    one with packets that it refuses.
+    """
+    for planned, found in zip(before.streams, after.streams, strict=True):
+        if planned.copied and not found.copied:
+            yield _left_out_notice(media, after.container, found)
+        elif found.dropped:
+            yield Notice(
+                code="packets-dropped",
+                severity="warning",
+                params={
+                    "count": str(found.dropped),
+                    "index": str(found.index),
+                    "stream": _kind(found),
+                },
+            )
+
+
 def _left_out_notice(media: MediaInfo, container: str, plan: PassPlan) -> Notice:
     stream = next(s for s in media.streams if s.index == plan.index)
-    better = [c.title for c in CONTAINERS.values() if not refusal_of(c.name, stream, media)]
+    others = [c for c in CONTAINERS.values() if c.name != container]
+    better = [c.title for c in others if not refusal_of(c.name, stream, media)]
     better.sort(key=lambda title: title != "MKV")
-    kind = message(f"stream.{plan.kind}")
-    if plan.codec:
-        kind = message("stream.with-codec", kind=kind, codec=plan.codec)
     params: dict[str, Param] = {
         "index": str(plan.index),
         "kind": plan.kind,
         "codec": plan.codec,
         "container": container,
-        "stream": kind,
+        "stream": _kind(plan),
         "why": plan.why,
     }
     if better:
         params["better"] = better[0]
     case = "other-container" if better else ""
     return Notice(code="stream-left-out", case=case, severity="warning", params=params)
+
+
+def _kind(plan: PassPlan) -> Message:
+    kind = message(f"stream.{plan.kind}")
+    return message("stream.with-codec", kind=kind, codec=plan.codec) if plan.codec else kind

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 from pathlib import Path
@@ -29,6 +30,7 @@ from engine.video.write.segment_file import (
     make_durable,
     writing,
 )
+from engine.video.write.trial_mux import Nowhere
 
 _OWN_CLOCK = frozenset({"mov", "matroska"})  # containers whose times count from their own start
 # Stated by the container itself.
@@ -86,48 +88,88 @@ def mux(
     if plan.container in PICTURES:
         export_images(media, plan, segments, target, control=control, progress=progress)
         return
+    begin = segments[0].pts[0] * plan.picture.time_base
+    film = SegmentStream(segments, plan.picture, _shift(media, plan, begin))
     try:
-        with ExitStack() as stack:
+        with ExitStack() as stack, writing(target):
             source = None
             if media.kind == "video":
                 source = stack.enter_context(open_input(media.path))
-            run = _MuxRun(media, plan, segments, source)
-            with writing(target):
-                run.write(target, control, progress)
-                make_durable(target)
+            run = _MuxRun(media, plan, begin, source, film)
+            run.write(f"file:{target}", control, progress)
+            run.add_aspect(target)
+            make_durable(target)
     except BaseException:
         with suppress(OSError):  # the first error counts
             target.unlink(missing_ok=True)
         raise
 
 
+def tried(media: MediaInfo, plan: Plan, control: Control) -> Plan:
+    """The plan with what its muxer takes of the other streams of a film.
+
+    All of their packets are written nowhere, with chapters, tags and a film without frames: what a
+    muxer refuses is known before the first frame is made. Reads through the source once.
+
+    Args:
+        media: The source.
+        plan: Of a film; streams that it copies may be refused.
+        control: Checked between packets.
+
+    Raises:
+        Cancelled: The user stopped.
+        OutputError: The muxer refuses even the rest.
+        InputError: The source is gone.
+    """
+    if not any(stream.copied for stream in plan.streams):
+        return plan
+    begin = media.start + (plan.start or 0)
+    with open_input(media.path) as source, writing(plan.output):
+        run = _MuxRun(media, plan, begin, source, None)
+        run.write(Nowhere(), control, lambda done, total: None)
+    return replace(plan, streams=tuple(run.copies.found(stream) for stream in plan.streams))
+
+
 class _MuxRun:
-    """Opens the result, adds its streams, merges their packets by time."""
+    """Opens the result, adds its streams, merges their packets by time.
+
+    Args:
+        media: The source.
+        plan: Of the job.
+        begin: Time of the film's first frame, s.
+        source: The opened source; None for pictures.
+        film: Its frames; None for a trial, whose film has none.
+    """
 
     def __init__(
         self,
         media: MediaInfo,
         plan: Plan,
-        segments: Sequence[SegmentFile],
+        begin: Fraction,
         source: InputContainer | None,
+        film: SegmentStream | None,
     ) -> None:
         self._media = media
         self._plan = plan
         self._source = source
-        self._shift = _shift(media, plan, segments)
-        self._film = SegmentStream(segments, plan.picture, self._shift)
-        self._bytes = self._film.bytes
-        self._end = self._film.end if plan.stop is not None else None
-        self._copies = CopiedStreams(media, plan, self._shift, self._end)
+        self._film = film
+        self._shift = _shift(media, plan, begin)
+        self._end: Fraction | None = None
+        if plan.stop is not None:
+            self._end = film.end if film else plan.stop + media.start - self._shift
+        self._options = _muxer_options(media, plan)
+        self.copies = CopiedStreams(media, plan, self._shift, self._end, self._options)
 
-    def write(self, target: Path, control: Control, progress: Callable[[int, int], None]) -> None:
+    def write(
+        self, target: str | Nowhere, control: Control, progress: Callable[[int, int], None]
+    ) -> None:
         """Write the whole file."""
-        output = av.open(
-            f"file:{target}",
-            "w",
-            format=CONTAINERS[self._plan.container].muxer,
-            container_options=_muxer_options(self._media, self._plan),
-        )
+        options = dict(self._options)
+        if self._film and self._plan.container != "mkv":  # moves the index in a second pass
+            options["movflags"] = options.get("movflags", "") + "+faststart"
+        muxer = CONTAINERS[self._plan.container].muxer
+        output = av.open(target, "w", format=muxer, container_options=options)
+        total = self._film.bytes if self._film else 0
         try:
             film = self._add_streams(output)
             self._describe(output, film)
@@ -135,15 +177,19 @@ class _MuxRun:
             for timed, done in self._merged(film):
                 control.check()
                 output.mux_one(timed.packet)
-                progress(done, self._bytes)
+                progress(done, total)
+            self.copies.finish()
             output.close()
         except BaseException:
             with suppress(FFmpegError):  # the first error counts
                 output.close()
             raise
+        progress(total, total)
+
+    def add_aspect(self, target: Path) -> None:
+        """Write the sample aspect ratio into the finished file where it has no other place."""
         if self._aspect_is_added_later:
             write_aspect(target, self._plan.picture.size, self._plan.picture.sample_aspect)
-        progress(self._bytes, self._bytes)
 
     def _add_streams(self, output: OutputContainer) -> Any:
         """The film and the copied streams in the order of the source."""
@@ -156,25 +202,33 @@ class _MuxRun:
                 film.metadata.update(stream_metadata(stream.metadata))
                 film.disposition = int(stream.disposition)
             else:
-                self._copies.add(stream, output)
-        self._copies.add_attachments(self._source, output)
+                self.copies.add(stream, output)
+        self.copies.add_attachments(self._source, output)
         return film
 
     def _add_film(self, output: OutputContainer) -> Any:
-        picture = self._plan.picture
-        with self._film.template() as template:
-            film: Any = output.add_stream_from_template(template, opaque=True)
+        picture, film = self._plan.picture, self._film_stream(output)
         film.time_base = picture.time_base
         film.sample_aspect_ratio = picture.sample_aspect
         # In MKV it would mean a constant rate.
-        rate = picture.frame_rate if self._film.is_regular else Fraction(0)
+        rate = picture.frame_rate if self._film and self._film.is_regular else Fraction(0)
         film.framerate = picture.frame_rate if self._plan.container != "mkv" else rate
-        if picture.codec == "hevc" and self._plan.container in ("mp4", "mov"):
-            film.codec_tag = "hvc1"  # Apple's players refuse hev1
         if picture.rotation or picture.is_mirrored:
             film.set_display_matrix(_matrix(picture))
         elif self._aspect_is_added_later:
             film.set_display_matrix(PLACEHOLDER)
+        return film
+
+    def _film_stream(self, output: OutputContainer) -> Any:
+        """The film's codec and size; in a trial any codec that all containers take."""
+        picture = self._plan.picture
+        if self._film is None:
+            width, height = picture.size.width, picture.size.height
+            return output.add_mux_stream("mjpeg", width=width, height=height)
+        with self._film.template() as template:
+            film: Any = output.add_stream_from_template(template, opaque=True)
+        if picture.codec == "hevc" and self._plan.container in ("mp4", "mov"):
+            film.codec_tag = "hvc1"  # Apple's players refuse hev1
         return film
 
     @property
@@ -205,10 +259,10 @@ class _MuxRun:
 
     def _merged(self, film: Any) -> Iterator[tuple[TimedPacket, int]]:
         """All packets by decoding time, with the bytes of the film done so far."""
-        copies = iter(()) if self._source is None else self._copies.packets(self._source)
+        copies = iter(()) if self._source is None else self.copies.packets(self._source)
         waiting = next(copies, None)
         done = 0
-        for timed, done in self._film.packets():
+        for timed, done in self._film.packets() if self._film else ():
             while waiting is not None and waiting.seconds < timed.seconds:
                 yield waiting, done
                 waiting = next(copies, None)
@@ -219,10 +273,10 @@ class _MuxRun:
             waiting = next(copies, None)
 
 
-def _shift(media: MediaInfo, plan: Plan, segments: Sequence[SegmentFile]) -> Fraction:
+def _shift(media: MediaInfo, plan: Plan, begin: Fraction) -> Fraction:
     """Seconds to subtract from every time."""
     if plan.start is not None:
-        return segments[0].pts[0] * plan.picture.time_base
+        return begin
     if media.kind != "video" or _OWN_CLOCK & set(media.container.split(",")):
         return Fraction(0)
     return media.start
@@ -281,12 +335,11 @@ def _muxer_options(media: MediaInfo, plan: Plan) -> dict[str, str]:
         if media.start >= -_PREROLL:  # sound of MP4 starts a little before 0: keep it there
             options["avoid_negative_ts"] = "disabled"
         return options
-    flags = "+faststart"
+    options = {"movie_timescale": str(_movie_timescale(media, plan)), **_INTERLEAVED}
     plain = _PLAIN_MOV if plan.container == "mov" else _PLAIN_MP4
     if any(name.lower() not in plain for name in _file_metadata(media)):
-        flags += "+use_metadata_tags"
-    scale = str(_movie_timescale(media, plan))
-    return {"movflags": flags, "movie_timescale": scale, **_INTERLEAVED}
+        options["movflags"] = "+use_metadata_tags"
+    return options
 
 
 def _movie_timescale(media: MediaInfo, plan: Plan) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import mimetypes
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,12 +17,17 @@ from av.container import InputContainer, OutputContainer
 from av.error import FFmpegError
 from av.stream import Discard
 
-from engine.core.errors import ContainerMismatch
+from engine.core.messages import message
 from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import PassPlan, Plan
-from engine.video.read.media_file import open_input, translated
+from engine.video.read.clock import PartClock, film_jumps
+from engine.video.read.decoder import StampCheck
+from engine.video.read.media_file import open_input, readable_packets
 from engine.video.write.containers import CONTAINERS
 from engine.video.write.segment_file import TimedPacket
+from engine.video.write.trial_mux import Refusal, TrialMux, copied_stream
+
+logger = logging.getLogger(__name__)
 
 _SLACK = 10.0  # s that streams of one file may be apart in it
 # True only of the source's own streams, or of their encoding.
@@ -42,40 +50,76 @@ def stream_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 class CopiedStreams:
     """Adds the streams that the plan copies, then yields their packets.
 
+    Each stream goes through a trial of the muxer first: a stream that it refuses is not added, and
+    a packet that it refuses is dropped, as those of damaged recordings are.
+
     Args:
         media: The source.
         plan: States which streams.
         shift: Seconds to subtract from every time.
         end: End of a trimmed result, in seconds after the shift; None copies everything.
+        options: Of the muxer.
+
+    Attributes:
+        refused: Streams that the muxer does not take, by their index in the source.
+        taken: How many packets of each other stream it takes.
+        dropped: How many it does not take.
     """
 
-    def __init__(self, media: MediaInfo, plan: Plan, shift: Fraction, end: Fraction | None) -> None:
+    def __init__(
+        self,
+        media: MediaInfo,
+        plan: Plan,
+        shift: Fraction,
+        end: Fraction | None,
+        options: Mapping[str, str],
+    ) -> None:
         self._media = media
         self._shift = shift
         self._end = end
+        self._options = options
         self._cuts_start = plan.start is not None
         self._copied = {p.index: p for p in plan.streams if p.copied}
-        self._takes_attachments = CONTAINERS[plan.container].takes_attachments
-        self._streams: dict[int, tuple[Any, StreamClock]] = {}  # by index in the source
+        self._container = CONTAINERS[plan.container]
+        self._streams: dict[int, tuple[Any, TrialMux]] = {}  # by index in the source
+        self.refused: set[int] = set()
+        self.taken: Counter[int] = Counter()
+        self.dropped: Counter[int] = Counter()
 
     def add(self, stream: Any, output: OutputContainer) -> None:
-        """Add one stream of the source to the result, if the plan copies it.
-
-        Raises:
-            ContainerMismatch: The container takes it by our tables, but not in fact.
-        """
+        """Add one stream of the source to the result, if the plan copies it and the muxer can."""
         plan = self._copied.get(stream.index)
         if plan is None or plan.kind == "attachment" or self._becomes_attachment(plan):
             return
+        base = self._fine_clock(stream.time_base) if plan.codec == "mov_text" else None
         try:
-            new: Any = output.add_stream_from_template(stream, opaque=True)
-        except (FFmpegError, ValueError) as err:
-            raise ContainerMismatch("stream-refused", index=stream.index, codec=plan.codec) from err
+            trial = TrialMux(stream, self._container.muxer, self._options, base)
+        except Refusal as err:
+            logger.info("stream %d is refused: %s", stream.index, err)
+            self.refused.add(stream.index)
+            return
+        new = copied_stream(output, stream, base)
         new.metadata.update(stream_metadata(stream.metadata))
-        new.disposition = int(stream.disposition)
-        if plan.codec == "mov_text":
-            new.time_base = self._fine_clock(stream.time_base)
-        self._streams[stream.index] = new, StreamClock(stream.time_base, self._shift)
+        self._streams[stream.index] = new, trial
+
+    def found(self, stream: PassPlan) -> PassPlan:
+        """What happens to a stream, after all of its packets and `finish`."""
+        if stream.index in self.refused:
+            why = message("reason.stream.refused", title=self._container.title)
+            return replace(stream, copied=False, why=why)
+        is_empty = stream.index in self._streams and not self.taken[stream.index]
+        if is_empty and not self._container.keeps_empty:
+            return replace(stream, copied=False, why=message("reason.stream.empty"))
+        return replace(stream, dropped=self.dropped[stream.index])
+
+    def finish(self) -> None:
+        """End the trials; a stream that cannot be completed is refused too."""
+        for index, (_, trial) in self._streams.items():
+            try:
+                trial.finish()
+            except Refusal as err:
+                logger.info("stream %d cannot be completed: %s", index, err)
+                self.refused.add(index)
 
     def add_attachments(self, source: InputContainer, output: OutputContainer) -> None:
         """Add fonts, and in MKV the covers, as attached files."""
@@ -95,33 +139,37 @@ class CopiedStreams:
             new.metadata["mimetype"] = mime
 
     def packets(self, source: InputContainer) -> Iterator[TimedPacket]:
-        """Packets of the copied streams in the order of the file.
+        """Packets of the copied streams in the order of the file, as far as it can be read.
 
         Raises:
-            InputError: The source can no longer be read.
+            InputError: The source is gone.
         """
         if not self._streams:
             return
         for stream in source.streams:
             if stream.index not in self._streams:
                 stream.discard = Discard.all
-        copied = [source.streams[index] for index in self._streams]
-        with translated(self._media.path):
+        jumps = film_jumps(self._media)
+        clocks = {
+            index: StreamClock(self._parts(source.streams[index], jumps), self._shift, trial)
+            for index, (_, trial) in self._streams.items()
+        }
+        if not jumps:
             self._seek(source)
-            reader = source.demux(copied)
-        while True:
-            with translated(self._media.path):
-                packet = next(reader, None)
-            if packet is None:
-                return
+        copied = [source.streams[index] for index in clocks]
+        for packet in readable_packets(self._media.path, source, copied):
             if packet.pts is None and packet.dts is None and not packet.size:
                 continue  # the end of a stream
-            new, clock = self._streams[packet.stream.index]
-            timed = self._placed(packet, new, clock)
+            clock = clocks[packet.stream.index]
+            timed = self._placed(packet, clock)
             if timed is not None:
                 yield timed
             elif self._end is not None and clock.seconds > float(self._end) + _SLACK:
                 return
+
+    def _parts(self, stream: Any, jumps: Sequence[Fraction]) -> PartClock:
+        check = StampCheck(self._media.container) if stream.type == "audio" else None
+        return PartClock(stream.time_base or Fraction(1, 1000), jumps, check)
 
     def _fine_clock(self, base: Fraction) -> Fraction:
         """A time base for text in MP4 that counts faster than those of all other streams.
@@ -133,7 +181,9 @@ class CopiedStreams:
         fastest = 2 * max(100_000, self._media.video.time_base.denominator, *rates)
         return base / max(1, round(fastest * base))
 
-    def _placed(self, packet: Any, new: Any, clock: StreamClock) -> TimedPacket | None:
+    def _placed(self, packet: Any, clock: StreamClock) -> TimedPacket | None:
+        index = packet.stream.index
+        new, trial = self._streams[index]
         clock.set_times(packet)
         is_text = new.type == "subtitle"
         if self._end is not None and not clock.cut_end(packet, self._end, is_text):
@@ -141,6 +191,11 @@ class CopiedStreams:
         if self._cuts_start and not clock.cut_start(packet, is_text):
             return None
         clock.keep_rising(packet)
+        if not trial.takes(packet):
+            self.dropped[index] += 1
+            return None
+        self.taken[index] += 1
+        clock.last = packet.dts
         packet.stream = new
         return TimedPacket(packet=packet, seconds=clock.seconds)
 
@@ -152,34 +207,37 @@ class CopiedStreams:
             source.seek(int((self._shift - Fraction(_SLACK)) * av.time_base))
 
     def _becomes_attachment(self, plan: PassPlan) -> bool:
-        return plan.kind == "cover" and self._takes_attachments
+        return plan.kind == "cover" and self._container.takes_attachments
 
     def _cover(self, index: int) -> bytes:
-        with open_input(self._media.path) as source, translated(self._media.path):
-            for packet in source.demux(source.streams[index]):
+        with open_input(self._media.path) as source:
+            for packet in readable_packets(self._media.path, source, [source.streams[index]]):
                 if packet.size:
                     return bytes(packet)
         return b""
 
 
 class StreamClock:
-    """Times of one stream: moved, complete, rising."""
+    """Times of one stream: moved, complete, rising in the time base that the muxer chose."""
 
-    def __init__(self, base: Fraction, shift: Fraction) -> None:
-        self._base = base
-        self._moved = round(shift / base)
-        self._next = 0  # time of a packet that has none
-        self._last: int | None = None
+    def __init__(self, parts: PartClock, shift: Fraction, trial: TrialMux) -> None:
+        self._parts = parts
+        self._base = parts.base
+        self._moved = round(shift / parts.base)
+        self._trial = trial
+        self._next = 0  # of the source, for a packet without a time
+        self.last: int | None = None  # decoding time of the packet written last
         self.seconds = 0.0  # decoding time of the packet last placed
 
     def set_times(self, packet: Any) -> None:
         """Subtract the shift from a packet's times, filling in missing ones."""
         pts, dts = packet.pts, packet.dts
         if pts is None and dts is None:
-            pts = dts = self._next + self._moved
-        packet.pts = (dts if pts is None else pts) - self._moved
-        packet.dts = (pts if dts is None else dts) - self._moved
-        self._next = packet.pts + (packet.duration or 0)
+            pts = dts = self._next
+        pts, dts = dts if pts is None else pts, pts if dts is None else dts
+        move = self._parts.moved(dts) - dts - self._moved
+        packet.pts, packet.dts = pts + move, dts + move
+        self._next = pts + (packet.duration or 0)
         self.seconds = float(packet.dts * self._base)
 
     def cut_end(self, packet: Any, end: Fraction, is_subtitle: bool) -> bool:
@@ -202,11 +260,21 @@ class StreamClock:
         return True
 
     def keep_rising(self, packet: Any) -> None:
-        """Repair decoding times that go back, as damaged sources have them."""
-        if self._last is not None and packet.dts <= self._last:
-            packet.dts = self._last + 1
+        """Go over to the muxer's time base; repair times that go back, as damaged sources have."""
+        base = self._trial.time_base
+        ticks = self._base / base
+        packet.pts, packet.dts = _rounded(packet.pts * ticks), _rounded(packet.dts * ticks)
+        packet.duration = _rounded((packet.duration or 0) * ticks)
+        packet.time_base = base
+        if self.last is not None:
+            packet.dts = max(packet.dts, self.last + self._trial.least_step)
             packet.pts = max(packet.pts, packet.dts)
-        self._last = packet.dts
+
+
+def _rounded(value: Fraction) -> int:
+    """The nearest whole number, halves away from 0, as FFmpeg rounds."""
+    nearest = (2 * abs(value.numerator) + value.denominator) // (2 * value.denominator)
+    return nearest if value >= 0 else -nearest
 
 
 def _cover_name(info: StreamInfo) -> str:

@@ -1,10 +1,15 @@
+import io
 import json
+import logging
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from engine.cli import console, parser
 from engine.cli.console import code_page, encode
+from engine.core import log
+from engine.core.errors import SourceMissing
 from engine.core.geometry import FrameSpan
 from engine.core.messages import message
 from engine.protocol.events import PreviewReady
@@ -21,6 +26,29 @@ def test_every_kind_of_value_has_its_json() -> None:
     assert set(encode(event)) == {"at", "job_id", "frame", "seconds", "result"}, "no pictures"
     with pytest.raises(TypeError, match="object"):
         encode(object())
+
+
+def test_no_name_of_a_file_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a\x1b]0;b\x07\x1b[31m\u202e\x9b.mp4"
+    out, err = io.StringIO(), io.StringIO()
+    shown = console.Console(out, err)
+    shown.say(f"{name}\tone\ntwo")
+    shown.note(name)
+    shown.error(SourceMissing("no-such-file", file=name, path=name))
+    with pytest.raises(SystemExit):
+        parser.build().parse_args(["doctor", f"--{name}"])
+    record = logging.LogRecord("a", logging.WARNING, "", 0, name, None, None)
+    for text in (out.getvalue(), err.getvalue(), capsys.readouterr().err, formatted(record)):
+        assert "a\\x1b]0;b\\x07\\x1b[31m\\u202e\\x9b.mp4" in text
+        assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(text)
+    assert out.getvalue().endswith("\tone\ntwo\n")
+
+
+def formatted(record: logging.LogRecord) -> str:
+    """A record as the log to standard error prints it."""
+    stream = io.StringIO()
+    log._formatted(logging.StreamHandler(stream)).handle(record)
+    return stream.getvalue()
 
 
 def test_what_classes_work_out_is_there() -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from engine.verify.frame_order import (
     FrameAlignment,
     FrameDifferences,
     SourceWindow,
+    are_certain,
     edits_of,
     with_frozen,
 )
@@ -124,6 +127,23 @@ def test_frozen_frame_is_found_where_the_result_differs_more_than_neighbours_do(
     added = [doubled, Edit(kind="missing", frame=5, shown_at=6)]
     assert with_frozen([], [5], every[:20]) == added
     assert with_frozen([doubled], [5], every[:20]) == [doubled], "it was found before"
+
+
+def test_small_step_in_a_still_passage_that_coding_delays_is_no_frozen_frame() -> None:
+    still = film(1, 0.0)[0]
+    shows = [*range(30), 29, *range(31, 60)]
+    for step, expected in ((3 / 255, []), (40 / 255, [30])):
+        after = still.copy()
+        after[3:6, 4:9] += np.float32(step)
+        assert frozen([still] * 30 + [after] * 30, shows, 0.0) == expected
+
+
+def test_another_way_through_a_still_passage_is_no_error() -> None:
+    doubled = Edit(kind="doubled", frame=0, shown_at=1, clear=False)
+    missing = Edit(kind="missing", frame=59, shown_at=60, clear=False)
+    assert not are_certain([doubled, missing])
+    assert are_certain([doubled]), "the number of frames differs"
+    assert are_certain([doubled, replace(missing, clear=True)])
 
 
 PARTS = [message("reading.frames-damaged", count=number) for number in range(5)]

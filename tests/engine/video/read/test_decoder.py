@@ -1,11 +1,14 @@
 from fractions import Fraction
 from types import SimpleNamespace
 
-from engine.video.read.decoder import FrameTimes
+from engine.video.read.decoder import FrameTimes, StampCheck
 
 
-def times(rate: Fraction = Fraction(25), base: Fraction = Fraction(1, 1000)) -> FrameTimes:
-    return FrameTimes(SimpleNamespace(time_base=base, guessed_rate=rate, average_rate=None))
+def times(
+    rate: Fraction = Fraction(25), base: Fraction = Fraction(1, 1000), container: str = "matroska"
+) -> FrameTimes:
+    stream = SimpleNamespace(time_base=base, guessed_rate=rate, average_rate=None)
+    return FrameTimes(stream, StampCheck(container))
 
 
 def stamps(line: FrameTimes, *frames: tuple[int | None, int | None]) -> list[int]:
@@ -32,3 +35,11 @@ def test_a_clock_that_jumps_back_twice_goes_on_both_times() -> None:
     made = stamps(line, *((pts, 0) for pts in (5000, 5040, 0, 40, 3000, 0, 40)))
     assert made == [5000, 5040, 5080, 5120, 8080, 8120, 8160]
     assert line.jumps == 2
+
+
+def test_a_stamp_of_a_broadcast_that_leaps_ahead_counts_if_the_next_one_confirms_it() -> None:
+    wrong = [(pts, 0) for pts in (0, 40, 90_000_000, 120, 160)]
+    assert stamps(times(container="mpegts"), *wrong) == [0, 40, 80, 120, 160]
+    silence = [(pts, 0) for pts in (0, 40, 60_000, 60_040, 60_080)]
+    assert stamps(times(container="mpegts"), *silence) == [0, 40, 80, 60_040, 60_080]
+    assert stamps(times(), *silence) == [0, 40, 60_000, 60_040, 60_080], "a slide show"

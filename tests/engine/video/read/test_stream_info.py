@@ -28,6 +28,8 @@ def test_the_quantiser_of_h264_is_read_back_and_that_of_others_is_unknown(tmp_pa
         options = {"qp": str(quantiser), "x264-params": "ipratio=1:pbratio=1:aq-mode=0"}
         path = make_clip(tmp_path / "a.mp4", frames=4, options=options)
         assert mean_quantiser(path) == pytest.approx(quantiser, abs=0.5)
+        odd = make_clip(tmp_path / "odd.mp4", size=(64, 48), interlaced="tt", options=options)
+        assert mean_quantiser(odd) == pytest.approx(quantiser, abs=1)  # three rows of blocks
     assert mean_quantiser(make_clip(tmp_path / "a.mkv", codec="ffv1")) is None
     with pytest.raises(SourceMissing):
         mean_quantiser(tmp_path / "none.mp4")

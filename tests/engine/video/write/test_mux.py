@@ -10,12 +10,12 @@ import av
 import pytest
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled, ContainerMismatch, DiskFull, OutputError, OutputUnwritable
+from engine.core.errors import Cancelled, DiskFull, OutputError, OutputUnwritable
 from engine.protocol.media import ColourTags, MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from engine.video.read.probe import probe
-from engine.video.write.mux import shifted_chapters
+from engine.video.write.mux import shifted_chapters, tried
 from engine.video.write.segment_file import SegmentFile
 from tests.helpers.clips import make_clip, make_cover, make_picture
 from tests.helpers.program import ROOT
@@ -285,13 +285,30 @@ def test_a_missing_or_short_segment_and_a_missing_folder_are_errors(tmp_path: Pa
         mux_all(media, plan, segments, tmp_path / "no" / "out.mkv")
 
 
-def test_a_stream_that_only_the_plan_thinks_possible_is_refused(tmp_path: Path) -> None:
+def test_a_stream_without_packets_is_left_out_where_the_container_has_no_place_for_it(
+    tmp_path: Path,
+) -> None:
+    source = make_clip(tmp_path / "a.mkv", audio_tracks=1, frames=25)
+    part = {"start": Fraction(30), "stop": Fraction(31)}  # sound has ended by then
+    for name, expected in (
+        ("out.mp4", (False, "it has no packets that can be copied")),
+        ("out.mkv", (True, "")),
+    ):
+        media, plan, _ = job(source, tmp_path / name)
+        [stream] = tried(media, replace(plan, **part), Control()).streams
+        assert (stream.copied, str(stream.why)) == expected
+
+
+def test_a_stream_that_only_the_plan_thinks_possible_is_left_out(tmp_path: Path) -> None:
     source = make_clip(tmp_path / "a.mkv", subtitles=["subrip"])
     media, plan, segments = job(source, tmp_path / "out.mp4")
     copied = tuple(replace(stream, copied=True, why="") for stream in plan.streams)
-    with pytest.raises(ContainerMismatch) as caught:
-        mux_all(media, replace(plan, streams=copied), segments, plan.output)
-    assert caught.value.case == "stream-refused"
+    plan = tried(media, replace(plan, streams=copied), Control())
+    assert [(stream.copied, str(stream.why)) for stream in plan.streams] == [
+        (False, "MP4 does not take this one")
+    ]
+    mux_all(media, plan, segments, plan.output)
+    assert not probe(plan.output).streams
 
 
 def test_a_full_disk_is_an_error_and_nothing_is_left(small_disk: Path) -> None:

@@ -23,8 +23,8 @@ from engine.video.write.codecs import plan_picture
 from engine.video.write.encoders import ENCODERS, encoder_options, opens
 from engine.video.write.segment_writer import LosslessWriter, SegmentWriter
 from tests.helpers.plans import a_media
-from tests.helpers.program import ROOT
-from tests.helpers.results import random_planes
+from tests.helpers.program import ROOT, film_stream
+from tests.helpers.results import needs_ffprobe, random_planes
 
 HDR = {"matrix": "bt2020nc", "range": "tv", "primaries": "bt2020", "transfer": "smpte2084"}
 TAGS = ColourTags(**HDR, chroma_location="topleft")
@@ -109,6 +109,18 @@ def test_every_encoder_writes_every_layout_of_its_table(tmp_path: Path) -> None:
                 planes = planes_of(frame, alpha=alpha)
                 for plane, expected in zip(planes, random_planes(picture, number), strict=True):
                     np.testing.assert_array_equal(plane, expected, pixel_format)
+
+
+@needs_ffprobe
+def test_older_decoders_read_every_layout_of_ffv1(tmp_path: Path) -> None:
+    for (chroma, depth, alpha), pixel_format in ENCODERS["ffv1"].formats.items():
+        layout = {"chroma": chroma, "bit_depth": depth, "has_alpha": alpha}
+        picture = replace(picture_of("ffv1"), pixel_format=pixel_format, **layout)
+        found = film_stream(write(tmp_path / "s.mkv", picture, 2))
+        assert found.get("nb_read_frames") == "2", pixel_format
+    video = a_media(has_alpha=True, chroma="444", bit_depth=12, codec="prores")  # ProRes 4444
+    picture = plan_picture(video, JobSettings(codec="ffv1"), Size(64, 48), "mkv")
+    assert picture.pixel_format == "yuva444p16le"
 
 
 def small_hevc(folder: str) -> None:
