@@ -339,7 +339,7 @@ def _write_sound(output: Any, sounds: Sequence[Any], done: int, until: int) -> i
 
 
 _TS_PACKET = 188
-FIRST_SOUND = 0x101  # transport stream's numbers of streams of `make_clip`
+FIRST_SOUND = 0x101  # ids of the streams of `make_clip` in MPEG-TS
 FILM = 0x100
 
 
