@@ -94,8 +94,13 @@ def test_a_process_takes_no_more_than_was_said(codec: str, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tiles", [{}, {"encode_tile": 384, "decode_tile": 400}])
-def test_a_process_with_seedvr2_takes_what_was_said(tiles: dict[str, int], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tiles", "most"),
+    [({}, MOST), ({"encode_tile": 384, "decode_tile": 400}, 1.25)],  # few frames wait in this one
+)
+def test_a_process_with_seedvr2_takes_what_was_said(
+    tiles: dict[str, int], most: float, tmp_path: Path
+) -> None:
     """Main memory as the system counts it, with a VAE of an eighth of the channels."""
     settings = write_seedvr2(tmp_path, codec="ffv1", parts=8)
     named = ("codec", "vae", "dit", "text_embedding", "device")
@@ -111,4 +116,4 @@ def test_a_process_with_seedvr2_takes_what_was_said(tiles: dict[str, int], tmp_p
     assert "checking: 100 %" in ended.err
     ratio = ram_bytes(plan) / ended.peak_bytes
     print(f"\n{plan.work.line}: {ended.peak_bytes / MIB:.0f} MiB, predicted {ratio:.3f} of it")
-    assert 1 <= ratio <= MOST
+    assert 1 <= ratio <= most
