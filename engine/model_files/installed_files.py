@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +14,10 @@ from pathlib import Path
 import filelock
 
 from engine.core import atomic_file
-from engine.core.serialization import from_plain, to_plain
+from engine.core.own_files import set_aside
+from engine.core.serialization import from_plain, read_json, to_plain
 from engine.downloads.folder import DownloadFolder
 from engine.protocol.model_file_state import PublishedState, State
-
-logger = logging.getLogger(__name__)
 
 _FILE = "files.json"
 _LOCK_WAIT_S = 10.0
@@ -71,14 +68,9 @@ class HashCache:
 
     def records(self) -> tuple[HashRecord, ...]:
         """All records; none where the file is damaged: model files are read once more then."""
-        try:
-            found = json.loads((self._folder / _FILE).read_text(encoding="utf-8"))
-            return tuple(from_plain(HashRecord, record) for record in found)
-        except FileNotFoundError:
-            return ()
-        except (OSError, ValueError, TypeError, KeyError) as err:
-            logger.warning("%s cannot be read: %s", self._folder / _FILE, err)
-            return ()
+        with set_aside(self._folder / _FILE):
+            return from_plain(tuple[HashRecord, ...], read_json(self._folder / _FILE))
+        return ()
 
     def add(self, record: HashRecord) -> None:
         """Store a record; it replaces an older one of the same file.
