@@ -31,7 +31,7 @@ TORCH_NAMES = {
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
 }  # fmt: skip
-_ITEM_BYTES = {
+ITEM_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1,
     "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
 }  # fmt: skip
@@ -182,7 +182,7 @@ def _check_offsets(entries: dict[str, SafetensorsEntry], data: int, size: int, p
     """Tensors must follow one another without holes and fill the file to its end."""
     place = data
     for entry in sorted(entries.values(), key=lambda entry: (entry.begin, entry.end)):
-        item = _ITEM_BYTES.get(entry.dtype)
+        item = ITEM_BYTES.get(entry.dtype)
         length = entry.end - entry.begin
         if entry.begin != place or length < 0:
             raise damaged(path)
