@@ -132,7 +132,7 @@ def _read_header(file: BinaryIO, path: Path) -> dict[str, PickleEntry]:
     """The tensors of an open file; its list of contents is at the end."""
     size = file.seek(0, 2)
     try:
-        archive = zipfile.ZipFile(_FewBytes(file))  # type: ignore[arg-type]
+        archive = zipfile.ZipFile(_FewBytes(file))
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as err:
         raise WeightsTruncated("no-contents", name=path.name, path=path) from err
     members = {info.filename: info for info in archive.infolist()}

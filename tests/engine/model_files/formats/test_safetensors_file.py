@@ -179,11 +179,27 @@ def test_a_changed_byte_in_the_header_never_crashes(
         assert error.hint  # noqa: PT017  # most changes do no harm
 
 
+def test_a_file_that_is_written_to_while_it_is_read_is_not_taken(path: Path) -> None:
+    def loaded() -> torch.Tensor:
+        with SafetensorsFile(path) as file:
+            with path.open("r+b") as other:
+                other.seek(-4, 2)
+                other.write(bytes(4))
+            os.utime(path, ns=(1, 1))  # within one tick of the clock times do not differ
+            return file.tensor("single")
+
+    with pytest.raises(errors.WeightsUnreadable, match="was changed"):
+        loaded()
+
+
 def test_a_file_that_shrinks_or_has_a_format_that_torch_does_not_have(path: Path) -> None:
-    with SafetensorsFile(path) as file:
-        os.truncate(path, 16)
-        with pytest.raises(errors.WeightsTruncated, match="became shorter"):
-            file.tensor("float")
+    file = SafetensorsFile(path)
+    os.truncate(path, 16)
+    with pytest.raises(errors.WeightsTruncated, match="became shorter"):
+        file.tensor("float")
+    with pytest.raises(errors.WeightsUnreadable, match="was changed"):
+        file.close()
+    file.close()
     head = {"x": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}}
     path.write_bytes(file_of(head, b"\x00"))
     with SafetensorsFile(path) as file, pytest.raises(errors.WrongNumbers, match="format F4"):
