@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from engine.core import memory
 from engine.core.messages import HasMessage, Message, Param, message
 
 
@@ -334,6 +335,9 @@ def reported(error: Exception, what: str, logger: logging.Logger) -> EngineError
         what: Name of the work, for the log.
         logger: Of the module that did it.
     """
+    if memory.is_refusal(error):
+        logger.warning("%s", what, exc_info=error)
+        return OutOfMemory("running")
     if isinstance(error, EngineError):
         logger.warning("%s: %s", what, error.message, exc_info=error)
         return error

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from engine.core import memory
 from engine.core.control import Control
-from engine.core.errors import WeightsUnreadable
+from engine.core.errors import EngineError, OutOfMemory, WeightsUnreadable
 
 OnProgress = Callable[[int, int], None]
 """Called with bytes done and bytes in total (0 while unknown)."""
@@ -122,5 +123,7 @@ def _piece(file: BinaryIO, path: Path) -> bytes:
         raise _unreadable(path, err) from err
 
 
-def _unreadable(path: Path, error: OSError) -> WeightsUnreadable:
+def _unreadable(path: Path, error: OSError) -> EngineError:
+    if memory.is_refusal(error):
+        return OutOfMemory("file", name=path.name, path=path)
     return WeightsUnreadable("reason", name=path.name, reason=error.strerror or error, path=path)

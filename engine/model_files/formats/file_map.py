@@ -9,7 +9,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
+from engine.core import memory
 from engine.core.errors import (
+    EngineError,
+    OutOfMemory,
     WeightsDamaged,
     WeightsError,
     WeightsMissing,
@@ -63,7 +66,7 @@ class FileMap:
         except FileNotFoundError as err:
             raise WeightsMissing("no-file", name=path.name, path=path) from err
         except OSError as err:
-            raise unreadable(path) from err
+            raise unreadable(path, err) from err
         if _expected.get().get(path, self._identity) != self._identity:
             self.file.close()
             raise changed(path)
@@ -79,8 +82,8 @@ class FileMap:
             return read(self.file, self.path)
         except OSError as err:
             self.close()
-            raise unreadable(self.path) from err
-        except WeightsError:
+            raise unreadable(self.path, err) from err
+        except (WeightsError, MemoryError):
             self.close()
             raise
 
@@ -121,7 +124,7 @@ class FileMap:
         try:
             return mmap.mmap(self.file.fileno(), end - base, access=mmap.ACCESS_READ, offset=base)
         except OSError as err:
-            raise unreadable(self.path) from err
+            raise unreadable(self.path, err) from err
         except ValueError as err:
             raise WeightsTruncated("while-reading", name=self.path.name, path=self.path) from err
 
@@ -166,8 +169,10 @@ def _tensor(found: mmap.mmap, begin: int, length: int) -> Tensor:
     return torch.from_numpy(np.asarray(_MappedArray(found, begin, length)))
 
 
-def unreadable(path: Path) -> WeightsUnreadable:
-    """An error for an existing file that cannot be read."""
+def unreadable(path: Path, error: OSError) -> EngineError:
+    """An error for an existing file that the system does not give."""
+    if memory.is_refusal(error):
+        return OutOfMemory("file", name=path.name, path=path)
     return WeightsUnreadable("disk", name=path.name, path=path)
 
 

@@ -21,7 +21,7 @@ from av import Packet
 from av.format import ContainerFormat
 from av.stream import Discard
 
-from engine.core import windows_paths
+from engine.core import memory, windows_paths
 from engine.core.control import Control
 from engine.core.errors import (
     InputError,
@@ -126,18 +126,25 @@ def translated(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (av.error.PatchWelcomeError, av.error.DecoderNotFoundError, NotImplementedError) as err:
-        raise UnsupportedMedia("no-decoder", name=path.name, path=path) from err
-    except av.error.MemoryError as err:
-        raise OutOfMemory("decoding", name=path.name, path=path) from err
-    except (av.error.InvalidDataError, av.error.ArgumentError, av.error.EOFError) as err:
-        raise _unreadable(path) from err
-    except av.error.FFmpegError as err:
-        # FFmpeg also reports "input/output error" or "not permitted" for mere damage.
-        check_disk(path)
-        raise _unreadable(path) from err
-    except OSError as err:
-        raise _from_os(err, path) from err
+    except (av.error.FFmpegError, OSError, MemoryError, NotImplementedError) as err:
+        if memory.ran_out(err):
+            raise OutOfMemory("decoding", name=path.name, path=path) from err
+        raise _translated(err, path) from err
+
+
+def _translated(err: Exception, path: Path) -> InputError:
+    match err:
+        case av.error.PatchWelcomeError() | av.error.DecoderNotFoundError() | NotImplementedError():
+            return UnsupportedMedia("no-decoder", name=path.name, path=path)
+        case av.error.InvalidDataError() | av.error.ArgumentError() | av.error.EOFError():
+            return _unreadable(path)
+        case av.error.FFmpegError():
+            # FFmpeg also reports "input/output error" or "not permitted" for mere damage.
+            check_disk(path)
+            return _unreadable(path)
+        case OSError():
+            return _from_os(err, path)
+    raise err
 
 
 def check_size(path: Path, width: int, height: int) -> None:

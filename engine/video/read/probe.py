@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import av
 from av.video.stream import VideoStream
 
+from engine.core import memory
 from engine.core.errors import InputError
 from engine.core.geometry import Size
 from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
@@ -200,6 +201,8 @@ def _first_frames(path: Path, container: InputContainer, stream: VideoStream) ->
         try:
             frames += stream.decode(packet)
         except av.error.FFmpegError as err:
+            if memory.ran_out(err):
+                raise
             failure = err
         if len(frames) >= _PROBED_FRAMES or number >= _MAX_PACKETS:
             break
