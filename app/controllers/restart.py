@@ -22,8 +22,7 @@ from app.main_window import MainWindow
 from app.state.downloads_model import DownloadsModel
 from app.state.queue_model import QueueModel
 from engine.core import atomic_file, paths
-from engine.core.own_files import set_aside
-from engine.core.serialization import from_plain, read_json, to_plain
+from engine.core.serialization import from_plain, read_json, set_aside, to_plain
 from engine.protocol import commands
 from engine.settings.schema import JobSettings
 

@@ -6,24 +6,30 @@ small file takes seconds or gigabytes, and whatever is wrong with one is a Value
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import logging
 import math
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
+from engine.core.errors import EngineError
 from engine.core.units import parse_fraction
+
+logger = logging.getLogger(__name__)
 
 _MOST_BYTES = 2**24  # a model's header has 0.3 MB, a list of a runtime's files 1 MB
 _MOST_VALUES = 500_000
 _MOST_DEPTH = 64
 _MOST_BITS = 64  # of an integer
+_ASIDE = ".damaged"  # ends the name of a file that is set aside
 _MOST_DOTS = 200  # in a line of TOML: a key of n names takes time and memory with n * n
 
 T = TypeVar("T")
@@ -82,6 +88,26 @@ def read_toml(path: Path, most_bytes: int = 10**6) -> dict[str, Any]:
     return parse_toml(_content(path, most_bytes).decode("utf-8"))
 
 
+@contextlib.contextmanager
+def set_aside(path: Path) -> Iterator[None]:
+    """Ends a block that reads a file at the first error in it; without the file it ends too.
+
+    A file whose content is wrong is renamed to `<name>.damaged`, so that the next one takes its
+    place and nothing is lost. One that the disk does not give stays. Both are logged.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        pass
+    except OSError as err:
+        logger.warning("%s cannot be read: %s", path, err)
+    except (ValueError, TypeError, KeyError, AttributeError, EngineError) as err:
+        aside = path.with_name(f"{path.name}{_ASIDE}")
+        logger.warning("%s is set aside as %s: %s", path, aside.name, err)
+        with contextlib.suppress(OSError):  # a read-only folder
+            path.replace(aside)
+
+
 def _content(path: Path, most_bytes: int) -> bytes:
     with path.open("rb") as file:
         content = file.read(most_bytes + 1)  # whatever the system says of its size
@@ -95,7 +121,7 @@ def _check_size(size: int, most_bytes: int = _MOST_BYTES) -> None:
 
 
 def _bounded(data: Any) -> Any:
-    """The same data, which is only looked at: not deep, not many values, no endless numbers."""
+    """The same data, which is only looked at: not deep, few values, each finite."""
     level, count = [data], 0
     for _ in range(_MOST_DEPTH):
         below: list[Any] = []

@@ -35,7 +35,7 @@ def parse_memory(text: str) -> int:
     Raises:
         SettingsError: Not a size, or zero.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mgt])(?:i?b)?", text.strip().casefold())
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d+)?)\s*([mgt])(?:i?b)?", text.strip().casefold())
     count = round(float(match[1]) * 2 ** {"m": 20, "g": 30, "t": 40}[match[2]]) if match else 0
     if count < 1:
         raise SettingsError("not-a-memory-size", text=text)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from engine.core import memory
 from engine.core.control import Control
-from engine.core.errors import EngineError, OutOfMemory, WeightsUnreadable
+from engine.core.errors import EngineError, OutOfMemory, WeightsUnreadable, is_memory_refusal
 
 OnProgress = Callable[[int, int], None]
 """Called with bytes done and bytes in total (0 while unknown)."""
@@ -124,6 +123,6 @@ def _piece(file: BinaryIO, path: Path) -> bytes:
 
 
 def _unreadable(path: Path, error: OSError) -> EngineError:
-    if memory.is_refusal(error):
+    if is_memory_refusal(error):
         return OutOfMemory("file", name=path.name, path=path)
     return WeightsUnreadable("reason", name=path.name, reason=error.strerror or error, path=path)

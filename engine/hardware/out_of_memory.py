@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from engine.core import memory
-from engine.core.errors import EngineError, OutOfMemory
+from engine.core.errors import EngineError, OutOfMemory, is_memory_refusal
 
 _cuda: Any = torch.cuda  # part of it has no types
 
@@ -66,7 +65,7 @@ def free_memory(*, libraries_too: bool = False) -> None:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError | OutOfMemory) or memory.is_refusal(error)
+    return isinstance(error, torch.OutOfMemoryError | OutOfMemory) or is_memory_refusal(error)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -14,8 +14,7 @@ from pathlib import Path
 import filelock
 
 from engine.core import atomic_file
-from engine.core.own_files import set_aside
-from engine.core.serialization import from_plain, read_json, to_plain
+from engine.core.serialization import from_plain, read_json, set_aside, to_plain
 from engine.downloads.folder import DownloadFolder
 from engine.downloads.hashing import FileIdentity
 from engine.protocol.model_file_state import PublishedState, State
@@ -45,7 +44,7 @@ class HashRecord:
         )
 
     def is_current(self) -> bool:
-        """True while it is the same file, and nobody has written to it."""
+        """True while it is the same file, not written to."""
         try:
             return FileIdentity.of(self.path) == self.identity
         except OSError:

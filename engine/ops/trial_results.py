@@ -12,9 +12,8 @@ from typing import Any
 import torch
 
 from engine.core import atomic_file
-from engine.core.own_files import set_aside
 from engine.core.paths import cache_folder
-from engine.core.serialization import from_plain, read_json
+from engine.core.serialization import from_plain, read_json, set_aside
 from engine.hardware import nvml
 
 _CALLS = 4  # between two events of a GPU

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.core import atomic_file, paths
-from engine.core.own_files import set_aside
-from engine.core.serialization import from_plain, read_json
+from engine.core.serialization import from_plain, read_json, set_aside
 from engine.hardware import devices
 
 _VERSION = 2  # of the file; another one is not used, and replaced by the next job

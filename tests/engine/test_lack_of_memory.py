@@ -13,12 +13,18 @@ import pytest
 
 from engine import api
 from engine.cli.main import main
-from engine.core import memory
-from engine.core.errors import OutOfMemory, UnreadableMedia, reported
+from engine.core.errors import (
+    OutOfMemory,
+    UnreadableMedia,
+    is_memory_refusal,
+    memory_ran_out,
+    reported,
+)
 from engine.model_files.formats.file_map import FileMap
 from engine.ops.linear import matmul
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
+from engine.video.write import codecs
 from engine.video.write.codecs import encoder_works
 from tests.helpers.clips import Clip, make_clip
 
@@ -58,10 +64,10 @@ def test_it_is_recognised() -> None:
         RuntimeError("CUDA out of memory"),
         av.MemoryError(12, ""),
     ):
-        assert memory.is_refusal(error), error
+        assert is_memory_refusal(error), error
     for error in (ValueError("out of memory"), OSError(errno.EIO, "x"), RuntimeError("x")):
-        assert not memory.is_refusal(error)
-        assert not memory.ran_out(error)
+        assert not is_memory_refusal(error)
+        assert not memory_ran_out(error)
 
 
 def test_a_source_is_not_called_damaged(clip: Path, short: None) -> None:
@@ -123,12 +129,13 @@ def test_an_encoder_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> No
     def refused(*_: object) -> None:
         raise av.MemoryError(errno.ENOMEM, "x")
 
-    encoder_works.cache_clear()
+    codecs._works.cache_clear()
     with monkeypatch.context() as patch:
         patch.setattr(av.CodecContext, "create", refused, raising=False)
         for _ in range(2):
             with pytest.raises(OutOfMemory):
                 encoder_works("libx264")
+        assert not encoder_works("h264_nvenc"), "a GPU has no room for one more"
     assert encoder_works("libx264"), "nothing of it is kept"
 
 

@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-from engine.core import memory
 from engine.core.errors import (
     EngineError,
     OutOfMemory,
@@ -18,6 +17,7 @@ from engine.core.errors import (
     WeightsMissing,
     WeightsTruncated,
     WeightsUnreadable,
+    is_memory_refusal,
 )
 from engine.downloads.hashing import FileIdentity
 
@@ -51,8 +51,8 @@ class FileMap:
 
         Raises:
             WeightsMissing: There is no such file.
-            WeightsUnreadable: It is a folder, may not be read, or is not the file that `expect`
-                was told of.
+            WeightsUnreadable: It is a folder, may not be read, or is another file than `expect`
+                has named.
         """
         self.path = path
         self._whole: mmap.mmap | None = None
@@ -171,7 +171,7 @@ def _tensor(found: mmap.mmap, begin: int, length: int) -> Tensor:
 
 def unreadable(path: Path, error: OSError) -> EngineError:
     """An error for an existing file that the system does not give."""
-    if memory.is_refusal(error):
+    if is_memory_refusal(error):
         return OutOfMemory("file", name=path.name, path=path)
     return WeightsUnreadable("disk", name=path.name, path=path)
 

@@ -6,6 +6,7 @@ pickle that describes the tensors. The older kind, a bare pickle, cannot be mapp
 
 from __future__ import annotations
 
+import errno
 import math
 import zipfile
 from collections.abc import Mapping
@@ -119,7 +120,15 @@ class _FewBytes:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+        self.tell, self.seekable = file.tell, file.seekable
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        try:
+            return self._file.seek(offset, whence)
+        except OSError as err:
+            if err.errno != errno.EINVAL:
+                raise
+            raise zipfile.BadZipFile("a place before the file") from err
 
     def read(self, count: int = -1) -> bytes:
         found = self._file.read(count if 0 <= count <= _MOST_BYTES else _MOST_BYTES + 1)
@@ -181,7 +190,7 @@ def _tensors(content: Any, path: Path) -> dict[str, StoredTensor]:
 
 def _place(file: BinaryIO, info: zipfile.ZipInfo, size: int) -> tuple[int, int]:
     """First byte of a member's content and the byte after the last one."""
-    file.seek(info.header_offset)
+    file.seek(max(0, info.header_offset))
     local = file.read(_LOCAL_BYTES)
     if len(local) < _LOCAL_BYTES or not local.startswith(ZIP):
         raise ValueError("a member is not where it is said to be")

@@ -1,4 +1,4 @@
-"""What a PyTorch pickle describes: tables, numbers, names and tensors; nothing in it is run.
+"""What a PyTorch pickle describes: tables, values, names and tensors; nothing in it is run.
 
 A pickle is a program for a stack machine. torch's own reader carries out what tensors need and
 more: small programs that make it allocate gigabytes, or hash for ever. Here every step makes one
@@ -101,7 +101,7 @@ _NAMES: dict[str, Callable[..., Any] | _Kind] = {
 
 
 def described(program: bytes) -> Any:
-    """What a pickle describes: of dict, list, tuple, text, numbers, None and `StoredTensor`.
+    """What a pickle describes: of dict, list, tuple, text, int, float, None and `StoredTensor`.
 
     Raises:
         UnsafeProgramError: It calls something else, or has a step that tensors do not need.

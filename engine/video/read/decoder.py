@@ -13,8 +13,7 @@ import av
 from av.stream import Discard
 from av.video.stream import VideoStream
 
-from engine.core import memory
-from engine.core.errors import UnreadableMedia
+from engine.core.errors import UnreadableMedia, memory_ran_out
 from engine.core.messages import Message, message
 from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
@@ -195,7 +194,7 @@ class VideoDecoder(FrameDecoder):
 
     def _raise_for_memory(self, error: Exception) -> None:
         """Raises OutOfMemory where that is what an error means: nothing is damaged then."""
-        if memory.ran_out(error):
+        if memory_ran_out(error):
             with translated(self._media.path):
                 raise error
 
@@ -304,7 +303,7 @@ def _key_from(container: InputContainer, stream: VideoStream, at: int) -> _KeyFr
             stored = packet.dts if packet.dts is not None else shown
             return _KeyFrame(target=at, shown=shown, stored=stored)
     except (av.error.FFmpegError, OSError) as err:
-        if memory.ran_out(err):
+        if memory_ran_out(err):
             raise
         return None  # not seekable
     return None

@@ -21,7 +21,7 @@ from av import Packet
 from av.format import ContainerFormat
 from av.stream import Discard
 
-from engine.core import memory, windows_paths
+from engine.core import windows_paths
 from engine.core.control import Control
 from engine.core.errors import (
     InputError,
@@ -31,6 +31,7 @@ from engine.core.errors import (
     TruncatedMedia,
     UnreadableMedia,
     UnsupportedMedia,
+    memory_ran_out,
 )
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except (av.error.FFmpegError, OSError, MemoryError, NotImplementedError) as err:
-        if memory.ran_out(err):
+        if memory_ran_out(err):
             raise OutOfMemory("decoding", name=path.name, path=path) from err
         raise _translated(err, path) from err
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import av
 from av.video.stream import VideoStream
 
-from engine.core import memory
-from engine.core.errors import InputError
+from engine.core.errors import InputError, memory_ran_out
 from engine.core.geometry import Size
 from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
@@ -201,7 +200,7 @@ def _first_frames(path: Path, container: InputContainer, stream: VideoStream) ->
         try:
             frames += stream.decode(packet)
         except av.error.FFmpegError as err:
-            if memory.ran_out(err):
+            if memory_ran_out(err):
                 raise
             failure = err
         if len(frames) >= _PROBED_FRAMES or number >= _MAX_PACKETS:

@@ -16,8 +16,7 @@ import numpy as np
 from av.sidedata.encparams import VideoEncParams
 from av.stream import Discard, Disposition
 
-from engine.core import memory
-from engine.core.errors import InputError, UnsupportedMedia
+from engine.core.errors import InputError, UnsupportedMedia, memory_ran_out
 from engine.core.units import parse_fraction
 from engine.protocol.media import ChapterInfo, StreamInfo, StreamKind
 from engine.video.read.media_file import check_size, open_input, packets_of, translated
@@ -169,7 +168,7 @@ def count_by_reading(
                 is_complete = False
                 break
     except av.error.FFmpegError as err:
-        if memory.ran_out(err):
+        if memory_ran_out(err):
             raise
         is_complete = False  # damaged: the reader of the frames reports it
     return PacketCount(

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from engine.core import memory
-from engine.core.errors import OutOfMemory
+from engine.core.errors import OutOfMemory, memory_ran_out
 from engine.core.geometry import Size
 from engine.protocol.media import Chroma, ColourTags, subsampling
 
@@ -349,6 +348,6 @@ def opens(name: str) -> bool:
         with own_scheduling():
             return bool([*context.encode(frame), *context.encode(None)])
     except (FFmpegError, ValueError) as err:
-        if memory.ran_out(err):  # it may pass: no verdict, and nothing is remembered
+        if memory_ran_out(err):  # it may pass: no verdict, and nothing is remembered
             raise OutOfMemory("encoder", name=name) from err
         return False  # no such encoder, no GPU, or one that refuses

@@ -15,9 +15,8 @@ from av import CodecContext, VideoFrame
 from av.error import FFmpegError
 from av.video.codeccontext import VideoCodecContext
 
-from engine.core import memory
 from engine.core.control import Control
-from engine.core.errors import EncoderMissing, OutOfMemory, OutputError
+from engine.core.errors import EncoderMissing, OutOfMemory, OutputError, memory_ran_out
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
 from engine.video.write.containers import output_suffix
@@ -69,7 +68,7 @@ class ImageSegment:
             context.options = {**picture.options, **colour_options(picture.tags)}
             packets = [*context.encode(frame), *context.encode(None)]
         except FFmpegError as err:
-            if memory.ran_out(err):
+            if memory_ran_out(err):
                 raise OutOfMemory("encoder", name=picture.encoder) from err
             raise EncoderMissing(
                 "picture-refused",

@@ -15,8 +15,7 @@ from av.video.codeccontext import VideoCodecContext
 from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
-from engine.core import memory
-from engine.core.errors import EncoderMissing, OutOfMemory
+from engine.core.errors import EncoderMissing, OutOfMemory, memory_ran_out
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import PicturePlan
 from engine.video.colour.planes import frame_of
@@ -232,7 +231,7 @@ def _open_context(context: VideoCodecContext, picture: PicturePlan) -> None:
         with own_scheduling():
             context.open()
     except FFmpegError as err:
-        if memory.ran_out(err):
+        if memory_ran_out(err):
             raise OutOfMemory("encoder", name=picture.encoder) from err
         raise EncoderMissing(
             "refused",
