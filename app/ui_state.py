@@ -11,6 +11,7 @@ from PySide6.QtCore import QByteArray, QSettings
 
 from engine.core import paths
 from engine.core.errors import SettingsError
+from engine.core.serialization import parse_json
 from engine.settings.schema import EngineSettings, JobSettings, describe, known
 
 S = TypeVar("S", JobSettings, EngineSettings)
@@ -84,7 +85,7 @@ class UiState:
     def runtime_hidden(self) -> tuple[str, ...]:
         """Situations of the NVIDIA runtime that the user has hidden."""
         try:
-            kept = json.loads(str(self._store.value("runtime_hidden", "[]")))
+            kept = parse_json(str(self._store.value("runtime_hidden", "[]")))
         except ValueError:
             return ()
         return tuple(map(str, kept)) if isinstance(kept, list) else ()
@@ -100,7 +101,7 @@ class UiState:
     def _settings(self, key: str, kind: type[S]) -> S:
         """Settings as they were kept; those of delivery where they make no sense any more."""
         try:
-            kept = json.loads(str(self._store.value(key, "{}")))
-            return kind(**known(kind, kept))
+            kept = parse_json(str(self._store.value(key, "{}")))
+            return kind(**known(kind, kept)) if isinstance(kept, dict) else kind()
         except (ValueError, TypeError, SettingsError):
             return kind()

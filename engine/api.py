@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.core import windows_paths
-from engine.core.errors import EngineError, EngineStopped
+from engine.core.errors import EngineError, EngineStopped, ErrorInfo
 from engine.core.paths import jobs_folder as default_jobs_folder
 from engine.hardware import pretended_gpu
 from engine.hardware.gpu_table import GpuSpec
@@ -96,13 +96,19 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedJob:
-    """A job of an earlier run that can go on."""
+    """A job of an earlier run.
+
+    Attributes:
+        problem: Why it cannot go on; None where it can. It can be removed, and says nothing else:
+            `source` and `output` are its folder.
+    """
 
     job_id: str
     source: Path
     output: Path
-    frames_done: int
-    frames_total: int
+    frames_done: int = 0
+    frames_total: int = 0
+    problem: ErrorInfo | None = None
 
 
 def probe(source: Path) -> MediaInfo:
@@ -231,15 +237,19 @@ def bench(
 
 
 def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:
-    """Jobs that can be resumed; without unreadable records and jobs of a running program."""
+    """Jobs of earlier runs, also those whose record cannot be read; none of a running program."""
     store = JobStore(jobs_folder or default_jobs_folder())
     found = []
     for job_id in store.ids():
         try:
+            if store.is_held(job_id):
+                continue
             stored = store.load(job_id)
-        except EngineError:
-            continue
-        if store.is_held(job_id):
+        except EngineError as err:
+            folder, problem = store.folder(job_id), err.info()
+            found.append(
+                UnfinishedJob(job_id=job_id, source=folder, output=folder, problem=problem)
+            )
             continue
         done = sum(record.frames for record in Checkpoint(store.folder(job_id)).records)
         found.append(

@@ -126,7 +126,8 @@ class QueueController(QObject):
     def discard_left_over(self, jobs: Sequence[UnfinishedJob]) -> None:
         """Delete what jobs of an earlier run have made."""
         for job in jobs:
-            self.send(commands.AdoptJob(job_id=job.job_id))
+            if job.problem is None:
+                self.send(commands.AdoptJob(job_id=job.job_id))
             self.send(commands.RemoveJob(job_id=job.job_id))
 
     # Changing

@@ -8,7 +8,6 @@ engine keeps those itself, and offers to continue them.
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from app.main_window import MainWindow
 from app.state.downloads_model import DownloadsModel
 from app.state.queue_model import QueueModel
 from engine.core import atomic_file, paths
-from engine.core.serialization import from_plain, to_plain
+from engine.core.serialization import from_plain, read_json, set_aside, to_plain
 from engine.protocol import commands
 from engine.settings.schema import JobSettings
 
@@ -135,15 +134,11 @@ def write(waiting: Waiting) -> str:
 def read() -> Waiting:
     """The queue that the last run has left, once; an empty one where there is none."""
     file = paths.data_folder() / _FILE
-    try:
-        text = file.read_text(encoding="utf-8")
+    with set_aside(file):
+        found = from_plain(Waiting, read_json(file))
         file.unlink()
-        return from_plain(Waiting, json.loads(text))
-    except FileNotFoundError:
-        return Waiting()
-    except (OSError, ValueError, TypeError, KeyError) as err:
-        _log.warning("%s: %s", file, err)
-        return Waiting()
+        return found
+    return Waiting()
 
 
 def take_over(

@@ -17,6 +17,7 @@ from PySide6.QtCore import QLockFile, QObject, QThread, Signal
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
 from app import desktop
+from engine.core.serialization import parse_json
 
 _PATIENCE_S = 8.0  # the first may still be starting, or ending
 _ANSWER_MS = 30_000  # it may be loading its libraries on a slow disk
@@ -120,7 +121,7 @@ def _given(name: str, files: Sequence[Path]) -> bool | None:
 def _read(line: bytes) -> list[Path] | None:
     """The files of a second start; None for anything else."""
     try:
-        files = json.loads(line)["files"]
+        files = parse_json(line)["files"]
     except (ValueError, TypeError, KeyError):
         return None
     if not isinstance(files, list) or not all(isinstance(file, str) for file in files):

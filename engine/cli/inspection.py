@@ -33,7 +33,7 @@ def plan(args: argparse.Namespace, context: CommandContext) -> int:
     output = Path(args.output) if args.output is not None else None
     settings = options.job_settings(args, pretend)
     found = context.services.plan(
-        Path(args.input), settings, output, options.engine_settings(args), pretend
+        Path(args.input), settings, output, options.engine_settings(args, context), pretend
     )
     if context.console.json:
         context.console.data(found)

@@ -21,7 +21,6 @@ from engine.protocol.plan import Plan
 from engine.protocol.report import Report
 from engine.runtimes import environment
 from engine.settings.schema import EngineSettings
-from engine.settings.store import load_engine_settings
 
 if TYPE_CHECKING:
     from engine.api import UnfinishedJob
@@ -31,7 +30,7 @@ def upscale(args: argparse.Namespace, context: CommandContext) -> int:
     """Upscale every input; the exit status is 1 as soon as one of them failed."""
     settings = options.job_settings(args)
     environment.choose(settings.switches)
-    engine_settings = options.engine_settings(args)
+    engine_settings = options.engine_settings(args, context)
     # absolute: an interrupted job may be resumed from another folder
     sources = [path.absolute() for path in options.sources(args.inputs)]
     output = Path(args.output).absolute() if args.output is not None else None
@@ -64,7 +63,7 @@ def resume(args: argparse.Namespace, context: CommandContext) -> int:
     if not chosen:
         context.console.note("No job is unfinished.")
         return DONE
-    settings = dataclasses.replace(load_engine_settings(), tile_previews=False)
+    settings = dataclasses.replace(context.own_settings(), tile_previews=False)
     return _run_jobs(context, settings, [c.AdoptJob(job_id=job_id) for job_id in chosen])
 
 
@@ -90,6 +89,9 @@ def _list(waiting: Sequence[UnfinishedJob], context: CommandContext) -> None:
     if not waiting:
         context.console.say("No job is unfinished.")
     for job in waiting:
+        if job.problem is not None:
+            context.console.error(job.problem)
+            continue
         frames = f"{job.frames_done}/{job.frames_total} frames"
         context.console.say(f"{job.job_id}  {frames}  {job.source} -> {job.output}")
 

@@ -12,7 +12,7 @@ from engine.cli import jobs, options
 from engine.cli.context import DONE, CommandContext
 from engine.cli.progress import progress_on
 from engine.core.errors import SettingsError
-from engine.core.units import bytes_text, duration_text
+from engine.core.units import bytes_text, duration_text, parse_fraction
 from engine.models import registry
 from engine.pipeline.prepare import required_latents
 from engine.protocol.events import StageProgress
@@ -98,7 +98,7 @@ def encode(args: argparse.Namespace, context: CommandContext) -> int:
             Path(args.output).absolute(),
             args.model or _vaes()[0],
             options.job_settings(wanted),
-            options.engine_settings(wanted),
+            options.engine_settings(wanted, context),
             tell,
         )
     finally:
@@ -138,8 +138,8 @@ def _vaes() -> tuple[str, ...]:
 
 def _rate(text: str) -> Fraction:
     try:
-        rate = Fraction(text)
-    except (ValueError, ZeroDivisionError) as err:
+        rate = parse_fraction(text)
+    except ValueError as err:
         raise argparse.ArgumentTypeError(f"{text!r} is no frame rate, as 24 or 24000/1001") from err
     if rate <= 0:
         raise argparse.ArgumentTypeError("a frame rate is above 0")

@@ -13,7 +13,7 @@ from engine.cli import context, parser
 from engine.cli.console import Console, standard, utf8_console
 from engine.cli.context import CommandContext
 from engine.core import log, paths
-from engine.core.errors import EngineError, InternalError
+from engine.core.errors import EngineError, InternalError, OutOfMemory
 
 if TYPE_CHECKING:
     from engine.cli.services import ApiServices
@@ -70,6 +70,9 @@ def _command(
         return context.FAILED
     except EngineError as err:
         return _failed(console, err)
+    except MemoryError:
+        logger.exception("no memory for a command")
+        return _failed(console, OutOfMemory("running"))
     except (
         Exception
     ):  # the outermost frame: an internal error becomes a code and a log, never a traceback

@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.core.errors import SettingsError
 from engine.core.messages import message, text_of
@@ -29,7 +29,9 @@ from engine.settings.schema import (
     describe,
     with_text,
 )
-from engine.settings.store import load_engine_settings
+
+if TYPE_CHECKING:
+    from engine.cli.context import CommandContext
 
 DEVICE_HELP = 'cpu, or a GPU by number or name, as 1, cuda:1 or "5070 Ti"; default: the fastest'
 
@@ -84,13 +86,13 @@ def _preset(args: argparse.Namespace, pretend: Sequence[GpuSpec]) -> JobSettings
     return preset_choice.chosen(name, JobSettings(), fastest(pretend))
 
 
-def engine_settings(args: argparse.Namespace) -> EngineSettings:
+def engine_settings(args: argparse.Namespace, context: CommandContext) -> EngineSettings:
     """This user's settings of the engine with those of `--set`; tile pictures are not shown here.
 
     Raises:
-        SettingsError: A value, or the file, that cannot be.
+        SettingsError: A value that cannot be.
     """
-    settings = dataclasses.replace(load_engine_settings(), tile_previews=False)
+    settings = dataclasses.replace(context.own_settings(), tile_previews=False)
     return with_text(settings, [text for text in args.set if _is_of_engine(text)])
 
 

@@ -16,7 +16,6 @@ from engine.core.errors import InternalError
 from engine.protocol import events as e
 from engine.protocol.commands import Command
 from engine.settings.schema import EngineSettings
-from engine.settings.store import load_engine_settings
 
 if TYPE_CHECKING:
     from engine.api import Engine
@@ -96,7 +95,7 @@ class Session:
 def session(context: CommandContext, settings: EngineSettings | None = None) -> Iterator[Session]:
     """A started engine, closed at the end; without settings those of this machine count."""
     inbox = Inbox()
-    engine = context.services.open(inbox, settings or load_engine_settings())
+    engine = context.services.open(inbox, settings or context.own_settings())
     engine.start()
     try:
         with interrupts(inbox):

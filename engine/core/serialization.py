@@ -1,19 +1,150 @@
-"""Plain data to and from JSON: dataclasses with Path, Fraction, tuples and unions in them."""
+"""Plain data to and from JSON: dataclasses with Path, Fraction, tuples and unions in them.
+
+JSON and TOML from outside are read here alone, within bounds of bytes, values, depth and digits: no
+small file takes seconds or gigabytes, and whatever is wrong with one is a ValueError.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
+import logging
+import math
+import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
+from engine.core.errors import EngineError
+from engine.core.units import parse_fraction
+
+logger = logging.getLogger(__name__)
+
+_MOST_BYTES = 2**24  # a model's header has 0.3 MB, a list of a runtime's files 1 MB
+_MOST_VALUES = 500_000
+_MOST_DEPTH = 64
+_MOST_BITS = 64  # of an integer
+_ASIDE = ".damaged"  # ends the name of a file that is set aside
+_MOST_DOTS = 200  # in a line of TOML: a key of n names takes time and memory with n * n
+
 T = TypeVar("T")
 Data = typing.Mapping[str, Any]
 Variants = typing.Mapping[Any, typing.Callable[[Data], type]]  # base class -> class of some data
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Plain data of JSON.
+
+    Raises:
+        ValueError: It is no JSON, has a value that is not finite, or goes beyond the bounds.
+    """
+    _check_size(len(text))
+    comma, colon = (",", ":") if isinstance(text, str) else (b",", b":")
+    if text.count(comma) + text.count(colon) > _MOST_VALUES:  # type: ignore[arg-type]
+        raise ValueError("too many values")
+    try:
+        return _bounded(json.loads(text))
+    except RecursionError as err:
+        raise ValueError("nested too deep") from err
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Plain data of TOML.
+
+    Raises:
+        ValueError: As `parse_json`.
+    """
+    _check_size(len(text))
+    if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+        raise ValueError("a line with too many dots")
+    try:
+        return typing.cast("dict[str, Any]", _bounded(tomllib.loads(text)))
+    except RecursionError as err:
+        raise ValueError("nested too deep") from err
+
+
+def read_json(path: Path) -> Any:
+    """Plain data of a JSON file.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: As `parse_json`.
+    """
+    return parse_json(_content(path, _MOST_BYTES))
+
+
+def read_toml(path: Path, most_bytes: int = 10**6) -> dict[str, Any]:
+    """Plain data of a TOML file.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: As `parse_json`; or it is larger than `most_bytes`.
+    """
+    return parse_toml(_content(path, most_bytes).decode("utf-8"))
+
+
+@contextlib.contextmanager
+def set_aside(path: Path) -> Iterator[None]:
+    """Ends a block that reads a file at the first error in it; without the file it ends too.
+
+    A file whose content is wrong is renamed to `<name>.damaged`, so that the next one takes its
+    place and nothing is lost. One that the disk does not give stays. Both are logged.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        pass
+    except OSError as err:
+        logger.warning("%s cannot be read: %s", path, err)
+    except (ValueError, TypeError, KeyError, AttributeError, EngineError) as err:
+        aside = path.with_name(f"{path.name}{_ASIDE}")
+        logger.warning("%s is set aside as %s: %s", path, aside.name, err)
+        with contextlib.suppress(OSError):  # a read-only folder
+            path.replace(aside)
+
+
+def _content(path: Path, most_bytes: int) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(most_bytes + 1)  # whatever the system says of its size
+    _check_size(len(content), most_bytes)
+    return content
+
+
+def _check_size(size: int, most_bytes: int = _MOST_BYTES) -> None:
+    if size > most_bytes:
+        raise ValueError(f"more than {most_bytes} bytes")
+
+
+def _bounded(data: Any) -> Any:
+    """The same data, which is only looked at: not deep, few values, each finite."""
+    level, count = [data], 0
+    for _ in range(_MOST_DEPTH):
+        below: list[Any] = []
+        for value in level:
+            _check_number(value)
+            if isinstance(value, dict):
+                below += value.values()
+            elif isinstance(value, list):
+                below += value
+        count += len(level)
+        if count > _MOST_VALUES:
+            raise ValueError("too many values")
+        if not below:
+            return data
+        level = below
+    raise ValueError("nested too deep")
+
+
+def _check_number(value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number that is not finite")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise ValueError("a number with too many digits")
 
 
 def to_plain(value: Any) -> Any:
@@ -41,7 +172,7 @@ def from_plain(kind: type[T], data: Any, variants: Variants | None = None) -> T:
 
     Args:
         kind: What to read.
-        data: As `json.loads` gives it.
+        data: As `parse_json` gives it.
         variants: For base classes whose data stand for one of several subclasses: which one.
 
     Raises:
@@ -88,13 +219,18 @@ def _read(kind: Any, data: Any, variants: Variants) -> Any:
             if key in data
         }
         return make(**found)
-    if kind is float:
-        return float(data)
-    if kind in (Path, Fraction):
-        return kind(data)
-    if kind in (int, str, bool) and not isinstance(data, kind):
+    if kind is Fraction:
+        return parse_fraction(data)
+    if kind is Path:
+        if "\0" in data:
+            raise ValueError(f"{data!r} is no path")
+        return Path(data)
+    accepted = (int, float) if kind is float else kind
+    if kind in (int, float, str, bool) and not (
+        isinstance(data, accepted) and isinstance(data, bool) == (kind is bool)
+    ):
         raise TypeError(f"{data!r} is not {kind.__name__}")
-    return data
+    return float(data) if kind is float else data
 
 
 def _read_union(kinds: tuple[Any, ...], data: Any, variants: Variants) -> Any:

@@ -35,7 +35,7 @@ def parse_memory(text: str) -> int:
     Raises:
         SettingsError: Not a size, or zero.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mgt])(?:i?b)?", text.strip().casefold())
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d+)?)\s*([mgt])(?:i?b)?", text.strip().casefold())
     count = round(float(match[1]) * 2 ** {"m": 20, "g": 30, "t": 40}[match[2]]) if match else 0
     if count < 1:
         raise SettingsError("not-a-memory-size", text=text)
@@ -92,12 +92,36 @@ def parse_clock(text: str) -> Fraction:
             raise ValueError(text)
         seconds = Fraction(0)
         for part in parts:
-            seconds = seconds * 60 + Fraction(part)
-    except (ValueError, ZeroDivisionError) as err:
+            seconds = seconds * 60 + parse_fraction(part)
+    except ValueError as err:
         raise SettingsError("not-a-time", text=text) from err
     if seconds < 0:
         raise SettingsError("negative-time", text=text)
     return seconds
+
+
+_MOST_FIGURES = 60  # of a number as text
+_FRACTION = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)|[+-]?\d+/\d+", re.ASCII)
+
+
+def parse_fraction(text: str) -> Fraction:
+    """Exact value of "24000/1001", "25", "12.5" or "-3/2".
+
+    Exponents are no part of it: of "1e1000000000" Fraction would compute every digit.
+
+    Raises:
+        ValueError: It is none of these, is longer than 60 characters, or divides by zero.
+        TypeError: It is no text.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no text")
+    text = text.strip() if len(text) <= _MOST_FIGURES else ""
+    if not _FRACTION.fullmatch(text):
+        raise ValueError("not a number")
+    try:
+        return Fraction(text)
+    except ZeroDivisionError as err:
+        raise ValueError("division by zero") from err
 
 
 def rate_text(rate: Fraction | None) -> str:

@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 _CANCEL_CHECK_S = 0.1
 _MAX_REDIRECTS = 8
+_MOST_DIGITS = 20  # of a size in bytes
 
 
 class HttpError(Exception):
@@ -142,7 +143,7 @@ class Reply:
     @property
     def content_range(self) -> tuple[int | None, int]:
         """First byte and size of the whole file by "Content-Range"; None and 0 while unknown."""
-        found = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", self.header("Content-Range"))
+        found = re.fullmatch(r"bytes (?:(\d{1,20})-\d+|\*)/(\d+|\*)", self.header("Content-Range"))
         if found is None:
             return None, 0
         begin, whole = found.groups()
@@ -196,8 +197,8 @@ class Reply:
         import httpx
 
         try:
-            address = httpx.URL(url)
-        except httpx.InvalidURL as err:
+            address = _checked(httpx.URL(url))
+        except (httpx.InvalidURL, ValueError) as err:
             raise PermanentHttpError("no-address", address=url.rpartition("@")[2]) from err
         auth = None
         if address.userinfo:
@@ -220,6 +221,7 @@ class Reply:
                 self._content = response.aiter_raw()
                 return
             await response.aclose()
+            _checked(following.url)
             if request.url.scheme == "https" and following.url.scheme != "https":
                 raise PermanentHttpError("not-encrypted", host=request.url.host)
             request, auth = following, None
@@ -281,7 +283,7 @@ class Reply:
             return self._loop.run_until_complete(task)
         except asyncio.CancelledError:
             raise Cancelled from None
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as err:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ExceptionGroup) as err:
             raise _translated(err) from err
 
     def _check_control(self) -> None:
@@ -292,8 +294,18 @@ class Reply:
 
 
 def _number(text: str) -> int:
-    """A header's number; 0 where it is none."""
-    return int(text) if text.isdecimal() else 0
+    """A header's number; 0 where it is none, or none that a file can have."""
+    return int(text) if text.isdecimal() and len(text) < _MOST_DIGITS else 0
+
+
+def _checked(address: httpx.URL) -> httpx.URL:
+    """The same address; raises ValueError where its name (IDNA) or its port is impossible.
+
+    httpx finds neither before it connects.
+    """
+    if address.host and not 0 < (address.port or 80) < 2**16:
+        raise ValueError("no port")
+    return address
 
 
 def _translated(error: Exception) -> HttpError:
@@ -310,7 +322,7 @@ def _translated(error: Exception) -> HttpError:
                 return HttpError("unknown-name")
             case ConnectionRefusedError():
                 return HttpError("not-listening")
-            case httpx.InvalidURL():
+            case httpx.InvalidURL() | ValueError():
                 return PermanentHttpError("redirect-no-address")
             case httpx.RemoteProtocolError() if str(cause).startswith("Invalid URL"):
                 return PermanentHttpError("redirect-no-address")

@@ -217,7 +217,10 @@ class Transfer:
 
 def host(url: str) -> str:
     """The server of an address, without name and password."""
-    return urlsplit(url).hostname or url
+    try:
+        return urlsplit(url).hostname or url
+    except ValueError:  # of brackets
+        return url.rpartition("@")[2]
 
 
 def _retry_after(reply: http_client.Reply) -> float:

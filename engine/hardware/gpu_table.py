@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,6 +10,7 @@ from typing import Literal
 
 from engine.core.errors import SettingsError
 from engine.core.paths import resource
+from engine.core.serialization import read_toml
 
 Generation = Literal["turing", "ampere", "ada", "blackwell"]
 
@@ -70,7 +70,7 @@ class GpuSpec:
 @cache
 def gpu_specs() -> tuple[GpuSpec, ...]:
     """All GPUs of the table, in its order."""
-    data = tomllib.loads(resource("gpus.toml").read_text(encoding="utf-8"))
+    data = read_toml(resource("gpus.toml"))
     return tuple(map(spec_of, data["gpu"]))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import traceback
 from collections.abc import Iterator
@@ -10,22 +9,9 @@ from typing import Any
 
 import torch
 
-from engine.core.errors import EngineError, OutOfMemory
+from engine.core.errors import EngineError, OutOfMemory, is_memory_refusal
 
 _cuda: Any = torch.cuda  # part of it has no types
-
-# In messages of torch's allocators, of CUDA's libraries and of systems without memory or threads.
-_PHRASES = (
-    "not enough memory",
-    "out of memory",
-    "can't allocate memory",
-    "cannot allocate memory",
-    "status_alloc_failed",
-    "host_allocation_failed",
-    "paging file is too small",
-    "can't start new thread",
-)
-_WINDOWS = frozenset({8, 14, 1455})  # not enough memory, out of memory, the limit of commitments
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -79,12 +65,7 @@ def free_memory(*, libraries_too: bool = False) -> None:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    if isinstance(error, torch.OutOfMemoryError | MemoryError | OutOfMemory):
-        return True
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM or getattr(error, "winerror", None) in _WINDOWS
-    is_foreign = isinstance(error, RuntimeError)
-    return is_foreign and any(phrase in str(error).lower() for phrase in _PHRASES)
+    return isinstance(error, torch.OutOfMemoryError | OutOfMemory) or is_memory_refusal(error)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 
 from engine.core import atomic_file
 from engine.core.errors import CheckpointMismatch, SourceMissing
-from engine.core.serialization import from_plain, to_plain
+from engine.core.serialization import from_plain, read_json, to_plain
 from engine.jobs.job_store import StoredJob, fingerprint
 from engine.models import registry
 from engine.pipeline.segments import SegmentRecord
@@ -78,8 +77,7 @@ def _whole_records(folder: Path) -> list[SegmentRecord]:
     while _record_file(folder, len(records)).is_file():
         number = len(records)
         try:
-            text = _record_file(folder, number).read_text(encoding="utf-8")
-            record = from_plain(SegmentRecord, json.loads(text))
+            record = from_plain(SegmentRecord, read_json(_record_file(folder, number)))
             if _segment(folder, number).stat().st_size != record.bytes:
                 raise ValueError("another size")
         except (OSError, ValueError, TypeError, KeyError) as err:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from engine.core.errors import (
     OutputUnwritable,
     UnknownJob,
 )
-from engine.core.serialization import from_plain, to_plain
+from engine.core.serialization import from_plain, read_json, to_plain
 from engine.jobs.job import Job
 from engine.models import registry
 from engine.protocol.media import MediaInfo
@@ -103,11 +102,12 @@ class JobStore:
             CheckpointMismatch: Its file is damaged or of another version.
         """
         try:
-            data = json.loads((self.folder(job_id) / _FILE).read_text(encoding="utf-8"))
+            data = read_json(self.folder(job_id) / _FILE)
             stored = from_plain(StoredJob, migrated(data), _VARIANTS)
+            _check_possible(stored)
         except FileNotFoundError as err:
             raise UnknownJob("none-unfinished", job=job_id) from err
-        except (OSError, ValueError, TypeError, KeyError) as err:
+        except (OSError, ValueError, TypeError, KeyError, OverflowError) as err:
             raise CheckpointMismatch("record-unreadable", job=job_id) from err
         if stored.version != VERSION:
             raise CheckpointMismatch("other-version", job=job_id)
@@ -157,6 +157,17 @@ class JobStore:
     def remove(self, job_id: str) -> None:
         """Delete a job's folder with its segments; nothing happens when there is none."""
         shutil.rmtree(self.folder(job_id), ignore_errors=True)
+
+
+def _check_possible(stored: StoredJob) -> None:
+    """Raises ValueError or OverflowError for sizes and rates that no film and no plan can have."""
+    video, picture = stored.media.video, stored.plan.picture
+    steps = (video.time_base, video.sample_aspect, picture.time_base, picture.sample_aspect)
+    rates = (picture.frame_rate, 1 if video.frame_rate is None else video.frame_rate)
+    if min(*steps, *rates) <= 0 or stored.plan.frames < 0:
+        raise ValueError("a rate that is not above 0")
+    if video.size.is_empty or picture.size.is_empty:
+        raise ValueError("a picture without pixels")
 
 
 def _unwritable(folder: Path, error: OSError) -> OutputError:

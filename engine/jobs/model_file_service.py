@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.core import atomic_file
 from engine.core.errors import HashMismatch, UnknownWeights, WeightsMissing
-from engine.downloads.hashing import pieces, sha256_of
+from engine.downloads.hashing import FileIdentity, hashed, pieces, sha256_of
 from engine.downloads.part_file import PartFile
 from engine.downloads.transfer import Listener
 from engine.model_files.catalogue import PublishedFile
@@ -124,8 +124,9 @@ def take(
         raise WeightsMissing("no-such-file", path=path)
     described = describe(path)
     if mode == "link" or store.owns(path):
-        digest = sha256_of(path, listener.on_progress, listener.control)
-        return _noted(path, digest, described, store)
+        with hashed(path, listener.on_progress, listener.control) as (file, digest):
+            identity = FileIdentity.of(file)
+        return _noted(path, (digest, identity), described, store)
     with _copied(path, store, listener) as (part, digest):
         published = _published(digest, store)
         name = published.filename if published else _own_name(path, digest)
@@ -135,20 +136,21 @@ def take(
                 store.quarantine(target, name)
             with store.writing():
                 atomic_file.replace(part, target)
-            return _noted(target, digest, described, store)
+            return _noted(target, (digest, FileIdentity.of(target)), described, store)
 
 
 def _noted(
-    path: Path, digest: str, described: PublishedState, store: Store
+    path: Path, found: tuple[str, FileIdentity], described: PublishedState, store: Store
 ) -> tuple[PublishedState, Notice | None]:
     """Record an imported file in the store: its state, and a notice where it is unknown."""
+    digest, identity = found
     published = _published(digest, store)
     linked = not store.owns(path)
     if published is not None:
-        store.note(path, digest, linked=linked)
+        store.note(path, digest, identity, linked=linked)
         return store.standing_of(published.id), None
     own = dataclasses.replace(described, id=f"own-{digest[:12]}", sha256=digest)
-    store.note(path, digest, linked=linked, own=own)
+    store.note(path, digest, identity, linked=linked, own=own)
     notice = Notice(
         code="own-weights",
         severity="warning",

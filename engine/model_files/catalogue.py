@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from engine.core.errors import UnknownWeights, WeightsError
 from engine.core.paths import resource
-from engine.core.serialization import from_plain
+from engine.core.serialization import from_plain, read_toml
 from engine.protocol.model_file_state import Kind, PublishedState
 
 # From the most exact to the smallest: the order of preference without a request.
@@ -96,7 +95,7 @@ def load(path: Path) -> ModelCatalogue:
         WeightsError: It is missing or damaged: the program's own files are incomplete.
     """
     try:
-        return from_plain(ModelCatalogue, tomllib.loads(path.read_text(encoding="utf-8")))
+        return from_plain(ModelCatalogue, read_toml(path))
     except (OSError, ValueError, TypeError, KeyError) as err:
         raise WeightsError("catalogue", path=path) from err
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +14,10 @@ from pathlib import Path
 import filelock
 
 from engine.core import atomic_file
-from engine.core.serialization import from_plain, to_plain
+from engine.core.serialization import from_plain, read_json, set_aside, to_plain
 from engine.downloads.folder import DownloadFolder
+from engine.downloads.hashing import FileIdentity
 from engine.protocol.model_file_state import PublishedState, State
-
-logger = logging.getLogger(__name__)
 
 _FILE = "files.json"
 _LOCK_WAIT_S = 10.0
@@ -37,27 +34,30 @@ class HashRecord:
     checked_at: str  # "2026-11-20T20:15:00+00:00"
     linked: bool = False  # the user named its path; we only read it
     own: PublishedState | None = None  # description of a file that the catalogue does not have
+    changed_ns: int = 0  # 0 in records of earlier versions: the file is read once more
+
+    @property
+    def identity(self) -> FileIdentity:
+        """What the file had then."""
+        return FileIdentity(
+            bytes=self.bytes, modified_ns=self.modified_ns, changed_ns=self.changed_ns
+        )
 
     def is_current(self) -> bool:
-        """True while the file has the same size and modification time."""
+        """True while it is the same file, not written to."""
         try:
-            about = self.path.stat()
+            return FileIdentity.of(self.path) == self.identity
         except OSError:
             return False
-        return (about.st_size, about.st_mtime_ns) == (self.bytes, self.modified_ns)
 
 
-def record_of(path: Path, sha256: str) -> HashRecord:
-    """A record of a file whose SHA-256 was computed just now.
-
-    Raises:
-        OSError: The file no longer exists.
-    """
-    about = path.stat()
+def record_of(path: Path, sha256: str, identity: FileIdentity) -> HashRecord:
+    """A record of a file that was hashed just now."""
     return HashRecord(
         path=path,
-        bytes=about.st_size,
-        modified_ns=about.st_mtime_ns,
+        bytes=identity.bytes,
+        modified_ns=identity.modified_ns,
+        changed_ns=identity.changed_ns,
         sha256=sha256,
         checked_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -71,14 +71,9 @@ class HashCache:
 
     def records(self) -> tuple[HashRecord, ...]:
         """All records; none where the file is damaged: model files are read once more then."""
-        try:
-            found = json.loads((self._folder / _FILE).read_text(encoding="utf-8"))
-            return tuple(from_plain(HashRecord, record) for record in found)
-        except FileNotFoundError:
-            return ()
-        except (OSError, ValueError, TypeError, KeyError) as err:
-            logger.warning("%s cannot be read: %s", self._folder / _FILE, err)
-            return ()
+        with set_aside(self._folder / _FILE):
+            return from_plain(tuple[HashRecord, ...], read_json(self._folder / _FILE))
+        return ()
 
     def add(self, record: HashRecord) -> None:
         """Store a record; it replaces an older one of the same file.

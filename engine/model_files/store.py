@@ -23,10 +23,11 @@ from engine.core.errors import (
 from engine.core.paths import models_folder
 from engine.core.units import bytes_text
 from engine.downloads.folder import DownloadFolder, is_complete
-from engine.downloads.hashing import OnProgress, ignore_progress, sha256_of
+from engine.downloads.hashing import FileIdentity, OnProgress, hashed, ignore_progress
 from engine.downloads.transfer import Listener, RemoteFile, fetch, mismatch
 from engine.model_files import catalogue
 from engine.model_files.catalogue import PublishedFile
+from engine.model_files.formats.file_map import expect
 from engine.model_files.installed_files import HashCache, HashRecord, file_states, record_of
 from engine.protocol.model_file_state import PublishedState
 from engine.protocol.plan import WeightsPlan
@@ -115,7 +116,8 @@ class Store(DownloadFolder):
     ) -> Path:
         """Path of a file whose SHA-256 is right, to be loaded now.
 
-        A file that was read before and has not changed since is not read again.
+        A file that was read before and has not changed since is not read again. This thread opens
+        only the very file that was hashed from now on.
 
         Raises:
             UnknownWeights, WeightsMissing, HashMismatch: As `path_of`.
@@ -124,18 +126,23 @@ class Store(DownloadFolder):
         """
         control = control or Control()
         path = self.path_of(file_id)
-        if self.standing_of(file_id).state == "here":
-            return path
         try:
-            with self.held(file_id, wait=control):
-                if self.standing_of(file_id).state != "here":
-                    self.check(file_id, on_progress=on_progress, control=control)
-                return self.path_of(file_id)
+            if self.standing_of(file_id).state != "here":
+                with self.held(file_id, wait=control):
+                    if self.standing_of(file_id).state != "here":
+                        self.check(file_id, on_progress=on_progress, control=control)
+                    path = self.path_of(file_id)
         except OutputUnwritable:  # models on a read-only disk: the hash cannot be cached
             state = self.standing_of(file_id)
-            if sha256_of(path, on_progress, control) != state.sha256:
-                raise _mismatch(path, state) from None
-            return path
+            with hashed(path, on_progress, control) as (file, digest):
+                if digest != state.sha256:
+                    raise _mismatch(path, state) from None
+                expect(path, FileIdentity.of(file))
+        else:
+            for record in self._hashes.records():
+                if record.path == path:
+                    expect(path, record.identity)
+        return path
 
     # --- changes
 
@@ -160,17 +167,24 @@ class Store(DownloadFolder):
         path = state.path
         if path is None or not is_complete(path):
             path = self.path_of(file_id)  # raises
-        digest = sha256_of(path, on_progress, control)
+        with hashed(path, on_progress, control) as (file, digest):
+            identity = FileIdentity.of(file)
         if digest == state.sha256:
-            self.note(path, digest)
+            self.note(path, digest, identity)
         elif self.owns(path):
             raise _mismatch(self.quarantine(path, state.filename), state)
         else:
-            self.note(path, digest)
+            self.note(path, digest, identity)
             raise _mismatch(path, state)
 
     def note(
-        self, path: Path, sha256: str, *, linked: bool = False, own: PublishedState | None = None
+        self,
+        path: Path,
+        sha256: str,
+        identity: FileIdentity,
+        *,
+        linked: bool = False,
+        own: PublishedState | None = None,
     ) -> None:
         """Cache the SHA-256 of a file.
 
@@ -178,7 +192,7 @@ class Store(DownloadFolder):
             DiskFull, OutputUnwritable: The folder cannot be written.
         """
         with self.writing():
-            record = record_of(path, sha256)
+            record = record_of(path, sha256, identity)
             self._hashes.add(dataclasses.replace(record, linked=linked, own=own))
 
     def quarantine(self, path: Path, name: str) -> Path:
@@ -277,7 +291,8 @@ def download(file: PublishedFile, store: Store, listener: Listener | None = None
     with store.held(file.id):
         if not _is_right(file, store, listener):
             fetch(remote_file(file, store), store, listener)
-            store.note(store.target(file.filename), file.sha256)
+            target = store.target(file.filename)
+            store.note(target, file.sha256, FileIdentity.of(target))
 
 
 def remote_file(file: PublishedFile, store: Store) -> RemoteFile:

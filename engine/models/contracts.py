@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from engine.core.geometry import Size
@@ -293,14 +292,6 @@ class ModelFamily(ABC, Generic[W]):
 
     def use_of(self, content: str) -> FileUse | None:
         """What a file is good for whose content is known in words, see `models.identify`."""
-        return None
-
-    def use_of_pickle(self, path: Path) -> FileUse | None:
-        """The same of a small pickle, of which only tensors are read.
-
-        Raises:
-            WeightsError: It is none of what this family takes.
-        """
         return None
 
     def benchmarks(self, request: BenchRequest) -> Iterator[tuple[str, Callable[[], BenchWork]]]:

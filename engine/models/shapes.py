@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from statistics import mode
 from typing import Any
+
+from engine.core.serialization import parse_json
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -36,7 +37,7 @@ def stated_in(metadata: Mapping[str, str]) -> dict[str, Any]:
     Empty when there are none.
     """
     try:
-        stated = json.loads(metadata.get("config", "{}"))
+        stated = parse_json(metadata.get("config", "{}"))
     except ValueError:
         return {}
     if isinstance(stated, dict) and isinstance(stated.get("constructor"), dict):

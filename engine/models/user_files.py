@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from engine.core.errors import WeightsUnreadable, WrongModel
+from engine.core.errors import WrongModel
 from engine.model_files.formats.open_weights import open_weights
 from engine.models import registry
-from engine.models.contracts import FileUse
 from engine.models.identify import content_message, recognise
 from engine.protocol.model_file_state import PublishedState
 
-_PICKLES = (b"PK\x03\x04", b"\x80")  # as torch.save writes them, new and old
-_LARGEST_PICKLE = 64 * 10**6  # bytes; a text embedding has less than one
 _PRECISIONS = {"F8": "fp8", "I8": "int8", "F16": "fp16", "F32": "fp32", "BF": "bf16"} | {
     f"Q{bits}": f"q{bits}" for bits in (2, 3, 4, 5, 6, 8)
 }
@@ -24,22 +21,18 @@ _PRECISIONS = {"F8": "fp8", "I8": "int8", "F16": "fp16", "F32": "fp32", "BF": "b
 def describe(path: Path) -> PublishedState:
     """A file as one of the user's own, not yet named and without a SHA-256.
 
-    Nothing in it is run: of pickles only plain tensors are read, and only from small ones.
+    Its header is read; nothing in it is run.
 
     Raises:
         WeightsMissing, WeightsUnreadable: It is not there, or may not be read.
         WrongModel: It is whole, but nothing that we have a use for.
-        WeightsError: It is of another kind, damaged or cut short; see `open_weights` and
-            `load_text_embedding`.
+        WeightsError: It is of another kind, damaged or cut short; see `open_weights`.
     """
-    if _is_small_pickle(path):
-        use = _first(one.use_of_pickle(path) for one in registry.families())
-        content, precision = "", "bf16"
-    else:
-        with open_weights(path) as file:
-            content = recognise(file.shapes)
-            precision = _precision(file.shapes, file.dtypes)
-        use = _first(one.use_of(content) for one in registry.families())
+    with open_weights(path) as file:
+        content = recognise(file.shapes)
+        precision = _precision(file.shapes, file.dtypes)
+    uses = (one.use_of(content) for one in registry.families())
+    use = next((use for use in uses if use is not None), None)
     if use is None:
         raise WrongModel(
             "unused" if content else "unknown",
@@ -58,10 +51,6 @@ def describe(path: Path) -> PublishedState:
     )
 
 
-def _first(uses: Iterable[FileUse | None]) -> FileUse | None:
-    return next((use for use in uses if use is not None), None)
-
-
 def _precision(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> str:
     """Precision of most of the weights."""
     counts: Counter[str] = Counter()
@@ -69,14 +58,3 @@ def _precision(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str])
         counts[dtypes[name]] += math.prod(shape)
     most = max(counts, key=counts.__getitem__, default="")
     return next((word for start, word in _PRECISIONS.items() if most.startswith(start)), most)
-
-
-def _is_small_pickle(path: Path) -> bool:
-    try:
-        if not path.is_file() or path.stat().st_size > _LARGEST_PICKLE:
-            return False  # `open_weights` says what is wrong with it
-        with path.open("rb") as file:
-            return file.read(4).startswith(_PICKLES)
-    except OSError as err:
-        reason = err.strerror or str(err)
-        raise WeightsUnreadable("own-file", name=path.name, path=str(path), reason=reason) from err

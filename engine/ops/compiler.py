@@ -15,6 +15,7 @@ import torch
 
 from engine.core.errors import FeatureMissing
 from engine.core.paths import cache_folder
+from engine.hardware.out_of_memory import is_out_of_memory
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ def _compiles(device: torch.device) -> bool:
     try:
         found = compiler(_trial, fullgraph=True)(x)
     except (RuntimeError, ImportError, OSError) as err:
+        if is_out_of_memory(err):  # it may pass: no verdict, and nothing is remembered
+            raise
         logger.warning("torch.compile on %s: %s", device, str(err).partition("\n")[0])
         return False
     return bool(torch.equal(found.cpu(), _trial(x).cpu()))

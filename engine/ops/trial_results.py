@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable
 from functools import cache
@@ -14,6 +13,7 @@ import torch
 
 from engine.core import atomic_file
 from engine.core.paths import cache_folder
+from engine.core.serialization import from_plain, read_json, set_aside
 from engine.hardware import nvml
 
 _CALLS = 4  # between two events of a GPU
@@ -82,8 +82,6 @@ class ResultFile:
             atomic_file.write_json(self.path, self._entries() | {key: entry}, indent=1)
 
     def _entries(self) -> dict[str, Any]:
-        with contextlib.suppress(OSError, ValueError):
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-            if isinstance(found, dict):
-                return found
+        with set_aside(self.path):
+            return from_plain(dict[str, Any], read_json(self.path))
         return {}

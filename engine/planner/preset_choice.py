@@ -7,7 +7,6 @@ lead to times less than 1.4 apart share one preset.
 from __future__ import annotations
 
 import difflib
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from engine.core.errors import EngineError, SettingsError
 from engine.core.paths import resource
+from engine.core.serialization import read_toml
 from engine.hardware.budget import gpu_here
 from engine.hardware.gpu_table import GIB, GpuSpec
 from engine.runtimes.advice import needed_runtime
@@ -104,7 +104,7 @@ def _preset(tier: Tier, name: Goal, title: str) -> Preset:
 
 
 def _tier(path: Path) -> Tier:
-    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    data = read_toml(path)
     return Tier(
         name=path.stem,
         least_bytes=data["least_gib"] * GIB,

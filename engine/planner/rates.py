@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.core import atomic_file, paths
+from engine.core.serialization import from_plain, read_json, set_aside
 from engine.hardware import devices
 
 _VERSION = 2  # of the file; another one is not used, and replaced by the next job
@@ -133,8 +133,8 @@ class Rates:
 
 def load_rates() -> Rates:
     """What was measured on this machine; nothing when the file is missing, damaged or another's."""
-    try:
-        data = json.loads(_file().read_text(encoding="utf-8"))
+    with set_aside(_file()):
+        data = read_json(_file())
         if data["version"] != _VERSION or data["machine"] != machine():
             return Rates()
         return Rates(
@@ -142,8 +142,7 @@ def load_rates() -> Rates:
             costs=_each(data["costs"], _cost),
             gpus=_each(data["cards"], lambda costs: _each(costs, _cost)),
         )
-    except (OSError, ValueError, AttributeError, TypeError, KeyError):
-        return Rates()
+    return Rates()
 
 
 def keep(rates: Rates) -> None:
@@ -217,8 +216,8 @@ def _each(values: Any, read: Callable[[Any], T]) -> dict[str, T]:
 
 
 def _cost(value: Any) -> float:
-    found = float(value)
-    if not (math.isfinite(found) and found > 0):
+    found = from_plain(float, value)
+    if found <= 0:
         raise ValueError("a cost is a positive number of seconds")
     return found
 
@@ -227,8 +226,8 @@ def _learned(value: Any) -> Learned:
     factor = min(_MOST, max(_LEAST, _cost(value["factor"])))
     return Learned(
         factor=factor,
-        error=abs(float(value["error"])),
-        jobs=int(value["jobs"]),
+        error=abs(from_plain(float, value["error"])),
+        jobs=from_plain(int, value["jobs"]),
         memory=tuple(min(_MOST, _cost(ratio)) for ratio in value.get("memory", ())),
     )
 

@@ -7,7 +7,6 @@ import hashlib
 import re
 import sys
 import sysconfig
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from engine.core.errors import RuntimePackError, UnknownRuntime
 from engine.core.paths import resource
-from engine.core.serialization import from_plain
+from engine.core.serialization import from_plain, read_toml
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -164,7 +163,7 @@ def load(path: Path) -> RuntimeCatalogue:
         RuntimePackError: It is missing or damaged: the program's own files are incomplete.
     """
     try:
-        return from_plain(RuntimeCatalogue, tomllib.loads(path.read_text(encoding="utf-8")))
+        return from_plain(RuntimeCatalogue, read_toml(path))
     except (OSError, ValueError, TypeError, KeyError) as err:
         raise RuntimePackError("catalogue", path=path) from err
 

@@ -13,7 +13,6 @@ Several versions may be installed.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import time
@@ -26,7 +25,7 @@ from engine.core import atomic_file
 from engine.core.errors import OutputUnwritable
 from engine.core.messages import Message, message
 from engine.core.paths import runtimes_folder
-from engine.core.serialization import from_plain, to_plain
+from engine.core.serialization import from_plain, read_json, to_plain
 from engine.runtimes.catalogue import Wheel
 
 logger = logging.getLogger(__name__)
@@ -86,7 +85,7 @@ def first_wrong(folder: Path, installed: Installed, *, every: bool = False) -> s
             try:
                 if (folder / name).stat().st_size != length:
                     return name
-            except OSError:
+            except (OSError, ValueError):  # of an impossible name
                 return name
     return ""
 
@@ -216,7 +215,7 @@ def _write(name: str, data: Any) -> None:
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as err:

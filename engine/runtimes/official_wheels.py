@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable
-from html.parser import HTMLParser
+from html import unescape
 from urllib.parse import unquote, urldefrag, urljoin
 
 from engine.core.control import Control
@@ -21,6 +21,7 @@ from engine.runtimes.catalogue import Runtime, Wheel
 
 _MOST_PAGE_BYTES = 2**23
 _TIMEOUT_S = 60.0
+_HREF = re.compile(r"""\bhref\s{0,9}=\s{0,9}["']([^"'<>\s]{1,2000})""", re.IGNORECASE)
 
 
 def from_index(runtime: Runtime, index: str, control: Control | None = None) -> Runtime:
@@ -77,23 +78,15 @@ def _reply(url: str, wheel: Wheel, control: Control | None) -> http_client.Reply
 
 def links_in(page: str, address: str) -> dict[str, tuple[str, str]]:
     """Address and SHA-256 ("" if the page does not name it) of each wheel by its file name."""
-    parser = _Links()
-    parser.feed(page)
     found = {}
-    for href in parser.hrefs:
-        url, fragment = urldefrag(urljoin(address, href))
+    for href in _HREF.findall(page):
+        try:
+            url, fragment = urldefrag(urljoin(address, unescape(href)))
+        except ValueError:  # no address
+            continue
         digest = re.fullmatch(r"sha256=([0-9a-f]{64})", fragment)
         found[unquote(url.rpartition("/")[2])] = (url, digest[1] if digest else "")
     return {name: link for name, link in found.items() if name.endswith(".whl")}
-
-
-class _Links(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.hrefs: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.hrefs += [value for name, value in attrs if (tag, name) == ("a", "href") and value]
 
 
 def check_name(name: str, known: Iterable[Runtime]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from engine.core.errors import EngineError, RuntimeBroken
+from engine.core.errors import EngineError, RuntimeBroken, is_memory_refusal
 from engine.core.messages import Message, message
 from engine.core.paths import runtimes_folder
 from engine.runtimes import installation as folders
@@ -173,6 +173,9 @@ class _MarkedLoader(Loader):
             self._inner.exec_module(module)
         except (Exception, SystemExit) as err:
             why = f"{type(err).__name__}: {err}"
+            if is_memory_refusal(err):  # it may pass: nothing is marked
+                text = message("reason.runtime.does-not-load", why=why)
+                raise RuntimeBroken("at-start", runtime=self._folder.name, why=text) from err
             raise _broken(self._folder, message("reason.runtime.does-not-load", why=why)) from err
         finally:
             folders.end_load(self._folder)

@@ -6,12 +6,14 @@ user, and a folder gets its name only when everything is in it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote, unquote
 
 from engine.core import atomic_file
@@ -22,8 +24,8 @@ from engine.core.errors import (
     UnsuitableWheel,
     WeightsMissing,
 )
-from engine.downloads.hashing import OnProgress, sha256_of
-from engine.downloads.transfer import Listener, ensure
+from engine.downloads.hashing import OnProgress, hashed, sha256_of
+from engine.downloads.transfer import Listener, ensure, mismatch
 from engine.runtimes import installation as folders
 from engine.runtimes import official_wheels, start
 from engine.runtimes.catalogue import Runtime, Wheel, own_tags
@@ -125,9 +127,13 @@ class RuntimeStore(InstalledRuntimes):
         raise HashMismatch("no-known-wheel", name=name, wheels=wanted)
 
     def install(self, runtime: Runtime, wheels: Sequence[Path], listener: Listener) -> None:
-        """Unpack wheels that were verified; the folder appears in one step, complete.
+        """Unpack the wheels of a runtime; the folder appears in one step, complete.
+
+        Each is opened once: what is unpacked is what was hashed.
 
         Raises:
+            HashMismatch: A file is none of its wheels.
+            WeightsUnreadable: A file cannot be read, or was changed meanwhile.
             RuntimeBusy: Another thread or process is working on it, or a broken one is in use.
             UnsafeArchive: A wheel would do harm.
             DiskFull, OutputUnwritable, Cancelled: Nothing of it stays.
@@ -236,15 +242,18 @@ class RuntimeStore(InstalledRuntimes):
     def _unpack(
         self, runtime: Runtime, wheels: Sequence[Path], target: Path, listener: Listener
     ) -> None:
-        total = needed_bytes(wheels)
-        self.files.need(total)
         temporary = self.folder / f"{_TEMPORARY}{runtime.id}-{os.getpid()}"
         try:
-            with self.files.writing():
-                files: dict[str, int] = {}
-                for wheel in wheels:
+            with self.files.writing(), contextlib.ExitStack() as stack:
+                opened = [
+                    stack.enter_context(_opened(path, wheel, listener))
+                    for path, wheel in zip(wheels, runtime.wheels, strict=True)
+                ]
+                total, files = needed_bytes(opened), dict[str, int]()
+                self.files.need(total)
+                for file in opened:
                     on_progress = _shifted(sum(files.values()), total, listener.on_progress)
-                    files |= unpack(wheel, temporary, on_progress, listener.control)
+                    files |= unpack(file, temporary, on_progress, listener.control)
                 about = Installed(
                     id=runtime.id,
                     torch=runtime.torch,
@@ -286,6 +295,14 @@ class RuntimeStore(InstalledRuntimes):
             if not wheel.suits_this_python:
                 raise UnsuitableWheel("python", name=wheel.filename, wanted=own_tags())
         return runtime
+
+
+@contextlib.contextmanager
+def _opened(path: Path, wheel: Wheel, listener: Listener) -> Iterator[BinaryIO]:
+    with hashed(path, control=listener.control) as (file, digest):
+        if digest != wheel.sha256:
+            raise mismatch(path, wheel.filename, wheel.sha256)
+        yield file
 
 
 def _shifted(done: int, total: int, on_progress: OnProgress) -> OnProgress:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import BinaryIO
 from engine.core.control import Control
 from engine.core.errors import RuntimeBroken
 from engine.core.messages import Message, message
-from engine.core.serialization import from_plain
+from engine.core.serialization import from_plain, read_json
 from engine.protocol.report import RuntimeTrial
 
 _LONGEST_S = 300.0  # a virus scanner reads gigabytes of new libraries at the first start
@@ -93,5 +92,5 @@ def _run(command: list[str], folder: Path, output: BinaryIO, control: Control) -
 
 def _result(out: Path) -> RuntimeTrial | None:
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        return from_plain(RuntimeTrial, json.loads(out.read_text(encoding="utf-8")))
+        return from_plain(RuntimeTrial, read_json(out))
     return None

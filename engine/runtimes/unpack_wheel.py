@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from engine.core.control import Control
 from engine.core.errors import UnsafeArchive
@@ -28,7 +29,7 @@ _LEFT_OUT = re.compile(
 _DATA = re.compile(r"[^/]+\.data/(?:(?:purelib|platlib)/(?P<kept>.+)|.*)")
 
 
-def needed_bytes(wheels: Iterable[Path]) -> int:
+def needed_bytes(wheels: Iterable[BinaryIO]) -> int:
     """Bytes that these wheels take when they are unpacked.
 
     Raises:
@@ -38,7 +39,7 @@ def needed_bytes(wheels: Iterable[Path]) -> int:
 
 
 def unpack(
-    wheel: Path,
+    wheel: BinaryIO,
     folder: Path,
     on_progress: OnProgress = ignore_progress,
     control: Control | None = None,
@@ -46,7 +47,7 @@ def unpack(
     """Unpack what a program needs of a wheel.
 
     Args:
-        wheel: The file; its SHA-256 was compared before.
+        wheel: The open file whose SHA-256 was compared.
         folder: Destination; existing files are an error.
         on_progress: Called with bytes written and bytes in total.
         control: Cancels it.
@@ -85,12 +86,12 @@ def long_path(folder: Path) -> Path:
     return Path(f"{LONG}UNC{text[1:]}" if text.startswith("\\\\") else f"{LONG}{text}")
 
 
-def _examined(wheel: Path) -> list[tuple[str, zipfile.ZipInfo]]:
+def _examined(wheel: BinaryIO) -> list[tuple[str, zipfile.ZipInfo]]:
     """The members to unpack, each with its path; refuses the whole archive for one bad member."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             members = [info for info in archive.infolist() if not info.is_dir()]
-        most_bytes = _FREE_BYTES + _MOST_GROWTH * wheel.stat().st_size
+        most_bytes = _FREE_BYTES + _MOST_GROWTH * wheel.seek(0, 2)
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as err:
         raise _unsafe(wheel, f"it is no archive that can be read ({err})") from err
     if len(members) > _MOST_FILES or sum(info.file_size for info in members) > most_bytes:
@@ -133,7 +134,7 @@ def place_of(name: str) -> str:
     return "" if _LEFT_OUT.match(name) else name
 
 
-def _pieces(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wheel: Path) -> Iterator[bytes]:
+def _pieces(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wheel: BinaryIO) -> Iterator[bytes]:
     """Content of a member, never more than its stated size; the checksum is compared at the end."""
     try:
         with archive.open(info) as member:
@@ -143,5 +144,6 @@ def _pieces(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wheel: Path) -> Ite
         raise _unsafe(wheel, f"{info.filename} in it is damaged ({err})") from err
 
 
-def _unsafe(wheel: Path, why: str) -> UnsafeArchive:
-    return UnsafeArchive("wheel", name=wheel.name, why=why, path=wheel)
+def _unsafe(wheel: BinaryIO, why: str) -> UnsafeArchive:
+    path = Path(wheel.name)
+    return UnsafeArchive("wheel", name=path.name, why=why, path=path)

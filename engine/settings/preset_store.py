@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from engine.core import atomic_file, paths
 from engine.core.errors import EngineError, OutputUnwritable, SettingsError
+from engine.core.serialization import read_toml
 from engine.settings.presets import Preset, Value, applied
 from engine.settings.schema import JobSettings, describe, renamed
 from engine.settings.store import to_toml
@@ -52,9 +52,7 @@ def read(path: Path) -> Preset:
         SettingsError: The file cannot be read, is not a preset, or has impossible settings.
     """
     try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            raise ValueError("too large")
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = read_toml(path, _LARGEST_BYTES)
         title, description = data["title"], data.get("description", "")
         if not all(isinstance(text, str) and text.isprintable() for text in (title, description)):
             raise ValueError("no title")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -259,6 +260,8 @@ def check(settings: Any) -> None:
 
 def _check_type(name: str, value: object, expected: type[Any]) -> None:
     fits = isinstance(value, (int, float) if expected is float else expected)
+    if isinstance(value, float) and not math.isfinite(value):
+        fits = False
     if not fits or (expected is not bool and isinstance(value, bool)):
         raise SettingsError(
             "wrong-type", setting=name, value=repr(value), expected=type_name(expected)

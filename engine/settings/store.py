@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from datetime import date, time
 from pathlib import Path
 from typing import Any
 
 from engine.core import paths
 from engine.core.errors import SettingsError
+from engine.core.serialization import read_toml
 from engine.settings.schema import EngineSettings, known
 
 _TABLE = "engine"
@@ -50,10 +50,10 @@ def to_toml(data: dict[str, Any]) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path)
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
+    except ValueError as err:
         raise SettingsError("file-damaged", path=path, reason=err) from err
     except OSError as err:
         reason = err.strerror or str(err)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.errors import UpdateNotInBuild
 from engine.core.paths import resource
-from engine.core.serialization import from_plain
+from engine.core.serialization import from_plain, read_toml
 from engine.downloads.http_client import is_safe
 from engine.protocol.update_state import Install
 
@@ -53,7 +52,7 @@ def read(path: Path) -> UpdateSource:
         UpdateNotInBuild: It is damaged.
     """
     try:
-        found = from_plain(UpdateSource, tomllib.loads(path.read_text(encoding="utf-8")))
+        found = from_plain(UpdateSource, read_toml(path))
     except (OSError, ValueError, TypeError, KeyError) as err:
         raise UpdateNotInBuild("damaged", path=path) from err
     if not all(_KEY.fullmatch(key) for key in found.keys):

@@ -11,7 +11,6 @@ their meaning increments `format`, and older programs then refuse it.
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from datetime import date
 from typing import Any
 
 from engine.core.errors import UpdateTooNew, UpdateUntrusted
-from engine.core.serialization import from_plain
+from engine.core.serialization import from_plain, parse_json
 
 PRODUCT, FORMAT = "upreel", 1
 NAME, SIGNATURE = "update.json", "update.json.sig"
@@ -95,7 +94,7 @@ def parse(content: bytes) -> Manifest:
         UpdateTooNew: Only a newer program can read them.
     """
     try:
-        found = json.loads(content)
+        found = parse_json(content)
         if found["product"] != PRODUCT:
             raise _no_description("it is of another program")
         if found["format"] != FORMAT:

@@ -57,7 +57,8 @@ def test_the_sources_are_no_release_until_all_is_pinned(server, tmp_path, catalo
     path = tmp_path / "wheels" / first.wheels[0].filename
     assert first.wheels[0].place == f"cu130/{path.name}".replace("+", "%2B")
     assert first.bytes == path.stat().st_size
-    assert first.unpacked_bytes == needed_bytes([path])
+    with path.open("rb") as file:
+        assert first.unpacked_bytes == needed_bytes([file])
     text = catalogue.read_text("utf-8")
     assert text.count("# ") == paths.resource("runtime.toml").read_text("utf-8").count("# ")
     store = RuntimeStore(known)

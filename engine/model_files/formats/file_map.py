@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from engine.core.errors import (
+    EngineError,
+    OutOfMemory,
     WeightsDamaged,
     WeightsError,
     WeightsMissing,
     WeightsTruncated,
     WeightsUnreadable,
+    is_memory_refusal,
 )
+from engine.downloads.hashing import FileIdentity
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
+
+_expected: ContextVar[Mapping[Path, FileIdentity]] = ContextVar("expected", default={})  # noqa: B039 - never changed
+
+
+def expect(path: Path, identity: FileIdentity) -> None:
+    """From now on this thread opens a path only while it leads to the file that was hashed."""
+    _expected.set({**_expected.get(), path: identity})
 
 
 class FileMap:
@@ -39,7 +51,8 @@ class FileMap:
 
         Raises:
             WeightsMissing: There is no such file.
-            WeightsUnreadable: It is a folder, or may not be read.
+            WeightsUnreadable: It is a folder, may not be read, or is another file than `expect`
+                has named.
         """
         self.path = path
         self._whole: mmap.mmap | None = None
@@ -49,10 +62,14 @@ class FileMap:
             self.file = path.open("rb")
             self.size = self.file.seek(0, 2)
             self.file.seek(0)
+            self._identity = FileIdentity.of(self.file)
         except FileNotFoundError as err:
             raise WeightsMissing("no-file", name=path.name, path=path) from err
         except OSError as err:
-            raise unreadable(path) from err
+            raise unreadable(path, err) from err
+        if _expected.get().get(path, self._identity) != self._identity:
+            self.file.close()
+            raise changed(path)
 
     def header(self, read: Callable[[BinaryIO, Path], T]) -> T:
         """The header as `read` returns it; the file is closed when `read` refuses it.
@@ -65,8 +82,8 @@ class FileMap:
             return read(self.file, self.path)
         except OSError as err:
             self.close()
-            raise unreadable(self.path) from err
-        except WeightsError:
+            raise unreadable(self.path, err) from err
+        except (WeightsError, MemoryError):
             self.close()
             raise
 
@@ -107,14 +124,23 @@ class FileMap:
         try:
             return mmap.mmap(self.file.fileno(), end - base, access=mmap.ACCESS_READ, offset=base)
         except OSError as err:
-            raise unreadable(self.path) from err
+            raise unreadable(self.path, err) from err
         except ValueError as err:
             raise WeightsTruncated("while-reading", name=self.path.name, path=self.path) from err
 
     def close(self) -> None:
-        """Close the file; tensors that were read stay valid."""
+        """Close the file; tensors that were read stay valid.
+
+        Raises:
+            WeightsUnreadable: It was written to since it was opened.
+        """
         self._whole = None
+        if self.file.closed:
+            return
+        now = FileIdentity.of(self.file)
         self.file.close()
+        if (now.bytes, now.modified_ns) != (self._identity.bytes, self._identity.modified_ns):
+            raise changed(self.path)
 
 
 class _MappedArray:
@@ -143,9 +169,16 @@ def _tensor(found: mmap.mmap, begin: int, length: int) -> Tensor:
     return torch.from_numpy(np.asarray(_MappedArray(found, begin, length)))
 
 
-def unreadable(path: Path) -> WeightsUnreadable:
-    """An error for an existing file that cannot be read."""
+def unreadable(path: Path, error: OSError) -> EngineError:
+    """An error for an existing file that the system does not give."""
+    if is_memory_refusal(error):
+        return OutOfMemory("file", name=path.name, path=path)
     return WeightsUnreadable("disk", name=path.name, path=path)
+
+
+def changed(path: Path) -> WeightsUnreadable:
+    """An error for a file that is another one than was hashed, or that was written to."""
+    return WeightsUnreadable("changed", name=path.name, path=path)
 
 
 def truncated(path: Path, size: int, needed: int) -> WeightsTruncated:

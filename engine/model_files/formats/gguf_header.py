@@ -26,6 +26,8 @@ _VERSIONS = (2, 3)
 _ALIGNMENT = 32  # bytes, unless the metadata has another
 _MOST_AXES = 4
 _LONGEST_LIST = 64  # items that are kept; nothing that is needed is longer
+_LARGEST_HEADER = 2**26  # bytes; those of transformers have 0.1 MB, with a vocabulary 10 MB
+_MOST_READS = 2_000_000  # pieces of it: some seconds
 
 _SCALARS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
@@ -127,6 +129,7 @@ class _Reader:
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file = file
         self._path = path
+        self._reads = 0
         self.size = file.seek(0, 2)
         file.seek(0)
 
@@ -142,6 +145,9 @@ class _Reader:
         place = self._file.tell()
         if count > self.size - place:
             raise truncated(self._path, self.size, place + count)
+        self._reads += 1
+        if place + count > _LARGEST_HEADER or self._reads > _MOST_READS:
+            raise ValueError("a header beyond what it can need")
 
     def number(self, code: str) -> int:
         return int(struct.unpack("<" + code, self.take(struct.calcsize(code)))[0])

@@ -66,4 +66,4 @@ def _beginning(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(len(MAGIC))
     except OSError as err:
-        raise unreadable(path) from err
+        raise unreadable(path, err) from err

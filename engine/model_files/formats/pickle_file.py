@@ -1,37 +1,54 @@
-"""PyTorch pickles (.pth) of tensors, read without running code that is in them.
+"""PyTorch files (.pth) of tensors by memory map; nothing in them is run. Opening loads no torch.
 
-A pickle is a program. torch's `weights_only` allows the few calls that tensors need and refuses all
-others. Only the newer kind is read, a zip archive: tensors of the older kind cannot be mapped.
+Only the newer kind is read: a zip archive whose members are stored as they are, one of them a
+pickle that describes the tensors. The older kind, a bare pickle, cannot be mapped.
 """
 
 from __future__ import annotations
 
-import pickle
+import errno
+import math
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from engine.core.errors import NotSafetensors, UnsafeWeights, WeightsDamaged, WeightsTruncated
 from engine.model_files.formats.file_map import FileMap
-from engine.model_files.formats.safetensors_file import TORCH_NAMES
+from engine.model_files.formats.pickle_program import StoredTensor, UnsafeProgramError, described
+from engine.model_files.formats.safetensors_file import ITEM_BYTES, TORCH_NAMES
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 ZIP = b"PK\x03\x04"
+_PROGRAM = "data.pkl"
+_MOST_BYTES = 2**24  # of the archive's list of contents, and of the pickle
+_LOCAL_BYTES = 30  # of a member's own header, before its name
+_ONLY = "tensor"  # name of a tensor that is saved without one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickleEntry:
+    """One tensor in a file: `begin` is the place of its first value, in bytes from the start."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    begin: int
+    end: int
 
 
 class PickleFile:
-    """Tensors of a file by name, as in `SafetensorsFile`; opening it loads torch.
+    """Tensors of a file by name, as in `SafetensorsFile`.
 
-    The file stays mapped until `close`; what was read of it counts as memory of this process, but
-    the system can reclaim it.
+    A tensor that was saved alone has the name "tensor".
 
     Attributes:
         path: Of the file.
-        shapes, dtypes: Of each tensor, by name; dtypes as safetensors names them ("F16").
+        shapes, dtypes, nbytes: Of each tensor, by name; dtypes as safetensors names them ("F16").
         metadata: Empty: the format has none.
     """
 
@@ -47,14 +64,15 @@ class PickleFile:
             WeightsDamaged: Its parts contradict each other, or it holds other objects.
         """
         self.path = path
-        archive = FileMap(path)
-        archive.header(_check_archive)
-        archive.close()
-        self._tensors = _read(path)
+        self._map = FileMap(path)
+        self._entries = self._map.header(_read_header)
         self.metadata: dict[str, str] = {}
-        self.shapes = {name: tuple(value.shape) for name, value in self._tensors.items()}
-        self.dtypes = {name: _dtype_name(value) for name, value in self._tensors.items()}
-        self.nbytes = {name: value.nbytes for name, value in self._tensors.items()}
+        self.shapes = {name: entry.shape for name, entry in self._entries.items()}
+        self.dtypes = {name: entry.dtype for name, entry in self._entries.items()}
+        self.nbytes = {
+            name: ITEM_BYTES[entry.dtype] * math.prod(entry.shape)
+            for name, entry in self._entries.items()
+        }
 
     def tensor(
         self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
@@ -63,21 +81,25 @@ class PickleFile:
 
         Raises:
             KeyError: There is no tensor of that name; an internal error.
+            WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
         """
-        stored = self._tensors[name]
-        return stored.to(device, dtype or stored.dtype, copy=True).contiguous()
+        entry = self._entries[name]
+        with self._map.window(entry.begin, entry.end) as found:
+            stored = _view(found, entry)
+            return stored.to(device, dtype or stored.dtype, copy=True).contiguous()
 
     def raw(self, name: str) -> Tensor:
         """A read-only view of one tensor in the file.
 
         Raises:
-            KeyError: As `tensor`.
+            KeyError, WeightsUnreadable, WeightsTruncated: As `tensor`.
         """
-        return self._tensors[name]
+        entry = self._entries[name]
+        return _view(self._map.bytes(entry.begin, entry.end), entry)
 
     def close(self) -> None:
         """Close the file; tensors that were read stay valid."""
-        self._tensors = {}
+        self._map.close()
 
     def __enter__(self) -> Self:
         return self
@@ -86,57 +108,110 @@ class PickleFile:
         self.close()
 
 
-def _check_archive(file: BinaryIO, path: Path) -> None:
-    """Refuse what is no archive of PyTorch; its list of contents is at the end.
+def _view(found: Tensor, entry: PickleEntry) -> Tensor:
+    import torch
 
-    torch decides by the ending ".safetensors", whatever is in a file.
-    """
-    if path.suffix == ".safetensors":
-        raise NotSafetensors("zip-named-safetensors", name=path.name, path=path)
+    stored = found.view(getattr(torch, TORCH_NAMES[entry.dtype]))
+    return stored.as_strided(entry.shape, entry.strides)
+
+
+class _FewBytes:
+    """A file of which no more is read at once than a list of contents can have."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.tell, self.seekable = file.tell, file.seekable
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        try:
+            return self._file.seek(offset, whence)
+        except OSError as err:
+            if err.errno != errno.EINVAL:
+                raise
+            raise zipfile.BadZipFile("a place before the file") from err
+
+    def read(self, count: int = -1) -> bytes:
+        found = self._file.read(count if 0 <= count <= _MOST_BYTES else _MOST_BYTES + 1)
+        if len(found) > _MOST_BYTES:
+            raise zipfile.BadZipFile("too long")
+        return found
+
+
+def _read_header(file: BinaryIO, path: Path) -> dict[str, PickleEntry]:
+    """The tensors of an open file; its list of contents is at the end."""
+    size = file.seek(0, 2)
     try:
-        with zipfile.ZipFile(file) as archive:
-            names = archive.namelist()
-    except zipfile.BadZipFile as err:
+        archive = zipfile.ZipFile(_FewBytes(file))
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as err:
         raise WeightsTruncated("no-contents", name=path.name, path=path) from err
-    if not any(name == "data.pkl" or name.endswith("/data.pkl") for name in names):
+    members = {info.filename: info for info in archive.infolist()}
+    program = next((name for name in members if f"/{name}".endswith(f"/{_PROGRAM}")), None)
+    if program is None:
         raise NotSafetensors("zip-without-tensors", name=path.name, path=path)
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    import torch
-
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except pickle.UnpicklingError as err:
+        if any(info.compress_type != zipfile.ZIP_STORED for info in members.values()):
+            raise ValueError("a compressed member")
+        if members[program].file_size > _MOST_BYTES:
+            raise ValueError("too long a pickle")
+        folder = program.removesuffix(_PROGRAM)
+        if f"{folder}byteorder" in members and archive.read(f"{folder}byteorder") != b"little":
+            raise ValueError("another byte order")
+        tensors = _tensors(described(archive.read(program)), path)
+        places = {
+            f"{folder}data/{key}": _place(file, members[f"{folder}data/{key}"], size)
+            for key in {tensor.storage.key for tensor in tensors.values()}
+        }
+        return {
+            name: _entry(tensor, *places[f"{folder}data/{tensor.storage.key}"])
+            for name, tensor in tensors.items()
+        }
+    except UnsafeProgramError as err:
         raise UnsafeWeights("pickle", name=path.name, path=path) from err
-    except MemoryError:
-        raise
-    except Exception as err:  # damage ends in struct.error, KeyError, AssertionError and others
+    except (
+        *(ValueError, TypeError, LookupError, AttributeError, OverflowError, EOFError),
+        *(zipfile.BadZipFile, NotImplementedError, RuntimeError),
+    ) as err:
         raise WeightsDamaged("pickle", name=path.name, path=path) from err
-    return _checked(content, path)
 
 
-def _checked(content: Any, path: Path) -> dict[str, Tensor]:
+def _tensors(content: Any, path: Path) -> dict[str, StoredTensor]:
     """The tensors of a file by name; some tools store them under "state_dict"."""
-    import torch
-
+    if isinstance(content, StoredTensor):
+        content = {_ONLY: content}
     if isinstance(content, Mapping):
         content = content.get("state_dict", content)
     is_table = isinstance(content, Mapping) and all(
-        isinstance(name, str) and isinstance(value, torch.Tensor) and _is_plain(value)
-        for name, value in content.items()
+        isinstance(name, str) and isinstance(value, StoredTensor) for name, value in content.items()
     )
     if not is_table or not content:
         raise WeightsDamaged("no-tensor-list", name=path.name, path=path)
-    return {name: value.detach() for name, value in content.items()}
+    return dict(content)
 
 
-def _is_plain(value: Tensor) -> bool:
-    import torch
+def _place(file: BinaryIO, info: zipfile.ZipInfo, size: int) -> tuple[int, int]:
+    """First byte of a member's content and the byte after the last one."""
+    file.seek(max(0, info.header_offset))
+    local = file.read(_LOCAL_BYTES)
+    if len(local) < _LOCAL_BYTES or not local.startswith(ZIP):
+        raise ValueError("a member is not where it is said to be")
+    name, extra = int.from_bytes(local[26:28], "little"), int.from_bytes(local[28:30], "little")
+    begin = info.header_offset + _LOCAL_BYTES + name + extra
+    if begin + info.file_size > size:
+        raise ValueError("a member ends after the file")
+    return begin, begin + info.file_size
 
-    return value.layout == torch.strided and value.device.type == "cpu"
 
-
-def _dtype_name(value: Tensor) -> str:
-    kind = str(value.dtype).removeprefix("torch.")
-    return next((name for name, ours in TORCH_NAMES.items() if ours == kind), kind.upper())
+def _entry(tensor: StoredTensor, begin: int, end: int) -> PickleEntry:
+    """Where a tensor is in the file; it has no more values than its storage."""
+    item, storage = ITEM_BYTES[tensor.dtype], tensor.storage
+    length = storage.length * (ITEM_BYTES[storage.dtype] if storage.dtype else 1)
+    values = max(tensor.end, math.prod(tensor.shape))  # strides of 0 would make many of few
+    if not values * item <= length <= end - begin:
+        raise ValueError("a tensor that is larger than its storage")
+    return PickleEntry(
+        dtype=tensor.dtype,
+        shape=tensor.shape,
+        strides=tensor.strides,
+        begin=begin + tensor.offset * item,
+        end=begin + tensor.end * item,
+    )

@@ -8,7 +8,6 @@ It returns neither the offsets of tensors nor a reason of refusal that users und
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from engine.core.errors import NotSafetensors, WrongNumbers
 from engine.core.messages import message
+from engine.core.serialization import parse_json
 from engine.model_files.formats.file_map import FileMap, damaged, truncated
 
 if TYPE_CHECKING:
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _PREFIX = 8  # bytes of the header's length
-_LARGEST_HEADER = 100 * 1000 * 1000  # bytes, by the format's own definition
+_LARGEST_HEADER = 2**24  # bytes; the format allows 100 MB, models have 0.3
+_MOST_AXES = 64  # torch's own limit
 
 TORCH_NAMES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
 }  # fmt: skip
-_ITEM_BYTES = {
+ITEM_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1,
     "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
 }  # fmt: skip
@@ -145,7 +146,7 @@ def _read_header(file: BinaryIO, path: Path) -> Header:
     if len(text) < length:
         raise truncated(path, size, _PREFIX + length)
     try:
-        entries, metadata = _parse(json.loads(text), _PREFIX + length)
+        entries, metadata = _parse(parse_json(text), _PREFIX + length)
     except (ValueError, KeyError, TypeError, AttributeError) as err:
         raise damaged(path) from err
     _check_offsets(entries, _PREFIX + length, size, path)
@@ -172,6 +173,8 @@ def _parse(header: dict[str, Any], data: int) -> Header:
 def _entry(about: dict[str, Any], data: int) -> SafetensorsEntry:
     begin, end = about["data_offsets"]
     shape = tuple(about["shape"])
+    if len(shape) > _MOST_AXES:
+        raise ValueError("too many axes")
     if not all(type(side) is int and side >= 0 for side in (*shape, begin, end)):
         raise ValueError("sizes and offsets must be whole numbers")
     dtype = str(about["dtype"])
@@ -182,7 +185,7 @@ def _check_offsets(entries: dict[str, SafetensorsEntry], data: int, size: int, p
     """Tensors must follow one another without holes and fill the file to its end."""
     place = data
     for entry in sorted(entries.values(), key=lambda entry: (entry.begin, entry.end)):
-        item = _ITEM_BYTES.get(entry.dtype)
+        item = ITEM_BYTES.get(entry.dtype)
         length = entry.end - entry.begin
         if entry.begin != place or length < 0:
             raise damaged(path)

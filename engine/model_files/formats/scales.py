@@ -10,12 +10,12 @@ Source: ComfyUI, QUANTIZATION.md and `convert_old_quants`; comfy-kitchen, `Tenso
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.core.errors import WrongNumbers
+from engine.core.serialization import parse_json
 from engine.model_files.formats.gguf_header import PREFIX
 from engine.model_files.formats.open_weights import WeightsFile
 
@@ -126,9 +126,9 @@ def _marker(file: WeightsFile, weight: str, scale: Scale) -> Mapping[str, object
     layer = weight.removesuffix(".weight")
     try:
         if scale.marker:
-            found = json.loads(bytes(file.raw(scale.marker).tolist()))
+            found = parse_json(bytes(file.raw(scale.marker).tolist()))
         else:
-            layers = json.loads(file.metadata.get(_LAYERS, "{}")).get("layers", {})
+            layers = parse_json(file.metadata.get(_LAYERS, "{}")).get("layers", {})
             found = layers.get(layer, layers.get(layer.removeprefix(PREFIX)))
     except (ValueError, TypeError, AttributeError):
         return {}

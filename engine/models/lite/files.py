@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from engine.core.errors import UnknownKeys, WeightsMissing
 from engine.core.paths import resource
+from engine.core.serialization import parse_json
 
 KERNEL = 3
 COLOURS = 3
@@ -124,7 +124,7 @@ def config_of(name: str) -> LiteConfig:
     try:
         with weights_path(name).open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(min(length, 2**20)))
+            header = parse_json(file.read(min(length, 2**20)))
         header.pop("__metadata__", None)
         shapes = {name: tuple(about["shape"]) for name, about in header.items()}
     except (struct.error, ValueError, KeyError, AttributeError) as err:

@@ -224,13 +224,6 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             return FileUse(kind="vae", models=every)
         return FileUse(kind="text", models=every) if content == TEXT_EMBEDDING else None
 
-    def use_of_pickle(self, path: Path) -> FileUse | None:
-        """A text embedding."""
-        from engine.models.seedvr2.text_embedding import load_text_embedding
-
-        load_text_embedding(path)
-        return FileUse(kind="text", models=tuple(self.models))
-
     def vaes(self) -> tuple[VaeModel, ...]:
         """The VAE."""
         return (

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from engine.core.errors import WeightsDamaged, WeightsError, WrongModel
+from engine.core.errors import UnsafeWeights, WeightsDamaged, WeightsError, WrongModel
 from engine.core.messages import Message, message
-from engine.model_files.formats.file_map import FileMap
 from engine.model_files.formats.open_weights import open_weights
 from engine.models.identify import content_message, recognise
 from engine.models.seedvr2.dit.config import DitConfig
-
-_PICKLES = (b"PK\x03\x04", b"\x80")  # of torch.save: a zip archive, formerly a bare pickle
 
 
 def load_text_embedding(path: Path, config: DitConfig | None = None) -> Tensor:
@@ -33,7 +28,7 @@ def load_text_embedding(path: Path, config: DitConfig | None = None) -> Tensor:
             file of these formats, or not whole.
         WrongModel: It holds something else, or code, which was not run.
     """
-    tensor = _saved(path) if _is_pickle(path) else _only_tensor(path)
+    tensor = _only_tensor(path)
     if tensor.ndim == 3 and len(tensor) == 1:
         tensor = tensor[0]
     if tensor.ndim != 2 or not len(tensor) or not tensor.is_floating_point():
@@ -51,34 +46,12 @@ def load_text_embedding(path: Path, config: DitConfig | None = None) -> Tensor:
     return tensor
 
 
-def _is_pickle(path: Path) -> bool:
-    opened = FileMap(path)
-    try:
-        return opened.file.read(4).startswith(_PICKLES)
-    finally:
-        opened.close()
-
-
-def _saved(path: Path) -> Tensor:
-    """What torch.save wrote; `weights_only` runs no code."""
-    opened = FileMap(path)
-    try:
-        found = torch.load(opened.file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as err:
-        raise WrongModel("more-than-tensors", name=path.name, path=str(path)) from err
-    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError, OSError) as err:
-        raise WeightsDamaged("not-unpacked", name=path.name, path=str(path)) from err
-    except EOFError as err:
-        raise WeightsDamaged("embedding-cut", name=path.name, path=str(path)) from err
-    finally:
-        opened.close()
-    if not isinstance(found, Tensor):
-        raise _other(path, message("content.object", kind=type(found).__name__))
-    return found.detach()
-
-
 def _only_tensor(path: Path) -> Tensor:
-    with open_weights(path) as file:
+    try:
+        file = open_weights(path)
+    except UnsafeWeights as err:
+        raise WrongModel("more-than-tensors", name=path.name, path=str(path)) from err
+    with file:
         if len(file.shapes) != 1:
             count = message("content.tensors", count=len(file.shapes))
             content = recognise(file.shapes)

@@ -13,7 +13,7 @@ import av
 from av.stream import Discard
 from av.video.stream import VideoStream
 
-from engine.core.errors import UnreadableMedia
+from engine.core.errors import UnreadableMedia, memory_ran_out
 from engine.core.messages import Message, message
 from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
@@ -180,12 +180,16 @@ class VideoDecoder(FrameDecoder):
     def _decode(self, stream: VideoStream, packet: VideoPacket) -> list[VideoFrame]:
         try:
             return stream.decode(packet)
-        except av.error.MemoryError as err:
-            with translated(self._media.path):
-                raise err
-        except av.error.FFmpegError:
+        except av.error.FFmpegError as err:
+            self._raise_for_memory(err)
             self._damaged += 1
         return []
+
+    def _raise_for_memory(self, error: Exception) -> None:
+        """Raises OutOfMemory where that is what an error means: nothing is damaged then."""
+        if memory_ran_out(error):
+            with translated(self._media.path):
+                raise error
 
     def _report_damage(self) -> None:
         if self._damaged:
@@ -320,6 +324,8 @@ def _key_from(container: InputContainer, stream: VideoStream, at: int) -> _KeyFr
                 return None
             stored = packet.dts if packet.dts is not None else shown
             return _KeyFrame(target=at, shown=shown, stored=stored)
-    except (av.error.FFmpegError, OSError):
+    except (av.error.FFmpegError, OSError) as err:
+        if memory_ran_out(err):
+            raise
         return None  # not seekable
     return None

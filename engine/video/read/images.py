@@ -181,7 +181,7 @@ _SUFFIXES_TEXT = """
     .pgm .ppm .pnm .pam .pfm .tga .pcx
 """
 _SUFFIXES = frozenset(_SUFFIXES_TEXT.split())
-_PATTERN = re.compile(r"%%|%(?:0(\d+))?d")
+_PATTERN = re.compile(r"%%|%(?:0(\d{1,3}))?d")
 _NUMBERED = re.compile(r"^(.*?)(\d+)(\D*)$")
 
 

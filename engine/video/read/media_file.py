@@ -31,6 +31,7 @@ from engine.core.errors import (
     TruncatedMedia,
     UnreadableMedia,
     UnsupportedMedia,
+    memory_ran_out,
 )
 
 if TYPE_CHECKING:
@@ -125,18 +126,25 @@ def translated(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (av.error.PatchWelcomeError, av.error.DecoderNotFoundError, NotImplementedError) as err:
-        raise UnsupportedMedia("no-decoder", name=path.name, path=path) from err
-    except av.error.MemoryError as err:
-        raise OutOfMemory("decoding", name=path.name, path=path) from err
-    except (av.error.InvalidDataError, av.error.ArgumentError, av.error.EOFError) as err:
-        raise _unreadable(path) from err
-    except av.error.FFmpegError as err:
-        # FFmpeg also reports "input/output error" or "not permitted" for mere damage.
-        check_disk(path)
-        raise _unreadable(path) from err
-    except OSError as err:
-        raise _from_os(err, path) from err
+    except (av.error.FFmpegError, OSError, MemoryError, NotImplementedError) as err:
+        if memory_ran_out(err):
+            raise OutOfMemory("decoding", name=path.name, path=path) from err
+        raise _translated(err, path) from err
+
+
+def _translated(err: Exception, path: Path) -> InputError:
+    match err:
+        case av.error.PatchWelcomeError() | av.error.DecoderNotFoundError() | NotImplementedError():
+            return UnsupportedMedia("no-decoder", name=path.name, path=path)
+        case av.error.InvalidDataError() | av.error.ArgumentError() | av.error.EOFError():
+            return _unreadable(path)
+        case av.error.FFmpegError():
+            # FFmpeg also reports "input/output error" or "not permitted" for mere damage.
+            check_disk(path)
+            return _unreadable(path)
+        case OSError():
+            return _from_os(err, path)
+    raise err
 
 
 def check_size(path: Path, width: int, height: int) -> None:
@@ -215,10 +223,10 @@ def readable_packets(
     while True:
         try:
             packet = next(packets, None)
-        except av.error.MemoryError as err:
-            with translated(path):
-                raise err
-        except (av.error.FFmpegError, OSError):
+        except (av.error.FFmpegError, OSError) as err:
+            if memory_ran_out(err):
+                with translated(path):
+                    raise
             check_disk(path)
             damaged()
             packet = None

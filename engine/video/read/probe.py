@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import av
 from av.video.stream import VideoStream
 
-from engine.core.errors import advised
+from engine.core.errors import advised, memory_ran_out
 from engine.core.geometry import Size
 from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
@@ -194,6 +194,8 @@ def _first_frames(path: Path, container: InputContainer, stream: VideoStream) ->
         try:
             frames += stream.decode(packet)
         except av.error.FFmpegError as err:
+            if memory_ran_out(err):
+                raise
             failure = err
         if len(frames) >= _PROBED_FRAMES or number >= _MAX_PACKETS:
             break

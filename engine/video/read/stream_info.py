@@ -16,7 +16,8 @@ import numpy as np
 from av.sidedata.encparams import VideoEncParams
 from av.stream import Discard, Disposition
 
-from engine.core.errors import InputError, UnsupportedMedia
+from engine.core.errors import InputError, UnsupportedMedia, memory_ran_out
+from engine.core.units import parse_fraction
 from engine.protocol.media import ChapterInfo, StreamInfo, StreamKind
 from engine.video.read.media_file import check_size, open_input, packets_of, translated
 
@@ -166,7 +167,9 @@ def count_by_reading(
             if frames % 64 == 0 and time.monotonic() > deadline:
                 is_complete = False
                 break
-    except av.error.FFmpegError:
+    except av.error.FFmpegError as err:
+        if memory_ran_out(err):
+            raise
         is_complete = False  # damaged: the reader of the frames reports it
     return PacketCount(
         frames=frames, bytes=size, start_pts=first, end_pts=end, is_complete=is_complete
@@ -188,7 +191,7 @@ def rotation_of(frame: Any, metadata: Mapping[str, str]) -> tuple[int, bool]:
         if data.type.name == "DISPLAYMATRIX":
             return rotation_of_matrix(np.frombuffer(data, dtype=np.int32, count=9).tolist())
     try:
-        return round(float(metadata.get("rotate", "0")) / 90) * 90 % 360, False
+        return round(parse_fraction(metadata.get("rotate", "0")) / 90) * 90 % 360, False
     except ValueError:
         return 0, False
 

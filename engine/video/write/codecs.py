@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-from engine.core.errors import ContainerMismatch, EncoderMissing, SettingsError
+from engine.core.errors import ContainerMismatch, EncoderMissing, OutOfMemory, SettingsError
 from engine.core.geometry import Size
 from engine.protocol.media import Chroma, ColourTags, MediaInfo, VideoInfo, subsampling
 from engine.protocol.plan import Notice, PicturePlan
@@ -334,9 +334,24 @@ def estimated_bits_per_pixel(picture: PicturePlan) -> float:
     return bits_per_pixel(picture.codec, crf, picture.bit_depth, picture.chroma)
 
 
-@cache
 def encoder_works(name: str) -> bool:
-    """Whether this machine's FFmpeg really opens an encoder; tried once a program run."""
+    """Whether this machine's FFmpeg really opens an encoder; tried once a program run.
+
+    A GPU without memory for one more is passed over this time.
+
+    Raises:
+        OutOfMemory: There is no main memory to try it.
+    """
+    try:
+        return _works(name)
+    except OutOfMemory:
+        if all(name != encoder.name for encoder in ON_GPU.values()):
+            raise
+    return False
+
+
+@cache
+def _works(name: str) -> bool:
     from engine.video.write.encoders import opens
 
     return opens(name)

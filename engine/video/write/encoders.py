@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
+from engine.core.errors import OutOfMemory, memory_ran_out
 from engine.core.geometry import Size
 from engine.protocol.media import Chroma, ColourTags, subsampling
 
@@ -322,7 +323,11 @@ def own_scheduling() -> Iterator[None]:
 
 
 def opens(name: str) -> bool:
-    """Whether an encoder exists here and really encodes a small frame. Loads av."""
+    """Whether an encoder exists here and really encodes a small frame. Loads av.
+
+    Raises:
+        OutOfMemory: There is no memory to try it.
+    """
     from av import CodecContext, VideoFrame
     from av.error import FFmpegError
     from av.video.codeccontext import VideoCodecContext
@@ -342,5 +347,7 @@ def opens(name: str) -> bool:
         frame.pts = 0
         with own_scheduling():
             return bool([*context.encode(frame), *context.encode(None)])
-    except (FFmpegError, ValueError):
+    except (FFmpegError, ValueError) as err:
+        if memory_ran_out(err):  # it may pass: no verdict, and nothing is remembered
+            raise OutOfMemory("encoder", name=name) from err
         return False  # no such encoder, no GPU, or one that refuses

@@ -16,7 +16,7 @@ from av.error import FFmpegError
 from av.video.codeccontext import VideoCodecContext
 
 from engine.core.control import Control
-from engine.core.errors import EncoderMissing, OutputError
+from engine.core.errors import EncoderMissing, OutOfMemory, OutputError, memory_ran_out
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
 from engine.video.write.containers import output_suffix
@@ -68,6 +68,8 @@ class ImageSegment:
             context.options = {**picture.options, **colour_options(picture.tags)}
             packets = [*context.encode(frame), *context.encode(None)]
         except FFmpegError as err:
+            if memory_ran_out(err):
+                raise OutOfMemory("encoder", name=picture.encoder) from err
             raise EncoderMissing(
                 "picture-refused",
                 title=picture.codec.upper(),

@@ -15,7 +15,7 @@ from av.video.codeccontext import VideoCodecContext
 from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
-from engine.core.errors import EncoderMissing
+from engine.core.errors import EncoderMissing, OutOfMemory, memory_ran_out
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import PicturePlan
 from engine.video.colour.planes import frame_of
@@ -231,6 +231,8 @@ def _open_context(context: VideoCodecContext, picture: PicturePlan) -> None:
         with own_scheduling():
             context.open()
     except FFmpegError as err:
+        if memory_ran_out(err):
+            raise OutOfMemory("encoder", name=picture.encoder) from err
         raise EncoderMissing(
             "refused",
             title=ENCODERS[picture.encoder].title,

@@ -95,9 +95,11 @@ def test_films_come_back_with_their_choices_but_not_twice(bench):
 
 def test_a_damaged_file_is_an_empty_queue():
     paths.data_folder().mkdir(parents=True, exist_ok=True)
-    for text in ("{", "[]", '{"films": 3}', '{"films": [{"job_id": 1}]}'):
+    film = '{"films": [{"job_id": "a", "source": "b", "settings": {"crf": 999}}]}'
+    for text in ("{", "[" * 9999, "[]", '{"films": 3}', '{"films": [{"job_id": 1}]}', film):
         (paths.data_folder() / "restart.json").write_text(text, "utf-8")
         assert restart.read() == Waiting(), text
+        assert (paths.data_folder() / "restart.json.damaged").read_text("utf-8") == text
     restart.write(Waiting(films=(FILM,)))
     restart.write(Waiting())  # an older queue does not come back
     assert restart.read() == Waiting()

@@ -1,3 +1,8 @@
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QSettings
+
 from app.ui_state import UiState
 from engine.protocol import commands
 from engine.settings import schema
@@ -38,3 +43,15 @@ def test_choices_are_kept_without_those_of_one_film_and_of_another_version(tmp_p
     path.write_text(f"[General]\n{lines}", encoding="utf-8")
     assert UiState(path).choices == JobSettings()
     assert UiState(path).engine_settings == EngineSettings()
+
+
+@pytest.mark.parametrize("text", ["[]", "[" * 9999, '{"crf": NaN}', '{"threads": 1e400}', '"a"'])
+def test_damaged_choices_do_not_stop_the_window(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "window.ini"
+    store = QSettings(str(path), QSettings.Format.IniFormat)
+    for key in ("choices", "engine", "runtime_hidden"):
+        store.setValue(key, text)
+    store.sync()
+    state = UiState(path)
+    assert (state.choices, state.engine_settings) == (JobSettings(), EngineSettings())
+    assert state.runtime_hidden == ()

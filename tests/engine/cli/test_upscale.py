@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.cli.main import main
-from engine.core.errors import ErrorInfo
+from engine.core.errors import CheckpointMismatch, ErrorInfo
 from engine.protocol import commands, events
 from engine.protocol.plan import Notice
 from engine.settings.schema import EngineSettings, JobSettings
@@ -163,7 +163,33 @@ def left_over(name: str, done: int = 3) -> SimpleNamespace:
         output=Path("old_x2.mp4"),
         frames_done=done,
         frames_total=9,
+        problem=None,
     )
+
+
+def test_a_job_that_cannot_go_on_is_said_and_the_others_are_listed(
+    command_line: CommandLine,
+) -> None:
+    broken = left_over("20260101-a")
+    broken.problem = CheckpointMismatch("record-unreadable", job="20260101-a").info()
+    command_line.services.left_over = (broken, left_over("20260102-b"))
+    ended = command_line("resume")
+    assert ended.status == 0
+    assert ended.out.splitlines() == ["20260102-b  3/9 frames  old.mp4 -> old_x2.mp4"]
+    assert "error[checkpoint-mismatch]: The record of job 20260101-a" in ended.err
+
+
+def test_a_broken_settings_file_stops_nothing_and_is_said(
+    command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPREEL_DATA", str(tmp_path))
+    (tmp_path / "a.mp4").touch()
+    for text in ("engine = []", "[engine]\nthreads = 1" + "0" * 400, "a = " + "[" * 9999):
+        (tmp_path / "settings.toml").write_text(text)
+        ended = command_line("upscale", str(tmp_path / "a.mp4"))
+        assert ended.status == 0
+        assert "warning[settings-unused]" in ended.err
+        assert command_line.services.settings == EngineSettings(tile_previews=False)
 
 
 def test_resume_lists_jobs_and_goes_on_with_those_that_are_named(command_line: CommandLine) -> None:

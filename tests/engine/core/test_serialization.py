@@ -1,12 +1,14 @@
 import json
+import time
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
 from engine.core.geometry import Size
 from engine.core.messages import message
-from engine.core.serialization import from_plain, to_plain
+from engine.core.serialization import from_plain, parse_json, read_toml, to_plain
 from engine.models import registry
 from engine.models.lite.plan import LitePlan
 from engine.protocol.plan import Notice, PassPlan, Plan, StagePlan, WorkPlan
@@ -83,3 +85,52 @@ def test_old_names_of_fields_are_read_and_new_ones_count_more():
 
     assert from_plain(Renamed, {"older": 1}) == Renamed(1)
     assert from_plain(Renamed, {"new": 2, "old": 1}) == Renamed(2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "[" * 100 + "]" * 100,
+        "[" + "1," * 600_000 + "1]",
+        "[" + "[]," * 600_000 + "1]",
+        "1" * 400,
+        "1e400",
+        "NaN",
+        '{"a": [-Infinity]}',
+        '"' + "a" * 2**24 + '"',
+        b"\xff\xff\xff",
+    ],
+    ids=["open", "deep", "values", "lists", "digits", "huge", "nan", "infinite", "bytes", "text"],
+)
+def test_json_that_would_spin_or_blow_up_is_refused(text):
+    begin = time.monotonic()
+    with pytest.raises(ValueError):  # noqa: PT011 - of any kind
+        parse_json(text)
+    assert time.monotonic() - begin < 2
+
+
+def test_toml_that_would_spin_or_blow_up_is_refused(tmp_path):
+    path = tmp_path / "a.toml"
+    for text in ("a=" + "[" * 30_000, "a." * 15_000 + "a=1", "a=0x" + "f" * 90, "a=nan", "a=1e999"):
+        path.write_text(text)
+        begin = time.monotonic()
+        with pytest.raises(ValueError):  # noqa: PT011 - of any kind
+            read_toml(path)
+        assert time.monotonic() - begin < 1, text[:9]
+    path.write_text("a = 1")
+    assert read_toml(path) == {"a": 1}
+    with pytest.raises(ValueError, match="more than 4 bytes"):
+        read_toml(path, 4)
+
+
+def test_numbers_and_paths_that_make_no_sense_are_no_plain_data():
+    for kind, data in (
+        *((Fraction, text) for text in ("1e1000000000", "1/0", "9" * 100, "nan", 1.5, None)),
+        *((float, data) for data in ("1.5", True, None, [])),
+        *((int, data) for data in (True, 1.0)),
+        *((Path, data) for data in ("a\0b", 5)),
+    ):
+        with pytest.raises((ValueError, TypeError)):
+            from_plain(kind, data)
+    assert from_plain(Fraction, "-3/2") == Fraction(-3, 2)

@@ -13,6 +13,7 @@ from engine.core.control import Control
 from engine.core.errors import Cancelled
 from engine.downloads import http_client
 from engine.downloads.http_client import HttpError, PermanentHttpError
+from engine.downloads.transfer import host
 from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer
 
 
@@ -105,6 +106,36 @@ def test_content_ranges(server: FaultyServer) -> None:
         with http_client.get(server.url + PLACE) as reply:
             assert reply.content_range == means, header
             assert reply.content_bytes == len(CONTENT)
+
+
+ODD_ADDRESSES = (
+    *("http://[::1", "http://[]/", "http://[::1]:99999/", "http://[v1.a]:1/", "http://[::1]]/"),
+    *("http://xn--/", "http://xn--a-ecp.ru/", "http://xn--zckzah-.com/", "http://xn--0.pt/"),
+    *("http://127.0.0.1:65536/", "http://127.0.0.1:-1/", "http://127.0.0.1:0/", "http://a:b/"),
+    *("http:///x", "http://a b/", "//", "http://..:1/", "javascript:1", "file:///etc/passwd"),
+    *(f"http://{'a' * 300}/", f"http://{'a.' * 200}/", "a" * 70_000),
+)
+
+
+@pytest.mark.parametrize("address", ODD_ADDRESSES, ids=lambda text: text[:25])
+def test_odd_addresses_and_redirects_to_them_are_refused(
+    server: FaultyServer, address: str
+) -> None:
+    server.always = Fault(redirect=address)
+    with pytest.raises(HttpError):
+        get(server.url + PLACE)
+    with pytest.raises(HttpError):
+        get(address)
+    assert isinstance(host(address), str)
+
+
+def test_sizes_of_thousands_of_digits_are_no_sizes(server: FaultyServer) -> None:
+    digits = "9" * 5000
+    for header in (f"bytes 0-1/{digits}", f"bytes {digits}-{digits}/5"):
+        server.faults = [Fault(headers={"Content-Range": header, "X-Linked-Size": digits})]
+        with http_client.get(server.url + PLACE) as reply:
+            assert reply.content_range in ((0, 0), (None, 0))
+            assert reply.announced_bytes == 0
 
 
 def test_why_an_address_cannot_be_read() -> None:

@@ -1,10 +1,12 @@
 import json
+import math
 import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
 
+from engine.api import unfinished
 from engine.core import errors
 from engine.core.errors import JobError, UnknownJob
 from engine.jobs.checkpoint import Checkpoint, check_unchanged
@@ -50,10 +52,36 @@ def test_damaged_records_and_those_of_another_version_are_refused(store, job):
     file.write_text(json.dumps({**record, "version": 0}))
     with pytest.raises(errors.CheckpointMismatch, match="another version"):
         store.load("a1")
-    for text in ("", "{", "[]", '{"id": "a1"}'):
+    for text in ("", "{", "[]", '{"id": "a1"}', "[" * 9999, '{"version": 2, "id": 1e400}'):
         file.write_text(text)
         with pytest.raises(errors.CheckpointMismatch):
             store.load("a1")
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("media", "start", "1/0"),
+        ("media", "start", "1e1000000000"),
+        ("media", "start", []),
+        ("media", "bytes", 10**400),
+        ("media", "path", "film\0.mkv"),
+        ("plan", "span", {"start": 2**63, "stop": 0}),
+        ("plan", "span", {"start": 0, "stop": 2**64 - 1}),
+        ("plan", "stages", {}),
+        ("plan", "seconds", math.nan),
+    ],
+)
+def test_one_broken_job_is_offered_for_removal_and_stops_nothing(store, job, part, name, value):
+    store.save(job)
+    broken = store.save(replace(job, id="b2")) / "job.json"
+    record = json.loads(broken.read_text())
+    record[part][name] = value
+    broken.write_text(json.dumps(record))
+    left = unfinished(broken.parents[1])
+    assert [job.job_id for job in left] == ["a1", "b2"]
+    assert [job.problem and job.problem.code for job in left] == [None, "checkpoint-mismatch"]
+    assert left[1].source == broken.parent
 
 
 def test_a_changed_or_missing_source_is_not_continued(store, job):

@@ -1,3 +1,4 @@
+import contextvars
 import errno
 import os
 import threading
@@ -9,9 +10,10 @@ import pytest
 from engine.core import errors
 from engine.core.control import Control
 from engine.downloads.folder import Locks
-from engine.downloads.hashing import sha256_of
+from engine.downloads.hashing import FileIdentity, sha256_of
 from engine.downloads.transfer import Listener
 from engine.model_files.catalogue import PublishedFile
+from engine.model_files.formats.file_map import FileMap
 from engine.model_files.store import Store, download
 from engine.protocol.model_file_state import PublishedState
 from tests.helpers.servers import CONTENT, FaultyServer, published, store_of
@@ -138,6 +140,39 @@ def test_the_case_of_a_name_counts(
     assert store.state("tiny").state == "missing"
 
 
+def swap(path: Path, content: bytes) -> None:
+    """Put another file of the same size and time of change in its place."""
+    about, other = path.stat(), path.with_name("other")
+    other.write_bytes(content)
+    os.utime(other, ns=(about.st_atime_ns, about.st_mtime_ns))
+    other.replace(path)
+
+
+def test_only_the_very_file_that_was_hashed_is_opened(store: Store) -> None:
+    path = put(store)
+    other = bytes(len(CONTENT))
+    assert store.ready("tiny") == path
+    FileMap(path).close()
+    swap(path, other)
+    with pytest.raises(errors.WeightsUnreadable, match="was changed"):
+        FileMap(path)
+    contextvars.Context().run(FileMap, path).close()  # another thread may plan with what is there
+    assert store.state("tiny").state == "unverified", "it is read again"
+    with pytest.raises(errors.HashMismatch):
+        store.ready("tiny")
+    path = put(store)
+    store.ready("tiny")
+    FileMap(path).close()
+
+
+def test_a_file_that_is_swapped_while_it_is_hashed_is_not_noted(store: Store) -> None:
+    path = put(store)
+    swaps = iter([lambda: swap(path, bytes(len(CONTENT)))])
+    with pytest.raises(errors.WeightsUnreadable, match="was changed"):
+        store.ready("tiny", on_progress=lambda *_: next(swaps, lambda: None)())
+    assert store.state("tiny").state == "unverified"
+
+
 def test_our_own_copy_comes_before_a_borrowed_one(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +181,7 @@ def test_our_own_copy_comes_before_a_borrowed_one(
     (tmp_path / "vae" / "tiny.safetensors").write_bytes(CONTENT)
     store.ready("tiny")
     mine = put(store)
-    store.note(mine, sha256_of(mine))
+    store.note(mine, sha256_of(mine), FileIdentity.of(mine))
     assert store.ready("tiny") == mine
     store.remove("tiny")
     assert store.state("tiny").borrowed
@@ -178,7 +213,7 @@ def test_a_file_of_the_user_is_listed_checked_and_forgotten(store: Store, tmp_pa
         filename="mine.gguf",
         sha256=digest,
     )
-    store.note(mine, digest, linked=True, own=own)
+    store.note(mine, digest, FileIdentity.of(mine), linked=True, own=own)
     state = store.state("own-1")
     assert (state.state, state.borrowed, state.is_own) == ("here", True, True)
     assert store.ready("own-1") == mine

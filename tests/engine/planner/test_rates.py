@@ -21,6 +21,13 @@ def _own_file(tmp_path, monkeypatch):
     monkeypatch.setenv("UPREEL_CACHE", str(tmp_path))
 
 
+NO_JOBS = (
+    *({"jobs": jobs} for jobs in (math.nan, math.inf, 1e400, "1", None, [])),
+    *({"jobs": 1, "error": error} for error in (math.nan, 10**400, "0.1", [])),
+    *({"jobs": 1, "memory": memory} for memory in ([math.nan], [[]], 3, "1")),
+)
+
+
 def changed(tmp_path, **values):
     file = tmp_path / "rates.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
@@ -34,7 +41,7 @@ def test_what_is_kept_comes_back(tmp_path):
 
 def test_a_damaged_or_old_file_is_no_rates_and_is_replaced(tmp_path):
     old = '{"lite-x2-cpu-libx264": 1.3}'  # as the first version wrote it
-    for text in ("", "{", "[]", "null", '{"a": "fast"}', old, '{"version": 2}'):
+    for text in ("", "{", "[]", "[" * 9999, "null", '{"a": "fast"}', old, '{"version": 2}'):
         (tmp_path / "rates.json").write_text(text)
         assert load_rates() == Rates(), text
         learn(KIND, predicted=100, measured=300)
@@ -45,6 +52,7 @@ def test_numbers_that_make_no_sense_and_another_machine_s_are_no_rates(tmp_path,
     for values in (
         *({"costs": costs} for costs in ({"read": "fast"}, {"read": -1}, {"read": math.nan}, [])),
         *({"jobs": {KIND: job}} for job in (1.0, {"factor": 0, "error": 0, "jobs": 1})),
+        *({"jobs": {KIND: {"factor": 1, "error": 0.1} | job}} for job in NO_JOBS),
         *({"cards": {"a": 1}}, {"machine": "Another processor, 64 threads"}, {"version": 3}),
     ):
         keep(FULL)

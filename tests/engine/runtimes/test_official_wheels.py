@@ -81,6 +81,13 @@ def test_links_to_another_server_are_followed() -> None:
     assert found == {name: (f"https://mirror.example.org/a/{name}", "")}
 
 
+def test_links_that_are_no_addresses_are_left_out() -> None:
+    page = '<a href="http://[::1"><a href="http://[]/a.whl"><A HREF = \'a-1.whl?a&amp;b\'>'
+    page += '<a href="b-1.whl#sha256=x">' + '<a href="' * 10_000
+    found = official_wheels.links_in(page, "https://index.example.org/x/")
+    assert found == {"b-1.whl": ("https://index.example.org/x/b-1.whl", "")}
+
+
 def test_the_name_of_a_file_says_what_is_wrong_with_it() -> None:
     known = catalogue().runtimes
     for name, words in (

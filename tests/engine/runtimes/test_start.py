@@ -119,6 +119,9 @@ def test_one_that_does_not_load_is_not_tried_again(store: RuntimeStore) -> None:
     assert "Start Upreel again" not in done.stdout
     assert "no_such_library" in look(load=False, UPREEL_RUNTIME="installed")["why"]
     folders.forgive(folder)
+    module.write_bytes(b"raise ImportError('Cannot allocate memory')".ljust(len(good)))
+    assert "RuntimeBroken" in process("import engine, torch", UPREEL_RUNTIME="installed").stderr
+    assert folders.broken(folder) is None, "a lack of memory passes"
     module.write_bytes(b"import os; os._exit(3)".ljust(len(good)))
     for _ in range(2):  # it ends the program
         assert process("import engine, torch", UPREEL_RUNTIME="installed").returncode == 3

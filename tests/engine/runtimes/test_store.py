@@ -1,5 +1,5 @@
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from engine.core.control import Control
 from engine.core.messages import message
 from engine.downloads.transfer import Listener, RetryPolicy
 from engine.runtimes import installation as folders
+from engine.runtimes import store as runtime_store
 from engine.runtimes.installed import RuntimeFolder
 from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
@@ -287,6 +288,34 @@ def test_a_cancelled_one_leaves_nothing(store: RuntimeStore) -> None:
         )
     assert leftovers(store) == []
     assert not store.folder_of("cu999").exists()
+
+
+def test_a_wheel_that_is_swapped_after_it_was_hashed_is_never_installed(
+    store: RuntimeStore, tmp_path: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = runtimes.wheel(tmp_path / "other", {"torch/__init__.py": "evil = 1"})
+    evil, right = other.read_bytes(), wheel.read_bytes()
+    runtime, wheels = store.recognise([wheel], listener())
+    wheel.write_bytes(evil)
+    with pytest.raises(errors.HashMismatch):
+        store.install(runtime, wheels, listener())
+    real = runtime_store.unpack
+    swaps: list[Callable[[], object]] = [  # after the second look, which is the last
+        lambda: other.replace(wheel),
+        lambda: wheel.write_bytes(right),
+    ]
+    for swap in swaps:
+        wheel.write_bytes(right)
+        unpack = lambda *given, swap=swap: (swap(), real(*given))[1]  # noqa: E731
+        monkeypatch.setattr(runtime_store, "unpack", unpack)
+        with pytest.raises(errors.WeightsUnreadable, match="was changed"):
+            store.install(runtime, wheels, listener())
+        assert leftovers(store) == []
+        assert not store.folder_of("cu999").exists()
+    monkeypatch.setattr(runtime_store, "unpack", real)
+    store.install(runtime, wheels, listener())
+    assert store.is_whole("cu999")
 
 
 def test_a_wheel_that_would_do_harm_leaves_nothing(store: RuntimeStore, tmp_path: Path) -> None:

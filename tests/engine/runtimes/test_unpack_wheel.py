@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.errors import UnsafeArchive
-from engine.runtimes.unpack_wheel import needed_bytes, unpack
+from engine.runtimes.unpack_wheel import unpack
 
 
 def archive(path: Path, *members: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
@@ -13,6 +13,11 @@ def archive(path: Path, *members: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
         for name, content in members:
             file.writestr(name, content)
     return path
+
+
+def unpacked(wheel: Path, folder: Path) -> dict[str, int]:
+    with wheel.open("rb") as file:
+        return unpack(file, folder)
 
 
 def test_bad_names_refuse_the_whole_archive(tmp_path: Path) -> None:
@@ -37,7 +42,7 @@ def test_bad_names_refuse_the_whole_archive(tmp_path: Path) -> None:
     ):
         wheel = archive(tmp_path / "w.whl", ("torch/__init__.py", b"1"), (name, b"2"))
         with pytest.raises(UnsafeArchive):
-            unpack(wheel, tmp_path / "out")
+            unpacked(wheel, tmp_path / "out")
         assert not (tmp_path / "out").exists(), "nothing is written before all names were seen"
 
 
@@ -46,24 +51,24 @@ def test_links_and_cut_archives_are_refused(tmp_path: Path) -> None:
     link.create_system = 3
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with pytest.raises(UnsafeArchive, match="no plain file"):
-        unpack(archive(tmp_path / "w.whl", (link, b"/etc/passwd")), tmp_path / "out")
+        unpacked(archive(tmp_path / "w.whl", (link, b"/etc/passwd")), tmp_path / "out")
     whole = archive(tmp_path / "w.whl", ("torch/a.py", b"1" * 1000)).read_bytes()
     for keep in (0, 30, 100):
         (tmp_path / "w.whl").write_bytes(whole[:keep])
         with pytest.raises(UnsafeArchive):
-            unpack(tmp_path / "w.whl", tmp_path / "out")
+            unpacked(tmp_path / "w.whl", tmp_path / "out")
 
 
 def test_a_bomb_is_refused_and_a_member_with_too_small_a_size_does_not_grow(tmp_path: Path) -> None:
     wheel = archive(tmp_path / "w.whl", ("torch/a.bin", bytes(50_000_000)))
     assert wheel.stat().st_size < 100_000
     with pytest.raises(UnsafeArchive, match="far more"):
-        needed_bytes([wheel])
+        unpacked(wheel, tmp_path / "out")
     wheel = archive(tmp_path / "w.whl", ("torch/a.bin", bytes(100_000)))
     lie = wheel.read_bytes().replace((100_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
     wheel.write_bytes(lie)
     with pytest.raises(UnsafeArchive, match="damaged"):
-        unpack(wheel, tmp_path / "out")
+        unpacked(wheel, tmp_path / "out")
     assert (tmp_path / "out/torch/a.bin").stat().st_size <= 10
 
 
@@ -74,5 +79,5 @@ def test_packages_of_the_data_folder_come_to_the_others(tmp_path: Path) -> None:
         ("torch-1.data/scripts/torchrun", b"2"),
         ("torch-1.data/headers/a.h", b"3"),
     )
-    assert unpack(wheel, tmp_path / "out") == {"functorch/__init__.py": 1}
+    assert unpacked(wheel, tmp_path / "out") == {"functorch/__init__.py": 1}
     assert (tmp_path / "out/functorch/__init__.py").read_bytes() == b"1"

@@ -85,6 +85,10 @@ BAD = {
     "an impossible value": "title = 'x'\n[settings]\ncrf = 99",
     "a wrong type": "title = 'x'\n[settings]\ncrf = 'much'",
     "a list for a value": "title = 'x'\n[settings]\ncodec = ['h264']",
+    "a number that is none": "title = 'x'\n[settings]\nlatent_rate = nan",
+    "far too many digits": f"title = 'x'\n[settings]\ncrf = 0x{'f' * 5000}",
+    "far too deep": "title = 'x'\n[settings]\ncrf = " + "[" * 5000,
+    "far too deep a name": "title = 'x'\n[settings]\n" + "a." * 5000 + "a = 1",
     "far too long": "title = 'x'\n[settings]\ncrf = 1\n" + "#" * 200_000,
 }
 

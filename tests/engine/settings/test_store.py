@@ -42,7 +42,11 @@ def test_settings_of_the_machine_are_read(tmp_path: Path, monkeypatch: pytest.Mo
 def test_bad_files_are_named_in_the_error(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     engine = "[engine]\nthreads = "
-    for text in ("engine = 3", f"{engine}'x'", f"{engine}-1", "[engine", "\xff"):
+    share = "[engine]\nmemory_share = "
+    for text in (
+        *("engine = 3", "engine = []", "[[engine]]", "[engine", "\xff", "a = " + "[" * 9999),
+        *(f"{engine}'x'", f"{engine}-1", f"{engine}1{'0' * 400}", f"{share}nan", f"{share}1e400"),
+    ):
         path.write_bytes(text.encode("latin-1"))
         with pytest.raises(SettingsError) as caught:
             store.load_engine_settings(path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +29,7 @@ from engine.core.errors import (
 )
 from engine.core.geometry import Size
 from engine.core.messages import message
+from engine.core.units import parse_fraction
 from engine.model_files.formats.safetensors_file import SafetensorsFile
 from engine.models.latents import Guess, LatentFilm, LatentHeader
 from engine.models.wan.latents.spaces import SPACES, TEMPORAL_FACTOR, frames_of, guess
@@ -203,8 +203,9 @@ def _noted(metadata: Mapping[str, str], whole: LatentFilm, factor: int) -> Laten
     """The film in our own metadata; `whole` where there are none, or impossible ones."""
     try:
         width, height = map(int, metadata[_NOTE + "size"].split("x"))
-        frames, rate = int(metadata[_NOTE + "frames"]), Fraction(metadata[_NOTE + "frame_rate"])
-    except (KeyError, ValueError, ZeroDivisionError):
+        frames = int(metadata[_NOTE + "frames"])
+        rate = parse_fraction(metadata[_NOTE + "frame_rate"])
+    except (KeyError, ValueError):
         return whole
     spare = (whole.size.width - width, whole.size.height - height)
     fits = all(0 <= less < factor for less in spare)

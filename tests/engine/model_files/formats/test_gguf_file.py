@@ -1,5 +1,6 @@
 import os
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,20 @@ def test_sizes_beyond_the_file_are_a_cut_file_and_take_no_memory(tmp_path: Path)
     content = head(tensor("a", (8,))) + struct.pack("<8f", *range(8))
     with opened(tmp_path, content) as file:  # it may end right after its last tensor
         assert file.tensor("a").tolist() == list(range(8))
+
+
+def test_a_header_that_would_take_for_ever_or_all_memory_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    start = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"a"
+    texts = struct.pack("<IIQ", 9, 8, 10**8)  # a list of texts, all empty in a sparse file
+    text = struct.pack("<IQ", 8, 10**9)
+    for head in (start + texts, start + text):
+        path.write_bytes(head)
+        os.truncate(path, 2 * 10**9)
+        begin = time.monotonic()
+        with pytest.raises(errors.WeightsDamaged):
+            GgufFile(path)
+        assert time.monotonic() - begin < 20
 
 
 def test_formats_we_cannot_read_are_named_with_those_we_can(tmp_path: Path) -> None:

@@ -153,6 +153,10 @@ def test_contradictions_are_reported_as_damage(tmp_path: Path) -> None:
         "no places": file_of({"x": {"dtype": "F32", "shape": [2]}}, bytes(8)),
         "no description": file_of({"x": 3}),
         "metadata is no table": file_of({"__metadata__": [1]}),
+        "deep": file_of(b'{"x": ' + b"[" * 10**6),
+        "millions of values": file_of(b'{"x": [' + b"1," * 4_000_000 + b"1]}"),
+        "a product of a million digits": file_of({"x": X | {"shape": [2**63] * 50_000}}, bytes(8)),
+        "a number that is none": file_of(b'{"x": NaN}'),
     }.items():
         with pytest.raises(errors.WeightsDamaged, match="damaged"):
             SafetensorsFile(written(tmp_path, content))
@@ -175,11 +179,27 @@ def test_a_changed_byte_in_the_header_never_crashes(
         assert error.hint  # noqa: PT017  # most changes do no harm
 
 
+def test_a_file_that_is_written_to_while_it_is_read_is_not_taken(path: Path) -> None:
+    def loaded() -> torch.Tensor:
+        with SafetensorsFile(path) as file:
+            with path.open("r+b") as other:
+                other.seek(-4, 2)
+                other.write(bytes(4))
+            os.utime(path, ns=(1, 1))  # within one tick of the clock times do not differ
+            return file.tensor("single")
+
+    with pytest.raises(errors.WeightsUnreadable, match="was changed"):
+        loaded()
+
+
 def test_a_file_that_shrinks_or_has_a_format_that_torch_does_not_have(path: Path) -> None:
-    with SafetensorsFile(path) as file:
-        os.truncate(path, 16)
-        with pytest.raises(errors.WeightsTruncated, match="became shorter"):
-            file.tensor("float")
+    file = SafetensorsFile(path)
+    os.truncate(path, 16)
+    with pytest.raises(errors.WeightsTruncated, match="became shorter"):
+        file.tensor("float")
+    with pytest.raises(errors.WeightsUnreadable, match="was changed"):
+        file.close()
+    file.close()
     head = {"x": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}}
     path.write_bytes(file_of(head, b"\x00"))
     with SafetensorsFile(path) as file, pytest.raises(errors.WrongNumbers, match="format F4"):

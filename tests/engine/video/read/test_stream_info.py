@@ -1,10 +1,11 @@
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from engine.core.errors import SourceMissing
-from engine.video.read.stream_info import mean_quantiser, rotation_of_matrix
+from engine.video.read.stream_info import mean_quantiser, rotation_of, rotation_of_matrix
 from tests.helpers.clips import make_clip
 
 
@@ -21,6 +22,12 @@ def test_a_display_matrix_is_read_to_the_nearest_right_angle() -> None:
         for mirrored in (False, True):
             assert rotation_of_matrix(matrix(degrees, mirrored=mirrored)) == (degrees, mirrored)
     assert [rotation_of_matrix(matrix(angle))[0] for angle in (80, -3, 359)] == [90, 0, 0]
+
+
+def test_a_rotation_in_old_metadata_is_a_number_or_none() -> None:
+    frame = SimpleNamespace(side_data=())
+    for text, degrees in {"90": 90, "-90.5": 270, "1e400": 0, "nan": 0, "1e999999999": 0}.items():
+        assert rotation_of(frame, {"rotate": text}) == (degrees, False), text
 
 
 def test_the_quantiser_of_h264_is_read_back_and_that_of_others_is_unknown(tmp_path: Path) -> None:
