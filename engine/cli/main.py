@@ -14,6 +14,7 @@ from engine.cli.console import Console, standard, utf8_console
 from engine.cli.context import CommandContext
 from engine.core import log, paths
 from engine.core.errors import EngineError, InternalError
+from engine.core.system_errors import reported
 
 if TYPE_CHECKING:
     from engine.cli.services import ApiServices
@@ -68,11 +69,11 @@ def _command(
         return context.FAILED
     except EngineError as err:
         return _failed(console, err)
-    except (
-        Exception
-    ):  # the outermost frame: an internal error becomes a code and a log, never a traceback
-        logger.exception("internal error in a command")
-        return _failed(console, InternalError("command", folder=paths.logs_folder()))
+    except Exception as err:  # noqa: BLE001 - the outermost frame: a code and a log
+        error = reported(err, "a command", logger)
+        if isinstance(error, InternalError):
+            error = InternalError("command", folder=paths.logs_folder())
+        return _failed(console, error)
 
 
 def _flush() -> None:

@@ -1,13 +1,12 @@
 """Errors that reach a user: one hierarchy, a stable code each; the catalogue has the words.
 
 A foreign exception is translated once, where it enters. ValueError and TypeError are programming
-errors and never part of this hierarchy; `reported` turns them into InternalError at the top of a
-thread.
+errors and never part of this hierarchy; `system_errors.reported` turns them into InternalError at
+the top of a thread.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -106,6 +105,10 @@ class OutputUnwritable(OutputError, code="output-unwritable"):
 
 class OutputNameUnusable(OutputError, code="output-name"):
     """The system knows no files of that name."""
+
+
+class ResultHeldBack(OutputError, code="result-held-back"):
+    """The result is not what was promised: it gets its name only when the user accepts it."""
 
 
 class DiskFull(OutputError, code="disk-full"):
@@ -318,24 +321,13 @@ class EngineStopped(JobError, code="engine-stopped"):
     """The engine thread has ended."""
 
 
+class SystemRefused(EngineError, code="system-refused"):
+    """The operating system refused something, and only its own words say why."""
+
+
 class InternalError(EngineError, code="internal-error"):
     """A programming error; the log has the traceback."""
 
 
 class Cancelled(Exception):
     """The user asked to stop; not an error."""
-
-
-def reported(error: Exception, what: str, logger: logging.Logger) -> EngineError:
-    """Log what ended a piece of work; the error as the user gets it.
-
-    Args:
-        error: Any; one outside of the hierarchy is logged with its traceback.
-        what: Name of the work, for the log.
-        logger: Of the module that did it.
-    """
-    if isinstance(error, EngineError):
-        logger.warning("%s: %s", what, error.message, exc_info=error)
-        return error
-    logger.error("%s", what, exc_info=error)
-    return InternalError("unexpected", kind=type(error).__name__)

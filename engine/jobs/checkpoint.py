@@ -7,11 +7,14 @@ import logging
 from pathlib import Path
 
 from engine.core import atomic_file
+from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, SourceMissing
 from engine.core.serialization import from_plain, to_plain
-from engine.jobs.job_store import StoredJob, fingerprint
+from engine.core.system_errors import writing
+from engine.jobs.job_store import StoredJob
 from engine.models import registry
-from engine.pipeline.segments import SegmentRecord
+from engine.pipeline.output import Publication
+from engine.pipeline.segments import SegmentRecord, sha256_of
 
 logger = logging.getLogger(__name__)
 
@@ -46,12 +49,53 @@ class Checkpoint:
 
     def add(self, record: SegmentRecord) -> None:
         """Keep a segment whose file is closed."""
-        atomic_file.write_json(_record_file(self._folder, record.number), to_plain(record))
+        self._write(_record_file(self._folder, record.number), record)
         self._records.append(record)
 
     def complete(self) -> None:
         """The source has no more frames."""
-        atomic_file.write_json(self._end, len(self._records))
+        self._write(self._end, len(self._records))
+
+    def drop_damaged(self, control: Control) -> int:
+        """Forget the first segment whose file is not what was written, and those after it."""
+        for record in self._records:
+            control.check()
+            if record.sha256 and not _is_unchanged(self.path(record.number), record):
+                return self._drop(record.number)
+        return 0
+
+    def _drop(self, first: int) -> int:
+        dropped = self._records[first:]
+        logger.warning("%d segments are made again: number %d is damaged", len(dropped), first)
+        for record in dropped:
+            path = _record_file(self._folder, record.number)
+            with writing(path):
+                path.unlink()
+        del self._records[first:]
+        return len(dropped)
+
+    @property
+    def publication(self) -> Publication | None:
+        """The finished result, where an earlier run may not have given it its name."""
+        try:
+            return from_plain(Publication, json.loads(self._result.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError) as err:
+            logger.warning("the result is made again: %s", err)
+            return None
+
+    def add_publication(self, publication: Publication) -> None:
+        """Keep that the result is finished and about to get its name."""
+        self._write(self._result, publication)
+
+    def _write(self, path: Path, data: object) -> None:
+        with writing(path):
+            atomic_file.write_json(path, to_plain(data))
+
+    @property
+    def _result(self) -> Path:
+        return self._folder / "result.json"
 
     @property
     def _end(self) -> Path:
@@ -67,7 +111,7 @@ def check_unchanged(stored: StoredJob) -> None:
     """
     if not stored.media.path.is_file():
         raise SourceMissing("since-start", path=stored.media.path)
-    if fingerprint(stored.media.path) != stored.fingerprint:
+    if not stored.fingerprint.fits(stored.media):
         raise CheckpointMismatch("source", name=stored.media.path.name, what="source")
     if registry.family_of(stored.plan.work).has_changed(stored.plan.work):
         raise CheckpointMismatch("model", what="weights")
@@ -87,6 +131,14 @@ def _whole_records(folder: Path) -> list[SegmentRecord]:
             break
         records.append(record)
     return records
+
+
+def _is_unchanged(path: Path, record: SegmentRecord) -> bool:
+    try:
+        return sha256_of(path) == record.sha256
+    except OSError as err:
+        logger.warning("%s cannot be read: %s", path.name, err)
+        return False
 
 
 def _segment(folder: Path, number: int) -> Path:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from engine.core.control import Control
 from engine.pipeline.context import JobContext
-from engine.pipeline.segments import SegmentLog, SegmentRecord
+from engine.pipeline.segments import SegmentLog, SegmentRecord, sha256_of
 from engine.pipeline.stages.restore import Planes
 from engine.pipeline.stream import Stream
 from engine.protocol.events import SegmentDone
@@ -100,6 +100,7 @@ class Write:
                 bytes=written,
                 crc=segment.last.crc if segment.last is not None else 0,
                 shot=segment.shot,
+                sha256=sha256_of(self._log.path(segment.number)),
             )
         )
         self._next += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -13,15 +13,17 @@ import av
 from av.stream import Discard
 from av.video.stream import VideoStream
 
-from engine.core.errors import UnreadableMedia
+from engine.core.errors import ResultHeldBack, SourceMissing, SourceUnreadable, UnreadableMedia
 from engine.core.messages import Message, message
+from engine.core.system_errors import reason_of
 from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of
+from engine.video.read import ffv1_crc
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
-    check_disk,
     empty_packet,
+    failure_of,
     open_input,
     packets_of,
     translated,
@@ -37,11 +39,18 @@ _INEXACT = {"mpeg"}  # container with too few time stamps: after a seek they wou
 # WORKAROUND for FFmpeg 8.1: with several frames decoded at once, a damaged HEVC stream can make
 # the threads wait for each other for ever.
 _NO_FRAME_THREADS = {"hevc", "vvc"}
+LOSSLESS = {"ffv1", "png", "apng"}  # codecs whose checksums decoders can check
+CHECKED = {"err_detect": "crccheck"}  # options for them
 _MAX_SEEKS = 10  # towards the beginning before giving up
 
 
 class FrameDecoder(ABC):
     """Frames of a source, all in the size, chroma and depth of its first one.
+
+    Args:
+        media: From `probe`.
+        must_be_whole: Frames that cannot be read, though they should be there, are an error; else
+            they are a problem. Frames that are damaged are a problem in any case.
 
     Attributes:
         problems: What differs from a sound file; complete when the frames are over.
@@ -49,8 +58,9 @@ class FrameDecoder(ABC):
     Memory: one frame.
     """
 
-    def __init__(self, media: MediaInfo) -> None:
+    def __init__(self, media: MediaInfo, *, must_be_whole: bool = False) -> None:
         self._media = media
+        self._must_be_whole = must_be_whole
         self._layout = layout_of(media.video.pixel_format)
         self.problems: list[Message] = []
 
@@ -69,6 +79,12 @@ class FrameDecoder(ABC):
         """Add a problem, once."""
         if problem not in self.problems:
             self.problems.append(problem)
+
+    def _fall_short(self, error: ResultHeldBack, problem: Message) -> None:
+        """Frames are missing that should be there."""
+        if self._must_be_whole:
+            raise error
+        self.report(problem)
 
     def _planes(self, frame: VideoFrame) -> tuple[Plane, ...]:
         """Planes of a frame; a change of size or format within the file is converted."""
@@ -95,19 +111,25 @@ class VideoDecoder(FrameDecoder):
     Memory: the frames that the decoder of FFmpeg holds back, and one.
     """
 
-    def __init__(self, media: MediaInfo, threads: int) -> None:
-        super().__init__(media)
+    def __init__(self, media: MediaInfo, threads: int, *, must_be_whole: bool = False) -> None:
+        super().__init__(media, must_be_whole=must_be_whole)
         self._threads = threads
         self._stack = ExitStack()
+        self._read = 0  # packets that are shown
         self._damaged = 0
         self._concealed = 0
 
     def close(self) -> None:
         """Close the file; the decoder may be used again."""
-        self._stack.close()
+        with suppress(SourceMissing, SourceUnreadable):  # it was an error while reading
+            self._stack.close()
 
     def frames(self) -> Iterator[PlanarFrame]:
-        """All frames; at the end `problems` shows whether some are missing."""
+        """All frames; at the end `problems` shows whether some are missing.
+
+        Raises:
+            ResultHeldBack: Some cannot be read, and the film must be whole.
+        """
         container, stream = self._open()
         count = 0
         for frame in self._decoded(self._packets(container, stream), stream):
@@ -116,7 +138,12 @@ class VideoDecoder(FrameDecoder):
         self._report_damage()
         video = self._media.video
         if video.frame_count_is_exact and count < video.frame_count:
-            self.report(message("reading.ends-early", count=count, expected=video.frame_count))
+            problem = message("reading.ends-early", count=count, expected=video.frame_count)
+            if self._read < video.frame_count:
+                name = self._media.path.name
+                about = {"name": name, "count": count, "expected": video.frame_count}
+                self._fall_short(ResultHeldBack("frames-missing", **about), problem)
+            self.report(problem)
         elif self._media.is_cut_short:
             self.report(message("reading.end-missing", count=count))
 
@@ -152,10 +179,17 @@ class VideoDecoder(FrameDecoder):
                 other.discard = Discard.all
         stream.thread_type = "SLICE" if stream.codec_context.name in _NO_FRAME_THREADS else "AUTO"
         stream.codec_context.thread_count = self._threads
+        if stream.codec_context.name in LOSSLESS:
+            stream.codec_context.options = CHECKED
+        self._read = 0
         return container, stream
 
     def _packets(self, container: InputContainer, stream: VideoStream) -> Iterator[VideoPacket]:
-        """Packets of the video, as far as the file can be read."""
+        """Packets of the video, as far as the file can be read.
+
+        Raises:
+            ResultHeldBack: The drive failed, and the film must be whole.
+        """
         packets = packets_of(container, stream)
         while True:
             try:
@@ -163,20 +197,32 @@ class VideoDecoder(FrameDecoder):
             except av.error.MemoryError as err:
                 with translated(self._media.path):
                     raise err
-            except (av.error.FFmpegError, OSError):
-                check_disk(self._media.path)
+            except av.error.FFmpegError:
                 self.report(message("reading.rest-unreadable"))
+                packet = empty_packet()
+                packets = iter(())
+            failure = failure_of(container)
+            if failure is not None:  # FFmpeg takes it for the end of the file, or of the packet
+                name, reason = self._media.path.name, reason_of(failure)
+                error = ResultHeldBack("source-lost", name=name, reason=reason)
+                self._fall_short(error, message("reading.rest-unreadable"))
                 yield empty_packet()
                 return
             if packet is None:
                 return
+            self._read += not packet.is_discard and (packet.size > 0 or packet.pts is not None)
             yield packet
 
     def _decoded(
         self, packets: Iterator[VideoPacket], stream: VideoStream
     ) -> Iterator[PlanarFrame]:
         times = FrameTimes(stream)
+        is_checked = None
         for packet in packets:
+            if stream.codec_context.name == "ffv1" and packet.size:
+                data = bytes(packet)
+                is_checked = ffv1_crc.has_checksums(data) if is_checked is None else is_checked
+                self._concealed += is_checked and ffv1_crc.is_damaged(data)
             for frame in self._decode(stream, packet):
                 self._concealed += frame.is_corrupt
                 pts = times.pts_of(frame)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-import time
 import zlib
 from array import array
 from collections.abc import Collection, Iterator
@@ -21,23 +19,24 @@ from av import Packet
 from av.format import ContainerFormat
 from av.stream import Discard
 
-from engine.core import windows_paths
 from engine.core.control import Control
 from engine.core.errors import (
     InputError,
     OutOfMemory,
-    SourceMissing,
     SourceUnreadable,
     TruncatedMedia,
     UnreadableMedia,
     UnsupportedMedia,
 )
+from engine.core.retrying_file import RetryingFile
+from engine.core.system_errors import read_error, reading
 
 if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
 MAX_SIDE = 16384  # px
+_BUFFER_BYTES = 1 << 18  # of one read
 
 # Not media of this file alone: text shown as a picture, lists of other files, devices, raw bytes.
 _DENIED_TEXT = """
@@ -57,13 +56,10 @@ def check_readable(path: Path) -> int:
         SourceUnreadable: This user may not read it, or it is no ordinary file.
         UnreadableMedia: The file is empty.
     """
-    try:
+    with reading(path):
         status = path.stat()
         if stat.S_ISREG(status.st_mode):
-            with path.open("rb") as file:
-                file.read(1)
-    except OSError as err:
-        raise _from_os(err, path) from err
+            beginning_of(path, 1)
     if not stat.S_ISREG(status.st_mode):
         raise SourceUnreadable("not-a-file", name=path.name, path=path)
     if status.st_size == 0:
@@ -71,20 +67,17 @@ def check_readable(path: Path) -> int:
     return status.st_size
 
 
-def check_disk(path: Path, *, seconds: float = 5.0) -> None:
-    """Read through a file, as far as time allows, to distinguish a bad disk from a bad file.
+def beginning_of(path: Path, count: int) -> bytes:
+    """The first bytes of a file.
 
     Raises:
-        SourceMissing, SourceUnreadable, UnreadableMedia: As `check_readable`.
+        OSError: They cannot be read.
     """
-    check_readable(path)
-    deadline = time.monotonic() + seconds
-    try:
-        with path.open("rb") as file:
-            while file.read(1 << 20) and time.monotonic() < deadline:
-                pass
-    except OSError as err:
-        raise _from_os(err, path) from err
+    with RetryingFile(path) as file:
+        data = file.read(count)
+        if file.failure is not None:
+            raise file.failure
+    return data
 
 
 @contextmanager
@@ -95,22 +88,37 @@ def open_input(path: Path) -> Iterator[InputContainer]:
     refused, and so are formats that would draw text as a picture.
 
     Raises:
-        InputError: One of its kinds; see `translated`.
+        InputError: One of its kinds; see `translated`. A drive that failed meanwhile is always
+            said to have: FFmpeg takes that for damage or for the end of the file.
     """
     check_readable(path)
-    with translated(path):
-        container = av.open(
-            f"file:{path}",  # exactly this file, also for names such as "a:b.mkv"
-            container_options={
-                "protocol_whitelist": "file",
-                "format_whitelist": _allowed_formats(),
-            },
-            metadata_errors="replace",
-        )
-    try:
-        yield container
-    finally:
-        container.close()
+    with reading(path), RetryingFile(path) as file:
+        try:
+            with translated(path):
+                container = av.open(
+                    file,
+                    container_options={
+                        "protocol_whitelist": "file",
+                        "format_whitelist": _allowed_formats(),
+                    },
+                    metadata_errors="replace",
+                    buffer_size=_BUFFER_BYTES,
+                )
+            try:
+                yield container
+            finally:
+                container.close()
+        except (InputError, av.error.FFmpegError):
+            if file.failure is None:
+                raise
+        if file.failure is not None:
+            raise file.failure
+
+
+def failure_of(container: InputContainer) -> OSError | None:
+    """Why the file could not be read any further; None where it could."""
+    found: OSError | None = container.file.file.failure
+    return found
 
 
 @contextmanager
@@ -118,7 +126,7 @@ def translated(path: Path) -> Iterator[None]:
     """Turns errors of PyAV and the system inside into errors about `path`.
 
     Raises:
-        SourceMissing, SourceUnreadable: The system refused.
+        SourceMissing, SourceUnreadable: The system refused, in an OSError that is none of FFmpeg.
         TruncatedMedia: Unreadable, and the end of the file is missing.
         UnsupportedMedia: FFmpeg has no decoder, or is not able to.
         OutOfMemory: The machine refused memory.
@@ -132,12 +140,10 @@ def translated(path: Path) -> Iterator[None]:
         raise OutOfMemory("decoding", name=path.name, path=path) from err
     except (av.error.InvalidDataError, av.error.ArgumentError, av.error.EOFError) as err:
         raise _unreadable(path) from err
-    except av.error.FFmpegError as err:
-        # FFmpeg also reports "input/output error" or "not permitted" for mere damage.
-        check_disk(path)
+    except av.error.FFmpegError as err:  # also "input/output error", for mere damage
         raise _unreadable(path) from err
     except OSError as err:
-        raise _from_os(err, path) from err
+        raise read_error(err, path) from err
 
 
 def check_size(path: Path, width: int, height: int) -> None:
@@ -171,14 +177,6 @@ def _unreadable(path: Path) -> InputError:
     if is_truncated(path):
         return TruncatedMedia("end-missing", name=path.name, path=path)
     return UnreadableMedia("undecodable", name=path.name, path=path)
-
-
-def _from_os(err: OSError, path: Path) -> InputError:
-    if err.errno in (errno.ENOENT, errno.ENOTDIR):
-        return SourceMissing("no-such-file", file=windows_paths.shown(path), path=path)
-    if err.errno in (errno.EACCES, errno.EPERM):
-        return SourceUnreadable("not-permitted", name=path.name, path=path)
-    return SourceUnreadable("refused", name=path.name, reason=err.strerror or str(err), path=path)
 
 
 def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
