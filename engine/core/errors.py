@@ -108,7 +108,7 @@ class OutputNameUnusable(OutputError, code="output-name"):
 
 
 class ResultHeldBack(OutputError, code="result-held-back"):
-    """The result is not what was promised: it gets its name only when the user accepts it."""
+    """Frames cannot be read that should be there: a shorter film needs the user's consent."""
 
 
 class DiskFull(OutputError, code="disk-full"):

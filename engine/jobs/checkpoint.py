@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from engine.core import atomic_file
 from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, SourceMissing
+from engine.core.retrying_file import RetryingFile
 from engine.core.serialization import from_plain, to_plain
 from engine.core.system_errors import writing
 from engine.jobs.job_store import StoredJob
 from engine.models import registry
 from engine.pipeline.output import Publication
-from engine.pipeline.segments import SegmentRecord, sha256_of
+from engine.pipeline.segments import SegmentRecord
 
 logger = logging.getLogger(__name__)
+
+_PIECE_BYTES = 1 << 22
 
 
 class Checkpoint:
     """Implements pipeline.segments.SegmentLog on disk.
 
     A segment counts when its record is there and names the size its file has. A record is written
-    after its file was closed, so killing the program at any moment leaves whole segments only.
+    after its file was closed, so killing the program at any moment leaves whole segments only. Its
+    SHA-256 is compared before the segments are joined. Records of earlier versions have none.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,6 +55,9 @@ class Checkpoint:
 
     def add(self, record: SegmentRecord) -> None:
         """Keep a segment whose file is closed."""
+        path = self.path(record.number)
+        with writing(path):
+            record = replace(record, sha256=_sha256_of(path))
         self._write(_record_file(self._folder, record.number), record)
         self._records.append(record)
 
@@ -135,10 +144,25 @@ def _whole_records(folder: Path) -> list[SegmentRecord]:
 
 def _is_unchanged(path: Path, record: SegmentRecord) -> bool:
     try:
-        return sha256_of(path) == record.sha256
+        return _sha256_of(path) == record.sha256
     except OSError as err:
         logger.warning("%s cannot be read: %s", path.name, err)
         return False
+
+
+def _sha256_of(path: Path) -> str:
+    """SHA-256 of a segment's file, in hexadecimal digits.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    digest = hashlib.sha256()
+    with RetryingFile(path) as file:
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
+        if file.failure is not None:
+            raise file.failure
+    return digest.hexdigest()
 
 
 def _segment(folder: Path, number: int) -> Path:

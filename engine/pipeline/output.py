@@ -118,6 +118,11 @@ class Publication:
         if self._is_at(self.part):
             publish(self.part, self.output, overwrite=self.overwrite)
             return True
+        return self.is_published
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the file of the final name is this result."""
         return self._is_at(self.output)
 
     def _is_at(self, path: Path) -> bool:

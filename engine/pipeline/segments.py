@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from engine.core.control import Control
-from engine.core.retrying_file import RetryingFile
 from engine.pipeline.output import Publication
-
-_PIECE_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,27 +21,12 @@ class SegmentRecord:
     bytes: int
     crc: int  # of the source's last picture: where to go on reading
     shot: int = 0  # first frame of the shot that the next frame belongs to
-    sha256: str = ""  # of the file; "" in records of earlier versions
+    sha256: str = ""  # of the file, from the log that keeps it
 
     @property
     def frames(self) -> int:
         """Number of frames."""
         return len(self.pts)
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a segment's file, in hexadecimal digits.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    digest = hashlib.sha256()
-    with RetryingFile(path) as file:
-        while piece := file.read(_PIECE_BYTES):
-            digest.update(piece)
-        if file.failure is not None:
-            raise file.failure
-    return digest.hexdigest()
 
 
 class SegmentLog(Protocol):
