@@ -84,6 +84,17 @@ class JobRow:
         return min(1.0, self.done / self.total) if self.total else 0.0
 
     @property
+    def is_doubtful(self) -> bool:
+        """True where the result differs from its source and the user has not accepted that."""
+        has_problems = self.report is not None and not self.report.passed
+        return self.state is JobState.DONE and has_problems and not self.settings.accept_damaged
+
+    @property
+    def can_retry(self) -> bool:
+        """True when the job may wait again."""
+        return self.state.can_retry or self.is_doubtful
+
+    @property
     def refusals(self) -> tuple[str, ...]:
         """Codes of what keeps the job from starting."""
         notices = self.plan.notices if self.plan is not None else ()

@@ -58,6 +58,8 @@ def resume(args: argparse.Namespace, context: CommandContext) -> int:
         chosen = [_named(waiting, args.job)]
     elif args.all:
         chosen = [job.job_id for job in waiting]
+    elif args.accept:
+        args.usage_error("--accept needs a JOB, or --all")
     else:
         _list(waiting, context)
         return DONE
@@ -65,7 +67,8 @@ def resume(args: argparse.Namespace, context: CommandContext) -> int:
         context.console.note("No job is unfinished.")
         return DONE
     settings = dataclasses.replace(load_engine_settings(), tile_previews=False)
-    return _run_jobs(context, settings, [c.AdoptJob(job_id=job_id) for job_id in chosen])
+    jobs = [c.AdoptJob(job_id=job_id, accept=args.accept) for job_id in chosen]
+    return _run_jobs(context, settings, jobs)
 
 
 def _named(waiting: Sequence[UnfinishedJob], name: str) -> str:
@@ -100,10 +103,11 @@ def _run_jobs(
     """Run the jobs one after the other and show the events of the engine.
 
     Returns:
-        Exit status: 0 when all are done and proved, 130 when the user stopped them, else 1.
+        Exit status: 0 when all are done, and proved or accepted, 130 when the user stopped them,
+        else 1.
     """
     with session(context, settings) as engine:
-        listener = _Listener(context, engine, [job.job_id for job in jobs])
+        listener = _Listener(context, engine, jobs)
         try:
             for command in (*jobs, c.StartQueue()):
                 engine.send(command)
@@ -114,14 +118,22 @@ def _run_jobs(
     return listener.finish()
 
 
+def _accepts(job: c.AddJob | c.AdoptJob) -> bool:
+    """Whether a result that differs from its source counts as done."""
+    return job.settings.accept_damaged if isinstance(job, c.AddJob) else job.accept
+
+
 class _Listener:
     """Shows events until every job has ended."""
 
-    def __init__(self, context: CommandContext, engine: Session, job_ids: list[str]) -> None:
+    def __init__(
+        self, context: CommandContext, engine: Session, jobs: Sequence[c.AddJob | c.AdoptJob]
+    ) -> None:
         self.progress: ProgressDisplay = progress_on(context.console.err)
         self._console = context.console
         self._engine = engine
-        self._open = dict.fromkeys(job_ids)
+        self._open = dict.fromkeys(job.job_id for job in jobs)
+        self._accepted = {job.job_id for job in jobs if _accepts(job)}
         self._plans: dict[str, Plan] = {}
         self._begun: set[str] = set()
         self._reports: list[Report] = []
@@ -168,8 +180,7 @@ class _Listener:
             for job_id in begun:
                 self._console.note(f"  go on with: python -m engine resume {job_id}")
             return CANCELLED
-        proved = all(report.passed for report in self._reports)
-        return DONE if proved and not self._failed and not self._cancelled else FAILED
+        return FAILED if self._failed or self._cancelled else DONE
 
     def _stop(self) -> None:
         if self._stopping:
@@ -197,12 +208,15 @@ class _Listener:
             case e.JobFinished():
                 self._reports.append(event.report)
                 self._console.say(formatting.summary_words(event.report))
+                if not event.report.passed and event.job_id not in self._accepted:
+                    self._failed = True
+                    self._note_choices(event.job_id)
             case e.JobCancelled():
                 self._cancelled.append(event.job_id)
             case e.JobFailed():
                 self._fail(event)
                 if event.job_id in self._begun:
-                    self._console.note(f"  then: python -m engine resume {event.job_id}")
+                    self._note_choices(event.job_id)
             case e.JobRejected():
                 self._console.note(f"{event.source}:")
                 self._fail(event)
@@ -213,6 +227,11 @@ class _Listener:
         if plan is not None:
             self._console.note(f"{plan.source}:")
         self._console.error(event.error)
+
+    def _note_choices(self, job_id: str) -> None:
+        """What can be done with a job that was kept."""
+        self._console.note(f"  try again: python -m engine resume {job_id}")
+        self._console.note(f"  keep the result as it is: python -m engine resume {job_id} --accept")
 
     def _note(self, text: str) -> None:
         self.progress.clear()

@@ -14,7 +14,7 @@ from engine.cli.console import Console, standard, utf8_console
 from engine.cli.context import CommandContext
 from engine.core import log, paths
 from engine.core.errors import EngineError, InternalError
-from engine.core.system_errors import reported
+from engine.core.file_access import reported
 
 if TYPE_CHECKING:
     from engine.cli.services import ApiServices
@@ -70,7 +70,7 @@ def _command(
     except EngineError as err:
         return _failed(console, err)
     except Exception as err:  # noqa: BLE001 - the outermost frame: a code and a log
-        error = reported(err, "a command", logger)
+        error = reported(err, "internal error in a command", logger)
         if isinstance(error, InternalError):
             error = InternalError("command", folder=paths.logs_folder())
         return _failed(console, error)

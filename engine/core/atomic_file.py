@@ -87,14 +87,6 @@ def discard(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def is_folder(path: Path) -> bool:
-    """Whether there is such a folder; False where the system does not answer."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
-
-
 def write_text(path: Path, text: str) -> None:
     """Write text in UTF-8 with its line endings unchanged, as `write_bytes` does."""
     write_bytes(path, text.encode())

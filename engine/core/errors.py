@@ -1,7 +1,7 @@
 """Errors that reach a user: one hierarchy, a stable code each; the catalogue has the words.
 
 A foreign exception is translated once, where it enters. ValueError and TypeError are programming
-errors and never part of this hierarchy; `system_errors.reported` turns them into InternalError at
+errors and never part of this hierarchy; `file_access.reported` turns them into InternalError at
 the top of a thread.
 """
 
@@ -321,7 +321,7 @@ class EngineStopped(JobError, code="engine-stopped"):
     """The engine thread has ended."""
 
 
-class SystemRefused(EngineError, code="system-refused"):
+class SystemRefusal(EngineError, code="system-refusal"):
     """The operating system refused something, and only its own words say why."""
 
 

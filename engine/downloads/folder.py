@@ -18,7 +18,7 @@ import filelock
 from engine.core import atomic_file
 from engine.core.control import Control
 from engine.core.errors import DiskFull, EngineError, OutputUnwritable
-from engine.core.system_errors import is_disk_full
+from engine.core.file_access import is_disk_full
 
 _TRY_S = 0.5  # another process that only queries a lock holds it for an instant
 _QUERY_S, _POLL_S = 0.05, 0.01  # so two processes that query do not take each other for owners

@@ -11,9 +11,8 @@ from pathlib import Path
 from engine.core import atomic_file
 from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, SourceMissing
-from engine.core.retrying_file import RetryingFile
+from engine.core.file_access import RetryingFile, writing
 from engine.core.serialization import from_plain, to_plain
-from engine.core.system_errors import writing
 from engine.jobs.job_store import StoredJob
 from engine.models import registry
 from engine.pipeline.output import Publication

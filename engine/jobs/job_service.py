@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, EngineError, JobError, OutOfMemory, UnknownJob
+from engine.core.file_access import reported
 from engine.core.log import job_log
-from engine.core.system_errors import reported
 from engine.hardware.process import at_work, keep_awake
 from engine.jobs.checkpoint import Checkpoint, check_unchanged
 from engine.jobs.job import Job, JobQueue, JobState

@@ -19,14 +19,13 @@ from engine.core.errors import (
     JobBusy,
     UnknownJob,
 )
+from engine.core.file_access import writing
 from engine.core.serialization import from_plain, to_plain
-from engine.core.system_errors import writing
 from engine.jobs.job import Job
 from engine.models import registry
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkPlan
 from engine.settings.schema import JobSettings
-from engine.video.read.sequences import sequence_file
 
 VERSION = 2  # of job.json
 _FILE = "job.json"
@@ -46,17 +45,23 @@ class Fingerprint:
     def of(cls, media: MediaInfo) -> Fingerprint:
         """That of a source as it is now; zeros where it has gone."""
         bytes_, modified_ns = _state_of(media.path)
-        digest = hashlib.sha256()
-        for number in range(media.video.frame_count if media.kind == "sequence" else 0):
-            picture = sequence_file(media.pattern, media.first_number + number)
-            digest.update(f"{picture.name}|{_state_of(picture)}|".encode(errors="surrogateescape"))
-        pictures = digest.hexdigest() if media.kind == "sequence" else ""
+        pictures = _state_of_pictures(media) if media.kind == "sequence" else ""
         return cls(bytes=bytes_, modified_ns=modified_ns, pictures=pictures)
 
     def fits(self, media: MediaInfo) -> bool:
         """Whether the source is unchanged; jobs of earlier versions know the first picture only."""
         now = Fingerprint.of(media)
         return self == (now if self.pictures else replace(now, pictures=""))
+
+
+def _state_of_pictures(media: MediaInfo) -> str:
+    from engine.video.read.images import sequence_file
+
+    digest = hashlib.sha256()
+    for number in range(media.video.frame_count):
+        picture = sequence_file(media.pattern, media.first_number + number)
+        digest.update(f"{picture.name}|{_state_of(picture)}|".encode(errors="surrogateescape"))
+    return digest.hexdigest()
 
 
 def _state_of(file: Path) -> tuple[int, int]:

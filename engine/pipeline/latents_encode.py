@@ -23,8 +23,8 @@ from engine.core.errors import (
     PlanDoesNotFit,
     UnreadableMedia,
 )
+from engine.core.file_access import writing
 from engine.core.geometry import Size
-from engine.core.system_errors import writing
 from engine.core.units import memory_text, parse_clock
 from engine.hardware import torch_memory
 from engine.hardware.budget import PROGRAM_BYTES, Budget, measure_budget

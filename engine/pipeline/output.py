@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from engine.core import atomic_file, windows_paths
@@ -16,7 +17,7 @@ from engine.core.errors import (
     OutputNameUnusable,
     OutputUnwritable,
 )
-from engine.core.system_errors import reason_of, write_error, writing
+from engine.core.file_access import is_folder, reason_of, write_error, writing
 from engine.protocol.media import MediaInfo
 from engine.protocol.report import Report
 
@@ -49,10 +50,10 @@ def check_output(
     """
     _check_name(output)
     _check_not_source(media, output)
-    if os.path.lexists(output) and (not overwrite or atomic_file.is_folder(output)):
+    if os.path.lexists(output) and (not overwrite or is_folder(output)):
         raise OutputExists("before-start", name=output.name, path=output)
     folder = output.parent
-    if not atomic_file.is_folder(folder):
+    if not is_folder(folder):
         raise OutputUnwritable("no-folder", folder=windows_paths.shown(folder), path=folder)
     with writing(folder), tempfile.TemporaryFile(dir=folder) as file:
         file.write(b"upreel")
@@ -147,19 +148,16 @@ def _try_names(folder: Path, names: Iterable[str]) -> None:
         OutputNameUnusable: The drive takes none of such a name.
         OutputError: Another refusal.
     """
-    with writing(folder):
-        trial = Path(tempfile.mkdtemp(prefix="upreel-", suffix=".part", dir=folder))
-    try:
+    place = partial(tempfile.TemporaryDirectory, dir=folder, ignore_cleanup_errors=True)
+    with writing(folder), place(prefix="upreel-", suffix=".part") as trial:
         for name in names:
             try:
-                (trial / name).touch()
+                Path(trial, name).touch()
             except OSError as err:
                 if err.errno == errno.EINVAL:
                     reason = reason_of(err)
                     raise OutputNameUnusable("refused", name=name, reason=reason) from err
                 raise write_error(err, folder / name) from err
-    finally:
-        atomic_file.discard(trial)
 
 
 def _check_not_source(media: MediaInfo, output: Path) -> None:

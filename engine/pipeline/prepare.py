@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from engine.core import atomic_file, windows_paths
+from engine.core import windows_paths
 from engine.core.errors import (
     EngineError,
     FeatureMissing,
@@ -23,7 +23,7 @@ from engine.core.errors import (
     UnsupportedMedia,
     WeightsMissing,
 )
-from engine.core.system_errors import reading
+from engine.core.file_access import is_folder, reading
 from engine.hardware.budget import Budget, measure_budget
 from engine.hardware.gpu_table import GpuSpec
 from engine.models import registry
@@ -74,7 +74,7 @@ def make_plan(
         EngineError: As planner.plan_job.plan_job.
     """
     output = windows_paths.openable(output) if output is not None else None
-    named = None if output is None or atomic_file.is_folder(output) else output
+    named = None if output is None or is_folder(output) else output
     request = Request(media=media, settings=settings, output=named)
     plan = plan_job(request, _budget(settings.device, output or media.path, machine), load_rates())
     if named is None and output is not None:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from engine.core import atomic_file, windows_paths
+from engine.core import windows_paths
 from engine.core.errors import DiskFull
+from engine.core.file_access import is_folder
 from engine.core.units import bytes_text
 from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.pipeline.context import JobContext
@@ -78,7 +79,7 @@ def _wait(context: JobContext, error: DiskFull, needed: int) -> bool:
     """
     path = error.params.get("path")
     folders = (path, *path.parents) if isinstance(path, Path) else ()
-    folder = next(filter(atomic_file.is_folder, folders), None)
+    folder = next(filter(is_folder, folders), None)
     if folder is None or shutil.disk_usage(folder).total < needed:
         raise error
     goal = needed + _spare(shutil.disk_usage(folder).total)

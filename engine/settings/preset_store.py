@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.core import atomic_file, paths
 from engine.core.errors import EngineError, SettingsError
-from engine.core.system_errors import writing
+from engine.core.file_access import writing
 from engine.settings.presets import Preset, Value, applied
 from engine.settings.schema import JobSettings, describe, renamed
 from engine.settings.store import to_toml

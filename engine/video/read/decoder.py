@@ -14,8 +14,8 @@ from av.stream import Discard
 from av.video.stream import VideoStream
 
 from engine.core.errors import ResultHeldBack, SourceMissing, SourceUnreadable, UnreadableMedia
+from engine.core.file_access import reason_of
 from engine.core.messages import Message, message
-from engine.core.system_errors import reason_of
 from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of

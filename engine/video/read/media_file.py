@@ -28,8 +28,7 @@ from engine.core.errors import (
     UnreadableMedia,
     UnsupportedMedia,
 )
-from engine.core.retrying_file import RetryingFile
-from engine.core.system_errors import read_error, reading
+from engine.core.file_access import RetryingFile, read_error, reading
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -97,6 +96,7 @@ def open_input(path: Path) -> Iterator[InputContainer]:
             with translated(path):
                 container = av.open(
                     file,
+                    "r",
                     container_options={
                         "protocol_whitelist": "file",
                         "format_whitelist": _allowed_formats(),

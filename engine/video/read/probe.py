@@ -19,8 +19,10 @@ from engine.video.colour.tags import chroma_location, hdr_of, tags_of
 from engine.video.read.decoder import FrameTimes
 from engine.video.read.images import (
     SEQUENCE_RATE,
+    find_sequence,
     picture_codec,
     read_picture,
+    sequence_file,
 )
 from engine.video.read.media_file import (
     check_readable,
@@ -30,7 +32,6 @@ from engine.video.read.media_file import (
     packets_of,
     translated,
 )
-from engine.video.read.sequences import find_sequence, sequence_file
 from engine.video.read.stream_info import (
     PacketCount,
     chapters_of,

@@ -16,7 +16,7 @@ from av.video.stream import VideoStream
 
 from engine.core import atomic_file
 from engine.core.errors import OutputError
-from engine.core.system_errors import write_error
+from engine.core.file_access import write_error
 from engine.protocol.plan import PicturePlan
 
 
@@ -176,7 +176,7 @@ def writing(path: Path) -> Iterator[None]:
     """Turns errors of FFmpeg and the system inside into errors about the file being written.
 
     Raises:
-        EngineError: As `system_errors.write_error`; OutputError for other errors of FFmpeg.
+        EngineError: As `file_access.write_error`; OutputError for other errors of FFmpeg.
     """
     try:
         yield

@@ -10,9 +10,8 @@ from PIL import Image
 from engine.core.errors import SourceMissing, TruncatedMedia, UnreadableMedia, UnsupportedMedia
 from engine.core.geometry import Size
 from engine.video.read.frame_reader import FrameReader
-from engine.video.read.images import picture_codec
+from engine.video.read.images import find_sequence, picture_codec, sequence_file
 from engine.video.read.probe import probe
-from engine.video.read.sequences import find_sequence, sequence_file
 from tests.helpers.clips import cut_short, make_picture, make_pictures, number_picture, read_number
 
 KINDS = {
