@@ -14,7 +14,7 @@ from engine.cli import formatting, options
 from engine.cli.context import CANCELLED, DONE, FAILED, CommandContext
 from engine.cli.progress import ProgressDisplay, progress_on
 from engine.cli.session import Interrupted, Session, session
-from engine.core.errors import UnknownJob
+from engine.core.errors import ResultHeldBack, UnknownJob
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.plan import Plan
@@ -210,13 +210,14 @@ class _Listener:
                 self._console.say(formatting.summary_words(event.report))
                 if not event.report.passed and event.job_id not in self._accepted:
                     self._failed = True
-                    self._note_choices(event.job_id)
+                    self._note_choices(event.job_id, can_accept=True)
             case e.JobCancelled():
                 self._cancelled.append(event.job_id)
             case e.JobFailed():
                 self._fail(event)
                 if event.job_id in self._begun:
-                    self._note_choices(event.job_id)
+                    can_accept = event.error.code == ResultHeldBack.code
+                    self._note_choices(event.job_id, can_accept=can_accept)
             case e.JobRejected():
                 self._console.note(f"{event.source}:")
                 self._fail(event)
@@ -228,10 +229,12 @@ class _Listener:
             self._console.note(f"{plan.source}:")
         self._console.error(event.error)
 
-    def _note_choices(self, job_id: str) -> None:
+    def _note_choices(self, job_id: str, *, can_accept: bool) -> None:
         """What can be done with a job that was kept."""
-        self._console.note(f"  try again: python -m engine resume {job_id}")
-        self._console.note(f"  keep the result as it is: python -m engine resume {job_id} --accept")
+        command = f"python -m engine resume {job_id}"
+        self._console.note(f"  then: {command}")
+        if can_accept:
+            self._console.note(f"  or keep the result as it is: {command} --accept")
 
     def _note(self, text: str) -> None:
         self.progress.clear()

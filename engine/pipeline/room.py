@@ -94,15 +94,14 @@ def _pause(context: JobContext, error: DiskFull, may_go_on: Callable[[], bool]) 
     notice = Notice(code="waits-for-room", severity="warning", params={"problem": error.as_message})
     context.events.emit(Warned(job_id=context.job_id, notice=notice))
     control = context.control
-    is_ours, was_paused = not control.is_paused, False
+    is_ours, paused_before = not control.is_paused, control.paused_seconds
     if is_ours:
         context.send(PauseJob(job_id=context.job_id))
     while not may_go_on():
         control.check_cancelled()
-        if was_paused and not control.is_paused:
+        if control.paused_seconds > paused_before and not control.is_paused:
             context.uses_last_room = True
             return
-        was_paused = control.is_paused
         time.sleep(_POLL_S)
     if is_ours:
         context.send(ResumeJob(job_id=context.job_id))

@@ -238,6 +238,7 @@ def _mux(context: JobContext, segments: SegmentLog, part: Path) -> None:
         part,
         control=context.control,
         progress=_progress(context, "mux"),
+        must_be_whole=not context.accepts_damage,
     )
 
 
@@ -248,6 +249,7 @@ def _verify(context: JobContext, part: Path) -> Report:
         part,
         plan=context.plan,
         progress=_progress(context, "verify"),
+        must_be_whole=not context.accepts_damage,
         control=context.control,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import av
 from av.stream import Discard
 from av.video.stream import VideoStream
 
-from engine.core.errors import ResultHeldBack, SourceMissing, SourceUnreadable, UnreadableMedia
+from engine.core.errors import ResultHeldBack, UnreadableMedia
 from engine.core.file_access import reason_of
 from engine.core.messages import Message, message
 from engine.protocol.media import MediaInfo
@@ -121,8 +121,7 @@ class VideoDecoder(FrameDecoder):
 
     def close(self) -> None:
         """Close the file; the decoder may be used again."""
-        with suppress(SourceMissing, SourceUnreadable):  # it was an error while reading
-            self._stack.close()
+        self._stack.close()
 
     def frames(self) -> Iterator[PlanarFrame]:
         """All frames; at the end `problems` shows whether some are missing.
@@ -169,7 +168,7 @@ class VideoDecoder(FrameDecoder):
     def _open(self) -> tuple[InputContainer, VideoStream]:
         self.close()
         path, index = self._media.path, self._media.video.index
-        container = self._stack.enter_context(open_input(path))
+        container = self._stack.enter_context(open_input(path, must_be_whole=False))
         streams = container.streams
         stream = streams[index] if index < len(streams) else None
         if not isinstance(stream, VideoStream):
@@ -206,8 +205,6 @@ class VideoDecoder(FrameDecoder):
                 name, reason = self._media.path.name, reason_of(failure)
                 error = ResultHeldBack("source-lost", name=name, reason=reason)
                 self._fall_short(error, message("reading.rest-unreadable"))
-                yield empty_packet()
-                return
             if packet is None:
                 return
             self._read += not packet.is_discard and (packet.size > 0 or packet.pts is not None)

@@ -80,15 +80,19 @@ def beginning_of(path: Path, count: int) -> bytes:
 
 
 @contextmanager
-def open_input(path: Path) -> Iterator[InputContainer]:
+def open_input(path: Path, *, must_be_whole: bool = True) -> Iterator[InputContainer]:
     """Open a file as media; it is closed at the end.
 
     Nothing but this one file is ever read: playlists, lists of files and network addresses are
     refused, and so are formats that would draw text as a picture.
 
+    Args:
+        path: The file.
+        must_be_whole: A drive that fails meanwhile is an error, though FFmpeg takes that for damage
+            or for the end of the file.
+
     Raises:
-        InputError: One of its kinds; see `translated`. A drive that failed meanwhile is always
-            said to have: FFmpeg takes that for damage or for the end of the file.
+        InputError: One of its kinds; see `translated`.
     """
     check_readable(path)
     with reading(path), RetryingFile(path) as file:
@@ -111,7 +115,8 @@ def open_input(path: Path) -> Iterator[InputContainer]:
         except (InputError, av.error.FFmpegError):
             if file.failure is None:
                 raise
-        if file.failure is not None:
+            raise file.failure from None
+        if must_be_whole and file.failure is not None:
             raise file.failure
 
 
@@ -301,7 +306,11 @@ class StreamDigest:
 
 
 def digest(
-    path: Path, streams: Collection[int], control: Control | None = None
+    path: Path,
+    streams: Collection[int],
+    control: Control | None = None,
+    *,
+    must_be_whole: bool = True,
 ) -> dict[int, StreamDigest]:
     """Read the packets of some streams; nothing is decoded and other streams are skipped.
 
@@ -309,10 +318,10 @@ def digest(
     only, and the empty texts in the gaps of MP4's subtitles.
 
     Raises:
-        InputError: The file cannot be read to its end.
+        InputError: The file cannot be read to its end, and must be.
         Cancelled: The user stopped.
     """
-    with open_input(path) as container, translated(path):
+    with open_input(path, must_be_whole=must_be_whole) as container, translated(path):
         return _read(container, streams, control)
 
 

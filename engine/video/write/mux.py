@@ -58,6 +58,7 @@ def mux(
     *,
     control: Control,
     progress: Callable[[int, int], None],
+    must_be_whole: bool = True,
 ) -> None:
     """Write the result: the film of the segments, and the source's other streams unchanged.
 
@@ -72,6 +73,7 @@ def mux(
         target: Written under this name; deleted again when something goes wrong.
         control: Checked between packets.
         progress: Called with bytes of the film done and their sum.
+        must_be_whole: As `open_input`, for the other streams.
 
     Raises:
         Cancelled: The user stopped.
@@ -90,7 +92,7 @@ def mux(
         with ExitStack() as stack:
             source = None
             if media.kind == "video":
-                source = stack.enter_context(open_input(media.path))
+                source = stack.enter_context(open_input(media.path, must_be_whole=must_be_whole))
             run = _MuxRun(media, plan, segments, source)
             with writing(target):
                 run.write(target, control, progress)
