@@ -177,8 +177,7 @@ class QueueController(QObject):
             self.add_file(row.source, settings=settings, output=row.output)
         elif row.can_retry:
             if accept:
-                settings = dataclasses.replace(row.settings, accept_damaged=True)
-                self._queue.choose(job_id, settings, row.output)
+                self._queue.accept(job_id)
             self.send(commands.RetryJob(job_id=job_id, accept=accept))
             self.send(commands.StartQueue())
 

@@ -118,11 +118,6 @@ def _run_jobs(
     return listener.finish()
 
 
-def _accepts(job: c.AddJob | c.AdoptJob) -> bool:
-    """Whether a result that differs from its source counts as done."""
-    return job.settings.accept_damaged if isinstance(job, c.AddJob) else job.accept
-
-
 class _Listener:
     """Shows events until every job has ended."""
 
@@ -133,7 +128,7 @@ class _Listener:
         self._console = context.console
         self._engine = engine
         self._open = dict.fromkeys(job.job_id for job in jobs)
-        self._accepted = {job.job_id for job in jobs if _accepts(job)}
+        self._accepted = {job.job_id for job in jobs if isinstance(job, c.AdoptJob) and job.accept}
         self._plans: dict[str, Plan] = {}
         self._begun: set[str] = set()
         self._reports: list[Report] = []

@@ -32,7 +32,6 @@ from engine.pipeline.prepare import (
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import Report
-from engine.settings.schema import JobSettings
 
 logger = logging.getLogger(__name__)
 
@@ -136,19 +135,20 @@ class JobService:
 
     def _adopt(self, job_id: str, *, accept: bool) -> None:
         stored = self._store.load(job_id)
-        settings = accepting(stored.settings) if accept else stored.settings
         job = Job(
             id=stored.id,
             media=stored.media,
-            settings=settings,
+            settings=stored.settings,
             output=stored.output,
             plan=stored.plan,
+            is_accepted=accept,
         )
         with self._store.held(job_id):
             publication = Checkpoint(self._store.folder(job_id)).publication
             if publication is None or not (publication.report.passed or accept):
                 check_unchanged(stored)
-                job.plan = taken_up(job.media, settings, job.output, job.plan, self._machine)
+                about = stored.media, stored.settings, stored.output
+                job.plan = taken_up(*about, stored.plan, self._machine)
         if job.plan.picture != stored.plan.picture:
             self._store.remove(job_id)  # segments of another encoder do not fit
         self._enqueue(job)
@@ -188,8 +188,7 @@ class JobService:
     def _retry(self, job_id: str, *, accept: bool) -> None:
         job = self._idle(job_id)
         job.move_to(JobState.WAITING)
-        if accept:
-            job.settings = accepting(job.settings)
+        job.is_accepted = accept
         job.control = Control()
         self._sink.emit(e.JobQueued(job_id=job.id, media=job.media))
         self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
@@ -323,11 +322,6 @@ def prepared() -> None:
 Send = Callable[[c.Command], None]
 
 
-def accepting(settings: JobSettings) -> JobSettings:
-    """Settings of a job whose result the user takes as it is."""
-    return replace(settings, accept_damaged=True)
-
-
 def run_stored(
     job: Job, store: JobStore, machine: Machine, events: e.EventSink, send: Send
 ) -> Report:
@@ -352,17 +346,17 @@ def run_stored(
             report = _run(job, store, machine, events, send)
     except MemoryError as err:  # outside of what can be tried again
         raise OutOfMemory("running") from err
-    if report.passed or job.settings.accept_damaged:
+    if report.passed or job.is_accepted:
         store.remove(job.id)  # else it may be tried again, or accepted
     return report
 
 
 def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send: Send) -> Report:
     checkpoint = Checkpoint(store.folder(job.id))
-    overwrite, is_accepted = job.settings.overwrite, job.settings.accept_damaged
+    overwrite = job.settings.overwrite
     publication = checkpoint.publication
     if publication is not None:
-        if (publication.report.passed or is_accepted) and publication.finish():
+        if (publication.report.passed or job.is_accepted) and publication.finish():
             return publication.report
         overwrite = overwrite or publication.is_published
     if checkpoint.records:
@@ -388,7 +382,7 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
         control=job.control,
         events=events,
         send=send,
-        accepts_damage=is_accepted,
+        accepts_damage=job.settings.accept_damaged or job.is_accepted,
         pictures=machine.settings.tile_previews,
     )
     care = cared_for(context, preserve_vram=machine.settings.preserve_vram)
