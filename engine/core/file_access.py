@@ -189,15 +189,17 @@ class RetryingFile:
         self.size = self._identity[0]
 
     def read(self, count: int) -> bytes:
-        """The next bytes, `count` at most; b"" at the end and after a failure."""
-        if self.failure is not None:
-            return b""
-        for pause in (*PAUSES_S, None):
+        """The next bytes, `count` at most; b"" at the end, and where they are unreadable.
+
+        After the first failure each read is tried once: a drive that has gone is not waited for.
+        """
+        pauses = PAUSES_S if self.failure is None else ()
+        for pause in (*pauses, None):
             try:
                 return self._read(count)
             except OSError as err:
                 if pause is None:
-                    self.failure = err
+                    self.failure = self.failure or err
                     break
             time.sleep(pause)
             self.close()

@@ -1,4 +1,4 @@
-"""Drives that fail and programs that are killed: nothing is lost, and nobody is told lies."""
+"""Drives that fail and programs that are killed: nothing is lost, and what happened is said."""
 
 from __future__ import annotations
 
