@@ -7,11 +7,13 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
 
 from engine.core import file_access
+from engine.pipeline import room
 from engine.video.read import media_file
 
 
@@ -95,3 +97,13 @@ def failing_once(
 
     monkeypatch.setattr(place, name, call)
     return lambda: calls
+
+
+class Disk:
+    """What the system says about the disk of a job."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, free: int, total: int = 10**12) -> None:
+        self.free = free
+        usage = lambda _: SimpleNamespace(free=self.free, total=total)  # noqa: E731
+        monkeypatch.setattr(room, "shutil", SimpleNamespace(disk_usage=usage))
+        monkeypatch.setattr(room, "_POLL_S", 0.02)

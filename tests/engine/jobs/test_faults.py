@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.job import Job
 from engine.jobs.job_service import run_stored
 from engine.jobs.job_store import JobStore
-from engine.pipeline import room, run
+from engine.pipeline import run
 from engine.pipeline.prepare import Machine, check_plan, make_plan
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -31,7 +30,7 @@ from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.probe import probe
 from engine.video.write.segment_writer import SegmentWriter
 from tests.helpers.clips import Clip, make_clip, make_pictures
-from tests.helpers.disks import FailingReads, failing_once, system_error
+from tests.helpers.disks import Disk, FailingReads, failing_once, system_error
 from tests.helpers.jobs import ENDS, Listener, planes_of, running_engine
 
 FAST = JobSettings(model="none", codec="ffv1", height=48, segment_seconds=0.5)
@@ -373,16 +372,6 @@ def read_only() -> EngineError:
 
 def full(folder: Path) -> DiskFull:
     return DiskFull("folder", folder=folder, path=folder)
-
-
-class Disk:
-    """What the system says about the disk of a job."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, free: int, total: int = 10**12) -> None:
-        self.free = free
-        usage = lambda _: SimpleNamespace(free=self.free, total=total)  # noqa: E731
-        monkeypatch.setattr(room, "shutil", SimpleNamespace(disk_usage=usage))
-        monkeypatch.setattr(room, "_POLL_S", 0.02)
 
 
 def run_here(source: Path) -> None:
