@@ -113,8 +113,8 @@ class MainWindow(QMainWindow):
                 self._controller.pause_or_resume()
             case "cancel":
                 self._controller.cancel()
-            case "retry":
-                self._controller.retry(job_id)
+            case "retry" | "accept":
+                self._controller.retry(job_id, accept=name == "accept")
             case "remove":
                 self._controller.remove(job_id)
             case "move_up" | "move_down":
@@ -238,7 +238,7 @@ class MainWindow(QMainWindow):
             "open_result": has_result,
             "show_in_folder": has_result,
             "report": has_result,
-            "retry": row is not None and (row.state.can_retry or row.state is JobState.REJECTED),
+            "retry": row is not None and (row.can_retry or row.state is JobState.REJECTED),
             "remove": row is not None and not row.state.is_active,
             "move_up": row is not None and self._queue.position(row.job_id) > 0,
             "move_down": row is not None

@@ -162,8 +162,13 @@ class QueueController(QObject):
         else:
             self.send(commands.RemoveJob(job_id=job_id))
 
-    def retry(self, job_id: str) -> None:
-        """Let a failed, cancelled or refused job run again."""
+    def retry(self, job_id: str, *, accept: bool = False) -> None:
+        """Let a failed, cancelled or refused job run again; one whose result differs, too.
+
+        Args:
+            job_id: Of the job.
+            accept: Its result is kept as it is, though frames are missing or a check failed.
+        """
         row = self._queue.find(job_id)
         if row is None:
             return
@@ -171,8 +176,10 @@ class QueueController(QObject):
             self._queue.forget(job_id)
             settings = with_source_of(row.settings, self.settings)
             self.add_file(row.source, settings=settings, output=row.output)
-        elif row.state.can_retry:
-            self.send(commands.RetryJob(job_id=job_id))
+        elif row.can_retry:
+            if accept:
+                self._queue.accept(job_id)
+            self.send(commands.RetryJob(job_id=job_id, accept=accept))
             self.send(commands.StartQueue())
 
     def reopen(self, job_id: str) -> None:

@@ -47,6 +47,8 @@ def primary_action(
     if download:
         return download, "start" if _can_start(model) else ""
     waits = model.count(JobState.WAITING) > 0
+    if row is not None and row.is_doubtful:
+        return ("start", "accept") if waits else ("open_result", "accept")
     if row is not None and row.state is JobState.DONE:
         return ("start", "open_result") if waits else ("open_result", "show_in_folder")
     if row is not None and row.state.can_retry:
@@ -147,6 +149,7 @@ class DecisionPanel(QWidget):
             "open_result": tr("Open result"),
             "show_in_folder": tr("Show in folder"),
             "retry": tr("Try again"),
+            "accept": tr("Keep it as it is"),
             "remove": tr("Remove"),
         }
         keys = {"start": "Ctrl+Enter", "pause": tr("Space"), "resume": tr("Space")}

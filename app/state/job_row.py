@@ -73,6 +73,7 @@ class JobRow:
     seconds_left: float = 0.0
     report: Report | None = None
     error: ErrorInfo | None = None
+    is_accepted: bool = False  # the user keeps its result as it is
     warnings: tuple[Notice, ...] = ()
     downgrades: tuple[Downgrade, ...] = ()
 
@@ -82,6 +83,17 @@ class JobRow:
         if self.state is JobState.DONE:
             return 1.0
         return min(1.0, self.done / self.total) if self.total else 0.0
+
+    @property
+    def is_doubtful(self) -> bool:
+        """True where the result differs from its source and the user has not accepted that."""
+        has_problems = self.report is not None and not self.report.passed
+        return self.state is JobState.DONE and has_problems and not self.is_accepted
+
+    @property
+    def can_retry(self) -> bool:
+        """True when the job may wait again."""
+        return self.state.can_retry or self.is_doubtful
 
     @property
     def refusals(self) -> tuple[str, ...]:

@@ -98,6 +98,13 @@ class QueueModel(QAbstractListModel):
             row.settings, row.output = settings, output
             self._emit_changed(row)
 
+    def accept(self, job_id: str) -> None:
+        """Remember that the user keeps the result of a job as it is."""
+        row = self.find(job_id)
+        if row is not None:
+            row.is_accepted = True
+            self._emit_changed(row)
+
     def forget(self, job_id: str) -> None:
         """Take a row away."""
         at = self.position(job_id)

@@ -11,6 +11,7 @@ from app.theme.icons import pixmap
 from engine.core.errors import EngineError, ErrorInfo
 
 ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its button helps with
+    "accept": "result-held-back",
     "choices": (
         "encoder-missing container-mismatch hardware-error no-usable-gpu pretended-card "
         "feature-missing capacity-error plan-does-not-fit numeric-overflow settings-error"
@@ -19,7 +20,7 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
     "log": (
         "engine-error not-gguf update-error update-not-in-build update-unreachable "
         "update-untrusted update-too-new update-damaged update-missing update-busy "
-        "update-not-installable engine-stopped internal-error"
+        "update-not-installable engine-stopped system-refusal internal-error"
     ),
     "models": (
         "weights-error weights-missing download-failed weights-busy unknown-weights hash-mismatch "

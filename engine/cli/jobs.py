@@ -14,7 +14,7 @@ from engine.cli import formatting, options
 from engine.cli.context import CANCELLED, DONE, FAILED, CommandContext
 from engine.cli.progress import ProgressDisplay, progress_on
 from engine.cli.session import Interrupted, Session, session
-from engine.core.errors import UnknownJob
+from engine.core.errors import ResultHeldBack, UnknownJob
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.plan import Plan
@@ -57,6 +57,8 @@ def resume(args: argparse.Namespace, context: CommandContext) -> int:
         chosen = [_named(waiting, args.job)]
     elif args.all:
         chosen = [job.job_id for job in waiting]
+    elif args.accept:
+        args.usage_error("--accept needs a JOB, or --all")
     else:
         _list(waiting, context)
         return DONE
@@ -64,7 +66,8 @@ def resume(args: argparse.Namespace, context: CommandContext) -> int:
         context.console.note("No job is unfinished.")
         return DONE
     settings = dataclasses.replace(context.own_settings(), tile_previews=False)
-    return _run_jobs(context, settings, [c.AdoptJob(job_id=job_id) for job_id in chosen])
+    jobs = [c.AdoptJob(job_id=job_id, accept=args.accept) for job_id in chosen]
+    return _run_jobs(context, settings, jobs)
 
 
 def _named(waiting: Sequence[UnfinishedJob], name: str) -> str:
@@ -102,10 +105,11 @@ def _run_jobs(
     """Run the jobs one after the other and show the events of the engine.
 
     Returns:
-        Exit status: 0 when all are done and proved, 130 when the user stopped them, else 1.
+        Exit status: 0 when all are done, and proved or accepted, 130 when the user stopped them,
+        else 1.
     """
     with session(context, settings) as engine:
-        listener = _Listener(context, engine, [job.job_id for job in jobs])
+        listener = _Listener(context, engine, jobs)
         try:
             for command in (*jobs, c.StartQueue()):
                 engine.send(command)
@@ -119,11 +123,14 @@ def _run_jobs(
 class _Listener:
     """Shows events until every job has ended."""
 
-    def __init__(self, context: CommandContext, engine: Session, job_ids: list[str]) -> None:
+    def __init__(
+        self, context: CommandContext, engine: Session, jobs: Sequence[c.AddJob | c.AdoptJob]
+    ) -> None:
         self.progress: ProgressDisplay = progress_on(context.console.err)
         self._console = context.console
         self._engine = engine
-        self._open = dict.fromkeys(job_ids)
+        self._open = dict.fromkeys(job.job_id for job in jobs)
+        self._accepted = {job.job_id for job in jobs if isinstance(job, c.AdoptJob) and job.accept}
         self._plans: dict[str, Plan] = {}
         self._begun: set[str] = set()
         self._reports: list[Report] = []
@@ -170,8 +177,7 @@ class _Listener:
             for job_id in begun:
                 self._console.note(f"  go on with: python -m engine resume {job_id}")
             return CANCELLED
-        proved = all(report.passed for report in self._reports)
-        return DONE if proved and not self._failed and not self._cancelled else FAILED
+        return FAILED if self._failed or self._cancelled else DONE
 
     def _stop(self) -> None:
         if self._stopping:
@@ -199,12 +205,16 @@ class _Listener:
             case e.JobFinished():
                 self._reports.append(event.report)
                 self._console.say(formatting.summary_words(event.report))
+                if not event.report.passed and event.job_id not in self._accepted:
+                    self._failed = True
+                    self._note_choices(event.job_id, can_accept=True)
             case e.JobCancelled():
                 self._cancelled.append(event.job_id)
             case e.JobFailed():
                 self._fail(event)
                 if event.job_id in self._begun:
-                    self._console.note(f"  then: python -m engine resume {event.job_id}")
+                    can_accept = event.error.code == ResultHeldBack.code
+                    self._note_choices(event.job_id, can_accept=can_accept)
             case e.JobRejected():
                 self._console.note(f"{event.source}:")
                 self._fail(event)
@@ -215,6 +225,13 @@ class _Listener:
         if plan is not None:
             self._console.note(f"{plan.source}:")
         self._console.error(event.error)
+
+    def _note_choices(self, job_id: str, *, can_accept: bool) -> None:
+        """What can be done with a job that was kept."""
+        command = f"python -m engine resume {job_id}"
+        self._console.note(f"  then: {command}")
+        if can_accept:
+            self._console.note(f"  or keep the result as it is: {command} --accept")
 
     def _note(self, text: str) -> None:
         self.progress.clear()

@@ -13,7 +13,8 @@ from engine.cli import context, parser
 from engine.cli.console import Console, standard, utf8_console
 from engine.cli.context import CommandContext
 from engine.core import log, paths
-from engine.core.errors import EngineError, InternalError, OutOfMemory
+from engine.core.errors import EngineError, InternalError
+from engine.core.file_access import reported
 
 if TYPE_CHECKING:
     from engine.cli.services import ApiServices
@@ -70,14 +71,11 @@ def _command(
         return context.FAILED
     except EngineError as err:
         return _failed(console, err)
-    except MemoryError:
-        logger.exception("no memory for a command")
-        return _failed(console, OutOfMemory("running"))
-    except (
-        Exception
-    ):  # the outermost frame: an internal error becomes a code and a log, never a traceback
-        logger.exception("internal error in a command")
-        return _failed(console, InternalError("command", folder=paths.logs_folder()))
+    except Exception as err:  # noqa: BLE001 - the outermost frame: a code and a log
+        error = reported(err, "internal error in a command", logger)
+        if isinstance(error, InternalError):
+            error = InternalError("command", folder=paths.logs_folder())
+        return _failed(console, error)
 
 
 def _flush() -> None:

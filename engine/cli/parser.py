@@ -181,6 +181,11 @@ def _resume(add: Any) -> None:
     command = add("resume", jobs.resume, "list interrupted jobs, or continue them")
     command.add_argument("job", nargs="?", metavar="JOB", help="name, or how it begins")
     command.add_argument("--all", action="store_true", help="continue all, one after the other")
+    command.add_argument(
+        "--accept",
+        action="store_true",
+        help="take the result as it is, without frames that cannot be read, or with failed checks",
+    )
     _json(command)
 
 

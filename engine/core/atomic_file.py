@@ -10,7 +10,8 @@ import contextlib
 import errno
 import json
 import os
-import threading
+import secrets
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ _HELD = {5, 32, 33}  # ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_LOCK_
 _RETRY_S = 10.0  # a scanner reads files of many GB
 _RETRY_SMALL_FILES_S = 1.0  # settings are written in the thread of the window
 _RETRY_EVERY_S = 0.05
+_LONGEST_SUFFIX = 8
 
 
 def replace(part: Path, target: Path) -> None:
@@ -51,7 +53,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     Raises:
         OSError: The disk refuses; the old file is unchanged.
     """
-    part = path.with_name(f"{path.name}.{threading.get_native_id()}.part")  # of this thread alone
+    part = path.with_name(part_name(secrets.token_hex(6)))
     try:
         with part.open("wb") as file:
             file.write(content)
@@ -59,9 +61,30 @@ def write_bytes(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         _retried(lambda: part.replace(path), _RETRY_SMALL_FILES_S)
     except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
+        discard(part)
         raise
+
+
+def part_name(key: str, suffix: str = "") -> str:
+    """A name for an unfinished file: short, so that it fits wherever the final name does.
+
+    Args:
+        key: What distinguishes it from other unfinished files of the folder.
+        suffix: Of the final name, for programs that go by it; a long one is left out.
+    """
+    return f"upreel-{key}.part{suffix if len(suffix) <= _LONGEST_SUFFIX else ''}"
+
+
+def discard(path: Path) -> None:
+    """Delete an unfinished file or folder, as far as the system permits.
+
+    Never raises OSError: what made it useless is the error that counts.
+    """
+    with contextlib.suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -79,7 +102,8 @@ def _linked(source: Path, target: Path) -> bool:
     try:
         target.hardlink_to(source)
     except FileExistsError:
-        raise
+        if not target.samefile(source):
+            raise  # else the program ended between the two steps the last time
     except OSError:
         return False  # FAT, some network drives
     source.unlink()

@@ -1,8 +1,8 @@
 """Errors that reach a user: one hierarchy, a stable code each; the catalogue has the words.
 
 A foreign exception is translated once, where it enters. ValueError and TypeError are programming
-errors and never part of this hierarchy; `reported` turns them into InternalError at the top of a
-thread.
+errors and never part of this hierarchy; `file_access.reported` turns them into InternalError at
+the top of a thread.
 """
 
 from __future__ import annotations
@@ -112,6 +112,10 @@ class OutputUnwritable(OutputError, code="output-unwritable"):
 
 class OutputNameUnusable(OutputError, code="output-name"):
     """The system knows no files of that name."""
+
+
+class ResultHeldBack(OutputError, code="result-held-back"):
+    """Frames cannot be read that should be there: a shorter film needs the user's consent."""
 
 
 class DiskFull(OutputError, code="disk-full"):
@@ -324,6 +328,10 @@ class EngineStopped(JobError, code="engine-stopped"):
     """The engine thread has ended."""
 
 
+class SystemRefusal(EngineError, code="system-refusal"):
+    """The operating system refused something, and only its own words say why."""
+
+
 class InternalError(EngineError, code="internal-error"):
     """A programming error; the log has the traceback."""
 
@@ -343,24 +351,6 @@ def advised(look: Callable[[], T], otherwise: T) -> T:
     except Exception:  # the libraries that look raise errors of every class
         logger.info("a look that only advises failed", exc_info=True)
         return otherwise
-
-
-def reported(error: Exception, what: str, logger: logging.Logger) -> EngineError:
-    """Log what ended a piece of work; the error as the user gets it.
-
-    Args:
-        error: Any; one outside of the hierarchy is logged with its traceback.
-        what: Name of the work, for the log.
-        logger: Of the module that did it.
-    """
-    if is_memory_refusal(error):
-        logger.warning("%s", what, exc_info=error)
-        return OutOfMemory("running")
-    if isinstance(error, EngineError):
-        logger.warning("%s: %s", what, error.message, exc_info=error)
-        return error
-    logger.error("%s", what, exc_info=error)
-    return InternalError("unexpected", kind=type(error).__name__)
 
 
 # --- lack of memory

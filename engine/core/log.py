@@ -7,11 +7,13 @@ import faulthandler
 import logging
 import logging.handlers
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from engine.core import paths
 
+_LARGEST_BYTES = 1_000_000  # of the program's file
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
@@ -41,16 +43,7 @@ def setup(*, to_stderr: bool = False) -> None:
     root.setLevel(logging.INFO)
     with contextlib.suppress(OSError):
         paths.logs_folder().mkdir(parents=True, exist_ok=True)
-        root.addHandler(
-            _formatted(
-                logging.handlers.RotatingFileHandler(
-                    paths.logs_folder() / "upreel.log",
-                    maxBytes=1_000_000,
-                    backupCount=3,
-                    encoding="utf-8",
-                )
-            )
-        )
+        root.addHandler(_LogFile(paths.logs_folder() / "upreel.log", _LARGEST_BYTES))
         if not faulthandler.is_enabled():  # where all threads were when a library crashed
             faulthandler.enable((paths.logs_folder() / "crash.log").open("a", encoding="utf-8"))
     if to_stderr:
@@ -61,14 +54,37 @@ def setup(*, to_stderr: bool = False) -> None:
 
 @contextlib.contextmanager
 def job_log(folder: Path) -> Iterator[None]:
-    """Copy all log records inside to `folder`/job.log."""
-    handler = _formatted(logging.FileHandler(folder / "job.log", encoding="utf-8"))
+    """Copy all log records inside to `folder`/job.log, as far as the disk takes it."""
+    handler = _LogFile(folder / "job.log")
     logging.getLogger().addHandler(handler)
     try:
         yield
     finally:
         logging.getLogger().removeHandler(handler)
         handler.close()
+
+
+class _LogFile(logging.handlers.RotatingFileHandler):
+    """A file of the log that may lack records: a disk that refuses them never stops the work.
+
+    Args:
+        path: Opened with the first record.
+        largest_bytes: After which a new one is begun, and three old ones kept; 0 for no limit.
+    """
+
+    def __init__(self, path: Path, largest_bytes: int = 0) -> None:
+        super().__init__(path, maxBytes=largest_bytes, backupCount=3, encoding="utf-8", delay=True)
+        _formatted(self)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - a name of logging
+        """Say nothing of an error of the system; other ones are mistakes of ours."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        """Close the file; what it does not take is lost."""
+        with contextlib.suppress(OSError):
+            super().close()
 
 
 def _formatted(handler: logging.Handler) -> logging.Handler:

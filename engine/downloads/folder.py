@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import glob
 import itertools
 import shutil
@@ -19,6 +18,7 @@ import filelock
 from engine.core import atomic_file
 from engine.core.control import Control
 from engine.core.errors import DiskFull, EngineError, OutputUnwritable
+from engine.core.file_access import is_disk_full
 
 _TRY_S = 0.5  # another process that only queries a lock holds it for an instant
 _QUERY_S, _POLL_S = 0.05, 0.01  # so two processes that query do not take each other for owners
@@ -190,7 +190,7 @@ class DownloadFolder(ABC):
 
     def write_error(self, error: OSError) -> EngineError:
         """An error of the system as an error for users."""
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             return DiskFull("while-downloading", folder=self.folder)
         return self.unwritable(error.strerror or str(error))
 

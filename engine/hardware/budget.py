@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from engine.core.file_access import is_folder
 from engine.hardware import devices, gpu_table, torch_memory
 from engine.hardware.devices import Gpu
 from engine.hardware.gpu_reading import link_of
@@ -223,6 +224,6 @@ def torch_has_cuda() -> bool:
 def _existing(path: Path) -> Path:
     """The nearest existing folder."""
     path = path.absolute()
-    while not path.is_dir() and path != path.parent:
+    while not is_folder(path) and path != path.parent:
         path = path.parent
     return path

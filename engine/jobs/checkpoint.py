@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from engine.core import atomic_file
+from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, SourceMissing
+from engine.core.file_access import RetryingFile, writing
 from engine.core.serialization import from_plain, read_json, to_plain
-from engine.jobs.job_store import StoredJob, fingerprint
+from engine.jobs.job_store import StoredJob
 from engine.models import registry
+from engine.pipeline.output import Publication
 from engine.pipeline.segments import SegmentRecord
 
 logger = logging.getLogger(__name__)
+
+_PIECE_BYTES = 1 << 22
 
 
 class Checkpoint:
     """Implements pipeline.segments.SegmentLog on disk.
 
     A segment counts when its record is there and names the size its file has. A record is written
-    after its file was closed, so killing the program at any moment leaves whole segments only.
+    after its file was closed, so killing the program at any moment leaves whole segments only. Its
+    SHA-256 is compared before the segments are joined. Records of earlier versions have none.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,12 +53,56 @@ class Checkpoint:
 
     def add(self, record: SegmentRecord) -> None:
         """Keep a segment whose file is closed."""
-        atomic_file.write_json(_record_file(self._folder, record.number), to_plain(record))
+        path = self.path(record.number)
+        with writing(path):
+            record = replace(record, sha256=_sha256_of(path))
+        self._write(_record_file(self._folder, record.number), record)
         self._records.append(record)
 
     def complete(self) -> None:
         """The source has no more frames."""
-        atomic_file.write_json(self._end, len(self._records))
+        self._write(self._end, len(self._records))
+
+    def drop_damaged(self, control: Control) -> int:
+        """Forget the first segment whose file is not what was written, and those after it."""
+        for record in self._records:
+            control.check()
+            if record.sha256 and not _is_unchanged(self.path(record.number), record):
+                return self._drop(record.number)
+        return 0
+
+    def _drop(self, first: int) -> int:
+        dropped = self._records[first:]
+        logger.warning("%d segments are made again: number %d is damaged", len(dropped), first)
+        for record in dropped:
+            path = _record_file(self._folder, record.number)
+            with writing(path):
+                path.unlink()
+        del self._records[first:]
+        return len(dropped)
+
+    @property
+    def publication(self) -> Publication | None:
+        """The finished result, where an earlier run may not have given it its name."""
+        try:
+            return from_plain(Publication, read_json(self._result))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError) as err:
+            logger.warning("the result is made again: %s", err)
+            return None
+
+    def add_publication(self, publication: Publication) -> None:
+        """Keep that the result is finished and about to get its name."""
+        self._write(self._result, publication)
+
+    def _write(self, path: Path, data: object) -> None:
+        with writing(path):
+            atomic_file.write_json(path, to_plain(data))
+
+    @property
+    def _result(self) -> Path:
+        return self._folder / "result.json"
 
     @property
     def _end(self) -> Path:
@@ -66,7 +118,7 @@ def check_unchanged(stored: StoredJob) -> None:
     """
     if not stored.media.path.is_file():
         raise SourceMissing("since-start", path=stored.media.path)
-    if fingerprint(stored.media.path) != stored.fingerprint:
+    if not stored.fingerprint.fits(stored.media):
         raise CheckpointMismatch("source", name=stored.media.path.name, what="source")
     if registry.family_of(stored.plan.work).has_changed(stored.plan.work):
         raise CheckpointMismatch("model", what="weights")
@@ -85,6 +137,29 @@ def _whole_records(folder: Path) -> list[SegmentRecord]:
             break
         records.append(record)
     return records
+
+
+def _is_unchanged(path: Path, record: SegmentRecord) -> bool:
+    try:
+        return _sha256_of(path) == record.sha256
+    except OSError as err:
+        logger.warning("%s cannot be read: %s", path.name, err)
+        return False
+
+
+def _sha256_of(path: Path) -> str:
+    """SHA-256 of a segment's file, in hexadecimal digits.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    digest = hashlib.sha256()
+    with RetryingFile(path) as file:
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
+        if file.failure is not None:
+            raise file.failure
+    return digest.hexdigest()
 
 
 def _segment(folder: Path, number: int) -> Path:

@@ -17,9 +17,9 @@ from typing import Any
 from engine import __version__
 from engine.core import atomic_file, paths
 from engine.core.errors import EngineError
+from engine.core.file_access import writing
 from engine.core.serialization import to_plain
 from engine.jobs.job_store import JobStore
-from engine.pipeline.output import translated
 from engine.protocol.report import DoctorLine
 from engine.settings.store import settings_file
 
@@ -55,10 +55,8 @@ def write(path: Path, lines: Sequence[DoctorLine], *, with_names: bool = False) 
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in _files(lines, with_names=with_names):
             archive.writestr(name, text if with_names else keep.redacted(text))
-    try:
+    with writing(path):
         atomic_file.write_bytes(path, content.getvalue())
-    except OSError as err:
-        raise translated(err, path) from err
 
 
 def _files(lines: Sequence[DoctorLine], *, with_names: bool) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,8 @@ import queue
 import threading
 import time
 
-from engine.core.errors import EngineError, reported
+from engine.core.errors import EngineError
+from engine.core.file_access import reported
 from engine.hardware import torch_memory
 from engine.hardware.telemetry import Sampler
 from engine.jobs.job_service import JobService, prepared

@@ -51,6 +51,7 @@ class Job:
     output: Path | None  # as the user named it; None: next to the source
     plan: Plan
     state: JobState = JobState.WAITING
+    is_accepted: bool = False  # its result is taken as it is
     plan_error: EngineError | None = None  # the present settings cannot be planned
     control: Control = field(default_factory=Control)
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled, EngineError, JobError, OutOfMemory, UnknownJob, reported
+from engine.core.errors import Cancelled, EngineError, JobError, OutOfMemory, UnknownJob
+from engine.core.file_access import reported
 from engine.core.log import job_log
 from engine.hardware.process import at_work, keep_awake
 from engine.jobs.checkpoint import Checkpoint, check_unchanged
@@ -88,16 +89,16 @@ class JobService:
         match command:
             case c.AddJob():
                 self._add(command)
-            case c.AdoptJob(job_id=job_id):
-                self._adopt(job_id)
+            case c.AdoptJob(job_id=job_id, accept=accept):
+                self._adopt(job_id, accept=accept)
             case c.ChangeJob():
                 self._change(command)
             case c.RemoveJob(job_id=job_id):
                 self._remove(job_id)
             case c.MoveJob(job_id=job_id, position=position):
                 self._jobs.move(self._jobs.get(job_id), position)
-            case c.RetryJob(job_id=job_id):
-                self._retry(job_id)
+            case c.RetryJob(job_id=job_id, accept=accept):
+                self._retry(job_id, accept=accept)
             case c.StartQueue():
                 self._queue_runs = True
                 self.run_next()
@@ -132,21 +133,24 @@ class JobService:
         )
         self._enqueue(job)
 
-    def _adopt(self, job_id: str) -> None:
+    def _adopt(self, job_id: str, *, accept: bool) -> None:
         stored = self._store.load(job_id)
-        with self._store.held(job_id):
-            check_unchanged(stored)
-        about = stored.media, stored.settings, stored.output
-        plan = taken_up(*about, stored.plan, self._machine)
-        if plan.picture != stored.plan.picture:
-            self._store.remove(job_id)  # segments of another encoder do not fit
         job = Job(
             id=stored.id,
             media=stored.media,
             settings=stored.settings,
             output=stored.output,
-            plan=plan,
+            plan=stored.plan,
+            is_accepted=accept,
         )
+        with self._store.held(job_id):
+            publication = Checkpoint(self._store.folder(job_id)).publication
+            if publication is None or not (publication.report.passed or accept):
+                check_unchanged(stored)
+                about = stored.media, stored.settings, stored.output
+                job.plan = taken_up(*about, stored.plan, self._machine)
+        if job.plan.picture != stored.plan.picture:
+            self._store.remove(job_id)  # segments of another encoder do not fit
         self._enqueue(job)
 
     def _enqueue(self, job: Job) -> None:
@@ -181,9 +185,10 @@ class JobService:
         self._store.remove(job_id)
         self._sink.emit(e.JobRemoved(job_id=job_id))
 
-    def _retry(self, job_id: str) -> None:
+    def _retry(self, job_id: str, *, accept: bool) -> None:
         job = self._idle(job_id)
         job.move_to(JobState.WAITING)
+        job.is_accepted = accept
         job.control = Control()
         self._sink.emit(e.JobQueued(job_id=job.id, media=job.media))
         self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
@@ -213,7 +218,7 @@ class JobService:
         """In the job's own thread: run it and report how it ended."""
         event: e.JobEvent
         try:
-            report = run_stored(job, self._store, self._machine, self._sink)
+            report = run_stored(job, self._store, self._machine, self._sink, self._send)
             state, event = JobState.FINISHED, e.JobFinished(job_id=job.id, report=report)
         except Cancelled:
             state, event = JobState.CANCELLED, e.JobCancelled(job_id=job.id)
@@ -314,8 +319,20 @@ def prepared() -> None:
     linecache.clearcache()  # PySide's import hook has read the source of each module: 17 MB
 
 
-def run_stored(job: Job, store: JobStore, machine: Machine, events: e.EventSink) -> Report:
+Send = Callable[[c.Command], None]
+
+
+def run_stored(
+    job: Job, store: JobStore, machine: Machine, events: e.EventSink, send: Send
+) -> Report:
     """Run a job, from its last checkpoint where it has one.
+
+    Args:
+        job: What to do.
+        store: Where it is written down.
+        machine: Where it runs.
+        events: Gets its events.
+        send: Takes the commands of a job that pauses itself.
 
     Raises:
         EngineError: What stopped it.
@@ -326,20 +343,29 @@ def run_stored(job: Job, store: JobStore, machine: Machine, events: e.EventSink)
     events.emit(e.StageStarted(job_id=job.id, stage="prepare"))
     try:
         with store.held(job.id):
-            report = _run(job, store, machine, events)
+            report = _run(job, store, machine, events, send)
     except MemoryError as err:  # outside of what can be tried again
         raise OutOfMemory("running") from err
-    store.remove(job.id)
+    if report.passed or job.is_accepted:
+        store.remove(job.id)  # else it may be tried again, or accepted
     return report
 
 
-def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink) -> Report:
+def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send: Send) -> Report:
     checkpoint = Checkpoint(store.folder(job.id))
-    if not checkpoint.records:
+    overwrite = job.settings.overwrite
+    publication = checkpoint.publication
+    if publication is not None:
+        if (publication.report.passed or job.is_accepted) and publication.finish():
+            return publication.report
+        overwrite = overwrite or publication.is_published
+    if checkpoint.records:
+        check_unchanged(store.load(job.id))
+    else:
         settings = with_model_of(job.settings, job.plan)
         job.plan = make_plan(job.media, settings, job.output, machine)
         events.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
-    check_plan(job.media, job.plan, overwrite=job.settings.overwrite)
+    check_plan(job.media, job.plan, overwrite=overwrite)
     folder = store.save(job)
     done = sum(record.frames for record in checkpoint.records)
     events.emit(e.JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
@@ -355,12 +381,14 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink) -> Re
         plan=job.plan,
         control=job.control,
         events=events,
+        send=send,
+        accepts_damage=job.settings.accept_damaged or job.is_accepted,
         pictures=machine.settings.tile_previews,
     )
     care = cared_for(context, preserve_vram=machine.settings.preserve_vram)
     work = at_work(on_processor=job.plan.work.device == "cpu")
     with job_log(folder), keep_awake(), work, switched(context), care:
         context.media = film_of(context, folder)
-        report = run_job(context, checkpoint, overwrite=job.settings.overwrite)
+        report = run_job(context, checkpoint, overwrite=overwrite)
     job.plan = context.plan
     return replace(report, source=job.media.path)

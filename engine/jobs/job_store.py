@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import errno
+import hashlib
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,10 @@ import filelock
 from engine.core import atomic_file
 from engine.core.errors import (
     CheckpointMismatch,
-    DiskFull,
     JobBusy,
-    OutputError,
-    OutputUnwritable,
     UnknownJob,
 )
+from engine.core.file_access import writing
 from engine.core.serialization import from_plain, read_json, to_plain
 from engine.jobs.job import Job
 from engine.models import registry
@@ -40,6 +38,38 @@ class Fingerprint:
 
     bytes: int
     modified_ns: int
+    pictures: str = ""  # SHA-256 of name, size and time of each one of a sequence
+
+    @classmethod
+    def of(cls, media: MediaInfo) -> Fingerprint:
+        """That of a source as it is now; zeros where it has gone."""
+        bytes_, modified_ns = _state_of(media.path)
+        pictures = _state_of_pictures(media) if media.kind == "sequence" else ""
+        return cls(bytes=bytes_, modified_ns=modified_ns, pictures=pictures)
+
+    def fits(self, media: MediaInfo) -> bool:
+        """Whether the source is unchanged; jobs of earlier versions know the first picture only."""
+        now = Fingerprint.of(media)
+        return self == (now if self.pictures else replace(now, pictures=""))
+
+
+def _state_of_pictures(media: MediaInfo) -> str:
+    from engine.video.read.images import sequence_file
+
+    digest = hashlib.sha256()
+    for number in range(media.video.frame_count):
+        picture = sequence_file(media.pattern, media.first_number + number)
+        digest.update(f"{picture.name}|{_state_of(picture)}|".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _state_of(file: Path) -> tuple[int, int]:
+    """Size and time of change; zeros where it has gone."""
+    try:
+        about = file.stat()
+    except OSError:
+        return 0, 0
+    return about.st_size, about.st_mtime_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +115,11 @@ class JobStore:
             settings=job.settings,
             output=job.output,
             plan=job.plan,
-            fingerprint=fingerprint(job.media.path),
+            fingerprint=Fingerprint.of(job.media),
         )
-        try:
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             atomic_file.write_json(folder / _FILE, to_plain(stored))
-        except OSError as err:
-            raise _unwritable(folder, err) from err
         return folder
 
     def load(self, job_id: str) -> StoredJob:
@@ -125,13 +153,12 @@ class JobStore:
         """
         folder = self.folder(job_id)
         lock = filelock.FileLock(folder / "lock", timeout=_TRY_S, poll_interval=_POLL_S)
-        try:
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except filelock.Timeout as err:
-            raise JobBusy(job=job_id) from err
-        except OSError as err:
-            raise _unwritable(folder, err) from err
+            try:
+                lock.acquire()
+            except filelock.Timeout as err:  # an OSError, too
+                raise JobBusy(job=job_id) from err
         try:
             yield
         finally:
@@ -168,21 +195,6 @@ def _check_possible(stored: StoredJob) -> None:
         raise ValueError("a rate that is not above 0")
     if video.size.is_empty or picture.size.is_empty:
         raise ValueError("a picture without pixels")
-
-
-def _unwritable(folder: Path, error: OSError) -> OutputError:
-    kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else OutputUnwritable
-    reason = error.strerror or str(error)
-    return kind("job-folder", folder=folder, reason=reason, path=folder)
-
-
-def fingerprint(source: Path) -> Fingerprint:
-    """Size and time of change; zeros when the file is gone."""
-    try:
-        about = source.stat()
-    except OSError:
-        return Fingerprint(bytes=0, modified_ns=0)
-    return Fingerprint(bytes=about.st_size, modified_ns=about.st_mtime_ns)
 
 
 # --- jobs of earlier versions

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled, reported
+from engine.core.errors import Cancelled
+from engine.core.file_access import reported
 from engine.core.messages import Message
 from engine.protocol import events as e
 from engine.protocol.tasks import Outcome, Phase, Task, TaskKind

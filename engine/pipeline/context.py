@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from engine.core.control import Control
 from engine.hardware.peak_meter import PeakMeter
 from engine.hardware.spill_guard import SpillGuard
+from engine.protocol.commands import Command
 from engine.protocol.events import EventSink
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.media import MediaInfo
@@ -44,8 +45,11 @@ class JobContext:
     plan: Plan  # replaced by a smaller one when memory runs out
     control: Control
     events: EventSink
+    send: Callable[[Command], None] = lambda command: None  # to the engine thread
     pictures: bool = True  # False: no previews are made
     is_learned_from: bool = True  # False where its time should not change what later plans predict
+    accepts_damage: bool = False  # frames of the source that cannot be read are left out
+    uses_last_room: bool = False  # the user let the job go on where a disk is nearly full
     releases_memory: bool = False  # a pause gives the device's memory back, and loads it again
     guard: SpillGuard | None = None  # where a GPU may spill
     memory: PeakMeter = field(default_factory=PeakMeter)  # what stages take of the GPU

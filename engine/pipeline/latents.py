@@ -26,6 +26,7 @@ from engine.pipeline.recovery import Failure, attempt, change_plan, with_one_ret
 from engine.pipeline.stages.progress import Progress, ShownTiles
 from engine.pipeline.stream import Stream, Workers
 from engine.planner import latents as choice
+from engine.planner.notices import SPARE_BYTES
 from engine.protocol.events import StageStarted
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import LatentPlan
@@ -35,7 +36,6 @@ Planes = list[NDArray[np.uint16]]
 
 STAGE = "decode"
 _WAITING = 2  # slices of frames between decoding and writing
-_SPARE_BYTES = 200 * 10**6
 
 
 def film_of(context: JobContext, folder: Path) -> MediaInfo:
@@ -75,7 +75,7 @@ def _clear(folder: Path) -> None:
 
 
 def _check_disk(media: MediaInfo, folder: Path) -> None:
-    needed = choice.film_bytes(media.video) + _SPARE_BYTES
+    needed = choice.film_bytes(media.video) + SPARE_BYTES
     free = shutil.disk_usage(folder).free
     if free < needed:
         size, space = bytes_text(needed), bytes_text(free)

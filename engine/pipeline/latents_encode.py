@@ -6,7 +6,6 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.core import windows_paths
+from engine.core import atomic_file, windows_paths
 from engine.core.control import Control
 from engine.core.errors import (
     ContainerMismatch,
@@ -24,6 +23,7 @@ from engine.core.errors import (
     PlanDoesNotFit,
     UnreadableMedia,
 )
+from engine.core.file_access import writing
 from engine.core.geometry import Size
 from engine.core.units import memory_text, parse_clock
 from engine.hardware import torch_memory
@@ -34,7 +34,7 @@ from engine.models.planning.search import MemoryRequirement, fits
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.display import turn
 from engine.pipeline.model_file_check import ready_vae
-from engine.pipeline.output import check_output, part_path, publish, translated
+from engine.pipeline.output import check_output, part_path, publish
 from engine.pipeline.prepare import probe_film
 from engine.pipeline.recovery import Failure, attempt
 from engine.pipeline.stages.restore import SourceColours
@@ -104,8 +104,7 @@ def encode_latents(
             written = encoding.run(vae, budget, part)
         publish(part, output, overwrite=settings.overwrite)
     finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+        atomic_file.discard(part)
     return EncodedLatents(
         source=media.path,
         output=output,
@@ -162,10 +161,8 @@ class _Encoding:
                 with arithmetic_of(switches.run):
                     made.append(self._attempt(plan, part))
 
-            try:
+            with writing(part):
                 failure = attempt(work)
-            except OSError as err:
-                raise translated(err, part) from err
             if failure is not None:
                 plan = self._other(plan, failure)
         return made[0]

@@ -23,6 +23,7 @@ from engine.core.errors import (
     UnsupportedMedia,
     WeightsMissing,
 )
+from engine.core.file_access import is_folder, reading
 from engine.hardware.budget import Budget, measure_budget
 from engine.hardware.gpu_table import GpuSpec
 from engine.models import registry
@@ -41,6 +42,7 @@ from engine.protocol.media import (
 from engine.protocol.plan import LatentPlan, Plan, notice_of_error
 from engine.runtimes.advice import needed_runtime
 from engine.settings.schema import EngineSettings, JobSettings
+from engine.video.write.containers import picture_name
 
 _REFUSALS = {
     kind.code: kind
@@ -72,7 +74,7 @@ def make_plan(
         EngineError: As planner.plan_job.plan_job.
     """
     output = windows_paths.openable(output) if output is not None else None
-    named = None if output is None or output.is_dir() else output
+    named = None if output is None or is_folder(output) else output
     request = Request(media=media, settings=settings, output=named)
     plan = plan_job(request, _budget(settings.device, output or media.path, machine), load_rates())
     if named is None and output is not None:
@@ -142,7 +144,10 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
         WeightsMissing: A file of the model is not on this machine.
         PlanDoesNotFit: Another notice refuses to start.
     """
-    check_output(media, plan.output, overwrite=overwrite)
+    pictures: set[str] = set()
+    if plan.container == "sequence":
+        pictures = {picture_name(media, plan, number) for number in (0, max(0, plan.frames - 1))}
+    check_output(media, plan.output, overwrite=overwrite, pictures=pictures)
     for notice in plan.notices:
         if notice.severity == "refusal":
             params: dict[str, Any] = dict(notice.params)
@@ -179,12 +184,13 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
         InputError: It cannot be used.
     """
     path = windows_paths.openable(path)
-    latents = latents_of(path)
-    if latents is not None:
-        return _film_of_latents(path, latents.header(path), settings)
-    from engine.video.read.probe import probe
+    with reading(path):
+        latents = latents_of(path)
+        if latents is not None:
+            return _film_of_latents(path, latents.header(path), settings)
+        from engine.video.read.probe import probe
 
-    return probe(path)
+        return probe(path)
 
 
 def described(media: MediaInfo, settings: JobSettings) -> MediaInfo:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from engine.core import atomic_file
 from engine.core.errors import UnreadableMedia, advised
 from engine.core.geometry import FrameSpan
 from engine.core.messages import message
@@ -21,8 +21,9 @@ from engine.models import registry
 from engine.models.upscalers import FrameUpscaler, ShotModel
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.model_file_check import check_weights
-from engine.pipeline.output import part_path, publish
+from engine.pipeline.output import Publication, part_path, publish
 from engine.pipeline.recovery import Recovery, attempt, reason_of, with_one_retry
+from engine.pipeline.room import check_room, with_room
 from engine.pipeline.segments import SegmentLog, SegmentRecord
 from engine.pipeline.stages.read import Clip, ShotReader, ShotSlice, read
 from engine.pipeline.stages.shots import Shots, beginning_of
@@ -33,7 +34,7 @@ from engine.planner import times
 from engine.planner.peaks import QUEUE_CLIPS
 from engine.planner.rates import Learned
 from engine.protocol.events import StageProgress, StageStarted, Warned
-from engine.protocol.plan import Notice, WorkPlan
+from engine.protocol.plan import Notice, Plan, WorkPlan
 from engine.protocol.report import Report, StageMemory
 from engine.verify.verify import verify
 from engine.video.read.frame_reader import FrameReader
@@ -60,12 +61,13 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
 
     Raises:
         UnreadableMedia: There is no frame in that part of the source.
+        ResultHeldBack: Frames of the source cannot be read.
         EngineError: Whatever else stopped the job; finished segments stay.
         Cancelled: The user stopped it.
     """
     frames_before = frames_of(segments)
     _try_mux(context)
-    if not segments.is_complete:
+    while _lacks(context, segments):
         with_one_retry(message("activity.checking-files"), lambda: check_weights(context))
         context.events.emit(StageStarted(job_id=context.job_id, stage="run"))
         _make_segments(context, segments)
@@ -73,26 +75,46 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
         raise UnreadableMedia("nothing-in-part", name=context.media.path.name)
     part = part_path(context.plan.output, context.job_id)
     try:
-        with_one_retry(message("activity.joining"), lambda: _mux(context, segments, part))
-        report = with_one_retry(message("activity.verifying"), lambda: _verify(context, part))
+        report = with_room(
+            context, lambda: _joined(context, segments, part), lambda: _bytes_of(segments)
+        )
+        seconds = time.monotonic() - context.began - context.control.paused_seconds
+        report = replace(
+            report,
+            source=context.media.path,
+            output=context.plan.output,
+            seconds=seconds,
+            peak_bytes=peak_ram_bytes(),
+            gpu_memory=advised(lambda: _gpu_memory(context), ()),
+        )
+        if frames_before == 0 and context.plan.latent is None:  # latents may be decoded already
+            learned = advised(lambda: _learn(context, segments, report), None)
+            report = replace(report, memory_ratios=() if learned is None else learned.memory)
+        publication = Publication.of(part, report, overwrite=overwrite)
+        with_room(context, lambda: segments.add_publication(publication), lambda: 0)
     except BaseException:
-        _remove(part)
+        atomic_file.discard(part)  # segments are kept
         raise
     publish(part, context.plan.output, overwrite=overwrite)  # keeps the part where it cannot
-    seconds = time.monotonic() - context.began - context.control.paused_seconds
-    nothing: tuple[StageMemory, ...] = ()
-    gpu_memory, learned = advised(lambda: _gpu_memory(context), nothing), None
-    if frames_before == 0 and context.plan.latent is None:  # latents may be decoded already
-        learned = advised(lambda: _learn(context, segments, seconds, gpu_memory), None)
-    return replace(
-        report,
-        source=context.media.path,
-        output=context.plan.output,
-        seconds=seconds,
-        peak_bytes=peak_ram_bytes(),
-        gpu_memory=gpu_memory,
-        memory_ratios=() if learned is None else learned.memory,
-    )
+    return report
+
+
+def _lacks(context: JobContext, segments: SegmentLog) -> bool:
+    """Whether segments have to be made, also because a file of one is damaged."""
+    if not segments.is_complete:
+        return True
+    dropped = segments.drop_damaged(context.control)
+    if dropped:
+        notice = Notice(code="segments-damaged", severity="warning", params={"count": str(dropped)})
+        context.events.emit(Warned(job_id=context.job_id, notice=notice))
+    return dropped > 0
+
+
+def _joined(context: JobContext, segments: SegmentLog, part: Path) -> Report:
+    """The segments in one file, compared with the source."""
+    check_room(context, part.parent, _bytes_of(segments))
+    with_one_retry(message("activity.joining"), lambda: _mux(context, segments, part))
+    return with_one_retry(message("activity.verifying"), lambda: _verify(context, part))
 
 
 def frames_of(segments: SegmentLog) -> int:
@@ -109,9 +131,23 @@ def _make_segments(context: JobContext, segments: SegmentLog) -> None:
     """
     recovery = Recovery(context)
     while not segments.is_complete:
-        failure = attempt(lambda: _make_with(context, segments))
+        failure = with_room(
+            context,
+            lambda: attempt(lambda: _make_with(context, segments)),
+            lambda: _segment_bytes(context.plan, segments),
+        )
         if failure is not None and not segments.is_complete:
             recovery.go_on(failure, frames_of(segments))
+
+
+def _bytes_of(segments: SegmentLog) -> int:
+    return sum(record.bytes for record in segments.records)
+
+
+def _segment_bytes(plan: Plan, segments: SegmentLog) -> int:
+    """Bytes of the next segment, about."""
+    guess = plan.output_bytes * plan.segment_frames // max(plan.segment_frames, plan.frames)
+    return max((record.bytes for record in segments.records), default=guess)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +172,11 @@ def _make_with(context: JobContext, segments: SegmentLog) -> None:
     write = Write(context, segments)
     with (
         FrameReader(
-            context.media, start=plan.start, stop=plan.stop, threads=READER_THREADS
+            context.media,
+            start=plan.start,
+            stop=plan.stop,
+            threads=READER_THREADS,
+            must_be_whole=not context.accepts_damage,
         ) as reader,
         Workers() as workers,
     ):
@@ -216,6 +256,7 @@ def _mux(context: JobContext, segments: SegmentLog, part: Path) -> None:
         part,
         control=context.control,
         progress=_progress(context, "mux"),
+        must_be_whole=not context.accepts_damage,
     )
 
 
@@ -226,6 +267,7 @@ def _verify(context: JobContext, part: Path) -> Report:
         part,
         plan=context.plan,
         progress=_progress(context, "verify"),
+        must_be_whole=not context.accepts_damage,
         control=context.control,
     )
 
@@ -260,19 +302,9 @@ def _gpu_memory(context: JobContext) -> tuple[StageMemory, ...]:
     return found
 
 
-def _learn(
-    context: JobContext, segments: SegmentLog, seconds: float, gpu_memory: tuple[StageMemory, ...]
-) -> Learned | None:
+def _learn(context: JobContext, segments: SegmentLog, report: Report) -> Learned | None:
     if not context.is_learned_from:
         return None
     plan = replace(context.plan, span=FrameSpan(0, frames_of(segments)))
-    most = max((one.peak.requested / one.planned for one in gpu_memory), default=None)
-    return times.learn(plan, seconds, most)
-
-
-def _remove(part: Path) -> None:
-    """Delete an unfinished result; its segments are kept."""
-    if part.is_dir():
-        shutil.rmtree(part, ignore_errors=True)
-    else:
-        part.unlink(missing_ok=True)
+    taken = (one.peak.requested / one.planned for one in report.gpu_memory)
+    return times.learn(plan, report.seconds, max(taken, default=None))

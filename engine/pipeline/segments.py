@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from engine.core.control import Control
+from engine.pipeline.output import Publication
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRecord:
@@ -18,6 +21,7 @@ class SegmentRecord:
     bytes: int
     crc: int  # of the source's last picture: where to go on reading
     shot: int = 0  # first frame of the shot that the next frame belongs to
+    sha256: str = ""  # of the file, from the log that keeps it
 
     @property
     def frames(self) -> int:
@@ -48,4 +52,19 @@ class SegmentLog(Protocol):
 
     def complete(self) -> None:
         """The source has no more frames."""
+        ...
+
+    def drop_damaged(self, control: Control) -> int:
+        """Forget the first segment whose file is not what was written, and those after it.
+
+        Returns:
+            Segments that have to be made again.
+
+        Raises:
+            Cancelled: The user stopped.
+        """
+        ...
+
+    def add_publication(self, publication: Publication) -> None:
+        """Keep that the result is finished and about to get its name."""
         ...

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.planner.plan_job import Request
 
 _TOO_LARGE = "plan-does-not-fit"
-_SPARE_BYTES = 200 * 10**6  # left free on every disk
+SPARE_BYTES = 200 * 10**6  # left free on every disk
 _DOWNLOAD_RATE = 50e6 / 8  # bytes/s; assumed, as no download was measured
 
 
@@ -178,12 +178,12 @@ def _built_in(plan: Plan) -> list[str]:
 
 
 def _disk(plan: Plan, budget: Budget) -> Iterator[Notice]:
-    needed = plan.output_bytes + _SPARE_BYTES
+    needed = plan.output_bytes + SPARE_BYTES
     if budget.same_disk:
         needed += plan.output_bytes
     for name, free, need in (
         ("result", budget.free_output_bytes, needed),
-        ("job-folder", budget.free_jobs_bytes, plan.output_bytes + _SPARE_BYTES),
+        ("job-folder", budget.free_jobs_bytes, plan.output_bytes + SPARE_BYTES),
     ):
         if free < need:
             yield _disk_may_fill(name, free, need)

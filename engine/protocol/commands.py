@@ -35,6 +35,7 @@ class AdoptJob(Command):
     """Put an unfinished job of an earlier run into the queue."""
 
     job_id: str
+    accept: bool = False  # its result is taken as it is, also with frames missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,7 @@ class RetryJob(Command):
     """Let a failed or cancelled job wait again; finished segments are used."""
 
     job_id: str
+    accept: bool = False  # its result is taken as it is, also with frames missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.core import atomic_file, paths
-from engine.core.errors import EngineError, OutputUnwritable, SettingsError
+from engine.core.errors import EngineError, SettingsError
+from engine.core.file_access import writing
 from engine.core.serialization import read_toml
 from engine.settings.presets import Preset, Value, applied
 from engine.settings.schema import JobSettings, describe, renamed
@@ -79,7 +80,7 @@ def save(title: str, settings: JobSettings) -> Preset:
 
     Raises:
         SettingsError: The title has no letters, or there is a preset of this name.
-        OutputUnwritable: The disk refuses.
+        OutputError: The disk refuses.
     """
     return _keep(title, "", _of_presets(dataclasses.asdict(settings)))
 
@@ -89,7 +90,7 @@ def take(path: Path) -> Preset:
 
     Raises:
         SettingsError: It is not a preset, or there is a preset of this name.
-        OutputUnwritable: The disk refuses.
+        OutputError: The disk refuses.
     """
     found = read(path)
     return _keep(found.title, found.description, found.changes)
@@ -99,7 +100,7 @@ def export(preset: Preset, path: Path) -> None:
     """Write a preset to a file of the user's choice; an existing file is replaced.
 
     Raises:
-        OutputUnwritable: The disk refuses.
+        OutputError: The disk refuses.
     """
     _write(path, preset.title, preset.description, preset.changes)
 
@@ -109,15 +110,13 @@ def remove(name: str) -> None:
 
     Raises:
         SettingsError: There is no preset of this name.
-        OutputUnwritable: The disk refuses.
+        OutputError: The disk refuses.
     """
     path = folder() / f"{name}{SUFFIX}"
     if name not in {known.stem for known in folder().glob(f"*{SUFFIX}")}:
         raise SettingsError("no-own-preset", name=name)
-    try:
+    with writing(path):
         path.unlink()
-    except OSError as err:
-        raise _unwritable(path, err) from err
 
 
 def name_of(title: str) -> str:
@@ -145,15 +144,9 @@ def _keep(title: str, description: str, changes: dict[str, Value]) -> Preset:
 
 def _write(path: Path, title: str, description: str, changes: dict[str, Value]) -> None:
     data: dict[str, Any] = {"title": title, "description": description, "settings": changes}
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_file.write_text(path, to_toml(data))
-    except OSError as err:
-        raise _unwritable(path, err) from err
-
-
-def _unwritable(path: Path, err: OSError) -> OutputUnwritable:
-    return OutputUnwritable("preset", name=path.name, reason=err.strerror or str(err))
 
 
 def _of_presets(values: dict[str, Any]) -> dict[str, Any]:

@@ -102,6 +102,7 @@ def compare_frames(
     A damaged result gives what can be decoded, and its problems; so does a damaged source.
 
     Raises:
+        InputError: The source has gone.
         Cancelled: The user stopped.
     """
     frames = FrameComparison(
@@ -117,10 +118,7 @@ def compare_frames(
     with ExitStack() as stack:
         old = stack.enter_context(FrameReader(source, start=start, stop=stop, threads=1))
         new = stack.enter_context(FrameReader(result))
-        try:
-            _compare(frames, (source, old), (result, new), count)
-        except InputError as err:
-            frames.result.problems.append(err.as_message)
+        _compare(frames, (source, old), (result, new), count)
         frames.source.problems += old.problems
         frames.result.problems += new.problems
     return frames
@@ -135,7 +133,8 @@ def _compare(
     old, new = source[0].video, result[0].video
     grid = grid_of(old)
     before = _thumbnails(source[1], Thumbnailer(old, grid, new), frames.source.pts)
-    after = _thumbnails(result[1], Thumbnailer(new, grid, old), frames.result.pts)
+    readable = _as_far_as_readable(result[1], frames.result.problems)
+    after = _thumbnails(readable, Thumbnailer(new, grid, old), frames.result.pts)
     window = SourceWindow(before, grid.pixels)
     alignment, steps = FrameAlignment(), FrameDifferences()
     for number, thumbnail in enumerate(after):
@@ -155,6 +154,15 @@ def _compare(
     wrong = set(frames.black) | set(frames.unlike)  # have checks of their own
     frozen = [n for n in steps.frozen() if wrong.isdisjoint((n - 1, n, n + 1))]
     frames.edits = with_frozen(found, frozen, frames.shown)
+
+
+def _as_far_as_readable(
+    frames: Iterable[PlanarFrame], problems: list[Message]
+) -> Iterator[PlanarFrame]:
+    try:
+        yield from frames
+    except InputError as err:
+        problems.append(err.as_message)
 
 
 def _thumbnails(

@@ -47,6 +47,7 @@ def verify(
     plan: Plan | None = None,
     progress: VerifyProgress | None = None,
     control: Control | None = None,
+    must_be_whole: bool = True,
 ) -> Report:
     """Compare a result with its source.
 
@@ -56,6 +57,7 @@ def verify(
         plan: Of the job; without it every stream, and any size of the source's aspect ratio.
         progress: Called after each frame.
         control: Checked between frames.
+        must_be_whole: A drive that fails is an error; else the source is compared so far.
 
     Returns:
         All checks; a damaged result is a failed check with a message about the damage.
@@ -78,7 +80,7 @@ def verify(
         times_check(frames, after),
         size_check(before.video, after.video, plan.picture if plan else None),
         tags_check(before.video, after, plan.picture if plan else None),
-        *_other_streams(before, after, plan, frames, control),
+        *_other_streams(before, after, plan, frames, control, must_be_whole=must_be_whole),
         likeness_check(frames),
         black_check(frames),
     )
@@ -103,12 +105,15 @@ def _other_streams(
     plan: Plan | None,
     frames: FrameComparison,
     control: Control,
+    *,
+    must_be_whole: bool,
 ) -> tuple[Check, ...]:
     """Tracks, their packets and times, chapters and metadata."""
     start, stop = (plan.start, plan.stop) if plan else (None, None)
+    taken = _packets(before, control, must_be_whole=must_be_whole)
     old = ComparedFile(
         media=before,
-        packets=_packets(before, control),
+        packets=taken,
         origin=frames.source.origin,
         jumps=film_jumps(before) if before.streams else (),
     )
@@ -129,7 +134,10 @@ def _other_streams(
     )
 
 
-def _packets(media: MediaInfo, control: Control) -> dict[int, StreamDigest]:
+def _packets(
+    media: MediaInfo, control: Control, *, must_be_whole: bool = True
+) -> dict[int, StreamDigest]:
     if media.kind != "video" or not media.streams:
         return {}
-    return digest(media.path, [stream.index for stream in media.streams], control)
+    indices = [stream.index for stream in media.streams]
+    return digest(media.path, indices, control, must_be_whole=must_be_whole)

@@ -87,6 +87,32 @@ def test_a_failed_or_cancelled_film_can_be_tried_again(bench):
     assert bench.find("secondAction").text() == "Try again"
 
 
+def test_a_result_that_was_held_back_or_differs_can_be_accepted_or_tried_again(bench):
+    job_id = bench.start("one.mp4")
+    about = {"name": "one.mp4", "count": "3", "expected": "9"}
+    bench.fail(ErrorInfo(code="result-held-back", case="frames-missing", params=about))
+    assert "Only 3 of the 9 frames of one.mp4" in texts(bench.window)
+    assert bench.find("primaryAction").text() == "Try again"
+    assert bench.find("errorAction").text() == "Keep it as it is"
+    bench.find("errorAction").click()
+    assert bench.asked(commands.RetryJob) == [commands.RetryJob(job_id=job_id, accept=True)]
+    bench.hear()
+    bench.finish()
+    assert bench.find("secondAction").text() == "Show in folder"
+
+    job_id = bench.start("two.mp4")
+    bench.engine.finish(failed=("likeness",))
+    bench.hear()
+    assert bench.find("secondAction").text() == "Keep it as it is"
+    assert bench.window.actions_["retry"].isEnabled()
+    bench.find("secondAction").click()
+    bench.hear()
+    assert bench.asked(commands.RetryJob)[-1] == commands.RetryJob(job_id=job_id, accept=True)
+    bench.engine.finish(failed=("likeness",))
+    bench.hear()
+    assert bench.find("secondAction").text() == "Show in folder", "it was accepted"
+
+
 def test_choices_reach_the_selected_job_and_the_next_file(bench, qtbot):
     job_id = bench.add("one.mp4")
     with qtbot.waitSignal(bench.window.choices.changed, timeout=2000):

@@ -13,6 +13,7 @@ import psutil
 
 from engine.core.control import Control
 from engine.pipeline.context import JobContext
+from engine.pipeline.output import Publication
 from engine.pipeline.run import run_job
 from engine.pipeline.segments import SegmentRecord
 from engine.protocol.events import Event, StageStarted
@@ -136,6 +137,13 @@ class _SegmentList:
     def complete(self) -> None:
         """The last segment was added."""
         self.is_complete = True
+
+    def drop_damaged(self, control: Control) -> int:
+        """Nothing is damaged between writing and joining."""
+        return 0
+
+    def add_publication(self, publication: Publication) -> None:
+        """Nothing to keep."""
 
     def remove(self) -> None:
         """Delete the segments."""

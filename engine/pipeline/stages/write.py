@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from engine.core.control import Control
 from engine.pipeline.context import JobContext
+from engine.pipeline.room import check_room
 from engine.pipeline.segments import SegmentLog, SegmentRecord
 from engine.pipeline.stages.restore import Planes
 from engine.pipeline.stream import Stream
@@ -81,7 +82,10 @@ class Write:
 
     def _open(self) -> _Open:
         number = self._next
-        return _Open(number, SegmentWriter(self._log.path(number), self._context.plan.picture))
+        path = self._log.path(number)
+        largest = max((record.bytes for record in self._log.records), default=0)
+        check_room(self._context, path.parent, largest)
+        return _Open(number, SegmentWriter(path, self._context.plan.picture))
 
     def _write(self, segment: _Open, frame: PlanarFrame, planes: Planes, control: Control) -> None:
         control.check_cancelled()

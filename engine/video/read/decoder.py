@@ -13,13 +13,16 @@ import av
 from av.stream import Discard
 from av.video.stream import VideoStream
 
-from engine.core.errors import UnreadableMedia, memory_ran_out
+from engine.core.errors import ResultHeldBack, UnreadableMedia, memory_ran_out
+from engine.core.file_access import reason_of
 from engine.core.messages import Message, message
 from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of
+from engine.video.read import ffv1_crc
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
+    failure_of,
     open_input,
     packets_of,
     readable_packets,
@@ -41,11 +44,18 @@ _NO_FRAME_THREADS = {"hevc", "vvc"}
 JUMP_S = Fraction(1, 2)
 _LEAP_S = 10  # that a time stamp of a broadcast leaps ahead at least, if it is wrong
 BROADCAST = frozenset({"mpegts", "mpeg"})  # containers whose packets state times in full
+LOSSLESS = {"ffv1", "png", "apng"}  # codecs whose checksums decoders can check
+CHECKED = {"err_detect": "crccheck"}  # options for them
 _MAX_SEEKS = 10  # towards the beginning before giving up
 
 
 class FrameDecoder(ABC):
     """Frames of a source, all in the size, chroma and depth of its first one.
+
+    Args:
+        media: From `probe`.
+        must_be_whole: Frames that cannot be read, though they should be there, are an error; else
+            they are a problem. Frames that are damaged are a problem in any case.
 
     Attributes:
         problems: What differs from a sound file; complete when the frames are over.
@@ -53,8 +63,9 @@ class FrameDecoder(ABC):
     Memory: one frame.
     """
 
-    def __init__(self, media: MediaInfo) -> None:
+    def __init__(self, media: MediaInfo, *, must_be_whole: bool = False) -> None:
         self._media = media
+        self._must_be_whole = must_be_whole
         self._layout = layout_of(media.video.pixel_format)
         self.problems: list[Message] = []
 
@@ -73,6 +84,12 @@ class FrameDecoder(ABC):
         """Add a problem, once."""
         if problem not in self.problems:
             self.problems.append(problem)
+
+    def _fall_short(self, error: ResultHeldBack, problem: Message) -> None:
+        """Frames are missing that should be there."""
+        if self._must_be_whole:
+            raise error
+        self.report(problem)
 
     def _planes(self, frame: VideoFrame) -> tuple[Plane, ...]:
         """Planes of a frame; a change of size or format within the file is converted."""
@@ -99,10 +116,11 @@ class VideoDecoder(FrameDecoder):
     Memory: the frames that the decoder of FFmpeg holds back, and one.
     """
 
-    def __init__(self, media: MediaInfo, threads: int) -> None:
-        super().__init__(media)
+    def __init__(self, media: MediaInfo, threads: int, *, must_be_whole: bool = False) -> None:
+        super().__init__(media, must_be_whole=must_be_whole)
         self._threads = threads
         self._stack = ExitStack()
+        self._read = 0  # packets that are shown
         self._damaged = 0
         self._concealed = 0
 
@@ -111,7 +129,11 @@ class VideoDecoder(FrameDecoder):
         self._stack.close()
 
     def frames(self) -> Iterator[PlanarFrame]:
-        """All frames; at the end `problems` shows whether some are missing."""
+        """All frames; at the end `problems` shows whether some are missing.
+
+        Raises:
+            ResultHeldBack: Some cannot be read, and the film must be whole.
+        """
         container, stream = self._open()
         count = 0
         for frame in self._decoded(self._packets(container, stream), stream):
@@ -120,7 +142,12 @@ class VideoDecoder(FrameDecoder):
         self._report_damage()
         video = self._media.video
         if video.frame_count_is_exact and count < video.frame_count:
-            self.report(message("reading.ends-early", count=count, expected=video.frame_count))
+            problem = message("reading.ends-early", count=count, expected=video.frame_count)
+            if self._read < video.frame_count:
+                name = self._media.path.name
+                about = {"name": name, "count": count, "expected": video.frame_count}
+                self._fall_short(ResultHeldBack("frames-missing", **about), problem)
+            self.report(problem)
         elif self._media.is_cut_short:
             self.report(message("reading.end-missing", count=count))
 
@@ -146,7 +173,7 @@ class VideoDecoder(FrameDecoder):
     def _open(self) -> tuple[InputContainer, VideoStream]:
         self.close()
         path, index = self._media.path, self._media.video.index
-        container = self._stack.enter_context(open_input(path))
+        container = self._stack.enter_context(open_input(path, must_be_whole=False))
         streams = container.streams
         stream = streams[index] if index < len(streams) else None
         if not isinstance(stream, VideoStream):
@@ -156,18 +183,36 @@ class VideoDecoder(FrameDecoder):
                 other.discard = Discard.all
         stream.thread_type = "SLICE" if stream.codec_context.name in _NO_FRAME_THREADS else "AUTO"
         stream.codec_context.thread_count = self._threads
+        if stream.codec_context.name in LOSSLESS:
+            stream.codec_context.options = CHECKED
+        self._read = 0
         return container, stream
 
     def _packets(self, container: InputContainer, stream: VideoStream) -> Iterator[VideoPacket]:
-        """Packets of the video, as far as the file can be read."""
-        rest = message("reading.rest-unreadable")
-        return readable_packets(self._media.path, container, [stream], lambda: self.report(rest))
+        """Packets of the video, as far as the file can be read.
+
+        Raises:
+            ResultHeldBack: The drive failed, and the film must be whole.
+        """
+        path, rest = self._media.path, message("reading.rest-unreadable")
+        for packet in readable_packets(path, container, [stream], lambda: self.report(rest)):
+            failure = failure_of(container)
+            if failure is not None:  # FFmpeg takes it for the end of the file, or of the packet
+                reason = reason_of(failure)
+                self._fall_short(ResultHeldBack("source-lost", name=path.name, reason=reason), rest)
+            self._read += not packet.is_discard and (packet.size > 0 or packet.pts is not None)
+            yield packet
 
     def _decoded(
         self, packets: Iterator[VideoPacket], stream: VideoStream
     ) -> Iterator[PlanarFrame]:
         times = FrameTimes(stream, StampCheck(self._media.container))
+        is_checked = None
         for packet in packets:
+            if stream.codec_context.name == "ffv1" and packet.size:
+                data = bytes(packet)
+                is_checked = ffv1_crc.has_checksums(data) if is_checked is None else is_checked
+                self._concealed += is_checked and ffv1_crc.is_damaged(data)
             for frame in self._decode(stream, packet):
                 self._concealed += frame.is_corrupt
                 pts = times.pts_of(frame)

@@ -31,6 +31,7 @@ class FrameReader:
         start: Fraction | None = None,
         stop: Fraction | None = None,
         threads: int = 2,
+        must_be_whole: bool = False,
     ) -> None:
         """Opens nothing yet.
 
@@ -39,11 +40,13 @@ class FrameReader:
             start: First time included, s; None for the first frame.
             stop: First time excluded, s; None for the end.
             threads: Most threads of the decoder.
+            must_be_whole: As `FrameDecoder`.
         """
         self._media = media
         self._start = _units(media, start)
         self._stop = _units(media, stop)
         self._threads = threads
+        self._must_be_whole = must_be_whole
         self._decoder: FrameDecoder | None = None
         self.problems: list[Message] = []
 
@@ -64,6 +67,7 @@ class FrameReader:
 
         Raises:
             InputError: The file is gone, or nothing in it can be decoded.
+            ResultHeldBack: Frames cannot be read, and all must be.
         """
         decoder = self._opened()
         frames = decoder.frames_before(self._start) if self._start is not None else None
@@ -112,9 +116,11 @@ class FrameReader:
     def _opened(self) -> FrameDecoder:
         self.close()
         if self._media.kind == "video" or self._media.container != "image2":
-            self._decoder = VideoDecoder(self._media, self._threads)
+            self._decoder = VideoDecoder(
+                self._media, self._threads, must_be_whole=self._must_be_whole
+            )
         else:
-            self._decoder = ImageDecoder(self._media)
+            self._decoder = ImageDecoder(self._media, must_be_whole=self._must_be_whole)
         return self._decoder
 
     def _within(

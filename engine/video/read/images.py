@@ -11,12 +11,20 @@ from pathlib import Path
 import av
 from av.video.codeccontext import VideoCodecContext
 
-from engine.core.errors import InputError, SourceMissing, UnsupportedMedia
+from engine.core.errors import (
+    InputError,
+    ResultHeldBack,
+    SourceMissing,
+    SourceUnreadable,
+    UnsupportedMedia,
+)
+from engine.core.file_access import RetryingFile, reading
 from engine.core.messages import message
-from engine.video.read.decoder import FrameDecoder
+from engine.video.read.decoder import CHECKED, LOSSLESS, FrameDecoder
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.media_file import (
     MAX_SIDE,
+    beginning_of,
     check_readable,
     check_size,
     translated,
@@ -74,8 +82,8 @@ def picture_codec(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix in _NEVER_PICTURE:
         return ""
-    with path.open("rb") as file:
-        header = file.read(4096)
+    with reading(path):
+        header = beginning_of(path, 4096)
     for offset, mark, codec in _MAGIC:
         if header[offset : offset + len(mark)] == mark:
             suffixes = _NEEDS_SUFFIX.get(codec)
@@ -108,7 +116,8 @@ def read_picture(path: Path, codec: str = "") -> av.VideoFrame:
     with translated(path):
         if not codec:
             raise av.error.InvalidDataError(-1, "not a picture")
-        data = path.read_bytes()
+        with RetryingFile(path) as file:
+            data = file.read_all()
         check_size(path, *_stated_size(data, codec))
         context = _decoder(codec)
         frames = [*context.decode(av.Packet(data)), *context.decode(None)]
@@ -131,7 +140,10 @@ def _decoder(codec: str) -> VideoCodecContext:
     context = av.CodecContext.create(codec, "r")
     if not isinstance(context, VideoCodecContext):
         raise av.error.DecoderNotFoundError(-1, codec)
-    context.options = {"max_pixels": str(MAX_SIDE * MAX_SIDE)}
+    context.options = {
+        "max_pixels": str(MAX_SIDE * MAX_SIDE),
+        **(CHECKED if codec in LOSSLESS else {}),
+    }
     context.thread_count = 1
     return context
 
@@ -140,7 +152,11 @@ class ImageDecoder(FrameDecoder):
     """Frames of a picture or a sequence; each file is opened, decoded and closed."""
 
     def frames(self) -> Iterator[PlanarFrame]:
-        """All pictures; unreadable ones are left out and added to `problems`."""
+        """All pictures; damaged ones are left out and added to `problems`.
+
+        Raises:
+            ResultHeldBack: One is missing or cannot be read, and the sequence must be whole.
+        """
         return self.frames_before(0)
 
     def frames_before(self, pts: int) -> Iterator[PlanarFrame]:
@@ -152,7 +168,10 @@ class ImageDecoder(FrameDecoder):
             except InputError as err:
                 if self._media.kind == "image":
                     raise
-                self.report(err.as_message)
+                problem = err.as_message
+                if isinstance(err, SourceMissing | SourceUnreadable):
+                    self._fall_short(ResultHeldBack("picture-lost", problem=problem), problem)
+                self.report(problem)
                 continue
             yield PlanarFrame(planes=self._planes(frame), pts=index, duration=1)
         if self._media.kind == "sequence":
@@ -255,11 +274,8 @@ def _run_length(indices: list[int]) -> int:
 def _sequence_in(folder: Path) -> tuple[str, int, int]:
     """The longest numbered sequence in a folder, by name where two are equally long."""
     groups: dict[tuple[str, str, int], list[int]] = {}
-    try:
+    with reading(folder):
         names = sorted(file.name for file in folder.iterdir() if file.is_file())
-    except OSError as err:
-        with translated(folder):
-            raise err
     for name in names:
         match = _NUMBERED.match(name)
         if match and Path(name).suffix.lower() in _SUFFIXES:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-import time
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,23 +19,24 @@ from av import Packet
 from av.format import ContainerFormat
 from av.stream import Discard
 
-from engine.core import windows_paths
 from engine.core.control import Control
 from engine.core.errors import (
+    EngineError,
     InputError,
     OutOfMemory,
-    SourceMissing,
     SourceUnreadable,
     TruncatedMedia,
     UnreadableMedia,
     UnsupportedMedia,
     memory_ran_out,
 )
+from engine.core.file_access import RetryingFile, read_error, reading
 
 if TYPE_CHECKING:
     from av.container import InputContainer
 
 MAX_SIDE = 16384  # px
+_BUFFER_BYTES = 1 << 18  # of one read
 
 # Not media of this file alone: text shown as a picture, lists of other files, devices, raw bytes.
 _DENIED_TEXT = """
@@ -57,13 +56,10 @@ def check_readable(path: Path) -> int:
         SourceUnreadable: This user may not read it, or it is no ordinary file.
         UnreadableMedia: The file is empty.
     """
-    try:
+    with reading(path):
         status = path.stat()
         if stat.S_ISREG(status.st_mode):
-            with path.open("rb") as file:
-                file.read(1)
-    except OSError as err:
-        raise _from_os(err, path) from err
+            beginning_of(path, 1)
     if not stat.S_ISREG(status.st_mode):
         raise SourceUnreadable("not-a-file", name=path.name, path=path)
     if status.st_size == 0:
@@ -71,46 +67,64 @@ def check_readable(path: Path) -> int:
     return status.st_size
 
 
-def check_disk(path: Path, *, seconds: float = 5.0) -> None:
-    """Read through a file, as far as time allows, to distinguish a bad disk from a bad file.
+def beginning_of(path: Path, count: int) -> bytes:
+    """The first bytes of a file.
 
     Raises:
-        SourceMissing, SourceUnreadable, UnreadableMedia: As `check_readable`.
+        OSError: They cannot be read.
     """
-    check_readable(path)
-    deadline = time.monotonic() + seconds
-    try:
-        with path.open("rb") as file:
-            while file.read(1 << 20) and time.monotonic() < deadline:
-                pass
-    except OSError as err:
-        raise _from_os(err, path) from err
+    with RetryingFile(path) as file:
+        data = file.read(count)
+        if file.failure is not None:
+            raise file.failure
+    return data
 
 
 @contextmanager
-def open_input(path: Path) -> Iterator[InputContainer]:
+def open_input(path: Path, *, must_be_whole: bool = True) -> Iterator[InputContainer]:
     """Open a file as media; it is closed at the end.
 
     Nothing but this one file is ever read: playlists, lists of files and network addresses are
     refused, and so are formats that would draw text as a picture.
 
+    Args:
+        path: The file.
+        must_be_whole: A drive that fails meanwhile is an error, though FFmpeg takes that for damage
+            or for the end of the file.
+
     Raises:
         InputError: One of its kinds; see `translated`.
     """
     check_readable(path)
-    with translated(path):
-        container = av.open(
-            f"file:{path}",  # exactly this file, also for names such as "a:b.mkv"
-            container_options={
-                "protocol_whitelist": "file",
-                "format_whitelist": _allowed_formats(),
-            },
-            metadata_errors="replace",
-        )
-    try:
-        yield container
-    finally:
-        container.close()
+    with reading(path), RetryingFile(path) as file:
+        try:
+            with translated(path):
+                container = av.open(
+                    file,
+                    "r",
+                    container_options={
+                        "protocol_whitelist": "file",
+                        "format_whitelist": _allowed_formats(),
+                    },
+                    metadata_errors="replace",
+                    buffer_size=_BUFFER_BYTES,
+                )
+            try:
+                yield container
+            finally:
+                container.close()
+        except (InputError, av.error.FFmpegError):
+            if file.failure is None:
+                raise
+            raise file.failure from None
+        if must_be_whole and file.failure is not None:
+            raise file.failure
+
+
+def failure_of(container: InputContainer) -> OSError | None:
+    """Why the file could not be read any further; None where it could."""
+    found: OSError | None = container.file.file.failure
+    return found
 
 
 @contextmanager
@@ -118,7 +132,7 @@ def translated(path: Path) -> Iterator[None]:
     """Turns errors of PyAV and the system inside into errors about `path`.
 
     Raises:
-        SourceMissing, SourceUnreadable: The system refused.
+        SourceMissing, SourceUnreadable: The system refused, in an OSError that is none of FFmpeg.
         TruncatedMedia: Unreadable, and the end of the file is missing.
         UnsupportedMedia: FFmpeg has no decoder, or is not able to.
         OutOfMemory: The machine refused memory.
@@ -132,18 +146,14 @@ def translated(path: Path) -> Iterator[None]:
         raise _translated(err, path) from err
 
 
-def _translated(err: Exception, path: Path) -> InputError:
+def _translated(err: Exception, path: Path) -> EngineError:
     match err:
         case av.error.PatchWelcomeError() | av.error.DecoderNotFoundError() | NotImplementedError():
             return UnsupportedMedia("no-decoder", name=path.name, path=path)
-        case av.error.InvalidDataError() | av.error.ArgumentError() | av.error.EOFError():
-            return _unreadable(path)
-        case av.error.FFmpegError():
-            # FFmpeg also reports "input/output error" or "not permitted" for mere damage.
-            check_disk(path)
+        case av.error.FFmpegError():  # also "input/output error", for mere damage
             return _unreadable(path)
         case OSError():
-            return _from_os(err, path)
+            return read_error(err, path)
     raise err
 
 
@@ -178,14 +188,6 @@ def _unreadable(path: Path) -> InputError:
     if is_truncated(path):
         return TruncatedMedia("end-missing", name=path.name, path=path)
     return UnreadableMedia("undecodable", name=path.name, path=path)
-
-
-def _from_os(err: OSError, path: Path) -> InputError:
-    if err.errno in (errno.ENOENT, errno.ENOTDIR):
-        return SourceMissing("no-such-file", file=windows_paths.shown(path), path=path)
-    if err.errno in (errno.EACCES, errno.EPERM):
-        return SourceUnreadable("not-permitted", name=path.name, path=path)
-    return SourceUnreadable("refused", name=path.name, reason=err.strerror or str(err), path=path)
 
 
 def packets_of(container: InputContainer, stream: Any) -> Iterator[Packet[Any]]:
@@ -227,7 +229,6 @@ def readable_packets(
             if memory_ran_out(err):
                 with translated(path):
                     raise
-            check_disk(path)
             damaged()
             packet = None
             yield empty_packet()
@@ -345,7 +346,11 @@ class StreamDigest:
 
 
 def digest(
-    path: Path, streams: Collection[int], control: Control | None = None
+    path: Path,
+    streams: Collection[int],
+    control: Control | None = None,
+    *,
+    must_be_whole: bool = True,
 ) -> dict[int, StreamDigest]:
     """Read the packets of some streams; nothing is decoded and other streams are skipped.
 
@@ -354,10 +359,10 @@ def digest(
     subtitles.
 
     Raises:
-        InputError: The file cannot be opened, or its disk cannot be read.
+        InputError: The file cannot be read to its end, and must be.
         Cancelled: The user stopped.
     """
-    with open_input(path) as container, translated(path):
+    with open_input(path, must_be_whole=must_be_whole) as container, translated(path):
         return _read(path, container, streams, control)
 
 

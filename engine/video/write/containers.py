@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from engine.protocol.plan import Notice, PassPlan, Plan
 _PACKED_SOUND = {"aac", "ac3", "eac3", "mp3", "mp2", "alac", "flac", "opus", "dts"}
 _PCM = {f"pcm_{kind}" for kind in ("s16le", "s24le", "s32le", "f32le", "f64le", "s16be", "s24be")}
 _MOV_AUDIO = frozenset(_PACKED_SOUND | _PCM)
+_NUMBER = re.compile(r"%0?(\d*)d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,22 @@ def output_suffix(container: str, codec: str) -> str:
     if container in PICTURES:
         return ".tif" if codec == "tiff" else ".png"
     return CONTAINERS[container].suffixes[0]
+
+
+def picture_name(media: MediaInfo, plan: Plan, number: int) -> str:
+    """Name of a picture in the folder of a sequence, by the number of its frame.
+
+    Pictures of a sequence keep their names and indices.
+    """
+    suffix = output_suffix("sequence", plan.picture.codec)
+    pattern = plan.pattern or Path(media.pattern).name
+    match = _NUMBER.search(pattern)
+    if match is None:
+        return f"frame_{number + 1:06d}{suffix}"
+    first = media.first_number if media.pattern else 1
+    digits = f"{first + number:0{int(match[1] or 1)}d}"
+    name = pattern[: match.start()] + digits + pattern[match.end() :]
+    return Path(name).stem + suffix
 
 
 def can_write_rotation(container: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -15,15 +14,14 @@ from av import CodecContext, VideoFrame
 from av.error import FFmpegError
 from av.video.codeccontext import VideoCodecContext
 
+from engine.core import atomic_file
 from engine.core.control import Control
 from engine.core.errors import EncoderMissing, OutOfMemory, OutputError, memory_ran_out
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
-from engine.video.write.containers import output_suffix
+from engine.video.write.containers import output_suffix, picture_name
 from engine.video.write.encoders import colour_options
 from engine.video.write.segment_file import SegmentFile, writing
-
-_NUMBER = re.compile(r"%0?(\d*)d")
 
 
 class ImageSegment:
@@ -114,11 +112,11 @@ def export_images(
                 target.mkdir()
             for number, picture in enumerate(_pictures(segments)):
                 control.check()
-                _save(_name(media, plan, target, number), picture)
+                is_one = plan.container == "image"
+                _save(target if is_one else target / picture_name(media, plan, number), picture)
                 progress(number + 1, total)
     except BaseException:
-        with suppress(OSError):  # the first error counts
-            _clear(target)
+        atomic_file.discard(target)
         raise
 
 
@@ -134,20 +132,6 @@ def _pictures(segments: Sequence[SegmentFile]) -> Iterator[bytes]:
         except (zipfile.BadZipFile, OSError) as err:
             name = segment.path.name
             raise OutputError("segment-damaged", name=name, path=segment.path) from err
-
-
-def _name(media: MediaInfo, plan: Plan, target: Path, number: int) -> Path:
-    if plan.container == "image":
-        return target
-    suffix = output_suffix("sequence", plan.picture.codec)
-    pattern = plan.pattern or Path(media.pattern).name
-    match = _NUMBER.search(pattern)
-    if match is None:
-        return target / f"frame_{number + 1:06d}{suffix}"
-    first = media.first_number if media.pattern else 1
-    digits = f"{first + number:0{int(match[1] or 1)}d}"
-    name = pattern[: match.start()] + digits + pattern[match.end() :]
-    return target / (Path(name).stem + suffix)
 
 
 def _save(path: Path, picture: bytes) -> None:

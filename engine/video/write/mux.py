@@ -60,6 +60,7 @@ def mux(
     *,
     control: Control,
     progress: Callable[[int, int], None],
+    must_be_whole: bool = True,
 ) -> None:
     """Write the result: the film of the segments, and the source's other streams unchanged.
 
@@ -74,6 +75,7 @@ def mux(
         target: Written under this name; deleted again when something goes wrong.
         control: Checked between packets.
         progress: Called with bytes of the film done and their sum.
+        must_be_whole: As `open_input`, for the other streams.
 
     Raises:
         Cancelled: The user stopped.
@@ -91,14 +93,15 @@ def mux(
     begin = segments[0].pts[0] * plan.picture.time_base
     film = SegmentStream(segments, plan.picture, _shift(media, plan, begin))
     try:
-        with ExitStack() as stack, writing(target):
+        with ExitStack() as stack:
             source = None
             if media.kind == "video":
-                source = stack.enter_context(open_input(media.path))
+                source = stack.enter_context(open_input(media.path, must_be_whole=must_be_whole))
             run = _MuxRun(media, plan, begin, source, film)
-            run.write(f"file:{target}", control, progress)
-            run.add_aspect(target)
-            make_durable(target)
+            with writing(target):
+                run.write(f"file:{target}", control, progress)
+                run.add_aspect(target)
+                make_durable(target)
     except BaseException:
         with suppress(OSError):  # the first error counts
             target.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +14,9 @@ import av
 from av.error import FFmpegError
 from av.video.stream import VideoStream
 
-from engine.core import atomic_file, windows_paths
-from engine.core.errors import DiskFull, OutputError, OutputUnwritable
+from engine.core import atomic_file
+from engine.core.errors import OutputError
+from engine.core.file_access import write_error
 from engine.protocol.plan import PicturePlan
 
 
@@ -171,32 +171,17 @@ def _damaged(segment: SegmentFile, count: int) -> OutputError:
     )
 
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR})
-
-
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turns errors of FFmpeg and the system inside into errors about the file being written.
 
     Raises:
-        DiskFull: No space left, also as a quota or as the largest file of the file system.
-        OutputUnwritable: The system does not permit writing there.
-        OutputError: Any other refusal of FFmpeg or the system.
+        EngineError: As `file_access.write_error`; OutputError for other errors of FFmpeg.
     """
     try:
         yield
     except (FFmpegError, OSError) as err:
-        raise _translated(err, path) from err
-
-
-def _translated(err: FFmpegError | OSError, path: Path) -> OutputError:
-    if err.errno in _FULL:
-        return DiskFull("while-writing", name=path.name, path=path)
-    if err.errno in _REFUSED:
-        return OutputUnwritable("refused", file=windows_paths.shown(path), path=path)
-    reason = err.strerror or str(err)
-    return OutputError("writing-failed", name=path.name, reason=reason, path=path)
+        raise write_error(err, path) from err
 
 
 def rename_durably(path: Path, name: Path) -> None:

@@ -15,6 +15,7 @@ from av.video.codeccontext import VideoCodecContext
 from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
+from engine.core import atomic_file
 from engine.core.errors import EncoderMissing, OutOfMemory, memory_ran_out
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import PicturePlan
@@ -73,7 +74,7 @@ class SegmentWriter:
                 else:
                     self._sink = _VideoFile(self._part, picture, muxer)
             except BaseException:
-                self._part.unlink(missing_ok=True)
+                atomic_file.discard(self._part)
                 raise
 
     def write(self, planes: Sequence[NDArray[Any]]) -> None:
@@ -111,7 +112,7 @@ class SegmentWriter:
                 rename_durably(self._part, self._path)
                 return self._path.stat().st_size
         except BaseException:
-            self._part.unlink(missing_ok=True)
+            atomic_file.discard(self._part)
             raise
 
     def abort(self) -> None:
@@ -119,7 +120,7 @@ class SegmentWriter:
         if self._is_open:
             self._is_open = False
             self._sink.discard()
-            self._part.unlink(missing_ok=True)
+            atomic_file.discard(self._part)
 
     def __enter__(self) -> SegmentWriter:
         return self
@@ -194,8 +195,10 @@ class _VideoFile:
     def finish(self) -> None:
         try:
             self._mux(self._context.encode(None))
-        finally:
-            self._file.close()
+        except BaseException:
+            self.discard()  # its error is not the first one
+            raise
+        self._file.close()
 
     def discard(self) -> None:
         with suppress(FFmpegError, OSError):  # often the reason for discarding

@@ -208,6 +208,19 @@ def test_resume_lists_jobs_and_goes_on_with_those_that_are_named(command_line: C
     adopted = command_line.services.engine.asked(commands.AdoptJob)
     assert adopted == [commands.AdoptJob(job_id="20260102-b")]
     assert command_line("resume", "--all").out.count("Done:") == 2
+    assert command_line("resume", "--accept").status == 2, "of which job"
+
+
+def test_a_result_that_differs_can_be_accepted(command_line: CommandLine) -> None:
+    command_line.services.left_over = (left_over("20260101-a"),)
+    command_line.services.script = lambda engine: engine.finish(failed=("frame-count",))
+    ended = command_line("resume", "--all")
+    assert ended.status == 1
+    assert "python -m engine resume 20260101-a --accept" in ended.err
+    ended = command_line("resume", "20260101-a", "--accept")
+    assert ended.status == 0
+    (adopted,) = command_line.services.engine.asked(commands.AdoptJob)
+    assert adopted.accept
 
 
 @pytest.fixture

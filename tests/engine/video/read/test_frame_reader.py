@@ -11,12 +11,13 @@ import av
 import numpy as np
 import pytest
 
-from engine.core.errors import InputError, SourceMissing
+from engine.core.errors import InputError, ResultHeldBack, SourceMissing
 from engine.protocol.media import MediaInfo, VideoInfo
 from engine.video.read.frame_reader import FrameReader, frame_at
 from engine.video.read.frames import FrameMark, PlanarFrame
 from engine.video.read.probe import probe
 from tests.helpers.clips import cut_short, make_clip, make_picture, make_pictures, read_number
+from tests.helpers.disks import FailingReads
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 
 COUNT = 24
@@ -252,3 +253,94 @@ def test_nothing_stays_open_and_a_missing_file_is_an_error(tmp_path: Path) -> No
         next(iter(reader))
     with pytest.raises(InputError):
         frame_at(media, 0)
+
+
+def test_a_passing_read_error_changes_nothing(
+    made: Callable[[str], MediaInfo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("h264 with B-frames in MP4", "h264 with open groups in MKV"):
+        media = made(name)
+        whole = facts(read(media))
+        with monkeypatch.context() as patch:
+            rule = FailingReads(media.path, first=media.bytes // 2, times=2).install(patch)
+            with FrameReader(media, must_be_whole=True) as reader:
+                assert facts(list(reader)) == whole
+        assert rule.seen == 2
+        assert not reader.problems
+
+
+def test_what_a_drive_does_not_give_is_missing_and_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for suffix in (".mkv", ".ts"):
+        media = probe(make_clip(tmp_path / f"a{suffix}", frames=COUNT))
+        with monkeypatch.context() as patch:
+            FailingReads(media.path, first=media.bytes * 3 // 4).install(patch)
+            with (
+                FrameReader(media, must_be_whole=True) as reader,
+                pytest.raises(ResultHeldBack, match="Input/output error"),
+            ):
+                list(reader)
+            with FrameReader(media) as reader:
+                assert 0 < len(list(reader)) < COUNT
+            assert any("could be read" in str(problem) for problem in reader.problems)
+
+
+def test_frames_that_were_counted_and_are_not_in_the_file_any_more_are_missing(
+    tmp_path: Path,
+) -> None:
+    media = probe(make_clip(tmp_path / "a.mkv", frames=30))
+    make_clip(tmp_path / "a.mkv", frames=20)
+    with (
+        FrameReader(media, must_be_whole=True) as reader,
+        pytest.raises(ResultHeldBack, match="20 of the 30 frames"),
+    ):
+        list(reader)
+
+
+def test_damage_inside_of_the_file_is_no_missing_frame(tmp_path: Path) -> None:
+    data = bytearray(make_clip(tmp_path / "a.mkv", frames=30, gop=5).read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 40] = bytes(40)
+    (tmp_path / "b.mkv").write_bytes(data)
+    with FrameReader(probe(tmp_path / "b.mkv"), must_be_whole=True) as reader:
+        assert len(list(reader)) >= 15
+    assert reader.problems
+
+
+def test_a_picture_of_a_sequence_that_has_gone_is_missing_and_not_left_out(tmp_path: Path) -> None:
+    media = probe(make_pictures(tmp_path, 4))
+    gone = sorted(tmp_path.iterdir())[2]
+    gone.unlink()
+    with FrameReader(media, must_be_whole=True) as reader, pytest.raises(ResultHeldBack):
+        list(reader)
+    with FrameReader(media) as reader:
+        assert [frame.pts for frame in reader] == [0, 1, 3]
+    assert any(gone.name in str(problem) for problem in reader.problems)
+
+
+@pytest.mark.parametrize("suffix", [".mkv", ".avi"])
+def test_a_rotten_byte_in_a_lossless_film_is_a_problem(tmp_path: Path, suffix: str) -> None:
+    options = {"level": "3", "slicecrc": "1", "slices": "4"}
+    film = make_clip(
+        tmp_path / f"a{suffix}", frames=8, codec="ffv1", pixel_format="yuv420p", options=options
+    )
+    with FrameReader(probe(film)) as reader:
+        list(reader)
+    assert not reader.problems
+    data = bytearray(film.read_bytes())
+    data[len(data) // 2] ^= 16
+    film.write_bytes(data)
+    with FrameReader(probe(film)) as reader:
+        list(reader)
+    assert any("may look wrong" in str(problem) for problem in reader.problems)
+
+
+def test_ffv1_without_checksums_is_read_without_them(tmp_path: Path) -> None:
+    options = {"level": "3", "slicecrc": "0", "slices": "4"}
+    film = make_clip(
+        tmp_path / "a.mkv", frames=8, codec="ffv1", pixel_format="yuv420p", options=options
+    )
+    with FrameReader(probe(film)) as reader:
+        assert len(list(reader)) == 8
+    assert not reader.problems

@@ -1,0 +1,267 @@
+"""Files and what the operating system says about them.
+
+Its errors become errors for users by one table, from `errno` to code and case: where a file is read
+or written, in `reading` and `writing`; what was not translated there, at the top of a thread, in
+`reported`. Reads of a source are repeated: drives and network shares fail now and then.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from engine.core import windows_paths
+from engine.core.errors import (
+    DiskFull,
+    EngineError,
+    InternalError,
+    OutOfMemory,
+    OutputError,
+    OutputNameUnusable,
+    OutputUnwritable,
+    SourceMissing,
+    SourceUnreadable,
+    SystemRefusal,
+    is_memory_refusal,
+)
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FULL_WINDOWS = frozenset({39, 112, 1295})  # "handle disk full", disk full, quota exceeded
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NAME = frozenset({errno.ENAMETOOLONG, errno.EILSEQ})
+# No answer of the medium: a bad sector, a drive or a network share that has gone.
+_LOST_NAMES = """
+    EIO ENXIO ENODEV ENOMEDIUM EREMOTEIO ESTALE ETIMEDOUT ENOTCONN ECONNABORTED ECONNRESET
+    EHOSTDOWN EHOSTUNREACH ENETDOWN ENETUNREACH ENETRESET ESHUTDOWN
+"""
+_LOST = frozenset(getattr(errno, name, errno.EIO) for name in _LOST_NAMES.split())
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder; False where the system does not answer."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def is_disk_full(error: Exception) -> bool:
+    """Whether there is no space left, or a quota is used up."""
+    number = getattr(error, "errno", None)
+    return number in _FULL or getattr(error, "winerror", None) in _FULL_WINDOWS
+
+
+def write_error(error: Exception, path: Path) -> EngineError:
+    """The error for users of one while writing.
+
+    Args:
+        error: An OSError, or an error of FFmpeg, which has an `errno` too.
+        path: Of the file, or of the folder that is written into.
+    """
+    number, reason, name = getattr(error, "errno", None), reason_of(error), path.name
+    names_folder = is_folder(path)
+    folder = windows_paths.shown(path if names_folder else path.parent)
+    if is_disk_full(error):
+        if names_folder:
+            return DiskFull("folder", folder=folder, path=path)
+        return DiskFull("while-writing", name=name, path=path)
+    if number == errno.ENOMEM:
+        return OutOfMemory("running")
+    if number in _NAME:
+        return OutputNameUnusable("refused", name=name, reason=reason, path=path)
+    if number == errno.EFBIG:
+        return OutputUnwritable("too-large", name=name, folder=folder, path=path)
+    if number in _MISSING:
+        return OutputUnwritable("no-folder", folder=folder, path=path)
+    if number in _DENIED:
+        return OutputUnwritable("folder", folder=folder, reason=reason, path=path)
+    if number in _LOST:
+        return OutputUnwritable("lost", folder=folder, reason=reason, path=path)
+    return OutputError("writing-failed", name=name, reason=reason, path=path)
+
+
+def read_error(error: OSError, path: Path) -> EngineError:
+    """The error for users of one while reading a source."""
+    if error.errno == errno.ENOMEM:
+        return OutOfMemory("decoding", name=path.name, path=path)
+    if error.errno in _MISSING | _NAME:
+        return SourceMissing("no-such-file", file=windows_paths.shown(path), path=path)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return SourceUnreadable("not-permitted", name=path.name, path=path)
+    return SourceUnreadable("refused", name=path.name, reason=reason_of(error), path=path)
+
+
+def reason_of(error: Exception) -> str:
+    """The words of the system."""
+    return str(getattr(error, "strerror", None) or error)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Translates errors of the system inside.
+
+    Raises:
+        EngineError: As `write_error`.
+    """
+    try:
+        yield
+    except OSError as err:
+        raise write_error(err, path) from err
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Translates errors of the system inside.
+
+    Raises:
+        EngineError: As `read_error`.
+    """
+    try:
+        yield
+    except OSError as err:
+        raise read_error(err, path) from err
+
+
+def reported(error: Exception, what: str, logger: logging.Logger) -> EngineError:
+    """Log what ended a piece of work; the error as the user gets it.
+
+    Args:
+        error: Any; one outside of the hierarchy is logged with its traceback.
+        what: Name of the work, for the log.
+        logger: Of the module that did it.
+    """
+    if isinstance(error, EngineError):
+        logger.warning("%s: %s", what, error.message, exc_info=error)
+        return error
+    if is_memory_refusal(error):
+        logger.warning("%s", what, exc_info=error)
+        return OutOfMemory("running")
+    logger.error("%s", what, exc_info=error)
+    if isinstance(error, OSError):
+        return _untranslated(error)
+    return InternalError("unexpected", kind=type(error).__name__)
+
+
+def _untranslated(error: OSError) -> EngineError:
+    """Of an error of which only the system's own words are known, and perhaps a file."""
+    file, reason = error.filename, reason_of(error)
+    if is_disk_full(error):
+        return write_error(error, Path(file)) if isinstance(file, str) else DiskFull("somewhere")
+    if isinstance(file, str):
+        return SystemRefusal("file", file=windows_paths.shown(file), reason=reason)
+    return SystemRefusal("unnamed", reason=reason)
+
+
+# --- reads that are repeated
+
+PAUSES_S = (0.0, 0.1, 0.5, 1.5, 4.0)  # before each further try
+_PIECE_BYTES = 1 << 22
+
+
+class RetryingFile:
+    """A binary file that is opened again, at the same place, when a read fails.
+
+    What stays unreadable looks like the end of the file, because libraries below Python take no
+    exceptions; `failure` says that it is not. The file must be the one that was opened first: one
+    that became shorter or was replaced fails too.
+
+    Attributes:
+        name: As FFmpeg opens exactly this file, also one named "a:b.mkv".
+        size: Bytes, when it was opened.
+        failure: Why a read failed for good; None while all is well.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.name = f"file:{path}"
+        self.failure: OSError | None = None
+        self._path, self._at = path, 0
+        self._file: IO[bytes] | None = path.open("rb", 0)
+        self._identity = _identity(self._file)
+        self.size = self._identity[0]
+
+    def read(self, count: int) -> bytes:
+        """The next bytes, `count` at most; b"" at the end, and where they are unreadable.
+
+        After the first failure each read is tried once: a drive that has gone is not waited for.
+        """
+        pauses = PAUSES_S if self.failure is None else ()
+        for pause in (*pauses, None):
+            try:
+                return self._read(count)
+            except OSError as err:
+                if pause is None:
+                    self.failure = self.failure or err
+                    break
+            time.sleep(pause)
+            self.close()
+        return b""
+
+    def read_all(self) -> bytes:
+        """Everything from here to the end.
+
+        Raises:
+            OSError: A read failed for good.
+        """
+        pieces = []
+        while piece := self.read(_PIECE_BYTES):
+            pieces.append(piece)
+        if self.failure is not None:
+            raise self.failure
+        return b"".join(pieces)
+
+    def _read(self, count: int) -> bytes:
+        if self._file is None:
+            self._file = self._path.open("rb", 0)
+            if _identity(self._file) != self._identity:
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self._path))
+            self._file.seek(self._at)
+        data = self._file.read(count)
+        if not data and count and self._at < self.size:
+            raise OSError(errno.EIO, "the file has become shorter", str(self._path))
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place; the new one, in bytes from the beginning."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
+        self._at = max(0, start + offset)
+        if self._file is not None:
+            self._file.seek(self._at)
+        return self._at
+
+    def tell(self) -> int:
+        """The place in bytes from the beginning."""
+        return self._at
+
+    def close(self) -> None:
+        """Close it; a later read opens it again."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def __enter__(self) -> RetryingFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _identity(file: IO[bytes]) -> tuple[int, int, int]:
+    about = os.fstat(file.fileno())
+    return about.st_size, about.st_mtime_ns, about.st_ino

@@ -1,0 +1,393 @@
+"""Drives that fail and programs that are killed: nothing is lost, and what happened is said."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.api import Engine, unfinished
+from engine.core import atomic_file
+from engine.core.errors import DiskFull, EngineError, OutputNameUnusable
+from engine.core.file_access import write_error
+from engine.jobs.checkpoint import Checkpoint
+from engine.jobs.job import Job
+from engine.jobs.job_service import run_stored
+from engine.jobs.job_store import JobStore
+from engine.pipeline import run
+from engine.pipeline.prepare import Machine, check_plan, make_plan
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.protocol.media import MediaInfo
+from engine.protocol.report import Report
+from engine.settings.schema import EngineSettings, JobSettings
+from engine.video.read.probe import probe
+from engine.video.write.segment_writer import SegmentWriter
+from tests.helpers.clips import Clip, make_clip, make_pictures
+from tests.helpers.disks import Disk, FailingReads, failing_once, system_error
+from tests.helpers.jobs import ENDS, Listener, planes_of, running_engine
+
+FAST = JobSettings(model="none", codec="ffv1", height=48, segment_seconds=0.5)
+FRAMES = 30
+Run = tuple[Engine, Listener]
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing catches it but to clean up."""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return make_clip(tmp_path / "film.mkv", Clip(frames=FRAMES, size=(64, 48)))
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Run]:
+    with running_engine(tmp_path / "jobs") as pair:
+        yield pair
+
+
+def ended(run: Run, *commands: c.Command) -> e.JobEvent:
+    """How a job ends after some commands."""
+    for command in (*commands, c.StartQueue()):
+        run[0].send(command)
+    return run[1].wait(*ENDS)
+
+
+def add(source: Path, settings: JobSettings = FAST, name: str = "out.mkv") -> c.AddJob:
+    return c.AddJob(job_id="a", source=source, settings=settings, output=source.parent / name)
+
+
+def result(source: Path) -> Path:
+    return source.parent / "out.mkv"
+
+
+# --- reads that fail
+
+
+def test_a_passing_read_error_gives_the_whole_film(source, engine, monkeypatch):
+    engine[0].send(add(source))
+    engine[1].wait(e.PlanChosen)
+    rule = FailingReads(source, first=source.stat().st_size // 2, times=2).install(monkeypatch)
+    assert isinstance(ended(engine), e.JobFinished)
+    assert rule.seen == 2
+    assert len(planes_of(result(source))) == FRAMES
+
+
+def test_a_drive_that_fails_for_good_keeps_the_job_until_it_is_back(source, engine, monkeypatch):
+    engine[0].send(add(source))
+    engine[1].wait(e.PlanChosen)
+    with monkeypatch.context() as patch:
+        FailingReads(source, first=source.stat().st_size * 3 // 4).install(patch)
+        failed = ended(engine)
+        assert isinstance(failed, e.JobFailed)
+        assert failed.error.code == "result-held-back"
+        assert not result(source).exists()
+        assert [job.job_id for job in unfinished(source.parent / "jobs")] == ["a"]
+    assert isinstance(ended(engine, c.RetryJob(job_id="a")), e.JobFinished)
+    assert len(planes_of(result(source))) == FRAMES
+
+
+def test_the_user_may_accept_a_film_as_far_as_it_can_be_read(source, engine, monkeypatch):
+    engine[0].send(add(source))
+    engine[1].wait(e.PlanChosen)
+    FailingReads(source, first=source.stat().st_size * 3 // 4).install(monkeypatch)
+    assert isinstance(ended(engine), e.JobFailed)
+    done = ended(engine, c.RetryJob(job_id="a", accept=True))
+    assert isinstance(done, e.JobFinished), done
+    assert 0 < len(planes_of(result(source))) < FRAMES
+    assert unfinished(source.parent / "jobs") == ()
+
+
+def test_a_check_that_fails_keeps_the_job_until_it_is_accepted(source, engine, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "verify", with_failed_checks(run.verify))
+        done = ended(engine, add(source))
+        assert isinstance(done, e.JobFinished)
+        assert not done.report.passed
+    assert len(unfinished(source.parent / "jobs")) == 1
+    made = result(source).stat().st_mtime_ns
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "run_job", None)  # nothing is made again
+        done = ended(engine, c.RetryJob(job_id="a", accept=True))
+    assert isinstance(done, e.JobFinished), done
+    assert result(source).stat().st_mtime_ns == made
+    assert unfinished(source.parent / "jobs") == ()
+
+
+def test_a_job_whose_check_failed_is_compared_again_and_may_replace_its_own_result(
+    source, engine, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "verify", with_failed_checks(run.verify))
+        assert isinstance(ended(engine, add(source)), e.JobFinished)
+    done = ended(engine, c.RetryJob(job_id="a"))
+    assert isinstance(done, e.JobFinished), done
+    assert done.report.passed
+    assert unfinished(source.parent / "jobs") == ()
+
+
+# --- killed while it publishes
+
+
+@pytest.mark.parametrize("place", ["before", "between", "after"])
+def test_a_job_killed_while_it_publishes_is_finished_by_the_next_run(
+    place: str, source, monkeypatch
+):
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    def linked(part: Path, name: Path, **_: object) -> None:
+        name.hardlink_to(part)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        if place == "after":
+            patch.setattr(JobStore, "remove", killed)
+        else:
+            patch.setattr(run, "publish", linked if place == "between" else killed)
+        with pytest.raises(Killed):
+            run_here(source)
+    assert [job.job_id for job in unfinished(source.parent / "jobs")] == ["a"]
+    assert result(source).exists() == (place != "before")
+    monkeypatch.setattr(run, "run_job", None)  # nothing is made again
+    with running_engine(source.parent / "jobs") as engine:
+        done = ended(engine, c.AdoptJob(job_id="a"))
+        assert isinstance(done, e.JobFinished), done
+    assert done.report.passed
+    assert len(planes_of(result(source))) == FRAMES
+    assert unfinished(source.parent / "jobs") == ()
+    assert {path.name for path in source.parent.iterdir()} == {"film.mkv", "out.mkv", "jobs"}
+
+
+def test_a_result_that_was_deleted_before_it_had_its_name_is_made_again(source, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "publish", lambda part, *_, **__: part.unlink())
+        patch.setattr(JobStore, "remove", lambda *_: None)
+        run_here(source)
+    with running_engine(source.parent / "jobs") as engine:
+        assert isinstance(ended(engine, c.AdoptJob(job_id="a")), e.JobFinished)
+    assert len(planes_of(result(source))) == FRAMES
+
+
+# --- names
+
+
+@pytest.mark.parametrize("name", ["\u7535" * 83 + ".mkv", "a" * 251 + ".mkv"])
+def test_every_name_that_the_drive_takes_is_taken_to_the_end(name: str, source, engine):
+    done = ended(engine, add(source, name=name))
+    assert isinstance(done, e.JobFinished), done
+    assert (source.parent / name).exists()
+
+
+def test_a_name_that_the_drive_does_not_take_is_refused_before_the_start(source, engine):
+    failed = ended(engine, add(source, name="a" * 252 + ".mkv"))
+    assert isinstance(failed, e.JobFailed)
+    assert failed.error.code == "output-name"
+    assert not engine[1].of(e.SegmentDone)
+
+
+def test_names_of_pictures_are_tried_before_the_start(tmp_path, engine):
+    pictures = tmp_path / "shots"
+    make_pictures(pictures, 3)
+    for picture in sorted(pictures.iterdir()):
+        picture.rename(pictures / f"{'a' * 244}{picture.stem[-4:]}.bmp")
+    media = probe(pictures)
+    assert len(Path(media.pattern).name) > 244
+    done = ended(engine, add(pictures, replace(FAST, codec="auto"), "made"))
+    assert isinstance(done, e.JobFinished), done
+    failed = check(media, "b" * 250 + "%06d.png")
+    assert failed == "output-name"
+
+
+def test_cleaning_up_never_hides_the_first_error(source, engine, monkeypatch):
+    unlink = Path.unlink
+
+    def refused(path: Path, **options: bool) -> None:
+        if path.name.startswith("upreel-"):
+            raise system_error(errno.EIO)
+        unlink(path, **options)
+
+    monkeypatch.setattr(run, "mux", failing(read_only()))
+    monkeypatch.setattr(Path, "unlink", refused)
+    failed = ended(engine, add(source))
+    assert isinstance(failed, e.JobFailed)
+    assert failed.error.params["reason"] == "Read-only file system"
+
+
+# --- disks that are full, or do not take anything
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "after"),
+    [
+        (Checkpoint, "add", 1),
+        (Checkpoint, "complete", 0),
+        (SegmentWriter, "write", 15),
+        (run, "mux", 0),
+        (Checkpoint, "add_publication", 0),
+    ],
+)
+def test_a_disk_that_is_full_once_costs_nothing(
+    place: object, name: str, after: int, source, engine, monkeypatch
+):
+    calls = failing_once(monkeypatch, place, name, full(source.parent), after=after)
+    done = ended(engine, add(source))
+    assert isinstance(done, e.JobFinished), done
+    assert calls() > after + 1, "it was tried again"
+    assert len(planes_of(result(source))) == FRAMES
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.EROFS, errno.ENOSPC])
+@pytest.mark.parametrize("place", ["checkpoint", "job.json", "source"])
+def test_no_error_of_the_system_is_an_internal_one_and_the_job_goes_on(
+    number: int, place: str, source, engine, monkeypatch, expected_log_errors
+):
+    expected_log_errors += ["job a", "AddJob"]
+    with monkeypatch.context() as patch:
+        if place == "source":
+            failing_once(patch, Path, "is_dir", system_error(number))
+        else:
+            after = 0 if place == "job.json" else 1
+            failing_once(patch, atomic_file, "write_json", system_error(number), after=after)
+        failed = ended(engine, add(source))
+    if isinstance(failed, e.JobFinished):
+        return  # there was room at the second try
+    assert failed.error.code != "internal-error", failed.error
+    again = add(source) if isinstance(failed, e.JobRejected) else c.RetryJob(job_id="a")
+    done = ended(engine, again)
+    assert isinstance(done, e.JobFinished), done
+
+
+def test_a_job_waits_while_a_disk_is_full_and_goes_on_when_there_is_room(
+    source, engine, monkeypatch
+):
+    disk = Disk(monkeypatch, free=0)
+    for command in (add(source), c.StartQueue()):
+        engine[0].send(command)
+    engine[1].wait(e.JobPaused)
+    notice = engine[1].of(e.Warned)[-1].notice
+    assert notice.code == "waits-for-room"
+    assert "almost full" in notice.message
+    assert not engine[1].of(e.SegmentDone), "it pauses before the disk is full"
+    disk.free = 10**12
+    engine[1].wait(e.JobResumed)
+    assert isinstance(engine[1].wait(*ENDS), e.JobFinished)
+
+
+def test_the_user_may_use_the_last_room_or_cancel(source, engine, monkeypatch):
+    Disk(monkeypatch, free=0)
+    for command in (add(source), c.StartQueue()):
+        engine[0].send(command)
+    engine[1].wait(e.JobPaused)
+    engine[0].send(c.CancelJob(job_id="a"))
+    assert isinstance(engine[1].wait(*ENDS), e.JobCancelled)
+    engine[0].send(c.RetryJob(job_id="a"))
+    engine[0].send(c.StartQueue())
+    engine[1].wait(e.JobPaused)
+    engine[0].send(c.ResumeJob(job_id="a"))
+    assert isinstance(engine[1].wait(*ENDS), e.JobFinished)
+
+
+def test_a_disk_that_is_too_small_and_a_quota_end_the_job(source, engine, monkeypatch):
+    Disk(monkeypatch, free=0, total=10)
+    failed = ended(engine, add(source))
+    assert isinstance(failed, e.JobFailed)
+    assert failed.error.code == "disk-full"
+    Disk(monkeypatch, free=10**12)
+    monkeypatch.setattr(Checkpoint, "add", failing(full(source.parent)))
+    failed = ended(engine, c.RetryJob(job_id="a"))
+    assert isinstance(failed, e.JobFailed)
+    assert failed.error.code == "disk-full"
+
+
+# --- data that changed
+
+
+def test_a_picture_that_changed_or_went_since_the_start_is_noticed(tmp_path, engine, monkeypatch):
+    pictures = tmp_path / "shots"
+    make_pictures(pictures, 24)
+    monkeypatch.setattr(run, "mux", failing(read_only()))
+    settings = replace(FAST, codec="auto")
+    assert isinstance(ended(engine, add(pictures, settings, "made")), e.JobFailed)
+    monkeypatch.undo()
+    last = sorted(pictures.iterdir())[-1]
+    content, about = last.read_bytes(), last.stat()
+    last.unlink()
+    failed = ended(engine, c.RetryJob(job_id="a"))
+    assert isinstance(failed, e.JobFailed)
+    assert failed.error.code == "checkpoint-mismatch"
+    last.write_bytes(content)
+    os.utime(last, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert isinstance(ended(engine, c.RetryJob(job_id="a")), e.JobFinished)
+
+
+def test_a_rotten_segment_of_equal_size_is_made_again(source, engine, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "mux", failing(read_only()))
+        assert isinstance(ended(engine, add(source)), e.JobFailed)
+    segment = source.parent / "jobs" / "a" / "segment_000001.mkv"
+    data = bytearray(segment.read_bytes())
+    data[len(data) * 3 // 4] ^= 1
+    segment.write_bytes(data)
+    done = ended(engine, c.RetryJob(job_id="a"))
+    assert isinstance(done, e.JobFinished), done
+    assert done.report.passed
+    (notice,) = [w.notice for w in engine[1].of(e.Warned) if w.notice.code == "segments-damaged"]
+    assert notice.params["count"] == "2"
+    monkeypatch.undo()
+    whole = planes_of(result(source))
+    result(source).unlink()
+    ended(engine, c.RemoveJob(job_id="a"), add(source))
+    assert all(map(np.array_equal, whole, planes_of(result(source))))
+
+
+# --- helpers
+
+
+def with_failed_checks(verify: Callable[..., Report]) -> Callable[..., Report]:
+    def failed(*args: Any, **options: Any) -> Report:
+        report = verify(*args, **options)
+        return replace(report, checks=tuple(replace(one, passed=False) for one in report.checks))
+
+    return failed
+
+
+def failing(error: Exception) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def read_only() -> EngineError:
+    return write_error(system_error(errno.EROFS), Path("out.mkv"))
+
+
+def full(folder: Path) -> DiskFull:
+    return DiskFull("folder", folder=folder, path=folder)
+
+
+def run_here(source: Path) -> None:
+    """A job in this thread, as the engine runs it in one of its own."""
+    jobs = source.parent / "jobs"
+    media, machine = probe(source), Machine(settings=EngineSettings(threads=1), jobs_folder=jobs)
+    plan = make_plan(media, FAST, result(source), machine)
+    job = Job(id="a", media=media, settings=FAST, output=result(source), plan=plan)
+    run_stored(job, JobStore(jobs), machine, Listener(), lambda _: None)
+
+
+def check(media: MediaInfo, pattern: str) -> str:
+    """Code of the refusal of a sequence whose pictures have such names."""
+    folder = media.path.parent
+    machine = Machine(settings=EngineSettings(threads=1), jobs_folder=folder)
+    plan = make_plan(media, replace(FAST, codec="auto"), folder.parent / "other", machine)
+    with pytest.raises(OutputNameUnusable) as caught:
+        check_plan(media, replace(plan, pattern=pattern), overwrite=False)
+    return caught.value.code
