@@ -15,7 +15,13 @@ from engine.hardware import torch_memory
 from engine.hardware.telemetry import Sampler
 from engine.jobs.job_service import JobService, prepared
 from engine.jobs.model_file_service import ModelFileService
-from engine.jobs.services import BenchmarkService, LatentService, PresetService, Service
+from engine.jobs.services import (
+    BenchmarkService,
+    ExaminationService,
+    LatentService,
+    PresetService,
+    Service,
+)
 from engine.jobs.task_runner import TaskRunner
 from engine.pipeline.prepare import Machine
 from engine.planner.availability import devices_here
@@ -53,6 +59,7 @@ class EngineThread(threading.Thread):
             self._updates,
             BenchmarkService(lambda: self._jobs.is_running),
             LatentService(),
+            ExaminationService(self.send),
             PresetService(machine.pretend),
         )
 

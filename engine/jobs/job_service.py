@@ -23,11 +23,13 @@ from engine.pipeline.prepare import (
     check_plan,
     decoded,
     described,
+    examined_source,
     make_plan,
     probe_source,
     taken_up,
     with_model_of,
 )
+from engine.planner.findings import source_notices
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import Report
@@ -88,6 +90,8 @@ class JobService:
         match command:
             case c.AddJob():
                 self._add(command)
+            case c.SourceExamined():
+                self._examined(command)
             case c.AdoptJob(job_id=job_id):
                 self._adopt(job_id)
             case c.ChangeJob():
@@ -131,6 +135,18 @@ class JobService:
             plan=plan,
         )
         self._enqueue(job)
+        self._send(c.ExamineSource(job_id=job.id, media=media))
+
+    def _examined(self, command: c.SourceExamined) -> None:
+        """Plan a job again that waits, where what its source shows changes the plan."""
+        job = next((one for one in self._jobs if one.id == command.job_id), None)
+        if job is None or job.state is not JobState.WAITING or job.media.findings is not None:
+            return
+        job.media = command.media
+        notices = tuple(source_notices(job.media, job.settings))
+        if any(notice not in job.plan.notices for notice in notices):
+            job.plan = make_plan(job.media, job.settings, job.output, self._machine)
+            self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
 
     def _adopt(self, job_id: str) -> None:
         stored = self._store.load(job_id)
@@ -336,6 +352,7 @@ def run_stored(job: Job, store: JobStore, machine: Machine, events: e.EventSink)
 def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink) -> Report:
     checkpoint = Checkpoint(store.folder(job.id))
     if not checkpoint.records:
+        job.media = examined_source(job.media)
         settings = with_model_of(job.settings, job.plan)
         job.plan = make_plan(job.media, settings, job.output, machine)
         events.emit(e.PlanChosen(job_id=job.id, plan=job.plan))

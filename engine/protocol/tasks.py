@@ -27,6 +27,7 @@ class TaskKind(StrEnum):
     BENCHMARK = "benchmark"
     LATENT = "latent"  # the path of the file that is shown
     PRESET = "preset"
+    EXAMINATION = "examination"  # the id of the job whose source is looked at
 
 
 Phase = Literal[

@@ -72,7 +72,7 @@ def verify(
     frames = compare_frames(before, after, plan, progress or (lambda done, total: None), control)
     checks = (
         readable_check(frames),
-        count_check(frames),
+        count_check(frames, is_part=plan is not None and (plan.start, plan.stop) != (None, None)),
         order_check(frames),
         times_check(frames, after),
         size_check(before.video, after.video, plan.picture if plan else None),

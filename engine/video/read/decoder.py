@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from engine.core.messages import Message, message
 from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of
+from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
     check_disk,
@@ -45,6 +47,9 @@ class FrameDecoder(ABC):
 
     Attributes:
         problems: What differs from a sound file; complete when the frames are over.
+        taken: Of a film that is deinterlaced: time stamps of its own frames, in the time base of
+            the source.
+        left_out: Those of them that repeat another one, and are not among the frames.
 
     Memory: one frame.
     """
@@ -53,6 +58,8 @@ class FrameDecoder(ABC):
         self._media = media
         self._layout = layout_of(media.video.pixel_format)
         self.problems: list[Message] = []
+        self.taken = array("q")
+        self.left_out = array("q")
 
     @abstractmethod
     def frames(self) -> Iterator[PlanarFrame]:
@@ -71,7 +78,11 @@ class FrameDecoder(ABC):
             self.problems.append(problem)
 
     def _planes(self, frame: VideoFrame) -> tuple[Plane, ...]:
-        """Planes of a frame; a change of size or format within the file is converted."""
+        """Planes of a frame, whatever its size or format."""
+        return planes_of(self._uniform(frame), alpha=self._media.video.has_alpha)
+
+    def _uniform(self, frame: VideoFrame) -> VideoFrame:
+        """A frame in the size and format of the film: both may change within the file."""
         video, own = self._media.video, layout_of(frame.format.name)
         if self._layout.is_float:
             self.report(message("reading.values-clipped"))
@@ -84,9 +95,8 @@ class FrameDecoder(ABC):
             now, original = frame.format.name, video.pixel_format
             self.report(message("reading.format-changes", format=now, original=original))
         else:
-            return planes_of(frame, alpha=video.has_alpha)
-        frame = frame.reformat(**changed, format=planar_format(self._layout), threads=1)
-        return planes_of(frame, alpha=video.has_alpha)
+            return frame
+        return frame.reformat(**changed, format=planar_format(self._layout), threads=1)
 
 
 class VideoDecoder(FrameDecoder):
@@ -129,6 +139,9 @@ class VideoDecoder(FrameDecoder):
         if self._media.container in _INEXACT:
             return None
         container, stream = self._open()
+        how = self._media.video.deinterlacing
+        if how is not None:
+            pts = pts // how.time_parts - round(LEAD_FRAMES * frame_units(self._media.video))
         with translated(self._media.path):
             if not _seek_before(container, stream, pts):
                 return None
@@ -176,25 +189,38 @@ class VideoDecoder(FrameDecoder):
         self, packets: Iterator[VideoPacket], stream: VideoStream
     ) -> Iterator[PlanarFrame]:
         times = FrameTimes(stream)
-        for packet in packets:
-            for frame in self._decode(stream, packet):
-                self._concealed += frame.is_corrupt
-                pts = times.pts_of(frame)
-                yield PlanarFrame(
-                    planes=self._planes(frame), pts=pts, duration=max(0, frame.duration or 0)
-                )
+        frames = (frame for packet in packets for frame in self._decode(stream, packet))
+        timed: Iterator[TimedFrame] = (
+            TimedFrame(frame=frame, pts=times.pts_of(frame), duration=max(0, frame.duration or 0))
+            for frame in frames
+        )
+        if self._media.video.deinterlacing is not None:
+            timed = self._deinterlaced(timed)
+        for one in timed:
+            yield PlanarFrame(planes=self._planes(one.frame), pts=one.pts, duration=one.duration)
         if times.jumps:
             self.report(message("reading.clock-jumps-back"))
 
+    def _deinterlaced(self, timed: Iterator[TimedFrame]) -> Iterator[TimedFrame]:
+        fields = FieldFilter(self._media.video)
+        self.taken, self.left_out = array("q"), fields.left_out
+        with translated(self._media.path):
+            for one in timed:
+                self.taken.append(one.pts)
+                yield from fields.frames(self._uniform(one.frame), one.pts, one.duration)
+            yield from fields.rest()
+
     def _decode(self, stream: VideoStream, packet: VideoPacket) -> list[VideoFrame]:
         try:
-            return stream.decode(packet)
+            found = stream.decode(packet)
         except av.error.MemoryError as err:
             with translated(self._media.path):
                 raise err
         except av.error.FFmpegError:
             self._damaged += 1
-        return []
+            return []
+        self._concealed += sum(frame.is_corrupt for frame in found)
+        return found
 
     def _report_damage(self) -> None:
         if self._damaged:

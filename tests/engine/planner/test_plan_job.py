@@ -64,8 +64,9 @@ def test_damaged_sources_are_restored():
 
 
 def test_what_the_user_should_know_is_a_notice():
-    interlaced = codes(planned(media=a_media(is_interlaced=True, field_order="tt")))
-    assert {"interlaced-as-frames", "colours-guessed"} <= interlaced
+    interlaced = a_media(is_interlaced=True, field_order="tt")
+    assert {"deinterlaced", "colours-guessed"} <= codes(planned(media=interlaced))
+    assert "interlaced-as-frames" in codes(planned(media=interlaced, deinterlace="off"))
     assert "hdr-tags-only" in codes(planned(media=a_media(hdr="pq", bit_depth=10)))
     assert "disk-may-fill" in codes(planned(budget=a_budget(free_output_bytes=10**6)))
     large, small = planned(height=2160), planned(height=180)
