@@ -41,7 +41,7 @@ def source_notices(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
         return
     yield from _repeats(media, found, settings)
     yield from _bars(media, settings)
-    yield from _quality(found, media.video)
+    yield from _quality(found, media.video, settings)
 
 
 def _fields(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
@@ -83,14 +83,16 @@ def _bars(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
             yield _notice("black-bars", "black_bars=put-back", **size)
 
 
-def _quality(found: Findings, video: VideoInfo) -> Iterator[Notice]:
+def _quality(found: Findings, video: VideoInfo, settings: JobSettings) -> Iterator[Notice]:
+    may_be_lite = settings.model in ("auto", "lite")
+    restore, keep = ("treatment=restore", "treatment=faithful") if may_be_lite else ("", "")
     if found.detail_height:
         height = {"height": f"{video.size.height}p", "detail": f"{found.detail_height}p"}
-        yield _notice("detail-missing", "treatment=restore", **height)
+        yield _notice("detail-missing", restore, **height)
     if found.blocking >= _BLOCKING:
-        yield _notice("blocks-visible", "treatment=restore")
+        yield _notice("blocks-visible", restore)
     if found.grain >= _GRAIN:
-        yield _notice("grain-visible", "treatment=faithful", "treatment=restore")
+        yield _notice("grain-visible", keep, restore)
 
 
 def _notice(code: str, *offers: str, case: str = "", **params: Param) -> Notice:
