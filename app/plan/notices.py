@@ -135,7 +135,7 @@ class PlanNotices(QWidget):
         for at, notice in enumerate(shown):
             is_repeated = hints[at : at + 1] == hints[at + 1 : at + 2]
             self._lines.addWidget(_line(notice, "" if is_repeated else hints[at]))
-            if refusal is None and row.can_change:
+            if refusal is None and row.state.can_change:
                 self._lines.addLayout(self._remedies(notice, row, at))
         self._show_rest(found[len(shown) :])
         buttons = self._offer(refusal, row, download) if refusal is not None else ()
