@@ -203,13 +203,6 @@ def _damage(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
 
 def _source(media: MediaInfo) -> Iterator[Notice]:
     video = media.video
-    if video.hdr:
-        name = "PQ (HDR10)" if video.hdr == "pq" else "HLG"
-        yield Notice(
-            code="hdr-tags-only",
-            severity="warning",
-            params={"hdr": video.hdr, "standard": name},
-        )
     if media.kind == "video" and not video.tags.matrix and video.chroma != "rgb":
         matrix = assumed_matrix(video.size)
         standard = "BT.709" if matrix == "bt709" else "BT.601"

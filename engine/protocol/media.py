@@ -50,6 +50,21 @@ class ColourTags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HdrMetadata:
+    """Of the display on which an HDR film was graded (SMPTE ST 2086), and its light (CTA-861.3).
+
+    Attributes:
+        primaries: x and y of red, green, blue and white; () where not stated.
+        luminance: Least and most of the display, cd/m2; () where not stated.
+        light_level: Of the brightest pixel and the brightest frame, cd/m2; () where not stated.
+    """
+
+    primaries: tuple[Fraction, ...] = ()
+    luminance: tuple[Fraction, ...] = ()
+    light_level: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deinterlacing:
     """How the fields of a film become whole frames: the mapping of frames in to frames out.
 
@@ -127,6 +142,8 @@ class VideoInfo:
     field_order: str = "progressive"  # "tt", "bb", "tb", "bt" when interlaced
     deinterlacing: Deinterlacing | None = None  # frames are read through it; None: as stored
     hdr: Hdr = ""
+    hdr_metadata: HdrMetadata | None = None
+    dynamic_hdr: tuple[str, ...] = ()  # "HDR10+", "Dolby Vision": of each frame or scene
     bit_rate: int = 0  # bits/s, 0 while unknown
     quantiser: float = 0.0  # mean of H.264's first frames, 0 to 51; 0 while unknown
     language: str = ""

@@ -11,7 +11,7 @@ from typing import Literal
 from engine.core.errors import EngineError
 from engine.core.geometry import Box, FrameSpan, Size
 from engine.core.messages import HasMessage, Message, Param, catalogue
-from engine.protocol.media import Chroma, ColourTags, Deinterlacing
+from engine.protocol.media import Chroma, ColourTags, Deinterlacing, HdrMetadata
 from engine.settings.switches import Switches
 
 Severity = Literal["info", "warning", "refusal"]
@@ -158,6 +158,7 @@ class PicturePlan:
     bit_depth: int
     has_alpha: bool = False
     tags: ColourTags = field(default_factory=ColourTags)
+    hdr_metadata: HdrMetadata | None = None  # that the encoder writes
     sample_aspect: Fraction = Fraction(1)
     rotation: int = 0  # clockwise degrees, kept as metadata: pixels stay as stored
     is_mirrored: bool = False

@@ -39,6 +39,7 @@ from engine.video.read.stream_info import (
     count_by_index,
     count_by_reading,
     film_stream,
+    hdr_metadata_of,
     mean_quantiser,
     other_streams,
     rotation_of,
@@ -227,6 +228,7 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
     located = chroma_location(codec, layout.chroma, context.extradata or first.packet)
     field_order = _field_order(stream, frames)
     duration = _duration(stream, counted, base)
+    hdr_metadata, dynamic_hdr = hdr_metadata_of(frames)
     return VideoInfo(
         index=stream.index,
         codec=codec,
@@ -248,6 +250,8 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
         is_interlaced=field_order != "progressive",
         field_order=field_order,
         hdr=hdr_of(tags),
+        hdr_metadata=hdr_metadata,
+        dynamic_hdr=dynamic_hdr,
         bit_rate=_bit_rate(stream, counted, duration),
         language=stream.language or "",
         title=stream.metadata.get("title", ""),

@@ -11,7 +11,7 @@ from engine.core.errors import Cancelled
 from engine.core.geometry import Box, Size
 from engine.pipeline.prepare import decoded
 from engine.protocol.events import JobEvent, PreviewReady, SegmentDone, TileDone
-from engine.protocol.media import Deinterlacing
+from engine.protocol.media import Deinterlacing, HdrMetadata
 from engine.protocol.plan import Plan
 from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
@@ -19,6 +19,7 @@ from engine.verify.frames import DecodedFile
 from engine.verify.verify import verify
 from engine.video.film_preparation import enlarged
 from engine.video.read.probe import probe
+from tests.helpers.clips import make_clip
 from tests.helpers.fields import NTSC, interlaced, picture, telecined, write
 from tests.helpers.jobs import plan_of, planes_of, run
 
@@ -139,3 +140,48 @@ def test_a_wrong_shape_is_corrected(tmp_path):
         _, report = made(film, output, aspect=choice)
         assert report.passed, report.problems
         assert probe(output).video.sample_aspect == aspect
+
+
+MASTERING = "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,1)"
+PQ = {"matrix": "bt2020nc", "range": "tv", "primaries": "bt2020", "transfer": "smpte2084"}
+
+
+def hdr_film(path: Path, parameters: str) -> Path:
+    return make_clip(
+        path,
+        frames=14,
+        codec="libx265",
+        pixel_format="yuv420p10le",
+        tags=PQ,
+        options={"x265-params": f"hdr10=1:{parameters}"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("codec", "container", "parameters"),
+    [
+        ("auto", "mkv", f"master-display={MASTERING}:max-cll=1000,400"),
+        ("hevc", "mp4", f"master-display={MASTERING}"),
+        ("hevc", "mkv", "max-cll=1000,400"),
+        ("h264", "mkv", f"master-display={MASTERING}:max-cll=1000,400"),
+        ("av1", "mkv", f"master-display={MASTERING}:max-cll=1000,400"),
+    ],
+)
+def test_what_an_hdr_film_states_about_its_light_is_kept(tmp_path, codec, container, parameters):
+    film = hdr_film(tmp_path / "film.mkv", parameters)
+    stated = probe(film).video.hdr_metadata
+    if "master" in parameters:
+        assert stated.luminance == (Fraction(1, 10_000), 1000)
+        assert stated.primaries[:2] == (Fraction(34, 50), Fraction(16, 50)), "red comes first"
+    assert stated.light_level == ((1000, 400) if "max-cll" in parameters else ())
+    output = tmp_path / f"result.{container}"
+    plan, report = made(film, output, codec=codec, container=container)
+    assert report.passed, report.problems
+    kept = probe(output).video.hdr_metadata
+    assert kept.light_level == stated.light_level
+    pairs = zip(kept.primaries + kept.luminance, stated.primaries + stated.luminance, strict=True)
+    assert all(abs(a - b) < Fraction(1, 5000) for a, b in pairs)
+    other = HdrMetadata(light_level=(1, 1))
+    wrong = replace(plan, picture=replace(plan.picture, hdr_metadata=other))
+    problems = verify(probe(film), output, plan=wrong).problems
+    assert [check.code for check in problems] == ["tags"]
