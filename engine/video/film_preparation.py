@@ -44,6 +44,15 @@ def deinterlacing_of(media: MediaInfo, settings: JobSettings) -> Deinterlacing |
     return Deinterlacing(rendering=rendering, field_order=_field_order(media))
 
 
+def made_with_rate(media: MediaInfo, rate: Fraction | None) -> MediaInfo:
+    """A film as it was read for a result of that rate: deinterlaced where it is combed."""
+    if scan_of(media) not in ("interlaced", "telecined") or not media.video.frame_rate or not rate:
+        return media
+    factor = rate / media.video.frame_rate
+    choice = "fields" if factor > 1.5 else "film" if factor < 0.9 else "frames"
+    return deinterlaced(media, deinterlacing_of(media, JobSettings(deinterlace=choice)))
+
+
 def _rendering(media: MediaInfo, choice: str) -> Rendering | None:
     match choice:
         case "frames" | "fields" | "film":

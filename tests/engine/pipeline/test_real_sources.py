@@ -52,6 +52,18 @@ def test_an_interlaced_film_becomes_whole_frames(tmp_path, choice, rendering, fr
     )
 
 
+@pytest.mark.parametrize("choice", ["frames", "fields", "film"])
+def test_without_its_plan_a_result_shows_how_it_was_made(tmp_path, choice):
+    pictures = telecined(40) if choice == "film" else interlaced(50, "tt")
+    film = write(tmp_path / "film.mkv", pictures, NTSC)
+    made(film, tmp_path / "result.mkv", deinterlace=choice)
+    report = verify(film, tmp_path / "result.mkv")
+    assert report.passed, report.problems
+    assert (
+        report.frames_in == report.frames_out == {"frames": 50, "fields": 100, "film": 40}[choice]
+    )
+
+
 def test_a_telecined_film_is_that_film_again(tmp_path):
     film = write(tmp_path / "film.mkv", telecined(40), NTSC)
     plan, report = made(film, tmp_path / "result.mkv")
