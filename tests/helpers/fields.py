@@ -28,8 +28,8 @@ def _texture() -> NDArray[np.float64]:
 
 
 def picture(time: float) -> Luma:
-    """A soft texture [h, w] that moves by 3 px a frame; `time` counts frames."""
-    left = round(3 * time)
+    """A soft texture [h, w] that moves by 4 px a frame; `time` counts frames."""
+    left = round(4 * time)
     return _texture()[:, left : left + WIDTH].astype(np.uint8)
 
 

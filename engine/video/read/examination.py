@@ -29,12 +29,10 @@ from engine.protocol.media import (
 )
 from engine.video.colour.planes import planes_of
 from engine.video.colour.tags import assumed_range
-from engine.video.read.field_filter import graph_of, pulled
 from engine.video.read.media_file import open_input
 
 if TYPE_CHECKING:
     from av import VideoFrame
-    from av.filter import Graph
 
 logger = logging.getLogger(__name__)
 
@@ -66,13 +64,14 @@ def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
 class _Sample:
     """Measurements of the frames of all runs."""
 
-    scans: list[str] = field(default_factory=list)  # of each frame, by `idet`
     steps: list[NDArray[np.float32]] = field(default_factory=list)  # of each run, see `_steps`
     lit: NDArray[np.float32] | None = None  # brightest value of each row and column so far
     spectra: list[NDArray[np.float64]] = field(default_factory=list)
     blocking: list[float] = field(default_factory=list)
     noise: list[tuple[float, float]] = field(default_factory=list)  # within a frame, over time
+    frames: int = 0
     last: int = -1  # time stamp of the last frame
+    shape: tuple[str, int, int] | None = None  # of frames: their format and sides
 
 
 def _sample(media: MediaInfo, deadline: float) -> _Sample:
@@ -109,14 +108,12 @@ def _measure(sample: _Sample, frames: Iterator[VideoFrame], media: MediaInfo) ->
     """Add some frames in succession; none after a change of size or format."""
     # with few key frames a seek leads to the place before: on from there
     fresh = (frame for frame in frames if frame.pts is None or frame.pts > sample.last)
-    graph: Any = None
     steps = []
     before: Luma | None = None
     for number, frame in enumerate(islice(fresh, _RUN)):
         shape = (frame.format.name, frame.width, frame.height)
-        if graph is None:
-            graph, first = graph_of(frame, (("idet", ""),)), shape
-        if shape != first:
+        sample.shape = sample.shape or shape
+        if shape != sample.shape:
             break
         luma = _luma(frame, media.video)
         if before is not None:
@@ -124,18 +121,9 @@ def _measure(sample: _Sample, frames: Iterator[VideoFrame], media: MediaInfo) ->
         if number % _DETAILED_EVERY == 0:
             _measure_frame(sample, luma, before)
         before = luma
+        sample.frames += 1
         sample.last = sample.last if frame.pts is None else frame.pts
-        frame.pts = number
-        graph.push(frame)
-        sample.scans += _flags(graph)
-    if graph is not None:
-        graph.push(None)
-        sample.scans += _flags(graph)
-        sample.steps.append(np.array(steps, dtype=np.float32).reshape(-1, 2))
-
-
-def _flags(graph: Graph) -> list[str]:
-    return [str(one.metadata.get("lavfi.idet.single.current_frame", "")) for one in pulled(graph)]
+    sample.steps.append(np.array(steps, dtype=np.float32).reshape(-1, 4))
 
 
 def _luma(frame: VideoFrame, video: VideoInfo) -> Luma:
@@ -147,10 +135,18 @@ def _luma(frame: VideoFrame, video: VideoInfo) -> Luma:
     return luma
 
 
-def _steps(luma: Luma, before: Luma) -> tuple[float, float]:
-    """Mean difference of two frames in the lines of the top field, and of the bottom field."""
+def _steps(luma: Luma, before: Luma) -> tuple[float, float, float, float]:
+    """Mean difference of two frames in the lines of the top field and of the bottom field.
+
+    Then how much worse these lines fit between those of the other field in the frame before than
+    in their own frame: equally for whole frames, for fields not at all where the time between both
+    is the same.
+    """
     change = np.abs(luma - before)
-    return float(change[::2].mean()), float(change[1::2].mean())
+    combs = np.abs(before[:-2] + before[2:] - 2 * luma[1:-1])
+    combs -= np.abs(luma[:-2] + luma[2:] - 2 * luma[1:-1])
+    top, bottom = combs[1::2].mean(), combs[::2].mean()
+    return float(change[::2].mean()), float(change[1::2].mean()), float(top), float(bottom)
 
 
 def _measure_frame(sample: _Sample, luma: Luma, before: Luma | None) -> None:
@@ -169,7 +165,9 @@ def _measure_frame(sample: _Sample, luma: Luma, before: Luma | None) -> None:
 # --- from measurements to findings
 
 _SMALLEST = 64  # px of a side, for detail, blocks and grain
-_COMBED = 0.5  # share of moving frames
+_COMBED, _WHOLE = 0.55, 0.93  # misfit of the better field, of that of the worse one
+_COMBED_FRAMES, _COMBED_FILM = 0.7, 0.4  # share of moving frames; of telecine three of five
+_CLEAR = 0.15  # misfit of whole frames, of what moves: of noise it is near 0
 _CYCLE = 5  # frames of telecine
 _FIELD_REPEATS = 0.5  # of the usual difference: a repeat, coding included
 _STILL = 0.001  # difference of neighbours, of full scale: nothing moves
@@ -184,7 +182,7 @@ _DETAIL_DROP = 10**-0.6  # of the whitened spectrum where detail ends
 def _findings(media: MediaInfo, sample: _Sample) -> Findings:
     scan, order = _scan(sample)
     return Findings(
-        frames=len(sample.scans),
+        frames=sample.frames,
         scan=scan,
         field_order=order,
         repeats=_repeats(sample),
@@ -196,21 +194,29 @@ def _findings(media: MediaInfo, sample: _Sample) -> Findings:
 
 
 def _scan(sample: _Sample) -> tuple[Scan, FieldOrder]:
-    """Whether frames are combed, and which of their fields is first."""
-    top, bottom, whole = (sample.scans.count(name) for name in ("tff", "bff", "progressive"))
-    order: FieldOrder = "bb" if bottom > top else "tt"
-    moving = top + bottom + whole
-    if not moving:
-        return "", order
-    if (top + bottom) / moving < _COMBED:
-        return "progressive", order
-    return ("telecined" if _is_telecined(sample) else "interlaced"), order
+    """Whether frames are combed, and which of their fields is first; "" where it is not clear."""
+    steps = np.concatenate([*sample.steps, np.zeros((0, 4), np.float32)])
+    moving = steps[steps[:, :2].mean(axis=1) >= _STILL]
+    if not len(moving):
+        return "", "tt"
+    least, most = moving[:, 2:].min(axis=1), moving[:, 2:].max(axis=1)
+    is_combed, is_top = least < _COMBED * most, moving[:, 2] < moving[:, 3]
+    top, bottom = (float((is_combed & each).mean()) for each in (is_top, ~is_top))
+    order: FieldOrder = "tt" if top >= bottom else "bb"
+    if max(top, bottom) >= _COMBED_FILM and _is_telecined(sample):
+        return "telecined", order
+    if max(top, bottom) >= _COMBED_FRAMES:
+        return "interlaced", order
+    moves = moving[:, :2].mean(axis=1)  # noise fits nowhere, in whole frames and in fields alike
+    is_whole = (least > _WHOLE * most) & (least > _CLEAR * moves)
+    return ("progressive" if is_whole.mean() >= 0.5 else ""), order
 
 
 def _is_telecined(sample: _Sample) -> bool:
     """Whether in five frames one top field repeats that before, and one bottom field elsewhere."""
     found = []
     for run in sample.steps:
+        run = run[:, :2]
         usual = np.median(run, axis=0) if len(run) >= 2 * _CYCLE else np.zeros(2)
         if usual.min() < _STILL:
             continue
@@ -224,7 +230,7 @@ def _repeats(sample: _Sample) -> float:
     """Share of frames that repeat the one before while the film moves."""
     count = total = 0
     for run in sample.steps:
-        steps = run.mean(axis=1)
+        steps = run[:, :2].mean(axis=1)
         usual = float(np.percentile(steps, 75)) if steps.size else 0.0
         if usual < _STILL:
             continue
