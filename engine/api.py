@@ -19,11 +19,18 @@ from engine.hardware.gpu_table import GpuSpec
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.engine_thread import EngineThread
 from engine.jobs.job_store import JobStore
-from engine.pipeline.prepare import Machine, make_plan, probe_film, probe_source
+from engine.pipeline.prepare import (
+    Machine,
+    examined_source,
+    make_plan,
+    probe_film,
+    probe_source,
+)
+from engine.planner.findings import source_notices
 from engine.protocol.commands import Command, Shutdown
 from engine.protocol.events import EventSink
 from engine.protocol.media import MediaInfo
-from engine.protocol.plan import Plan
+from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.updates.manifest import is_signed
@@ -37,6 +44,7 @@ __all__ = [
     "bench",
     "doctor",
     "encode_latents",
+    "findings",
     "is_signed",
     "plan",
     "pretended",
@@ -112,12 +120,17 @@ class UnfinishedJob:
 
 
 def probe(source: Path) -> MediaInfo:
-    """What a file is.
+    """What a file is, and what a sample of its frames shows.
 
     Raises:
         InputError: It cannot be used.
     """
-    return probe_source(source, JobSettings())
+    return examined_source(probe_source(source, JobSettings()))
+
+
+def findings(media: MediaInfo) -> tuple[Notice, ...]:
+    """What was found in the frames of a film, and what helps."""
+    return tuple(source_notices(media, JobSettings()))
 
 
 def pretended(*names: str, memory: str = "") -> tuple[GpuSpec, ...]:
@@ -152,7 +165,8 @@ def plan(
         jobs_folder=default_jobs_folder(),
         pretend=tuple(pretend) or pretended_gpu.from_environment(),
     )
-    return make_plan(probe_source(source, settings), settings, output, machine)
+    media = examined_source(probe_source(source, settings))
+    return make_plan(media, settings, output, machine)
 
 
 def start_update() -> Path:

@@ -1,4 +1,4 @@
-"""What a user should know about a plan: changes, refusals with choices that would fit, warnings."""
+"""What a user should know about a plan: changes, refusals, findings, with choices that help."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.engine_messages import button, choice_text, hint, text
+from app.engine_messages import button, choice_text, hint, setting_title, text
 from app.i18n import mark, tr
 from app.plan.download_lines import DownloadLines
 from app.state.downloads_model import DownloadsModel, required_download
@@ -21,20 +21,20 @@ from engine.core.messages import message
 from engine.protocol.plan import Notice
 from engine.settings.schema import JobSettings, model_family, with_text
 
-PARAM = "offers"  # of a refusal: "height=1080,width=0;model=lite", the most helpful first
+PARAM = "offers"  # of a notice: "height=1080,width=0;model=lite", the most helpful first
 _MOST = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Choices that would fit: text of the button, and values by setting."""
+    """Choices that help: text of the button, and values by setting."""
 
     text: str
     values: dict[str, Any]
 
 
 def offers_of(notice: Notice, settings: JobSettings) -> list[Offer]:
-    """Buttons for a refusal; what this version does not know, or is chosen already, is left out."""
+    """Buttons for a notice; what this version does not know, or is chosen already, is left out."""
     found = []
     for offer in notice.params.get(PARAM, "").split(";"):
         values = _values(offer, settings)
@@ -59,7 +59,9 @@ def offer_text(values: dict[str, Any], settings: JobSettings) -> str:
     name, value = next(iter(values.items()))
     if name in ("precision", "matmul"):
         return tr("Use {choice}", choice=choice_text(name, str(value)))
-    return tr("Choose automatically")
+    if value == "auto" and name != "deinterlace":
+        return tr("Choose automatically")
+    return tr("{setting}: {choice}", setting=setting_title(name), choice=choice_text(name, value))
 
 
 def _model(model: str) -> str:
@@ -89,7 +91,7 @@ _ORDER = {"refusal": 0, "warning": 1, "info": 2}
 
 
 class PlanNotices(QWidget):
-    """A few lines and, for a refusal, buttons that help."""
+    """A few lines, each finding with buttons that help; for a refusal they are below all lines."""
 
     action_requested = Signal(str)  # what MainWindow.do takes
     choices_requested = Signal(dict)  # settings by name
@@ -133,12 +135,22 @@ class PlanNotices(QWidget):
         for at, notice in enumerate(shown):
             is_repeated = hints[at : at + 1] == hints[at + 1 : at + 2]
             self._lines.addWidget(_line(notice, "" if is_repeated else hints[at]))
+            if refusal is None and row.state.can_change:
+                self._lines.addLayout(self._remedies(notice, row, at))
         self._show_rest(found[len(shown) :])
         buttons = self._offer(refusal, row, download) if refusal is not None else ()
         self.setVisible(bool(found or refusal or row.downgrades))
         for one in buttons:
             if one.objectName() == focused:
                 one.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _remedies(self, notice: Notice, row: JobRow, at: int) -> QLayout:
+        """Buttons under a line that choose what helps."""
+        buttons = FlowLayout(spacing=6)
+        for number, offer in enumerate(offers_of(notice, row.settings)):
+            button = self._offer_button(offer, f"planRemedy{at}_{number}")
+            buttons.addWidget(button)
+        return buttons
 
     def _show_rest(self, rest: list[Notice]) -> None:
         if not rest:
@@ -151,7 +163,7 @@ class PlanNotices(QWidget):
     def _offer(self, refusal: Notice, row: JobRow, download: str) -> list[QPushButton]:
         """Buttons that help: choices that would fit, else what helps with such a refusal."""
         offers = offers_of(refusal, row.settings)
-        buttons = [self._offer_button(offer, at) for at, offer in enumerate(offers)]
+        buttons = [self._offer_button(offer, f"planOffer{at}") for at, offer in enumerate(offers)]
         action = ACTION_OF.get(refusal.code)
         if refusal.code == WeightsMissing.code and required_download(row):
             action = download
@@ -169,9 +181,9 @@ class PlanNotices(QWidget):
         help_.clicked.connect(lambda: self.action_requested.emit(action))
         return help_
 
-    def _offer_button(self, offer: Offer, at: int) -> QPushButton:
+    def _offer_button(self, offer: Offer, name: str) -> QPushButton:
         button = QPushButton(offer.text)
-        button.setObjectName(f"planOffer{at}")
+        button.setObjectName(name)
         button.clicked.connect(lambda: self.choices_requested.emit(offer.values))
         return button
 
@@ -221,10 +233,13 @@ def _line(notice: Notice, hint: str) -> NoticeLine:
     return NoticeLine(notice.severity, text(notice), hint)
 
 
-def _clear(layout: QVBoxLayout) -> None:
+def _clear(layout: QLayout) -> None:
     while layout.count():
         item = layout.takeAt(0)
-        widget = item.widget() if item is not None else None
-        if widget is not None:
+        if item is None:
+            continue
+        if (inner := item.layout()) is not None:
+            _clear(inner)
+        if (widget := item.widget()) is not None:
             widget.hide()
             widget.deleteLater()

@@ -15,7 +15,7 @@ from engine.core.units import (
     rate_text,
 )
 from engine.protocol.media import MediaInfo, StreamInfo, VideoInfo
-from engine.protocol.plan import Alternative, LatentPlan, PassPlan, PicturePlan, Plan
+from engine.protocol.plan import Alternative, LatentPlan, Notice, PassPlan, PicturePlan, Plan
 from engine.protocol.report import Report
 
 _HDR = {"pq": "HDR (PQ)", "hlg": "HDR (HLG)"}
@@ -35,6 +35,14 @@ def media_words(media: MediaInfo) -> str:
         for chapter in media.chapters
     ]
     return "\n".join(lines)
+
+
+def findings(notices: Iterable[Notice]) -> Iterator[str]:
+    """A line for each finding, with the settings that help."""
+    for name, notice in zip(chain(["Found"], repeat("")), notices, strict=False):
+        offers = str(notice.params.get("offers", "")).split(";")
+        remedy = " or ".join(f"--set {offer}" for offer in offers if offer)
+        yield _line(name, f"{notice.message} {f'[{remedy}]' if remedy else notice.hint}".rstrip())
 
 
 def plan_words(plan: Plan) -> str:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from engine.cli import formatting, options
+from engine.cli.console import encode
 from engine.cli.context import DONE, FAILED, CommandContext
 from engine.hardware.pretended_gpu import pretended
 from engine.protocol.plan import Plan
@@ -14,12 +15,13 @@ _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
 
 
 def probe(args: argparse.Namespace, context: CommandContext) -> int:
-    """Show the picture, its times and colours, and all other streams."""
+    """Show the picture, its times and colours, all other streams, and what its frames show."""
     media = context.services.probe(Path(args.input))
+    found = context.services.findings(media)
     if context.console.json:
-        context.console.data(media)
+        context.console.data(media, notices=[encode(notice) for notice in found])
     else:
-        context.console.say(formatting.media_words(media))
+        context.console.say("\n".join([formatting.media_words(media), *formatting.findings(found)]))
     return DONE
 
 

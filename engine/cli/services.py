@@ -11,7 +11,7 @@ from engine.bench.options import BenchOptions
 from engine.hardware.gpu_table import GpuSpec
 from engine.protocol.events import EventSink
 from engine.protocol.media import MediaInfo
-from engine.protocol.plan import Plan
+from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 
@@ -26,6 +26,10 @@ class ApiServices:
     def probe(self, source: Path) -> MediaInfo:
         """Read what a file is."""
         return api.probe(source)
+
+    def findings(self, media: MediaInfo) -> Sequence[Notice]:
+        """What was found in its frames."""
+        return api.findings(media)
 
     def plan(
         self,

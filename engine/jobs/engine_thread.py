@@ -14,15 +14,17 @@ from engine.core.errors import EngineError
 from engine.core.file_access import reported
 from engine.hardware import torch_memory
 from engine.hardware.telemetry import Sampler
-from engine.jobs.job_service import JobService, prepared
+from engine.jobs.job_service import JobService
 from engine.jobs.model_file_service import ModelFileService
 from engine.jobs.services import (
     BenchmarkService,
     DiagnosticsService,
+    ExaminationService,
     LatentService,
     PresetService,
     Service,
 )
+from engine.jobs.stored_run import prepared
 from engine.jobs.task_runner import TaskRunner
 from engine.pipeline.prepare import Machine
 from engine.planner.availability import devices_here
@@ -61,6 +63,7 @@ class EngineThread(threading.Thread):
             BenchmarkService(lambda: self._jobs.is_running),
             DiagnosticsService(),
             LatentService(),
+            ExaminationService(self.send),
             PresetService(machine.pretend),
         )
 

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import gc
-import importlib
-import linecache
 import logging
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled, EngineError, JobError, OutOfMemory, UnknownJob
+from engine.core.errors import Cancelled, EngineError, JobError, UnknownJob
 from engine.core.file_access import reported
-from engine.core.log import job_log
-from engine.hardware.process import at_work, keep_awake
 from engine.jobs.checkpoint import Checkpoint, check_unchanged
 from engine.jobs.job import Job, JobQueue, JobState
 from engine.jobs.job_store import JobStore
+from engine.jobs.stored_run import run_stored
 from engine.pipeline.prepare import (
     Machine,
-    check_plan,
     decoded,
     described,
     make_plan,
     probe_source,
     taken_up,
-    with_model_of,
 )
+from engine.planner.findings import source_notices
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.report import Report
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +82,8 @@ class JobService:
         match command:
             case c.AddJob():
                 self._add(command)
+            case c.SourceExamined():
+                self._examined(command)
             case c.AdoptJob(job_id=job_id, accept=accept):
                 self._adopt(job_id, accept=accept)
             case c.ChangeJob():
@@ -132,6 +127,18 @@ class JobService:
             plan=plan,
         )
         self._enqueue(job)
+        self._send(c.ExamineSource(job_id=job.id, media=media))
+
+    def _examined(self, command: c.SourceExamined) -> None:
+        """Plan a job again that waits, where what its source shows changes the plan."""
+        job = next((one for one in self._jobs if one.id == command.job_id), None)
+        if job is None or job.state is not JobState.WAITING or job.media.findings is not None:
+            return
+        job.media = command.media
+        notices = tuple(source_notices(job.media, job.settings))
+        if any(notice not in job.plan.notices for notice in notices):
+            job.plan = make_plan(job.media, job.settings, job.output, self._machine)
+            self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
 
     def _adopt(self, job_id: str, *, accept: bool) -> None:
         stored = self._store.load(job_id)
@@ -292,103 +299,3 @@ class JobService:
                 result=result,
             )
         )
-
-
-# --- the job itself, in its own thread
-
-
-_PIPELINE = "engine.pipeline.run"  # with torch and av
-
-
-def prepared() -> None:
-    """Load the heavy libraries into memory: the first job then starts without delay.
-
-    Their 300,000 objects live as long as the process. Without `gc.freeze` each full collection
-    traverses them: 130 ms with the interpreter's lock held, in which the window does not react.
-    """
-    if _PIPELINE in sys.modules:
-        return
-    was_enabled = gc.isenabled()
-    gc.disable()  # three full collections while loading, and almost no garbage
-    try:
-        importlib.import_module(_PIPELINE)
-        gc.freeze()  # before the next collection, which would traverse all that is new
-    finally:
-        if was_enabled:
-            gc.enable()
-    linecache.clearcache()  # PySide's import hook has read the source of each module: 17 MB
-
-
-Send = Callable[[c.Command], None]
-
-
-def run_stored(
-    job: Job, store: JobStore, machine: Machine, events: e.EventSink, send: Send
-) -> Report:
-    """Run a job, from its last checkpoint where it has one.
-
-    Args:
-        job: What to do.
-        store: Where it is written down.
-        machine: Where it runs.
-        events: Gets its events.
-        send: Takes the commands of a job that pauses itself.
-
-    Raises:
-        EngineError: What stopped it.
-        Cancelled: The user did.
-    """
-    if job.plan_error is not None:
-        raise job.plan_error
-    events.emit(e.StageStarted(job_id=job.id, stage="prepare"))
-    try:
-        with store.held(job.id):
-            report = _run(job, store, machine, events, send)
-    except MemoryError as err:  # outside of what can be tried again
-        raise OutOfMemory("running") from err
-    if report.passed or job.is_accepted:
-        store.remove(job.id)  # else it may be tried again, or accepted
-    return report
-
-
-def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send: Send) -> Report:
-    checkpoint = Checkpoint(store.folder(job.id))
-    overwrite = job.settings.overwrite
-    publication = checkpoint.publication
-    if publication is not None:
-        if (publication.report.passed or job.is_accepted) and publication.finish():
-            return publication.report
-        overwrite = overwrite or publication.is_published
-    if checkpoint.records:
-        check_unchanged(store.load(job.id))
-    else:
-        settings = with_model_of(job.settings, job.plan)
-        job.plan = make_plan(job.media, settings, job.output, machine)
-        events.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
-    check_plan(job.media, job.plan, overwrite=overwrite)
-    folder = store.save(job)
-    done = sum(record.frames for record in checkpoint.records)
-    events.emit(e.JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
-    prepared()
-    from engine.pipeline.context import JobContext
-    from engine.pipeline.gpu_guard import cared_for, switched
-    from engine.pipeline.latents import film_of
-    from engine.pipeline.run import run_job
-
-    context = JobContext(
-        job_id=job.id,
-        media=job.media,
-        plan=job.plan,
-        control=job.control,
-        events=events,
-        send=send,
-        accepts_damage=job.settings.accept_damaged or job.is_accepted,
-        pictures=machine.settings.tile_previews,
-    )
-    care = cared_for(context, preserve_vram=machine.settings.preserve_vram)
-    work = at_work(on_processor=job.plan.work.device == "cpu")
-    with job_log(folder), keep_awake(), work, switched(context), care:
-        context.media = film_of(context, folder)
-        report = run_job(context, checkpoint, overwrite=overwrite)
-    job.plan = context.plan
-    return replace(report, source=job.media.path)

@@ -12,7 +12,7 @@ from engine.hardware.gpu_table import GpuSpec
 from engine.hardware.pretended_gpu import fastest
 from engine.jobs import diagnostics_archive
 from engine.pipeline.model_file_check import ready_vae
-from engine.pipeline.prepare import required_latents
+from engine.pipeline.prepare import examined_source, required_latents
 from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -129,6 +129,28 @@ def _show_latent(command: c.ShowLatent, work: RunningTask) -> None:
 
     raw, normalised, is_whole = first_picture(latents, command.path, vae, command.longest_side)
     work.emit(e.LatentShown(path=command.path, raw=raw, normalised=normalised, is_whole=is_whole))
+
+
+class ExaminationService:
+    """Looks at frames of the sources of jobs, one after the other.
+
+    Args:
+        send: Takes the answer to the jobs.
+    """
+
+    kind = TaskKind.EXAMINATION
+    commands = c.ExamineSource
+
+    def __init__(self, send: Callable[[c.Command], None]) -> None:
+        self._send = send
+
+    def answer(self, command: c.ExamineSource) -> Task:
+        """A task that sends SourceExamined."""
+        return Task(kind=self.kind, subject=command.job_id, do=partial(self._examine, command))
+
+    def _examine(self, command: c.ExamineSource, work: RunningTask) -> None:
+        media = examined_source(command.media)
+        self._send(c.SourceExamined(job_id=command.job_id, media=media))
 
 
 class PresetService:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from engine.core.geometry import Box, Size
 from engine.models.latents import LatentFormat
@@ -25,6 +26,12 @@ def turn(frame: Tensor, rotation: int, mirrored: bool) -> Tensor:
     if rotation:
         frame = torch.rot90(frame, -(rotation // 90), (-2, -1))
     return frame.flip(-1) if mirrored else frame
+
+
+def put_back(frames: Tensor, box: Box, size: Size) -> Tensor:
+    """[..., h, w] in its place in black frames [..., H, W] of a size."""
+    after = size.width - box.right, size.height - box.bottom
+    return functional.pad(frames, (box.x, after[0], box.y, after[1]))
 
 
 def turn_box(box: Box, canvas: Size, rotation: int, mirrored: bool) -> Box:

@@ -53,11 +53,9 @@ def film_of(context: JobContext, folder: Path) -> MediaInfo:
         Cancelled: The user stopped.
     """
     media, plan = context.media, context.plan.latent
-    if plan is None:
-        return media
     found = decoded(media, context.plan, folder)
-    if found is not None:
-        return found
+    if plan is None or found is not None:
+        return found or media
     _clear(folder)
     with_one_retry(message("activity.checking-files"), lambda: check_weights(context))
     context.events.emit(StageStarted(job_id=context.job_id, stage=STAGE))

@@ -35,7 +35,7 @@ from engine.ops.precision import arithmetic_of
 from engine.pipeline.display import turn
 from engine.pipeline.model_file_check import ready_vae
 from engine.pipeline.output import check_output, part_path, publish
-from engine.pipeline.prepare import probe_film
+from engine.pipeline.prepare import examined_source, probe_film
 from engine.pipeline.recovery import Failure, attempt
 from engine.pipeline.stages.restore import SourceColours
 from engine.planner.notices import refusals
@@ -45,6 +45,7 @@ from engine.protocol.plan import WeightsPlan
 from engine.protocol.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.settings.switches import switches_of
+from engine.video.film_preparation import deinterlaced, deinterlacing_of
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 
@@ -86,7 +87,8 @@ def encode_latents(
     latents = registry.latent_format_of(model)
     if output.suffix.lower() != latents.suffix:
         raise ContainerMismatch("not-latents", name=output.name, suffix=latents.suffix)
-    media, output = probe_film(source), windows_paths.openable(output)
+    media, output = examined_source(probe_film(source)), windows_paths.openable(output)
+    media = deinterlaced(media, deinterlacing_of(media, settings))
     check_output(media, output, overwrite=settings.overwrite)
     vae = ready_vae(model, settings.latent_vae, control=control)
     budget = measure_budget(machine, output, output.parent, device=settings.device)

@@ -42,6 +42,7 @@ from engine.protocol.media import (
 from engine.protocol.plan import LatentPlan, Plan, notice_of_error
 from engine.runtimes.advice import needed_runtime
 from engine.settings.schema import EngineSettings, JobSettings
+from engine.video.film_preparation import deinterlaced
 from engine.video.write.containers import picture_name
 
 _REFUSALS = {
@@ -193,6 +194,13 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
         return probe(path)
 
 
+def examined_source(media: MediaInfo) -> MediaInfo:
+    """A film with what a sample of its frames shows; everything else as it is. Loads av."""
+    from engine.video.read.examination import examined
+
+    return examined(media)
+
+
 def described(media: MediaInfo, settings: JobSettings) -> MediaInfo:
     """A source that was probed, with other settings."""
     return probe_source(media.path, settings) if media.holds_latents else media
@@ -201,13 +209,15 @@ def described(media: MediaInfo, settings: JobSettings) -> MediaInfo:
 def decoded(media: MediaInfo, plan: Plan, folder: Path) -> MediaInfo | None:
     """The film that a job reads: its source, or what was decoded of it; None before that is done.
 
+    Of a source that is deinterlaced it has the rate and the times that its frames are read with.
+
     Args:
         media: The source.
         plan: Of the job.
         folder: Of the job.
     """
     if plan.latent is None:
-        return media
+        return deinterlaced(media, plan.deinterlacing)
     film = film_path(media, plan.latent, folder)
     return film_at(media, film) if film.is_file() else None
 

@@ -12,6 +12,7 @@ from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.latents import Guess
 from engine.planner import latents
+from engine.planner.findings import source_notices
 from engine.protocol.media import MediaInfo, Reading
 from engine.protocol.plan import LatentPlan, Notice, Plan
 from engine.settings.optimisations import SwitchChoice, SwitchEntry, Value, optimisations
@@ -48,6 +49,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
         *_disk(plan, budget),
         *_damage(media, settings),
         *_source(media),
+        *source_notices(media, settings),
         *_size(plan, wanted),
         *codecs.picture_notices(media, plan.picture),
         *containers.stream_notices(media, plan.container),
@@ -201,19 +203,6 @@ def _damage(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
 
 def _source(media: MediaInfo) -> Iterator[Notice]:
     video = media.video
-    if video.hdr:
-        name = "PQ (HDR10)" if video.hdr == "pq" else "HLG"
-        yield Notice(
-            code="hdr-tags-only",
-            severity="warning",
-            params={"hdr": video.hdr, "standard": name},
-        )
-    if video.is_interlaced:
-        yield Notice(
-            code="interlaced-as-frames",
-            severity="warning",
-            params={"order": video.field_order},
-        )
     if media.kind == "video" and not video.tags.matrix and video.chroma != "rgb":
         matrix = assumed_matrix(video.size)
         standard = "BT.709" if matrix == "bt709" else "BT.601"

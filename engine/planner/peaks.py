@@ -10,6 +10,7 @@ from engine.models import registry
 from engine.models.planning.search import MemoryRequirement
 from engine.protocol.plan import Plan
 
+_DEINTERLACED = 9  # frames that wait for their cycle of telecine, and for their neighbours
 QUEUE_CLIPS = 2  # waiting between two stages; pipeline.run makes the queues of this length
 _THREADS = ("read", "write")  # stages with a thread of their own
 _PLANES_IN = 4  # bytes of a px as decoded: up to 4:4:4 of 16 bit, less for most
@@ -52,6 +53,7 @@ def stage_peaks(plan: Plan) -> dict[str, StagePeak]:
     encoder = picture.size.pixels * _ENCODER_BYTES.get(picture.encoder, _ENCODER_BYTES_OTHER)
     needs = registry.family_of(work).needs(work)
     read = 16 + needs.waiting + work.clip_frames * (QUEUE_CLIPS + 2)
+    read += _DEINTERLACED if plan.deinterlacing is not None else 0
     written = needs.finished * (QUEUE_CLIPS + 2)
     return {
         **_latents(plan),

@@ -38,6 +38,7 @@ from engine.protocol.plan import (
 )
 from engine.settings.schema import JobSettings, with_environment
 from engine.settings.switches import switches_of
+from engine.video import film_preparation
 from engine.video.write import codecs, containers
 
 SMALLEST_SIDE = 16  # px, of the result, unless the source is that small itself
@@ -104,7 +105,11 @@ def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
 
 def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
     """The plan of one model."""
-    media, settings = request.media, with_environment(request.settings)
+    settings = with_environment(request.settings)
+    fields = film_preparation.deinterlacing_of(request.media, settings)
+    media = film_preparation.deinterlaced(request.media, fields)
+    aspect = film_preparation.sample_aspect(media.video, settings)
+    media = replace(media, video=replace(media.video, sample_aspect=aspect))
     container = codecs.choose_container(media, settings, request.output)
     wanted = stored_target(media.video, settings)
     if media.video.rotation in (90, 270) and not containers.can_write_rotation(container):
@@ -116,7 +121,13 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
     pattern = ""
     if container == "sequence":
         output, pattern = pictures_target(output)
-    work = _largest(media.video, picture, settings, budget)
+    part = film_preparation.part_to_enlarge(media, settings, picture)
+    within = (
+        (media.video, picture)
+        if part is None
+        else film_preparation.within(part, media.video, picture)
+    )
+    work = _largest(*within, settings, budget)
     switches = switches_of(settings.switches, work.device, budget.capability)
     plan = Plan(
         source=media.path,
@@ -124,6 +135,8 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
         pattern=pattern,
         container=container,
         source_size=media.video.size,
+        deinterlacing=fields,
+        enlarged=part,
         span=FrameSpan(0, _frames(media.video, start, stop)),
         start=start,
         stop=stop,

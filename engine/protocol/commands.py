@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine.protocol.media import MediaInfo
 from engine.protocol.model_file_state import ImportMode
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import EngineSettings, JobSettings
@@ -28,6 +29,25 @@ class AddJob(Command):
     source: Path
     settings: JobSettings = field(default_factory=JobSettings)
     output: Path | None = None  # None: next to the source, named by the target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExamineSource(Command):
+    """Look at some frames of a job's source: a task that ends in SourceExamined.
+
+    The engine sends it itself for each job that is added.
+    """
+
+    job_id: str
+    media: MediaInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceExamined(Command):
+    """What a job's source shows; answered by PlanChosen where that changes anything."""
+
+    job_id: str
+    media: MediaInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from engine.core.geometry import Size
+from engine.core.geometry import Box, Size
 
 Chroma = Literal["420", "422", "444", "440", "411", "410", "gray", "rgb"]
 Hdr = Literal["", "pq", "hlg"]
@@ -15,6 +15,9 @@ StreamKind = Literal["audio", "subtitle", "attachment", "cover", "data"]
 MediaKind = Literal["video", "image", "sequence"]
 LATENT = "latent"  # container and codec of a source that holds latents
 Reading = Literal["raw", "normalised"]  # latents of the VAE, or by mean and std
+Scan = Literal["", "progressive", "interlaced", "telecined"]  # "" while unknown
+FieldOrder = Literal["tt", "bb"]  # top or bottom field first, as shown
+Rendering = Literal["frames", "fields", "film"]
 
 _SUBSAMPLING: dict[Chroma, tuple[int, int]] = {
     "420": (2, 2),
@@ -47,6 +50,70 @@ class ColourTags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HdrMetadata:
+    """Of the display on which an HDR film was graded (SMPTE ST 2086), and its light (CTA-861.3).
+
+    Attributes:
+        primaries: x and y of red, green, blue and white; () where not stated.
+        luminance: Least and most of the display, cd/m2; () where not stated.
+        light_level: Of the brightest pixel and the brightest frame, cd/m2; () where not stated.
+    """
+
+    primaries: tuple[Fraction, ...] = ()
+    luminance: tuple[Fraction, ...] = ()
+    light_level: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deinterlacing:
+    """How the fields of a film become whole frames: the mapping of frames in to frames out.
+
+    `rendering` is "frames" (a frame for each frame: 50i to 25p), "fields" (a frame for each field:
+    50i to 50p) or "film" (four frames for five, of which one repeats another: 60i to 24p).
+    """
+
+    rendering: Rendering
+    field_order: FieldOrder
+
+    @property
+    def frames_out(self) -> Fraction:
+        """Frames that come of one of the source; of film at least, as only repeats are left out."""
+        return {"frames": Fraction(1), "fields": Fraction(2), "film": Fraction(4, 5)}[
+            self.rendering
+        ]
+
+    @property
+    def time_parts(self) -> int:
+        """Parts of the source's time base in which the new times are exact."""
+        return 4 if self.rendering == "film" else 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What a sample of decoded frames shows, whatever the file states.
+
+    Attributes:
+        frames: That were looked at; 0 where none could be.
+        scan: Whether frames are combed; "" where nothing moves.
+        field_order: Of combed frames.
+        repeats: Share of frames that repeat the one before, 0 to 1.
+        picture: The part within black bars, as stored; None where there are none.
+        detail_height: px, the height at which the film would hold the same detail; 0 for its own.
+        blocking: Steps at the edges of 8x8 blocks, compared with those inside; 1 is none.
+        grain: Standard deviation of noise in flat parts, of full scale.
+    """
+
+    frames: int = 0
+    scan: Scan = ""
+    field_order: FieldOrder = "tt"
+    repeats: float = 0.0
+    picture: Box | None = None
+    detail_height: int = 0
+    blocking: float = 1.0
+    grain: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VideoInfo:
     """The film: the one video stream that is upscaled.
 
@@ -73,7 +140,10 @@ class VideoInfo:
     tags: ColourTags = field(default_factory=ColourTags)
     is_interlaced: bool = False
     field_order: str = "progressive"  # "tt", "bb", "tb", "bt" when interlaced
+    deinterlacing: Deinterlacing | None = None  # frames are read through it; None: as stored
     hdr: Hdr = ""
+    hdr_metadata: HdrMetadata | None = None
+    dynamic_hdr: tuple[str, ...] = ()  # "HDR10+", "Dolby Vision": of each frame or scene
     bit_rate: int = 0  # bits/s, 0 while unknown
     quantiser: float = 0.0  # mean of H.264's first frames, 0 to 51; 0 while unknown
     language: str = ""
@@ -128,6 +198,7 @@ class MediaInfo:
     first_number: int = 0  # of a sequence
     start: Fraction = Fraction(0)  # s: the time stamp at which the clock of the file shows 0
     is_cut_short: bool = False  # the container states that the end of the file is missing
+    findings: Findings | None = None  # None until frames were looked at
 
     @property
     def holds_latents(self) -> bool:

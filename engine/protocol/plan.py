@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from engine.core.errors import EngineError
-from engine.core.geometry import FrameSpan, Size
+from engine.core.geometry import Box, FrameSpan, Size
 from engine.core.messages import HasMessage, Message, Param, catalogue
-from engine.protocol.media import Chroma, ColourTags
+from engine.protocol.media import Chroma, ColourTags, Deinterlacing, HdrMetadata
 from engine.settings.switches import Switches
 
 Severity = Literal["info", "warning", "refusal"]
@@ -158,6 +158,7 @@ class PicturePlan:
     bit_depth: int
     has_alpha: bool = False
     tags: ColourTags = field(default_factory=ColourTags)
+    hdr_metadata: HdrMetadata | None = None  # that the encoder writes
     sample_aspect: Fraction = Fraction(1)
     rotation: int = 0  # clockwise degrees, kept as metadata: pixels stay as stored
     is_mirrored: bool = False
@@ -234,7 +235,9 @@ class Plan:
     container: str  # "mp4", "mkv", "mov", "image", "sequence"
     pattern: str = ""  # of the pictures in a "sequence", as "shot_%04d.png"; "" as the source's
     source_size: Size
-    span: FrameSpan  # frames of the source; stop may be an estimate
+    deinterlacing: Deinterlacing | None = None  # how frames of the source become those of the job
+    enlarged: Box | None = None  # part of the source within black bars, which are put back
+    span: FrameSpan  # frames of the job; stop may be an estimate
     start: Fraction | None = None  # s, None for the first frame
     stop: Fraction | None = None
     work: WorkPlan

@@ -28,6 +28,7 @@ class TaskKind(StrEnum):
     LATENT = "latent"  # the path of the file that is shown
     PRESET = "preset"
     DIAGNOSTICS = "diagnostics"  # the path of the archive
+    EXAMINATION = "examination"  # the id of the job whose source is looked at
 
 
 Phase = Literal[

@@ -161,6 +161,13 @@ class JobSettings:
 
     start: str = setting("", group="film", unit="s", kind="time", scope="source")
     stop: str = setting("", group="film", unit="s", kind="time", scope="source")
+    deinterlace: str = setting(
+        "auto", group="film", choices=("auto", "off", "frames", "fields", "film")
+    )
+    black_bars: str = setting("enlarge", group="film", choices=("enlarge", "put-back"))
+    aspect: str = setting(
+        "auto", group="film", choices=("auto", "4:3", "16:9", "square"), scope="source"
+    )
     accept_damaged: bool = setting(False, group="film", scope="user")
 
     encoder: str = setting("auto", group="file", choices=("auto", "cpu", "nvenc"))

@@ -16,7 +16,7 @@ from engine.core.control import Control
 from engine.core.errors import InputError
 from engine.core.messages import Message, message
 from engine.core.units import clock_text
-from engine.protocol.media import MediaInfo
+from engine.protocol.media import Deinterlacing, MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check
 from engine.verify.frame_order import (
@@ -52,6 +52,9 @@ class DecodedFile:
     """Time stamps and problems of one of the two files."""
 
     time_base: Fraction
+    deinterlacing: Deinterlacing | None = None
+    taken: int = 0  # of a film that is deinterlaced: frames of its own
+    left_out: int = 0  # of those: repeats
     pts: array[int] = field(default_factory=lambda: array("q"))
     problems: list[Message] = field(default_factory=list)
 
@@ -59,6 +62,16 @@ class DecodedFile:
     def origin(self) -> Fraction:
         """Time of the first frame, s."""
         return self.pts[0] * self.time_base if self.pts else Fraction(0)
+
+    @property
+    def unaccounted(self) -> int:
+        """Frames that deinterlacing lost or made up."""
+        if self.deinterlacing is None:
+            return 0
+        made = self.taken - self.left_out
+        if self.deinterlacing.rendering == "fields":
+            made *= 2
+        return abs(made - len(self.pts))
 
     def seconds(self, frame: int) -> Fraction:
         """Time of a frame, s after the first one."""
@@ -106,7 +119,8 @@ def compare_frames(
         Cancelled: The user stopped.
     """
     frames = FrameComparison(
-        DecodedFile(source.video.time_base), DecodedFile(result.video.time_base)
+        DecodedFile(source.video.time_base, source.video.deinterlacing),
+        DecodedFile(result.video.time_base),
     )
     start, stop = (plan.start, plan.stop) if plan else (None, None)
     total = source.video.frame_count if plan is None else plan.frames
@@ -119,6 +133,7 @@ def compare_frames(
         old = stack.enter_context(FrameReader(source, start=start, stop=stop, threads=1))
         new = stack.enter_context(FrameReader(result))
         _compare(frames, (source, old), (result, new), count)
+        frames.source.taken, frames.source.left_out = old.taken, old.left_out
         frames.source.problems += old.problems
         frames.result.problems += new.problems
     return frames
@@ -210,19 +225,26 @@ def readable_check(frames: FrameComparison) -> Check:
     )
 
 
-def count_check(frames: FrameComparison) -> Check:
-    """As many frames as the source has, or as the job took of it."""
-    before, after = len(frames.source.pts), len(frames.result.pts)
-    if before == after:
-        found = message("check.frame-count.equal", before=before, after=after)
-    else:
-        found = message("check.frame-count.different", before=before, after=after)
+def count_check(frames: FrameComparison, *, is_part: bool = False) -> Check:
+    """As many frames as the source has, or as the job took of it.
+
+    Of a film that is deinterlaced: as many as its own frames make, each of which is shown or
+    repeats another one. At the ends of a part a frame may be on both sides.
+    """
+    source, after = frames.source, len(frames.result.pts)
+    before, how = source.taken or len(source.pts), source.deinterlacing
+    passed = len(source.pts) == after and source.unaccounted <= (2 if is_part else 0)
+    case = "equal" if passed else "different"
+    if passed and how is not None and how.rendering != "frames":
+        case = how.rendering
+    counts = {"before": before, "after": after, "repeats": source.left_out}
+    found = message(f"check.frame-count.{case}", **counts)
     if frames.source.problems:
         problems = sentences(frames.source.problems)
         found = message("check.frame-count.source-damaged", frames=found, problems=problems)
     return Check(
         code="frame-count",
-        passed=before == after,
+        passed=passed,
         message=found,
         source=str(before),
         output=str(after),

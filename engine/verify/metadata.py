@@ -8,6 +8,7 @@ from engine.core.messages import Message, message
 from engine.protocol.media import (
     ChapterInfo,
     ColourTags,
+    HdrMetadata,
     MediaInfo,
     StreamInfo,
     VideoInfo,
@@ -19,6 +20,7 @@ from engine.video.colour.tags import assumed_matrix, assumed_range
 
 _SHAPE = 0.01  # tolerance of the aspect ratio as seen
 _CHAPTER_S = 0.05  # tolerance of the start of a chapter
+_HDR_ROUNDING = Fraction(1, 5000)
 _OWN_KEYS = {  # a container's statements about itself
     *("encoder", "encoding_tool", "encoded_by", "creation_time", "duration", "timecode"),
     *("major_brand", "minor_version", "compatible_brands", "handler_name", "vendor_id"),
@@ -93,6 +95,8 @@ def tags_check(source: VideoInfo, result: MediaInfo, plan: PicturePlan | None) -
             expected = alternatives([_value(value) for value in sorted(allowed)])
             fault = {"result": _value(now), "expected": expected, "source": _value(was)}
             faults.append(message("check.tags.fault", tag=name, **fault))
+    if plan is not None and not _is_kept_hdr(plan.hdr_metadata, result.video.hdr_metadata):
+        faults.append(message("check.tags.hdr"))
     found = message("check.tags.kept")
     if faults:
         found = message("check.tags.wrong", faults=clauses(faults))
@@ -102,6 +106,18 @@ def tags_check(source: VideoInfo, result: MediaInfo, plan: PicturePlan | None) -
         message=found,
         source=_tags_text(source.tags),
         output=_tags_text(result.video.tags),
+    )
+
+
+def _is_kept_hdr(planned: HdrMetadata | None, found: HdrMetadata | None) -> bool:
+    """Whether a film states about its HDR what was planned; codecs round it, AV1 to 1/16384."""
+    if planned is None:
+        return True
+    if found is None or planned.light_level != found.light_level:
+        return False
+    old, new = (each.primaries + each.luminance for each in (planned, found))
+    return len(old) == len(new) and all(
+        abs(a - b) <= max(_HDR_ROUNDING, _HDR_ROUNDING * a) for a, b in zip(old, new, strict=True)
     )
 
 

@@ -14,8 +14,8 @@ from engine.protocol.plan import Plan
 from engine.protocol.report import Check
 from engine.verify.phrases import clauses
 from engine.video.read.clock import PartClock
-from engine.video.read.decoder import StampCheck
-from engine.video.read.media_file import NO_TIME, StreamDigest
+from engine.video.read.digest import NO_TIME, StreamDigest
+from engine.video.read.frame_times import StampCheck
 
 _SHIFT_S = 0.010  # tolerance of sound and subtitles
 _EDGE_S = 0.25  # around the ends of a part, where a packet may be on either side

@@ -33,8 +33,10 @@ from engine.verify.metadata import (
     tags_check,
 )
 from engine.verify.streams import ComparedFile, compare_streams
+from engine.video.film_preparation import made_with_rate
 from engine.video.read.clock import film_jumps
-from engine.video.read.media_file import StreamDigest, digest
+from engine.video.read.digest import StreamDigest, digest
+from engine.video.read.examination import examined
 from engine.video.read.probe import probe
 
 VerifyProgress = Callable[[int, int], None]  # frames of the result: compared, all
@@ -54,7 +56,8 @@ def verify(
     Args:
         source: File, folder or pattern of the source, or facts known already.
         output: The result, whatever its name.
-        plan: Of the job; without it every stream, and any size of the source's aspect ratio.
+        plan: Of the job; without it every stream, any size of the source's aspect ratio, and of an
+            interlaced source what the result's rate shows.
         progress: Called after each frame.
         control: Checked between frames.
         must_be_whole: A drive that fails is an error; else the source is compared so far.
@@ -71,11 +74,13 @@ def verify(
         after = probe(output)
     except InputError as err:
         return Report(source=before.path, output=output, checks=(_failed("readable", err),))
+    if plan is None:
+        before = made_with_rate(examined(before), after.video.frame_rate)
     control = control or Control()
     frames = compare_frames(before, after, plan, progress or (lambda done, total: None), control)
     checks = (
         readable_check(frames),
-        count_check(frames),
+        count_check(frames, is_part=plan is not None and (plan.start, plan.stop) != (None, None)),
         order_check(frames),
         times_check(frames, after),
         size_check(before.video, after.video, plan.picture if plan else None),

@@ -15,6 +15,7 @@ from engine.core.errors import ErrorInfo
 from engine.core.geometry import Size
 from engine.hardware.gpu_table import GpuSpec
 from engine.protocol import commands, events
+from engine.protocol.media import MediaInfo
 from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.fakes import FakeEngine, make_media, make_plan, make_report
@@ -78,6 +79,9 @@ class FakeServices:
     def probe(self, source: Path) -> Any:
         self._fail()
         return make_media(source)
+
+    def findings(self, media: MediaInfo) -> tuple[Any, ...]:
+        return self.notices
 
     def plan(
         self,

@@ -16,7 +16,7 @@ from engine.api import Engine
 from engine.core.control import Control
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import JobContext, Throttle
-from engine.pipeline.prepare import Machine, make_plan
+from engine.pipeline.prepare import Machine, decoded, make_plan
 from engine.pipeline.run import run_job
 from engine.protocol.events import (
     Event,
@@ -33,6 +33,7 @@ from engine.protocol.events import (
 from engine.protocol.plan import Plan, WorkPlan
 from engine.protocol.report import Report
 from engine.settings.schema import EngineSettings, JobSettings
+from engine.video.read.examination import examined
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
@@ -119,7 +120,7 @@ class Events:
 def plan_of(film: Path, output: Path, settings: JobSettings) -> Plan:
     """The plan for one processor thread."""
     machine = Machine(settings=EngineSettings(threads=1), jobs_folder=output.parent)
-    return make_plan(probe(film), settings, output, machine)
+    return make_plan(examined(probe(film)), settings, output, machine)
 
 
 def run(
@@ -136,6 +137,7 @@ def _context(
     plan: Plan, stop_after: int = 0, control: Control | None = None, **changes: Throttle
 ) -> JobContext:
     control, media = control or Control(), probe(plan.source)
+    media = decoded(media, plan, plan.output.parent) or media
     events = Events(control, stop_after)
     return JobContext(
         job_id="job", media=media, plan=plan, control=control, events=events, **changes

@@ -13,6 +13,7 @@ from engine.core.geometry import Box, Size
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.display import (
     ComingPicture,
+    put_back,
     seen,
     turn,
     turn_box,
@@ -22,6 +23,7 @@ from engine.protocol.events import (
     StageProgress,
     TileDone,
 )
+from engine.video.film_preparation import tile_of_whole
 from engine.video.read.frames import PlanarFrame
 
 _PREVIEW_PX = 1280  # longest side of the pictures that are sent while running
@@ -112,6 +114,8 @@ def _emit_preview(
     context: JobContext, frame: PlanarFrame, number: int, source: Tensor, result: Tensor
 ) -> None:
     video, picture = context.media.video, context.plan.picture
+    if context.plan.enlarged is not None:
+        source = put_back(source, context.plan.enlarged, video.size)
     context.events.emit(
         PreviewReady(
             job_id=context.job_id,
@@ -160,6 +164,9 @@ class ShownTiles:
         """
         context, video = self._context, self._context.media.video
         turned = video.rotation in (90, 270)
+        part = context.plan.enlarged
+        if part is not None:
+            box, canvas = tile_of_whole(box, canvas, part, video.size)
         done = TileDone(
             job_id=context.job_id,
             frame=frame,

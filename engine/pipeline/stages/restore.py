@@ -8,11 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.core.geometry import Box
 from engine.ops.resize import resize
-from engine.pipeline.display import turn
-from engine.protocol.media import VideoInfo
+from engine.pipeline.display import put_back, turn
+from engine.protocol.media import Chroma, VideoInfo, subsampling
 from engine.protocol.plan import Plan
 from engine.video.colour.convert import colour_spec, from_rgb, to_rgb
+from engine.video.film_preparation import enlarged
 from engine.video.read.frames import PlanarFrame
 
 Planes = tuple[np.ndarray, ...]
@@ -28,6 +30,8 @@ class Restore:
         # what the container cannot record is done to the pixels
         self._turn = (video.rotation - plan.picture.rotation) % 360
         self._mirror = video.is_mirrored and not plan.picture.is_mirrored
+        part = plan.enlarged
+        self._inside = enlarged(part, video.size, plan.picture) if part is not None else None
 
     def run(self, frames: Tensor, alpha: Tensor | None) -> tuple[list[Planes], Tensor]:
         """Code values for the encoder.
@@ -41,7 +45,10 @@ class Restore:
             [T, 3 or 4, height, width] float32 they were made from.
         """
         stored = self._size.transposed() if self._turn in (90, 270) else self._size
-        picture = resize(frames, stored)
+        if self._inside is None:
+            picture = resize(frames, stored)
+        else:
+            picture = put_back(resize(frames, self._inside.size), self._inside, stored)
         if self._has_alpha:
             opaque = torch.ones_like(picture[:, :1])
             veil = opaque if alpha is None else resize(alpha, stored).clamp(0, 1)
@@ -52,16 +59,33 @@ class Restore:
 
 
 class SourceColours:
-    """Turns code values into RGB on one device."""
+    """Turns code values into RGB on one device, of a part of the picture where one is given."""
 
-    def __init__(self, video: VideoInfo, device: str) -> None:
+    def __init__(self, video: VideoInfo, device: str, part: Box | None = None) -> None:
         self._spec = colour_spec(video)
         self._device = device
+        self._part = part
 
     def rgb(self, frames: Sequence[PlanarFrame]) -> tuple[Tensor, Tensor | None]:
         """[T, 3, h, w] float32, nominally 0 to 1, and alpha [T, 1, h, w] or None."""
-        whole = to_rgb(_stacked(frames), self._spec, self._device)
+        planes = _stacked(frames)
+        if self._part is not None:
+            planes = _cut(planes, self._part, self._spec.chroma)
+        whole = to_rgb(planes, self._spec, self._device)
         return whole[:, :3], whole[:, 3:] if whole.shape[1] == 4 else None
+
+
+def _cut(planes: list[Tensor], part: Box, chroma: Chroma) -> list[Tensor]:
+    """A part of all planes; its edges lie between chroma samples."""
+    steps = [(1, 1), *(subsampling(chroma),) * 2, (1, 1)]
+    return [
+        plane[
+            ...,
+            part.y // down : -(-part.bottom // down),
+            part.x // across : -(-part.right // across),
+        ]
+        for plane, (across, down) in zip(planes, steps, strict=False)
+    ]
 
 
 def _stacked(frames: Sequence[PlanarFrame]) -> list[Tensor]:

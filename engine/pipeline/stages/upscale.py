@@ -120,7 +120,9 @@ class Device:
         self._context = context
         self._upscale = Upscale(model, context)
         self._restore = Restore(context.media.video, context.plan)
-        self._colours = SourceColours(context.media.video, context.plan.work.device)
+        self._colours = SourceColours(
+            context.media.video, context.plan.work.device, context.plan.enlarged
+        )
 
     def run(self, source: Stream[Clip], target: Stream[DoneClip], done: int) -> None:
         """Work until the source ends; `done` frames were finished by earlier runs."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import av
@@ -20,6 +20,8 @@ from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of
 from engine.video.read import ffv1_crc
+from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
+from engine.video.read.frame_times import FrameTimes, StampCheck
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
     failure_of,
@@ -39,11 +41,6 @@ _INEXACT = {"mpeg"}  # container with too few time stamps: after a seek they wou
 # WORKAROUND for FFmpeg 8.1: with several frames decoded at once, a damaged HEVC stream can make
 # the threads wait for each other for ever.
 _NO_FRAME_THREADS = {"hevc", "vvc"}
-# Seconds that a clock goes back at least where another part of a recording begins; what goes back
-# by less is a wrong time stamp.
-JUMP_S = Fraction(1, 2)
-_LEAP_S = 10  # that a time stamp of a broadcast leaps ahead at least, if it is wrong
-BROADCAST = frozenset({"mpegts", "mpeg"})  # containers whose packets state times in full
 LOSSLESS = {"ffv1", "png", "apng"}  # codecs whose checksums decoders can check
 CHECKED = {"err_detect": "crccheck"}  # options for them
 _MAX_SEEKS = 10  # towards the beginning before giving up
@@ -59,6 +56,9 @@ class FrameDecoder(ABC):
 
     Attributes:
         problems: What differs from a sound file; complete when the frames are over.
+        taken: Of a film that is deinterlaced: time stamps of its own frames, in the time base of
+            the source.
+        left_out: Those of them that repeat another one, and are not among the frames.
 
     Memory: one frame.
     """
@@ -68,6 +68,8 @@ class FrameDecoder(ABC):
         self._must_be_whole = must_be_whole
         self._layout = layout_of(media.video.pixel_format)
         self.problems: list[Message] = []
+        self.taken = array("q")
+        self.left_out = array("q")
 
     @abstractmethod
     def frames(self) -> Iterator[PlanarFrame]:
@@ -92,7 +94,11 @@ class FrameDecoder(ABC):
         self.report(problem)
 
     def _planes(self, frame: VideoFrame) -> tuple[Plane, ...]:
-        """Planes of a frame; a change of size or format within the file is converted."""
+        """Planes of a frame, whatever its size or format."""
+        return planes_of(self._uniform(frame), alpha=self._media.video.has_alpha)
+
+    def _uniform(self, frame: VideoFrame) -> VideoFrame:
+        """A frame in the size and format of the film: both may change within the file."""
         video, own = self._media.video, layout_of(frame.format.name)
         if self._layout.is_float:
             self.report(message("reading.values-clipped"))
@@ -105,9 +111,8 @@ class FrameDecoder(ABC):
             now, original = frame.format.name, video.pixel_format
             self.report(message("reading.format-changes", format=now, original=original))
         else:
-            return planes_of(frame, alpha=video.has_alpha)
-        frame = frame.reformat(**changed, format=planar_format(self._layout), threads=1)
-        return planes_of(frame, alpha=video.has_alpha)
+            return frame
+        return frame.reformat(**changed, format=planar_format(self._layout), threads=1)
 
 
 class VideoDecoder(FrameDecoder):
@@ -160,6 +165,9 @@ class VideoDecoder(FrameDecoder):
         if self._media.container in _INEXACT:
             return None
         container, stream = self._open()
+        how = self._media.video.deinterlacing
+        if how is not None:
+            pts = pts // how.time_parts - round(LEAD_FRAMES * frame_units(self._media.video))
         with translated(self._media.path):
             if not _seek_before(container, stream, pts):
                 return None
@@ -207,28 +215,52 @@ class VideoDecoder(FrameDecoder):
         self, packets: Iterator[VideoPacket], stream: VideoStream
     ) -> Iterator[PlanarFrame]:
         times = FrameTimes(stream, StampCheck(self._media.container))
-        is_checked = None
-        for packet in packets:
-            if stream.codec_context.name == "ffv1" and packet.size:
-                data = bytes(packet)
-                is_checked = ffv1_crc.has_checksums(data) if is_checked is None else is_checked
-                self._concealed += is_checked and ffv1_crc.is_damaged(data)
-            for frame in self._decode(stream, packet):
-                self._concealed += frame.is_corrupt
-                pts = times.pts_of(frame)
-                yield PlanarFrame(
-                    planes=self._planes(frame), pts=pts, duration=max(0, frame.duration or 0)
-                )
+        frames = (
+            frame
+            for packet in self._with_checksums(packets, stream)
+            for frame in self._decode(stream, packet)
+        )
+        timed: Iterator[TimedFrame] = (
+            TimedFrame(frame=frame, pts=times.pts_of(frame), duration=max(0, frame.duration or 0))
+            for frame in frames
+        )
+        if self._media.video.deinterlacing is not None:
+            timed = self._deinterlaced(timed)
+        for one in timed:
+            yield PlanarFrame(planes=self._planes(one.frame), pts=one.pts, duration=one.duration)
         if times.jumps:
             self.report(message("reading.clock-jumps-back"))
 
+    def _with_checksums(
+        self, packets: Iterator[VideoPacket], stream: VideoStream
+    ) -> Iterator[VideoPacket]:
+        """The same packets; those of FFV1 whose checksum is wrong are counted."""
+        is_ffv1, is_checked = stream.codec_context.name == "ffv1", None
+        for packet in packets:
+            if is_ffv1 and packet.size:
+                data = bytes(packet)
+                is_checked = ffv1_crc.has_checksums(data) if is_checked is None else is_checked
+                self._concealed += is_checked and ffv1_crc.is_damaged(data)
+            yield packet
+
+    def _deinterlaced(self, timed: Iterator[TimedFrame]) -> Iterator[TimedFrame]:
+        fields = FieldFilter(self._media.video)
+        self.taken, self.left_out = array("q"), fields.left_out
+        with translated(self._media.path):
+            for one in timed:
+                self.taken.append(one.pts)
+                yield from fields.frames(self._uniform(one.frame), one.pts, one.duration)
+            yield from fields.rest()
+
     def _decode(self, stream: VideoStream, packet: VideoPacket) -> list[VideoFrame]:
         try:
-            return stream.decode(packet)
+            found = stream.decode(packet)
         except av.error.FFmpegError as err:
             self._raise_for_memory(err)
             self._damaged += 1
-        return []
+            return []
+        self._concealed += sum(frame.is_corrupt for frame in found)
+        return found
 
     def _raise_for_memory(self, error: Exception) -> None:
         """Raises OutOfMemory where that is what an error means: nothing is damaged then."""
@@ -241,80 +273,6 @@ class VideoDecoder(FrameDecoder):
             self.report(message("reading.frames-damaged", count=self._damaged))
         if self._concealed:
             self.report(message("reading.frames-concealed", count=self._concealed))
-
-
-class StampCheck:
-    """Finds time stamps of a broadcast that a bit error made leap ahead.
-
-    A leap counts when the next stamp confirms it: then nothing was sent for a while. Subtitles are
-    not checked, they leap.
-    """
-
-    def __init__(self, container: str) -> None:
-        self._is_broadcast = container in BROADCAST
-        self._leapt = Fraction(0)
-
-    def is_wrong(self, time: int, last: int | None, base: Fraction) -> bool:
-        """Whether a stamp cannot be meant.
-
-        Args:
-            time: In the time base.
-            last: The stamp before it; None at the beginning.
-            base: Time base, s.
-        """
-        if not self._is_broadcast or last is None or (time - last) * base < _LEAP_S:
-            return False
-        before, self._leapt = self._leapt, time * base
-        return not 0 <= self._leapt - before <= JUMP_S
-
-
-class FrameTimes:
-    """Time stamps of decoded frames, also where a file has none.
-
-    A frame keeps the stamp of its packet. Where the container has only decoding times (AVI), those
-    are taken, which are right after reordering. Streams without any times (raw H.264) get exact
-    ones from the frame rate. Stamps always rise: one that does not is moved right after the frame
-    before it, and a clock that jumps back goes on from there.
-    """
-
-    def __init__(self, stream: Any, check: StampCheck | None = None) -> None:
-        self._base = Fraction(stream.time_base or Fraction(1, 1000))
-        self._rate = Fraction(stream.guessed_rate or stream.average_rate or 25)
-        self._frame_units = max(1, round(1 / self._rate / self._base))  # of a frame, nominal
-        self._origin: int | None = None
-        self._untimed = 0  # frames without a stamp since the origin
-        self._last: int | None = None
-        self._shift = 0
-        self._check = check
-        self.jumps = 0  # how often the clock jumped back
-
-    def pts_of(self, frame: Any) -> int:
-        """The stamp of the next frame in decoding order, in the stream's time base."""
-        pts = frame.pts if frame.pts is not None else frame.dts
-        if pts is None or self._is_wrong(pts):
-            pts = self._from_rate()
-        else:
-            pts += self._shift
-            if self._last is not None and (self._last - pts) * self._base > JUMP_S:
-                self._shift += self._last + self._frame_units - pts
-                pts = self._last + self._frame_units
-                self.jumps += 1
-            self._origin, self._untimed = pts, 0
-        if self._last is not None and pts <= self._last:
-            pts = self._last + 1
-        self._last = int(pts)
-        return self._last
-
-    def _is_wrong(self, pts: int) -> bool:
-        check = self._check
-        return check is not None and check.is_wrong(pts + self._shift, self._last, self._base)
-
-    def _from_rate(self) -> int:
-        if self._origin is None:
-            self._origin = 0
-            return 0
-        self._untimed += 1
-        return self._origin + round(self._untimed / self._rate / self._base)
 
 
 def _skip_to_key(packets: Iterator[VideoPacket]) -> Iterator[VideoPacket]:

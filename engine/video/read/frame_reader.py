@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from engine.core.errors import UnreadableMedia
@@ -20,6 +20,9 @@ class FrameReader:
     Times are on the clock of the file, which shows 0 at `media.start`. A frame that cannot be
     decoded is left out, a file that ends early ends the frames: `problems` holds both, and is
     complete when the iteration is over. One iteration at a time.
+
+    Of a film that is deinterlaced, `taken` counts the frames of the source in that part, and
+    `left_out` those of them that repeat another one; both 0 for other films.
 
     Memory: the frames that the decoder holds back (up to 16, and one for each thread) and one.
     """
@@ -49,6 +52,7 @@ class FrameReader:
         self._must_be_whole = must_be_whole
         self._decoder: FrameDecoder | None = None
         self.problems: list[Message] = []
+        self.taken = self.left_out = 0
 
     def __enter__(self) -> FrameReader:
         return self
@@ -134,6 +138,14 @@ class FrameReader:
             yield frame
         for problem in decoder.problems:
             self._add_problem(problem)
+        self.taken, self.left_out = map(self._in_part, (decoder.taken, decoder.left_out))
+
+    def _in_part(self, times: Iterable[int]) -> int:
+        """How many time stamps of the source are within the part that is read."""
+        how = self._media.video.deinterlacing
+        first, end = self._start, self._stop
+        own = [pts * how.time_parts for pts in times] if how is not None else []
+        return sum((first is None or first <= pts) and (end is None or pts < end) for pts in own)
 
     def _add_problem(self, problem: Message) -> None:
         if problem not in self.problems:

@@ -16,7 +16,7 @@ from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
 from engine.video.colour.planes import planes_of
 from engine.video.colour.tags import chroma_location, hdr_of, tags_of
-from engine.video.read.decoder import FrameTimes
+from engine.video.read.frame_times import FrameTimes
 from engine.video.read.images import (
     SEQUENCE_RATE,
     find_sequence,
@@ -39,6 +39,7 @@ from engine.video.read.stream_info import (
     count_by_index,
     count_by_reading,
     film_stream,
+    hdr_metadata_of,
     mean_quantiser,
     other_streams,
     rotation_of,
@@ -223,6 +224,7 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
     located = chroma_location(codec, layout.chroma, context.extradata or first.packet)
     field_order = _field_order(stream, frames)
     duration = _duration(stream, counted, base)
+    hdr_metadata, dynamic_hdr = hdr_metadata_of(frames)
     return VideoInfo(
         index=stream.index,
         codec=codec,
@@ -244,6 +246,8 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
         is_interlaced=field_order != "progressive",
         field_order=field_order,
         hdr=hdr_of(tags),
+        hdr_metadata=hdr_metadata,
+        dynamic_hdr=dynamic_hdr,
         bit_rate=_bit_rate(stream, counted, duration),
         language=stream.language or "",
         title=stream.metadata.get("title", ""),

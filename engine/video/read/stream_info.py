@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from av.stream import Discard, Disposition
 
 from engine.core.errors import InputError, UnsupportedMedia, memory_ran_out
 from engine.core.units import parse_fraction
-from engine.protocol.media import ChapterInfo, StreamInfo, StreamKind
+from engine.protocol.media import ChapterInfo, HdrMetadata, StreamInfo, StreamKind
 from engine.video.read.media_file import check_size, open_input, packets_of, translated
 
 if TYPE_CHECKING:
@@ -206,6 +206,51 @@ def rotation_of_matrix(matrix: list[int]) -> tuple[int, bool]:
     is_mirrored = a * d - b * c < 0
     degrees = math.degrees(math.atan2(b, d if is_mirrored else a))
     return round(degrees / 90) * 90 % 360, is_mirrored
+
+
+_DYNAMIC = {
+    "DYNAMIC_HDR_PLUS": "HDR10+",
+    "DYNAMIC_HDR_VIVID": "HDR Vivid",
+    "DOVI_RPU_BUFFER": "Dolby Vision",
+    "DOVI_METADATA": "Dolby Vision",
+}
+
+
+def hdr_metadata_of(frames: Iterable[Any]) -> tuple[HdrMetadata | None, tuple[str, ...]]:
+    """What the first frames state about HDR: for the whole film, and names of what changes in it.
+
+    Args:
+        frames: av.VideoFrame, decoded.
+    """
+    found, dynamic = HdrMetadata(), dict[str, None]()
+    for frame in frames:
+        try:
+            side_data = list(frame.side_data)
+        except ValueError:  # WORKAROUND for PyAV 18.1, as in `rotation_of`
+            continue
+        for data in side_data:
+            kind = data.type.name
+            if kind == "MASTERING_DISPLAY_METADATA":
+                found = _with_display(found, np.frombuffer(data, dtype=np.int32, count=22).tolist())
+            elif kind == "CONTENT_LIGHT_LEVEL":
+                levels = np.frombuffer(data, dtype=np.uint32, count=2).tolist()
+                found = replace(found, light_level=tuple(levels) if any(levels) else ())
+            elif kind in _DYNAMIC:
+                dynamic[_DYNAMIC[kind]] = None
+    return (found if found != HdrMetadata() else None), tuple(dynamic)
+
+
+def _with_display(found: HdrMetadata, values: list[int]) -> HdrMetadata:
+    """From the integers of AVMasteringDisplayMetadata: ten fractions, then what is stated."""
+    if not all(values[1:20:2]):
+        return found  # a denominator of 0
+    fractions = tuple(Fraction(values[at], values[at + 1]) for at in range(0, 20, 2))
+    has_primaries, has_luminance = values[20:22]
+    return replace(
+        found,
+        primaries=fractions[:8] if has_primaries else (),
+        luminance=fractions[8:] if has_luminance else (),
+    )
 
 
 def mean_quantiser(path: Path, *, index: int = -1, frames: int = 24) -> float | None:

@@ -37,6 +37,8 @@ from engine.video.write.encoders import (
     Layout,
     bits_per_pixel,
     encoder_options,
+    with_hdr,
+    writes_hdr,
 )
 
 _FLAT_ANIMATIONS = ("gif", "webp", "apng")  # transparency there is rarely meant for a film
@@ -168,6 +170,10 @@ def plan_picture(
     size = allowed_size(size, chroma, codec)
     encoder = _choose_encoder(codec, settings, size, layout)
     keeps_rotation = can_write_rotation(container)
+    metadata = video.hdr_metadata if writes_hdr(encoder.name, video.hdr_metadata) else None
+    options = encoder_options(
+        encoder, crf=settings.crf, speed=settings.speed, layout=layout, size=size
+    )
     return PicturePlan(
         size=size,
         codec=codec,
@@ -177,14 +183,13 @@ def plan_picture(
         bit_depth=depth,
         has_alpha=alpha,
         tags=_result_tags(video, chroma, codec),
+        hdr_metadata=metadata,
         sample_aspect=video.sample_aspect,
         rotation=video.rotation if keeps_rotation else 0,
         is_mirrored=video.is_mirrored and keeps_rotation,
         frame_rate=video.frame_rate or Fraction(25),
         time_base=video.time_base,
-        options=encoder_options(
-            encoder, crf=settings.crf, speed=settings.speed, layout=layout, size=size
-        ),
+        options=with_hdr(options, encoder.name, metadata),
         threads=min(os.cpu_count() or 1, _MOST_THREADS),
     )
 
@@ -313,9 +318,24 @@ def _result_tags(video: VideoInfo, chroma: Chroma, codec: str) -> ColourTags:
 def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
     """What the user should know about the picture's codec before the start.
 
-    Of the codes "alpha-left-out" (warning) and "bits-reduced" (info).
+    Of the codes "alpha-left-out", "hdr-tags-only" and "hdr-changes-lost" (warnings), "hdr-kept" and
+    "bits-reduced" (info).
     """
     video = media.video
+    if video.hdr:
+        standard = "PQ (HDR10)" if video.hdr == "pq" else "HLG"
+        is_lost = video.hdr_metadata is not None and picture.hdr_metadata is None
+        yield Notice(
+            code="hdr-tags-only" if is_lost else "hdr-kept",
+            severity="warning" if is_lost else "info",
+            params={"hdr": video.hdr, "standard": standard},
+        )
+    if video.dynamic_hdr:
+        yield Notice(
+            code="hdr-changes-lost",
+            severity="warning",
+            params={"kinds": ", ".join(video.dynamic_hdr)},
+        )
     if video.has_alpha and not picture.has_alpha:
         yield Notice(code="alpha-left-out", severity="warning")
     if picture.bit_depth < video.bit_depth:

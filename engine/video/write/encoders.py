@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.core.errors import OutOfMemory, memory_ran_out
 from engine.core.geometry import Size
-from engine.protocol.media import Chroma, ColourTags, subsampling
+from engine.protocol.media import Chroma, ColourTags, HdrMetadata, subsampling
 
 os.environ.setdefault("SVT_LOG", "1")  # SVT-AV1 writes a page to standard error otherwise
 
@@ -257,14 +257,55 @@ def _x265_params(size: Size) -> str:
     return f"log-level=error:open-gop=0{tiny}"
 
 
+def writes_hdr(encoder: str, metadata: HdrMetadata | None) -> bool:
+    """Whether an encoder can write what a film states about its HDR."""
+    return metadata is not None and encoder in _HDR_OPTIONS
+
+
+def with_hdr(options: dict[str, str], encoder: str, metadata: HdrMetadata | None) -> dict[str, str]:
+    """The options with those that make an encoder write what a film states about its HDR."""
+    if metadata is None or encoder not in _HDR_OPTIONS:
+        return options
+    name, level, (of_colour, of_light) = _HDR_OPTIONS[encoder]
+    found = []
+    if metadata.primaries and metadata.luminance:
+        x_y = [_in_units(value, of_colour) for value in metadata.primaries]
+        red, green, blue, white = (f"({x},{y})" for x, y in zip(x_y[::2], x_y[1::2], strict=True))
+        least, most = (_in_units(value, of_light) for value in metadata.luminance)
+        display = f"G{green}B{blue}R{red}WP{white}L({most},{least})"
+        found.append(f"mastering-display={display}")
+    if metadata.light_level:
+        found.append(f"{level}={','.join(map(str, metadata.light_level))}")
+    if encoder == "libx265":
+        found = [one.replace("mastering-display", "master-display") for one in found]
+    return _joined(options, name, ":".join(found))
+
+
+# Option, name of the light level, parts of 1 and of 1 cd/m2 in which values are given.
+_HDR_OPTIONS: dict[str, tuple[str, str, tuple[int, int]]] = {
+    "libx264": ("x264-params", "cll", (50_000, 10_000)),
+    "libx265": ("x265-params", "max-cll", (50_000, 10_000)),
+    "libsvtav1": ("svtav1-params", "content-light", (0, 0)),
+}
+
+
+def _in_units(value: Fraction, parts: int) -> str:
+    """A value as a whole number of parts, or as a decimal number where there are none."""
+    return str(round(value * parts)) if parts else f"{float(value):.5f}"
+
+
+def _joined(options: dict[str, str], name: str, added: str) -> dict[str, str]:
+    """Options with more of an encoder's own parameters."""
+    return {**options, name: ":".join(filter(None, [options.get(name, ""), added]))}
+
+
 def with_threads(options: dict[str, str], encoder: str, threads: int) -> dict[str, str]:
     """The options with a limit of threads, for encoders that ignore FFmpeg's."""
     if encoder == "libx265":
         own = f"pools={threads}:frame-threads={max(1, min(4, threads))}"
-        given = options.get("x265-params", "")
-        return {**options, "x265-params": f"{given}:{own}" if given else own}
+        return _joined(options, "x265-params", own)
     if encoder == "libsvtav1":
-        return {**options, "svtav1-params": f"lp={max(1, min(6, threads))}"}
+        return _joined(options, "svtav1-params", f"lp={max(1, min(6, threads))}")
     return dict(options)
 
 

@@ -111,6 +111,42 @@ def test_a_plan_that_does_not_fit_offers_what_would(bench, qtbot):
     assert [(c.job_id, c.settings.height) for c in changed] == [(job_id, 1080)]
 
 
+BARS = Notice(
+    code="black-bars",
+    severity="info",
+    params={"size": "720x576", "picture": "720x432", "offers": "black_bars=put-back"},
+)
+COMBED = Notice(
+    code="interlaced-as-frames", severity="warning", params={"offers": "deinterlace=auto"}
+)
+
+
+def test_each_finding_of_a_source_has_a_button_that_helps(bench):
+    made = dataclasses.replace(plan(), notices=(COMBED, BARS))
+    job_id = say_plan(bench, made)
+    assert "720x432 of 720x576 show something" in said(bench)
+    assert list(remedies(bench)) == ["Black bars: Leave out, put back"], "one is chosen already"
+    remedies(bench)["Black bars: Leave out, put back"].click()
+    bench.hear()
+    changed = bench.asked(commands.ChangeJob)
+    assert [(c.job_id, c.settings.black_bars) for c in changed] == [(job_id, "put-back")]
+    off = JobSettings(deinterlace="off")
+    assert [offer.text for offer in offers_of(COMBED, off)] == ["Deinterlacing: Automatic"]
+    wrong = dataclasses.replace(BARS, params={**BARS.params, "offers": "aspect=4:3"})
+    bench.emit(events.PlanChosen(job_id=job_id, plan=dataclasses.replace(made, notices=(wrong,))))
+    assert list(remedies(bench)) == ["Shape of the picture: 4:3"]
+    refused = dataclasses.replace(made, notices=(TOO_MUCH, wrong))
+    bench.emit(events.PlanChosen(job_id=job_id, plan=refused))
+    assert not remedies(bench), "first it has to fit"
+
+
+def remedies(bench: Bench) -> dict[str, QPushButton]:
+    """Buttons under lines, by their texts."""
+    buttons = bench.find("planCard").findChildren(QPushButton)
+    found = [b for b in buttons if b.objectName().startswith("planRemedy") and not b.isHidden()]
+    return {button.text(): button for button in found}
+
+
 def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench):
     job_id = say_plan(bench, on_gpu(plan()))
     assert "Clips of 45 frames." not in said(bench)

@@ -103,6 +103,25 @@ def test_probe_and_plan_answer_in_words_and_in_json(command_line: CommandLine) -
     assert answer["picture"]["frame_rate"] == "24"
 
 
+def test_probe_has_a_line_for_each_finding_with_what_helps(command_line: CommandLine) -> None:
+    command_line.services.notices = (
+        Notice(code="blocks-visible", severity="info", params={"offers": "treatment=restore"}),
+        Notice(
+            code="aspect-doubtful",
+            severity="info",
+            params={"size": "720x576", "seen": "1.25:1", "offers": "aspect=4:3;aspect=16:9"},
+        ),
+        Notice(code="frames-repeat", severity="info", params={"share": "20 %"}),
+    )
+    lines = command_line("probe", "a.mp4").out.splitlines()[-3:]
+    assert lines[0].startswith("Found:     Blocks of strong compression")
+    assert lines[0].endswith(" [--set treatment=restore]")
+    assert lines[1].endswith(" [--set aspect=4:3 or --set aspect=16:9]")
+    assert lines[2].endswith("so that times stay as they are.")
+    (answer,) = command_line("probe", "a.mp4", "--json").objects
+    assert answer["notices"][0]["code"] == "blocks-visible"
+
+
 def test_a_plan_that_is_refused_ends_with_1(command_line: CommandLine) -> None:
     command_line.services.notices = (
         Notice(code="disk-full", case="folder", severity="refusal", params={"folder": "b"}),

@@ -1,5 +1,6 @@
 import json
 import time
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -11,6 +12,7 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import Clip, make_clip
+from tests.helpers.fields import interlaced, write
 from tests.helpers.jobs import ENDS, running_engine
 
 FAST = JobSettings(crf=30, segment_seconds=0.5, treatment="faithful")
@@ -53,6 +55,18 @@ def test_a_job_starts_with_the_model_that_automatic_was_when_it_was_planned(
         monkeypatch.setattr(SeedVr2Family, "automatic", lambda *_: "seedvr2-3b")
         engine.send(c.StartQueue())
         assert isinstance(heard.wait(*ENDS), e.JobFinished)
+
+
+def test_what_frames_show_changes_the_plan_of_a_job_that_waits(tmp_path):
+    film = write(tmp_path / "film.mkv", interlaced(30, "bb"))
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        add(engine, film, settings=replace(FAST, model="none"))
+        assert heard.wait(e.PlanChosen).plan.deinterlacing is None, "the file states nothing"
+        assert heard.wait(e.PlanChosen).plan.deinterlacing.field_order == "bb"
+        engine.send(c.StartQueue())
+        done = heard.wait(*ENDS)
+        assert isinstance(done, e.JobFinished), done
+    assert done.report.passed, done.report.problems
 
 
 def test_pause_halts_and_resume_goes_on(source, tmp_path):

@@ -18,8 +18,8 @@ from engine.core.errors import DiskFull, EngineError, OutputNameUnusable
 from engine.core.file_access import write_error
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.job import Job
-from engine.jobs.job_service import run_stored
 from engine.jobs.job_store import JobStore
+from engine.jobs.stored_run import run_stored
 from engine.pipeline import run
 from engine.pipeline.prepare import Machine, check_plan, make_plan
 from engine.protocol import commands as c

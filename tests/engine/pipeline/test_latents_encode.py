@@ -36,6 +36,7 @@ from engine.protocol.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.frame_reader import FrameReader
 from tests.helpers.clips import Clip, make_clip
+from tests.helpers.fields import interlaced, write
 from tests.helpers.jobs import ENDS, running_engine
 from tests.helpers.plans import a_budget
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
@@ -119,6 +120,13 @@ def test_a_part_of_a_film_as_it_is_seen(tmp_path: Path, vaes: Any) -> None:
     video = probe(film).video
     assert (done.frames, done.padded_frames) == (6, 9)
     assert done.size == video.size.transposed()
+
+
+def test_an_interlaced_film_is_deinterlaced(tmp_path: Path, vaes: Any) -> None:
+    film = write(tmp_path / "film.mkv", interlaced(9, "tt"))
+    assert encoded(film, vaes["wan21-vae"], deinterlace="fields").frames == 18
+    again = {"deinterlace": "film", "overwrite": True}
+    assert encoded(film, vaes["wan21-vae"], **again).frames == 9, "no frame repeats another"
 
 
 def test_there_and_back_is_the_vaes_round_trip(tmp_path: Path, vaes: Any) -> None:

@@ -10,6 +10,7 @@ from engine.models.lite.plan import treatment_of
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.planner.target import default_output, pictures_target, stored_target
+from engine.protocol.media import HdrMetadata
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
@@ -64,9 +65,14 @@ def test_damaged_sources_are_restored():
 
 
 def test_what_the_user_should_know_is_a_notice():
-    interlaced = codes(planned(media=a_media(is_interlaced=True, field_order="tt")))
-    assert {"interlaced-as-frames", "colours-guessed"} <= interlaced
-    assert "hdr-tags-only" in codes(planned(media=a_media(hdr="pq", bit_depth=10)))
+    interlaced = a_media(is_interlaced=True, field_order="tt")
+    assert {"deinterlaced", "colours-guessed"} <= codes(planned(media=interlaced))
+    assert "interlaced-as-frames" in codes(planned(media=interlaced, deinterlace="off"))
+    stated = {"hdr": "pq", "bit_depth": 10, "hdr_metadata": HdrMetadata(light_level=(1000, 400))}
+    film = a_media(**stated, dynamic_hdr=("HDR10+",))
+    assert {"hdr-kept", "hdr-changes-lost"} <= codes(planned(media=film))
+    assert "hdr-tags-only" in codes(planned(media=film, codec="prores", container="mov"))
+    assert "hdr-kept" in codes(planned(media=a_media(hdr="hlg", bit_depth=10)))
     assert "disk-may-fill" in codes(planned(budget=a_budget(free_output_bytes=10**6)))
     large, small = planned(height=2160), planned(height=180)
     assert (large.work.scale, small.work.model) == (4, "none")

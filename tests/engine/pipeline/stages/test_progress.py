@@ -82,6 +82,7 @@ def test_pictures_of_tiles_are_emitted_in_order_when_they_have_come(
     shown: list[TileDone] = []
     context: Any = SimpleNamespace(
         events=SimpleNamespace(emit=shown.append),
+        plan=SimpleNamespace(enlarged=None),
         job_id="job",
         media=a_media(),
         pictures=True,

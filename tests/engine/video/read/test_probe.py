@@ -4,6 +4,7 @@ import random
 import sys
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,7 @@ from engine.core.geometry import Size
 from engine.protocol.media import ChapterInfo, ColourTags
 from engine.video.read.media_file import is_truncated
 from engine.video.read.probe import probe
+from engine.video.read.stream_info import hdr_metadata_of
 from tests.helpers.clips import cut_short, make_clip, make_picture, make_pictures
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 
@@ -256,3 +258,19 @@ def test_other_files_count_as_whole(tmp_path: Path) -> None:
     for number, content in enumerate((b"", b"x", b"\x1a\x45\xdf\xa3", bytes(100))):
         (tmp_path / f"{number}").write_bytes(content)
         assert not is_truncated(tmp_path / f"{number}")
+
+
+def test_metadata_that_changes_within_a_film_has_a_name():
+    def frame(*kinds: str, data: bytes = b"") -> SimpleNamespace:
+        return SimpleNamespace(side_data=[_SideData(data, kind) for kind in kinds])
+
+    dynamic = frame("DYNAMIC_HDR_PLUS", "DOVI_RPU_BUFFER", "DOVI_METADATA", "A53_CC")
+    assert hdr_metadata_of([frame(), dynamic]) == (None, ("HDR10+", "Dolby Vision"))
+    damaged = frame("MASTERING_DISPLAY_METADATA", data=bytes(88))
+    assert hdr_metadata_of([damaged]) == (None, ()), "fractions without a denominator"
+
+
+class _SideData(bytearray):
+    def __init__(self, data: bytes, kind: str) -> None:
+        super().__init__(data)
+        self.type = SimpleNamespace(name=kind)

@@ -1,0 +1,339 @@
+"""What a sample of frames shows: combs, repeats, black bars, detail, blocks, grain.
+
+Decodes a bounded number of frames at a few places, within a time limit. It only advises: a file
+that cannot be looked at has no findings.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+import av
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.core.geometry import Box
+from engine.protocol.media import (
+    FieldOrder,
+    Findings,
+    MediaInfo,
+    Scan,
+    VideoInfo,
+    subsampling,
+)
+from engine.video.colour.planes import planes_of
+from engine.video.colour.tags import assumed_range
+from engine.video.read.media_file import open_input
+
+if TYPE_CHECKING:
+    from av import VideoFrame
+
+logger = logging.getLogger(__name__)
+
+SECONDS = 2.0  # time limit
+_PLACES = (0.1, 0.45, 0.8)  # of the duration
+_RUN = 16  # frames in succession: three cycles of telecine
+_DETAILED_EVERY = 5  # frame of a run that is measured by itself
+Luma = NDArray[np.float32]  # [h, w], 0 to 1 of full scale
+
+
+def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
+    """A film with its findings; pictures, latents and what cannot be decoded as they are.
+
+    Never raises: whatever is wrong with the file is for the job to say.
+
+    Memory: two frames. Time: `seconds`, and the decoding of one frame.
+    """
+    if media.kind != "video" or media.holds_latents or media.findings is not None:
+        return media
+    try:
+        sample = _sample(media, time.monotonic() + seconds)
+        return replace(media, findings=_findings(media, sample))
+    except Exception:  # advice: no fault of it may stop a job
+        logger.warning("%s could not be examined", media.path.name, exc_info=True)
+        return media
+
+
+@dataclass(slots=True)
+class _Sample:
+    """Measurements of the frames of all runs."""
+
+    steps: list[NDArray[np.float32]] = field(default_factory=list)  # of each run, see `_steps`
+    lit: NDArray[np.float32] | None = None  # brightest value of each row and column so far
+    spectra: list[NDArray[np.float64]] = field(default_factory=list)
+    blocking: list[float] = field(default_factory=list)
+    noise: list[tuple[float, float]] = field(default_factory=list)  # within a frame, over time
+    frames: int = 0
+    last: int = -1  # time stamp of the last frame
+    shape: tuple[str, int, int] | None = None  # of frames: their format and sides
+
+
+def _sample(media: MediaInfo, deadline: float) -> _Sample:
+    sample, video = _Sample(), media.video
+    duration = int(video.duration / video.time_base) if video.duration is not None else 0
+    with open_input(media.path) as container:
+        stream: Any = container.streams[video.index]
+        stream.thread_type = "SLICE"
+        frames = _decoded(container, stream, deadline)
+        for place in _PLACES:
+            if duration and video.frame_count > _RUN * len(_PLACES):
+                container.seek(video.start_pts + round(duration * place), stream=stream)
+                frames = _decoded(container, stream, deadline)
+            _measure(sample, frames, media)
+            if time.monotonic() > deadline:
+                break
+    return sample
+
+
+def _decoded(container: Any, stream: Any, deadline: float) -> Iterator[VideoFrame]:
+    """The next frames; fewer where the file is damaged or time runs out."""
+    try:
+        for frame in container.decode(stream):
+            yield frame
+            if time.monotonic() > deadline:
+                return
+    except av.error.MemoryError:
+        raise
+    except av.error.FFmpegError:
+        return
+
+
+def _measure(sample: _Sample, frames: Iterator[VideoFrame], media: MediaInfo) -> None:
+    """Add some frames in succession; none after a change of size or format."""
+    # with few key frames a seek leads to the place before: on from there
+    fresh = (frame for frame in frames if frame.pts is None or frame.pts > sample.last)
+    steps = []
+    before: Luma | None = None
+    for number, frame in enumerate(islice(fresh, _RUN)):
+        shape = (frame.format.name, frame.width, frame.height)
+        sample.shape = sample.shape or shape
+        if shape != sample.shape:
+            break
+        luma = _luma(frame, media.video)
+        if before is not None:
+            steps.append(_steps(luma, before))
+        if number % _DETAILED_EVERY == 0:
+            _measure_frame(sample, luma, before)
+        before = luma
+        sample.frames += 1
+        sample.last = sample.last if frame.pts is None else frame.pts
+    sample.steps.append(np.array(steps, dtype=np.float32).reshape(-1, 4))
+
+
+def _luma(frame: VideoFrame, video: VideoInfo) -> Luma:
+    """Black is 0, white 1."""
+    peak = float((1 << video.bit_depth) - 1)
+    is_full = (video.tags.range or assumed_range(video)) == "pc"
+    low, span = (0.0, 1.0) if is_full else (16 / 255, 219 / 255)
+    luma: Luma = (planes_of(frame, alpha=False)[0].astype(np.float32) / peak - low) / span
+    return luma
+
+
+def _steps(luma: Luma, before: Luma) -> tuple[float, float, float, float]:
+    """Mean difference of two frames in the lines of the top field and of the bottom field.
+
+    Then how much worse these lines fit between those of the other field in the frame before than
+    in their own frame: equally for whole frames, for fields not at all where the time between both
+    is the same.
+    """
+    change = np.abs(luma - before)
+    combs = np.abs(before[:-2] + before[2:] - 2 * luma[1:-1])
+    combs -= np.abs(luma[:-2] + luma[2:] - 2 * luma[1:-1])
+    top, bottom = combs[1::2].mean(), combs[::2].mean()
+    return float(change[::2].mean()), float(change[1::2].mean()), float(top), float(bottom)
+
+
+def _measure_frame(sample: _Sample, luma: Luma, before: Luma | None) -> None:
+    """Add what one frame shows by itself."""
+    lit = np.concatenate((np.percentile(luma, 98, axis=1), np.percentile(luma, 98, axis=0)))
+    lit = lit.astype(np.float32)
+    sample.lit = lit if sample.lit is None else np.maximum(sample.lit, lit)
+    if min(luma.shape) < _SMALLEST:
+        return
+    sample.spectra.append(_spectrum(luma))
+    sample.blocking.append(_blocking(luma))
+    if before is not None:
+        sample.noise.append(_noise(luma, before))
+
+
+# --- from measurements to findings
+
+_SMALLEST = 64  # px of a side, for detail, blocks and grain
+_COMBED, _WHOLE = 0.55, 0.93  # misfit of the better field, of that of the worse one
+_COMBED_FRAMES, _COMBED_FILM = 0.7, 0.4  # share of moving frames; of telecine three of five
+_CLEAR = 0.15  # misfit of whole frames, of what moves: of noise it is near 0
+_CYCLE = 5  # frames of telecine
+_FIELD_REPEATS = 0.5  # of the usual difference: a repeat, coding included
+_STILL = 0.001  # difference of neighbours, of full scale: nothing moves
+_SAME = 0.12  # of the usual difference: a repeat
+_SAME_AS_NEXT = 0.3  # of the differences before and after it: the same
+_BLACK = 0.045  # of full scale
+_LEAST_BAR = 0.02  # of the side
+_LIT = 0.1  # of full scale: the picture is no longer black
+_DETAIL_DROP = 10**-0.6  # of the whitened spectrum where detail ends
+
+
+def _findings(media: MediaInfo, sample: _Sample) -> Findings:
+    scan, order = _scan(sample)
+    return Findings(
+        frames=sample.frames,
+        scan=scan,
+        field_order=order,
+        repeats=_repeats(sample),
+        picture=_picture(media, sample),
+        detail_height=_detail_height(media, sample),
+        blocking=float(np.median(sample.blocking)) if sample.blocking else 1.0,
+        grain=_grain(sample),
+    )
+
+
+def _scan(sample: _Sample) -> tuple[Scan, FieldOrder]:
+    """Whether frames are combed, and which of their fields is first; "" where it is not clear."""
+    steps = np.concatenate([*sample.steps, np.zeros((0, 4), np.float32)])
+    moving = steps[steps[:, :2].mean(axis=1) >= _STILL]
+    if not len(moving):
+        return "", "tt"
+    least, most = moving[:, 2:].min(axis=1), moving[:, 2:].max(axis=1)
+    is_combed, is_top = least < _COMBED * most, moving[:, 2] < moving[:, 3]
+    top, bottom = (float((is_combed & each).mean()) for each in (is_top, ~is_top))
+    order: FieldOrder = "tt" if top >= bottom else "bb"
+    if max(top, bottom) >= _COMBED_FILM and _is_telecined(sample):
+        return "telecined", order
+    if max(top, bottom) >= _COMBED_FRAMES:
+        return "interlaced", order
+    moves = moving[:, :2].mean(axis=1)  # noise fits nowhere, in whole frames and in fields alike
+    is_whole = (least > _WHOLE * most) & (least > _CLEAR * moves)
+    return ("progressive" if is_whole.mean() >= 0.5 else ""), order
+
+
+def _is_telecined(sample: _Sample) -> bool:
+    """Whether in five frames one top field repeats that before, and one bottom field elsewhere."""
+    found = []
+    for run in sample.steps:
+        run = run[:, :2]
+        usual = np.median(run, axis=0) if len(run) >= 2 * _CYCLE else np.zeros(2)
+        if usual.min() < _STILL:
+            continue
+        phases = np.array([np.median(run[phase::_CYCLE], axis=0) for phase in range(_CYCLE)])
+        least = phases.argmin(axis=0)
+        found.append(float((phases.min(axis=0) / usual).max()) if least[0] != least[1] else 1.0)
+    return bool(found) and float(np.median(found)) < _FIELD_REPEATS
+
+
+def _repeats(sample: _Sample) -> float:
+    """Share of frames that repeat the one before while the film moves."""
+    count = total = 0
+    for run in sample.steps:
+        steps = run[:, :2].mean(axis=1)
+        usual = float(np.percentile(steps, 75)) if steps.size else 0.0
+        if usual < _STILL:
+            continue
+        lower = [min(a, b) for a, b in zip(steps, steps[2:], strict=False)]  # of both neighbours
+        limit = np.maximum(
+            _SAME * usual, _SAME_AS_NEXT * np.array([0.0, *lower, 0.0])[: steps.size]
+        )
+        count, total = count + int((steps < limit).sum()), total + steps.size
+    return count / total if total else 0.0
+
+
+def _picture(media: MediaInfo, sample: _Sample) -> Box | None:
+    """The part of the stored picture within black bars; whole chroma samples."""
+    if sample.lit is None or sample.lit.max() < _LIT:
+        return None
+    height = media.video.size.height
+    down, across = (np.flatnonzero(part > _BLACK) for part in np.split(sample.lit, [height]))
+    steps = subsampling(media.video.chroma)
+    (x, right), (y, bottom) = (
+        _kept(lit, side, step)
+        for lit, side, step in (
+            (across, media.video.size.width, steps[0]),
+            (down, height, steps[1]),
+        )
+    )
+    box = Box(x, y, right - x, bottom - y)
+    is_whole = (box.width, box.height) == (media.video.size.width, height)
+    return None if is_whole or min(box.width, box.height) < height // 4 else box
+
+
+def _kept(lit: NDArray[np.intp], side: int, step: int) -> tuple[int, int]:
+    """First and end of what is not bar; bars that are too thin stay in the picture."""
+    first, end = int(lit[0]), int(lit[-1]) + 1
+    least = max(4, _LEAST_BAR * side)
+    first = -(-first // step) * step if first >= least else 0
+    end = end // step * step if side - end >= least else side
+    return first, end
+
+
+def _spectrum(luma: Luma) -> NDArray[np.float64]:
+    """Power of the rows by frequency, 0 to that of alternating pixels; bars do not count."""
+    lines = luma[luma.shape[0] // 4 : luma.shape[0] * 3 // 4]
+    lines = lines - lines.mean(axis=1, keepdims=True)
+    power = np.square(np.abs(np.fft.rfft(lines * np.hanning(lines.shape[1]), axis=1)))
+    found: NDArray[np.float64] = power.mean(axis=0, dtype=np.float64)
+    return found
+
+
+def _detail_height(media: MediaInfo, sample: _Sample) -> int:
+    """Height that would hold the film's detail; 0 where that is about its own.
+
+    Of pictures the power falls with the square of the frequency. What was enlarged ends at the
+    frequency that the smaller picture had room for, far below that line.
+    """
+    if not sample.spectra:
+        return 0
+    power = np.max(sample.spectra, axis=0)
+    place = np.arange(power.size) / (power.size - 1)
+    bands = np.linspace(0.05, 1.0, 39)
+    white = np.array(
+        [
+            (power * place**2)[(place >= low) & (place < high + 1e-9)].mean()
+            for low, high in pairwise(bands)
+        ]
+    )
+    usual = float(np.median(white[:4]))  # up to a seventh of the frequencies
+    if usual <= 0 or white[0] <= 0:
+        return 0
+    held = np.flatnonzero(white > _DETAIL_DROP * usual)
+    end = float(bands[held[-1] + 1])
+    return round(end * media.video.size.height) if end <= _LESS_DETAIL else 0
+
+
+_LESS_DETAIL = 0.75
+
+
+def _blocking(luma: Luma) -> float:
+    """Steps at columns and rows that are multiples of 8, compared with all others."""
+    found = []
+    for picture in (luma, luma.T):
+        steps = np.abs(np.diff(picture, axis=1)).mean(axis=0)
+        at_edges = np.arange(1, steps.size + 1) % 8 == 0
+        found.append(float(steps[at_edges].mean() / max(1e-6, steps[~at_edges].mean())))
+    return min(found)
+
+
+def _noise(luma: Luma, before: Luma) -> tuple[float, float]:
+    """Standard deviation of fine detail in the flattest blocks, within the frame and over time."""
+    return _flattest(_fine(luma)), _flattest(_fine(luma - before)) / math.sqrt(2)
+
+
+def _fine(values: Luma) -> Luma:
+    """What differs from the mean of both neighbours in the row; noise keeps its deviation."""
+    fine = values[:, 1:-1] - (values[:, :-2] + values[:, 2:]) / 2
+    return (fine / math.sqrt(1.5)).astype(np.float32)
+
+
+def _flattest(values: Luma) -> float:
+    height, width = (side // 16 * 16 for side in values.shape)
+    blocks = values[:height, :width].reshape(height // 16, 16, width // 16, 16)
+    return float(np.percentile(blocks.std(axis=(1, 3)), 20))
+
+
+def _grain(sample: _Sample) -> float:
+    """Noise that is other in each frame: fine patterns that stay are detail."""
+    return float(np.median([min(pair) for pair in sample.noise])) if sample.noise else 0.0

@@ -1,0 +1,140 @@
+"""What a sample of frames shows: scan, repeats, bars, detail, blocks and grain."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.core.geometry import Box
+from engine.protocol.media import Findings, MediaInfo
+from engine.video.read import examination
+from engine.video.read.examination import examined
+from engine.video.read.probe import probe
+from tests.helpers.clips import cut_short, make_clip, make_picture
+from tests.helpers.fields import NTSC, interlaced, picture, telecined, write
+
+
+def findings(path: Path) -> Findings:
+    found = examined(probe(path)).findings
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pictures", "scan", "order"),
+    [
+        ([picture(n) for n in range(30)], "progressive", "tt"),
+        (interlaced(30, "tt"), "interlaced", "tt"),
+        (interlaced(30, "bb"), "interlaced", "bb"),
+        (telecined(30), "telecined", "tt"),
+        ([picture(0)] * 20, "", "tt"),
+    ],
+)
+@pytest.mark.parametrize(("name", "codec"), [("a.mkv", "ffv1"), ("a.mp4", "libx264")])
+def test_frames_are_combed_or_not_whatever_the_file_states(
+    tmp_path, pictures, scan, order, name, codec
+):
+    found = findings(write(tmp_path / name, pictures, NTSC, codec))
+    assert (found.scan, found.field_order) == (scan, order)
+    assert found.frames >= 20
+
+
+def test_frames_that_repeat_the_one_before_are_counted(tmp_path):
+    shown = [n - n // 5 for n in range(40)]
+    repeated = findings(write(tmp_path / "a.mkv", [picture(n) for n in shown], NTSC))
+    assert 0.15 <= repeated.repeats <= 0.25
+    assert findings(write(tmp_path / "b.mkv", [picture(n) for n in range(30)])).repeats == 0
+
+
+def test_bars_are_found_in_whole_chroma_samples(tmp_path):
+    def barred(number: int, top: int, left: int) -> np.ndarray:
+        frame = np.full((64, 96), 16, np.uint8)
+        frame[top : 64 - top, left : 96 - left] = np.maximum(60, picture(number))[
+            top : 64 - top, left : 96 - left
+        ]
+        return frame
+
+    for top, left, expected in (
+        (9, 0, Box(0, 10, 96, 44)),
+        (0, 12, Box(12, 0, 72, 64)),
+        (8, 12, Box(12, 8, 72, 48)),
+        (0, 0, None),
+        (2, 2, None),
+    ):
+        film = write(tmp_path / f"{top}-{left}.mkv", [barred(n, top, left) for n in range(12)])
+        assert findings(film).picture == expected
+    black = write(tmp_path / "black.mkv", [np.full((64, 96), 16, np.uint8)] * 8)
+    assert findings(black).picture is None, "a film that begins in the dark"
+
+
+def fine(number: int, side: int = 256) -> np.ndarray:
+    """A picture whose power falls with the frequency, as that of natural ones: [side, side]."""
+    rng = np.random.default_rng(3)
+    place = np.hypot(*np.meshgrid(np.fft.fftfreq(side), np.fft.rfftfreq(side), indexing="ij"))
+    waves = np.exp(2j * np.pi * rng.random(place.shape)) / np.maximum(place, 1 / side)
+    values = np.fft.irfft2(waves, s=(side, side))
+    values = np.roll(values, 2 * number, axis=1)
+    return (128 + 40 * values / values.std()).clip(16, 235)
+
+
+def enlarged(small: np.ndarray, factor: int) -> np.ndarray:
+    """As by an ideal filter: the same frequencies in a larger picture."""
+    side = small.shape[0]
+    waves = np.fft.fftshift(np.fft.fft2(small))
+    padded = np.pad(waves, (factor - 1) * side // 2)
+    return np.fft.ifft2(np.fft.ifftshift(padded)).real * factor**2
+
+
+def test_a_film_that_was_enlarged_holds_the_detail_of_the_smaller_one(tmp_path):
+    sharp = [fine(n).astype(np.uint8) for n in range(6)]
+    assert findings(write(tmp_path / "sharp.mkv", sharp)).detail_height == 0
+    soft = [enlarged(fine(n, 128), 2).clip(16, 235).astype(np.uint8) for n in range(6)]
+    assert findings(write(tmp_path / "soft.mkv", soft)).detail_height == pytest.approx(128, rel=0.2)
+
+
+def test_blocks_of_strong_compression_are_seen(tmp_path):
+    clean = [fine(n).astype(np.uint8) for n in range(6)]
+    blocks = [
+        np.kron(one.reshape(32, 8, 32, 8).mean(axis=(1, 3)), np.ones((8, 8))) * 0.5 + one * 0.5
+        for one in clean
+    ]
+    assert findings(write(tmp_path / "clean.mkv", clean)).blocking < 1.1
+    coarse = write(tmp_path / "blocks.mkv", [one.astype(np.uint8) for one in blocks])
+    assert findings(coarse).blocking > 1.25
+
+
+def test_grain_is_noise_that_is_other_in_each_frame(tmp_path):
+    rng = np.random.default_rng(5)
+    smooth = np.tile(np.linspace(60, 180, 256), (256, 1))
+    grainy = [(smooth + rng.normal(0, 6, smooth.shape)).astype(np.uint8) for _ in range(8)]
+    fixed = (smooth + rng.normal(0, 6, smooth.shape)).astype(np.uint8)
+    assert findings(write(tmp_path / "grain.mkv", grainy)).grain == pytest.approx(6 / 219, rel=0.3)
+    assert findings(write(tmp_path / "fixed.mkv", [fixed] * 8)).grain < 0.002
+    assert findings(write(tmp_path / "smooth.mkv", [smooth.astype(np.uint8)] * 8)).grain < 0.005
+
+
+def test_time_is_bounded_and_pictures_are_not_looked_at(tmp_path):
+    film = probe(write(tmp_path / "a.mkv", [picture(n) for n in range(60)]))
+    begin = time.monotonic()
+    assert examined(film, seconds=0.0).findings.frames <= 2, "of 48"
+    assert time.monotonic() - begin < 1
+    assert examined(probe(make_picture(tmp_path / "a.png"))).findings is None
+    known = replace(film, findings=Findings(frames=7))
+    assert examined(known) is known
+
+
+def test_no_fault_of_a_file_or_of_ours_stops_anything(tmp_path, monkeypatch):
+    film = make_clip(tmp_path / "a.mkv", frames=40)
+    media = probe(film)
+    cut_short(film, film, 0.5)
+    assert isinstance(examined(media), MediaInfo)
+    film.unlink()
+    assert examined(media).findings is None
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(examination, "_sample", fail)
+    assert examined(media) is media

@@ -1,0 +1,333 @@
+"""The fidelity matrix: what of many sources is the same in their results, as others see it.
+
+    python -m tools.reports.fidelity > docs/fidelity.md
+
+Each source is written by FFmpeg's own program and goes through a job without a model, so that
+pictures can be compared. The judges are ffprobe and ffmpeg, never the program itself. A property
+that differs is red unless the plan said so before the start. Needs ffmpeg and ffprobe; about five
+minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import queue
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.api import Engine
+from engine.protocol import commands, events
+from engine.protocol.plan import Plan
+from engine.settings.schema import EngineSettings, JobSettings
+from tools.reports.fidelity_sources import Source, ffmpeg, sources
+
+_SETTINGS = JobSettings(model="none", crf=1, speed="fast")
+_CELLS = 24  # of a side of compared pictures
+_LIKE = 3.0  # mean difference of 255, of luma: the codec's
+_LIKE_RGB = 12.0  # of all colours of RGB, whose colours are joined to 4:2:0
+_MS = 0.0011  # of MKV's time stamps, rounded twice
+PROPERTIES = ("pictures", "times", "shape", "colours", "sound", "other streams", "titles")
+_STREAMS = {"sound": ("audio",), "other streams": ("subtitle", "attachment", "data")}
+_NO_MATRIX = ("gbr", "rgb", "bgr", "gray", "pal8")
+_TAGS = ("color_space", "color_range", "color_primaries", "color_transfer")
+_SAID = {  # notice of the plan -> properties that it announces
+    "deinterlaced": ("pictures", "times"),
+    "stream-left-out": ("sound", "other streams"),
+    "alpha-left-out": ("pictures",),
+    "colours-guessed": ("colours",),
+    "aspect-doubtful": (),
+}
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the matrix: a mark by property, or why the source was refused."""
+
+    source: Source
+    marks: dict[str, str] = field(default_factory=dict)
+    refused: str = ""
+
+    @property
+    def is_red(self) -> bool:
+        """Whether something is lost that was not announced."""
+        return not self.refused and any(mark.startswith("no") for mark in self.marks.values())
+
+
+class _Queue:
+    """Events of the engine, one by one."""
+
+    def __init__(self) -> None:
+        self._events: queue.Queue[events.Event] = queue.Queue()
+
+    def emit(self, event: events.Event) -> None:
+        self._events.put(event)
+
+    def until(self, *kinds: type[events.Event]) -> Iterator[events.Event]:
+        """Events up to the first of some classes."""
+        while True:
+            event = self._events.get(timeout=300)
+            yield event
+            if isinstance(event, kinds):
+                return
+
+
+def rows(wanted: Sequence[Source], folder: Path) -> Iterator[Row]:
+    """The matrix, line by line, with its files in a folder."""
+    heard = _Queue()
+    engine = Engine(heard, settings=EngineSettings(threads=2), jobs_folder=folder / "jobs")
+    engine.start()
+    engine.send(commands.StartQueue())
+    try:
+        for number, source in enumerate(wanted):
+            path = folder / f"{number:03}" / source.name
+            path.parent.mkdir()
+            source.make(path)
+            yield _row(source, path, engine, heard)
+    finally:
+        engine.close()
+
+
+def _row(source: Source, path: Path, engine: Engine, heard: _Queue) -> Row:
+    engine.send(commands.AddJob(job_id=path.parent.name, source=path, settings=_SETTINGS))
+    ends = (events.JobFinished, events.JobFailed, events.JobRejected)
+    seen = list(heard.until(*ends))
+    end = seen[-1]
+    if isinstance(end, events.JobFailed | events.JobRejected):
+        return Row(source=source, refused=end.error.message)
+    assert isinstance(end, events.JobFinished)
+    plans = [event.plan for event in seen if isinstance(event, events.PlanChosen)]
+    return Row(source=source, marks=dict(_marks(path, end.report.output, plans[-1])))
+
+
+def _marks(source: Path, result: Path, plan: Plan) -> Iterator[tuple[str, str]]:
+    before, after = described(source), described(result)
+    codes = [notice.code for notice in plan.notices]
+    said = {name for code in codes for name in _SAID.get(code, ())}
+    for name in PROPERTIES:
+        fault = FAULTS[name](before, after)
+        if not fault:
+            yield name, "yes"
+        else:
+            yield name, f"said: {fault}" if name in said else f"no: {fault}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """What ffprobe and ffmpeg say of a file."""
+
+    film: dict[str, Any]
+    streams: list[dict[str, Any]]
+    titles: dict[str, str]
+    chapters: list[tuple[str, float]]
+    times: list[float]  # s, of each frame after the first
+    start: float  # s, of the picture after the sound
+    pictures: np.ndarray  # [n, cells, 3 * cells] uint8, as seen
+    sums: dict[str, list[str]]  # of the packets of other streams, by kind
+    is_still: bool
+
+
+def described(path: Path) -> _Described:
+    """What others see in a file."""
+    found = _ffprobe(path, "-show_streams", "-show_format", "-show_chapters")
+    streams = found["streams"]
+    videos = [one for one in streams if one["codec_type"] == "video"]
+    film = next(one for one in videos if not one["disposition"]["attached_pic"])
+    at = ("-select_streams", str(film["index"]))
+    stamps = _ffprobe(path, *at, "-show_entries", "frame=best_effort_timestamp_time")["frames"]
+    times = [float(one.get("best_effort_timestamp_time", "nan")) for one in stamps]
+    sounds = [float(one.get("start_time", 0)) for one in streams if one["codec_type"] == "audio"]
+    return _Described(
+        film=film,
+        streams=[one for one in streams if one is not film],
+        titles={k.lower(): v for k, v in found["format"].get("tags", {}).items()},
+        chapters=[
+            (one.get("tags", {}).get("title", ""), float(one["start_time"]))
+            for one in found.get("chapters", [])
+        ],
+        times=[time - times[0] for time in times],
+        start=times[0] - sounds[0] if sounds else 0.0,
+        pictures=_pictures(path, film["index"]),
+        sums={kind: _sums(path, kind) for kind in ("a", "s")},
+        is_still=path.suffix in (".png", ".tif", ".jpg", ".bmp", ".webp") and len(times) == 1,
+    )
+
+
+def _ffprobe(path: Path, *words: str) -> dict[str, Any]:
+    done = subprocess.run(
+        ["ffprobe", "-v", "quiet", "-of", "json", *words, str(path)],
+        capture_output=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _pictures(path: Path, index: int) -> np.ndarray:
+    scale = f"scale={_CELLS}:{_CELLS}:flags=area,format=rgb24"
+    words = ("-vf", scale, "-fps_mode", "passthrough", "-f", "rawvideo", "-")
+    raw = ffmpeg("-i", path, "-map", f"0:{index}", *words)
+    return np.frombuffer(raw, np.uint8).reshape(-1, _CELLS, 3 * _CELLS)
+
+
+def _sums(path: Path, kind: str) -> list[str]:
+    """A checksum of all payloads of each stream of a kind."""
+    try:
+        words = ("-map", f"0:{kind}", "-c", "copy", "-f", "streamhash", "-")
+        lines = ffmpeg("-i", path, *words).decode().split()
+    except RuntimeError:
+        return []  # there is none
+    return [line.rpartition("=")[2] for line in lines]
+
+
+# --- one function for each property: what differs, "" where nothing does
+
+
+def _of_pictures(before: _Described, after: _Described) -> str:
+    if len(before.pictures) != len(after.pictures):
+        return f"{len(before.pictures)} frames, {len(after.pictures)} in the result"
+    if before.film.get("field_order", "progressive") not in ("progressive", "unknown"):
+        return ""  # combs are no part of the picture
+    is_rgb = before.film["pix_fmt"].startswith(_NO_MATRIX)
+    old, new = (one.pictures if is_rgb else _luma(one.pictures) for one in (before, after))
+    off = np.abs(old.astype(float) - new).mean(axis=(1, 2))
+    worst = float(off.max(initial=0.0))
+    limit = _LIKE_RGB if is_rgb else _LIKE
+    return f"frame {int(off.argmax())} is {worst:.0f} of 255 off" if worst > limit else ""
+
+
+def _luma(pictures: np.ndarray) -> np.ndarray:
+    """[n, cells, cells] of [n, cells, 3 * cells]: BT.601's shares, whatever the matrix was."""
+    parts = pictures.reshape(*pictures.shape[:2], _CELLS, 3).astype(float)
+    return np.asarray(parts @ np.array([0.299, 0.587, 0.114]))
+
+
+def _of_times(before: _Described, after: _Described) -> str:
+    if len(before.times) != len(after.times):
+        return "another number of frames"
+    pairs = zip(before.times, after.times, strict=True)
+    offs = [
+        abs(a - b) if not math.isnan(a) else 0.0 for a, b in pairs
+    ]  # ffprobe does not know all of AVI
+    if max(offs, default=0) > _MS:
+        return f"frame {offs.index(max(offs))} is {1000 * max(offs):.1f} ms off"
+    moved = abs(before.start - after.start)
+    return f"sound is {1000 * moved:.0f} ms off" if moved > 0.02 else ""
+
+
+def _of_shape(before: _Described, after: _Described) -> str:
+    old, new = (_shape(one.film) for one in (before, after))
+    return "" if abs(old / new - 1) < 0.01 else f"{old:.3f}, {new:.3f} in the result"
+
+
+def _shape(film: dict[str, Any]) -> float:
+    """Width over height as seen."""
+    sar = film.get("sample_aspect_ratio", "1:1").split(":")
+    aspect = int(sar[0]) / int(sar[1]) if len(sar) == 2 and int(sar[0]) else 1.0
+    shape = film["width"] * aspect / film["height"]
+    turns = [side.get("rotation", 0) for side in film.get("side_data_list", [])]
+    return 1 / shape if any(round(turn) % 180 for turn in turns) else float(shape)
+
+
+def _of_colours(before: _Described, after: _Described) -> str:
+    pixels = (before.film["pix_fmt"], after.film["pix_fmt"])
+    if after.is_still or any(one.startswith(_NO_MATRIX) for one in pixels):
+        return ""  # a matrix and a range of its own
+    for tag in _TAGS:
+        old, new = (one.film.get(tag, "unknown") for one in (before, after))
+        if old not in ("unknown", "gbr", "reserved", new):
+            return f"{tag} {old}, {new} in the result"
+    return ""
+
+
+def _of_sound(before: _Described, after: _Described) -> str:
+    return _missing(before, after, "audio", "a")
+
+
+def _of_other_streams(before: _Described, after: _Described) -> str:
+    faults = [_missing(before, after, "subtitle", "s"), _missing(before, after, "attachment", "")]
+    return "; ".join(filter(None, faults))
+
+
+def _missing(before: _Described, after: _Described, kind: str, letter: str) -> str:
+    old, new = ([s for s in one.streams if s["codec_type"] == kind] for one in (before, after))
+    if len(old) != len(new):
+        return f"{len(old)} of kind {kind}, {len(new)} in the result"
+    languages = [[_language(s) for s in part] for part in (old, new)]
+    if any(a != b for a, b in zip(*languages, strict=True) if a):
+        return f"languages {languages[0]}, {languages[1]} in the result"
+    if letter and before.sums[letter] != after.sums[letter]:
+        return f"packets of kind {kind} differ"
+    return ""
+
+
+def _language(stream: dict[str, Any]) -> str:
+    found = str(stream.get("tags", {}).get("language", ""))
+    return "" if found == "und" else found
+
+
+def _of_titles(before: _Described, after: _Described) -> str:
+    for key in ("title", "artist", "comment", "timecode"):
+        if key in before.titles and before.titles[key] != after.titles.get(key):
+            return f"{key} is missing"
+    old, new = before.chapters, after.chapters
+    same = len(old) == len(new) and all(
+        a[0] == b[0] and abs(a[1] - b[1]) < 0.05 for a, b in zip(old, new, strict=True)
+    )
+    return "" if same else f"{len(old)} chapters, {len(new)} in the result"
+
+
+FAULTS = {
+    "pictures": _of_pictures,
+    "times": _of_times,
+    "shape": _of_shape,
+    "colours": _of_colours,
+    "sound": _of_sound,
+    "other streams": _of_other_streams,
+    "titles": _of_titles,
+}
+
+
+def page(found: Iterable[Row]) -> str:
+    """The matrix in Markdown."""
+    table = list(found)
+    red = sum(row.is_red for row in table)
+    lines = [
+        "# What is the same in the result",
+        "",
+        "Made by `python -m tools.reports.fidelity > docs/fidelity.md`: small sources, written by",
+        "FFmpeg's own program, go through a job without a model; ffprobe and ffmpeg compare source",
+        "and result. *said* is a difference that the plan names before the start.",
+        "",
+        f"{len(table)} sources, {red} with an unannounced difference.",
+        "",
+        f"| source | {' | '.join(PROPERTIES)} |",
+        f"|---|{'---|' * len(PROPERTIES)}",
+    ]
+    for row in table:
+        cells = [row.marks.get(name, "") for name in PROPERTIES]
+        if row.refused:
+            cells[0] = f"refused: {row.refused}"
+        lines.append(f"| {row.source.about} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write the page to standard output."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = []
+        for row in rows(sources(), Path(folder)):
+            print(f"{row.source.about}: {row.refused or row.marks}", file=sys.stderr)
+            found.append(row)
+    sys.stdout.write(page(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,337 @@
+"""Sources of the fidelity matrix: small films that FFmpeg's own program writes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+_PICTURE = ("-f", "lavfi", "-i", "testsrc2=size=96x64:rate=25:duration=1")
+_TONE = ("-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000:duration=1")
+_X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-g", "10", "-bf", "2", "-threads", "1")
+_PQ = "bt2020nc:bt2020:smpte2084"
+_MASTERING = "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,1)"
+Make = Callable[[Path], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One file of the matrix: what is special about it, its name, and how it is written."""
+
+    about: str
+    name: str
+    make: Make
+
+
+def ffmpeg(*words: str | Path) -> bytes:
+    """Standard output of FFmpeg's own program.
+
+    Raises:
+        RuntimeError: It failed; the message is FFmpeg's.
+    """
+    done = subprocess.run(
+        ["ffmpeg", "-v", "error", "-nostdin", "-y", *map(str, words)],
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode(errors="replace"))
+    return done.stdout
+
+
+def sources() -> list[Source]:
+    """All of them, in the order of the table."""
+    found = [*_codecs(), *_shapes(), *_times(), *_fields(), *_colours(), *_other_streams()]
+    return [*found, *_changes(), *_stills()]
+
+
+def _film(about: str, name: str, *words: str, sound: bool = False, codec: bool = True) -> Source:
+    """The test picture, with a tone where `sound` is set."""
+    tone = (*_TONE, "-shortest") if sound else ()
+    own = _X264 if codec else ()
+    return Source(
+        about=about, name=name, make=lambda path: _write(path, *_PICTURE, *tone, *own, *words)
+    )
+
+
+def _write(path: Path, *words: str | Path) -> None:
+    ffmpeg(*words, path)
+
+
+def _codecs() -> list[Source]:
+    """Codecs in their usual containers, several pixel formats each."""
+    table = {
+        "libx264": ("mp4 mov mkv ts flv avi", "yuv420p"),
+        "libx265 -preset ultrafast -x265-params log-level=none": ("mp4 mkv", "yuv420p10le"),
+        "libvpx-vp9 -cpu-used 8 -deadline realtime": ("webm mkv", "yuv420p"),
+        "mpeg4": ("mp4 avi", "yuv420p"),
+        "mpeg2video": ("mpg ts mkv", "yuv420p"),
+        "ffv1": ("mkv avi", "yuv422p"),
+        "prores_ks": ("mov", "yuv422p10le"),
+        "mjpeg": ("avi mov", "yuvj420p"),
+        "huffyuv": ("avi", "yuv422p"),
+        "libtheora": ("ogv", "yuv420p"),
+        "wmv2": ("wmv", "yuv420p"),
+    }
+    found = []
+    for codec, (containers, pixels) in table.items():
+        for container in containers.split():
+            words = ("-c:v", *codec.split(), "-pix_fmt", pixels)
+            if (codec, container) == ("libx264", "avi"):
+                words = (*words, "-bf", "0")  # AVI has no times for B frames
+            name = f"{codec.split()[0]}.{container}"
+            found.append(_film(f"{codec.split()[0]} in {container}", name, *words, codec=False))
+    for pixels in (
+        "yuv422p10le",
+        "yuv444p12le",
+        "gray16le",
+        "gbrp",
+        "gbrp16le",
+        "bgra",
+        "yuva420p",
+    ):
+        words = ("-c:v", "ffv1", "-pix_fmt", pixels)
+        found.append(_film(f"FFV1, {pixels}", f"{pixels}.mkv", *words, codec=False))
+    return found
+
+
+def _shapes() -> list[Source]:
+    found = []
+    for container in ("mp4", "mov", "mkv"):
+        for number, sar in enumerate(("16/15", "64/45", "8/9")):
+            about = f"pixels {sar.replace('/', ':')} in {container}"
+            found.append(_film(about, f"sar{number}.{container}", "-vf", f"setsar={sar}"))
+    for container in ("mp4", "mov"):
+        for degrees in (90, 180, 270):
+            about = f"turned by {degrees} degrees in {container}"
+            name = f"turned{degrees}.{container}"
+            found.append(Source(about=about, name=name, make=_turned(degrees)))
+    return found
+
+
+def _turned(degrees: int) -> Make:
+    def make(path: Path) -> None:
+        upright = path.with_name(f"upright_{path.name}")
+        _write(upright, *_PICTURE, *_X264)
+        _write(path, "-i", upright, "-c", "copy", "-metadata:s:v:0", f"rotate={degrees}")
+        upright.unlink()
+
+    return make
+
+
+def _times() -> list[Source]:
+    found = [
+        _film(
+            "B frames, open groups of pictures", "open.mkv", "-x264-params", "open-gop=1:keyint=8"
+        ),
+        _film("open groups of pictures in TS", "open.ts", "-x264-params", "open-gop=1:keyint=8"),
+        _film("29.97 frames/s", "ntsc.mp4", "-r", "30000/1001"),
+        _film("23.976 frames/s in MKV", "film.mkv", "-r", "24000/1001"),
+        _film("times begin at 10 s", "late.ts", "-output_ts_offset", "10"),
+        _film("times begin at 5 s in MKV", "late.mkv", "-output_ts_offset", "5"),
+        _film(
+            "times begin below 0",
+            "negative.mkv",
+            "-output_ts_offset",
+            "-0.4",
+            "-avoid_negative_ts",
+            "disabled",
+        ),
+        _film("clock just before it wraps", "wrap.ts", "-output_ts_offset", "95443"),
+    ]
+    for container in ("mp4", "mkv"):
+        uneven = "setpts='if(gt(N,8),PTS+3/25/TB,PTS)',select='mod(n,7)'"
+        words = ("-vf", uneven, "-fps_mode", "vfr")
+        found.append(_film(f"uneven times in {container}", f"vfr.{container}", *words))
+    for delay in ("0.3", "-0.3"):
+        about = f"sound {delay} s later than the picture"
+        found.append(Source(about=about, name=f"sound{delay}.mp4", make=_delayed(delay)))
+    found.append(Source(about="edit list: begins inside a group", name="edit.mp4", make=_edited))
+    return found
+
+
+def _delayed(seconds: str) -> Make:
+    words = (*_PICTURE, "-itsoffset", seconds, *_TONE, "-map", "0:v", "-map", "1:a", *_X264)
+    return lambda path: _write(path, *words)
+
+
+def _edited(path: Path) -> None:
+    whole = path.with_name(f"whole_{path.name}")
+    _write(whole, *_PICTURE, *_TONE, *_X264)
+    _write(path, "-ss", "0.52", "-i", whole, "-c", "copy")
+    whole.unlink()
+
+
+def _fields() -> list[Source]:
+    double = ("-f", "lavfi", "-i", "testsrc2=size=96x64:rate=50:duration=1")
+    found = []
+    for order, mode in (("top", "interleave_top"), ("bottom", "interleave_bottom")):
+        for container in ("mkv", "mp4"):
+            flags = "tff=1" if order == "top" else "bff=1"
+            words = (*double, "-vf", f"tinterlace={mode}", *_X264, "-x264-params", flags)
+            about = f"interlaced, {order} field first, in {container}"
+            found.append(
+                Source(
+                    about=about,
+                    name=f"{order}.{container}",
+                    make=lambda path, words=words: _write(path, *words),
+                )
+            )
+    film = ("-f", "lavfi", "-i", "testsrc2=size=96x64:rate=24000/1001:duration=2")
+    words = (*film, "-vf", "telecine", "-c:v", "ffv1")
+    found.append(
+        Source(
+            about="film made for television",
+            name="telecined.mkv",
+            make=lambda path: _write(path, *words),
+        )
+    )
+    return found
+
+
+def _colours() -> list[Source]:
+    found = []
+    tags = (
+        "bt709:bt709:bt709",
+        "smpte170m:smpte170m:smpte170m",
+        "bt470bg:bt470bg:gamma28",
+        "bt2020nc:bt2020:bt2020-10",
+    )
+    for triple in tags:
+        for container in ("mp4", "mkv"):
+            name = f"{triple.split(':')[0]}.{container}"
+            about = f"colours {triple.split(':')[0]} in {container}"
+            found.append(_film(about, name, *_tagged(triple)))
+    found.append(_film("full range", "full.mp4", "-pix_fmt", "yuvj420p"))
+    for name, triple in (("pq", _PQ), ("hlg", "bt2020nc:bt2020:arib-std-b67")):
+        mastering = f":hdr10=1:master-display={_MASTERING}:max-cll=1000,400" if name == "pq" else ""
+        words = ("-c:v", "libx265", "-preset", "ultrafast", "-pix_fmt", "yuv420p10le")
+        parameters = ("-x265-params", f"log-level=none{mastering}")
+        for container in ("mp4", "mkv"):
+            about = f"HDR, {name.upper()}, in {container}"
+            made = _film(
+                about, f"{name}.{container}", *words, *parameters, *_tagged(triple), codec=False
+            )
+            found.append(made)
+    return found
+
+
+def _tagged(triple: str) -> tuple[str, ...]:
+    matrix, primaries, transfer = triple.split(":")
+    tags = ("-colorspace", matrix, "-color_primaries", primaries, "-color_trc", transfer)
+    return (*tags, "-color_range", "tv")
+
+
+def _other_streams() -> list[Source]:
+    found = []
+    for codec, container in (
+        *(
+            ("aac", "mp4"),
+            ("ac3", "mkv"),
+            ("libmp3lame", "mp4"),
+            ("flac", "mkv"),
+            ("libopus", "mkv"),
+        ),
+        *(("pcm_s16le", "mov"), ("pcm_s24le", "mkv"), ("mp2", "ts"), ("libvorbis", "mkv")),
+    ):
+        words = ("-c:a", codec, "-metadata:s:a:0", "language=deu")
+        about = f"sound {codec} in {container}"
+        found.append(_film(about, f"{codec}.{container}", *words, sound=True))
+    for codec, container in (
+        ("subrip", "mkv"),
+        ("ass", "mkv"),
+        ("webvtt", "mkv"),
+        ("mov_text", "mp4"),
+    ):
+        found.append(
+            Source(about=f"subtitles {codec}", name=f"{codec}.{container}", make=_subtitled(codec))
+        )
+    found.append(Source(about="chapters, title, attachment", name="chapters.mkv", make=_chapters))
+    found.append(_film("time code track", "code.mov", "-timecode", "01:00:00:00", sound=True))
+    return found
+
+
+def _subtitled(codec: str) -> Make:
+    def make(path: Path) -> None:
+        text = path.with_suffix(".srt")
+        text.write_text("1\n00:00:00,100 --> 00:00:00,700\nLine one\n\n", encoding="utf-8")
+        _write(
+            path, *_PICTURE, "-i", text, *_X264, "-c:s", codec, "-metadata:s:s:0", "language=fra"
+        )
+        text.unlink()
+
+    return make
+
+
+def _chapters(path: Path) -> None:
+    about, note = path.with_suffix(".meta"), path.with_suffix(".txt")
+    about.write_text(
+        ";FFMETADATA1\ntitle=A film\n[CHAPTER]\nTIMEBASE=1/1000\nSTART=0\nEND=400\ntitle=One\n"
+        "[CHAPTER]\nTIMEBASE=1/1000\nSTART=400\nEND=1000\ntitle=Two\n",
+        encoding="utf-8",
+    )
+    note.write_text("attached", encoding="utf-8")
+    attach = ("-attach", str(note), "-metadata:s:t", "mimetype=text/plain")
+    _write(path, *_PICTURE, "-i", about, "-map_metadata", "1", *_X264, *attach)
+    about.unlink()
+    note.unlink()
+
+
+def _changes() -> list[Source]:
+    return [
+        Source(
+            about="size changes within the film",
+            name="sizes.ts",
+            make=_joined(("-s", "96x64"), ("-s", "128x96")),
+        ),
+        Source(
+            about="pixel format changes within the film",
+            name="formats.ts",
+            make=_joined(("-pix_fmt", "yuv420p"), ("-pix_fmt", "yuv422p")),
+        ),
+    ]
+
+
+def _joined(*parts: tuple[str, ...]) -> Make:
+    def make(path: Path) -> None:
+        data = b""
+        for words in parts:
+            _write(path, *_PICTURE, *_X264, *words, "-output_ts_offset", str(bool(data) * 1.2))
+            data += path.read_bytes()
+        path.write_bytes(data)
+
+    return make
+
+
+def _stills() -> list[Source]:
+    found = []
+    for name, words in {
+        "moving.gif": (),
+        "moving.apng": ("-plays", "0", "-pix_fmt", "rgb24"),
+        "clear.apng": (
+            "-plays",
+            "0",
+            "-pix_fmt",
+            "rgba",
+            "-vf",
+            "format=rgba,colorchannelmixer=aa=0.5",
+        ),
+        "moving.webp": (
+            "-c:v",
+            "libwebp_anim",
+        ),
+    }.items():
+        found.append(_film(f"animated, {name}", name, *words, codec=False))
+    for name, words in {
+        "8bit.png": ("-pix_fmt", "rgb24"),
+        "16bit.png": ("-pix_fmt", "rgb48be"),
+        "clear.png": ("-pix_fmt", "rgba64be"),
+        "grey.png": ("-pix_fmt", "gray16be"),
+        "16bit.tif": ("-pix_fmt", "rgb48le"),
+        "plain.jpg": ("-pix_fmt", "yuvj420p"),
+        "still.webp": (),
+        "plain.bmp": (),
+    }.items():
+        found.append(_film(f"still, {name}", name, "-frames:v", "1", *words, codec=False))
+    return found
