@@ -18,8 +18,8 @@ from engine.core.errors import (
     UnreadableMedia,
     is_memory_refusal,
     memory_ran_out,
-    reported,
 )
+from engine.core.file_access import reported
 from engine.model_files.formats.file_map import FileMap
 from engine.ops.linear import matmul
 from engine.video.read.frame_reader import FrameReader
@@ -103,7 +103,7 @@ from engine.video.read.probe import probe
 path, found = Path(sys.argv[1]), []
 media = probe(path)
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-for room in (2, 4, 8, 16, 256):
+for room in (0, 1, 2, 4, 8, 256):
     resource.setrlimit(resource.RLIMIT_AS, (used + room * 2**20, resource.RLIM_INFINITY))
     for work in (lambda: probe(path).video.frame_count, lambda: len(list(FrameReader(media)))):
         try:

@@ -13,6 +13,7 @@ from engine.core.serialization import to_plain
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.job import Job
 from engine.jobs.job_store import JobStore
+from engine.downloads.hashing import FileIdentity
 from engine.model_files.installed_files import HashCache, record_of
 from engine.pipeline.segments import SegmentRecord
 from engine.planner import rates
@@ -86,7 +87,8 @@ def _hashes() -> Path:
     folder = paths.models_folder()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "a.safetensors").write_bytes(b"weights")
-    HashCache(folder).add(record_of(folder / "a.safetensors", "0" * 64))
+    weights = folder / "a.safetensors"
+    HashCache(folder).add(record_of(weights, "0" * 64, FileIdentity.of(weights)))
     return next(path for path in folder.iterdir() if path.suffix == ".json")
 
 

@@ -2,6 +2,7 @@ import json
 import re
 import zipfile
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path, PureWindowsPath
 
 import pytest
@@ -35,7 +36,7 @@ def traces(tmp_path: Path) -> Path:
         a_media(),
         path=film,
         metadata={"comment": "Grandma's copy"},
-        chapters=(ChapterInfo(start=0, end=1, title="Grandma dances"),),
+        chapters=(ChapterInfo(start=Fraction(0), end=Fraction(1), title="Grandma dances"),),
     )
     plan = replace(a_plan(), output=film.with_name("Our Wedding_x2.mp4"))
     job = Job(id="a1", media=media, settings=JobSettings(crf=20), output=None, plan=plan)
