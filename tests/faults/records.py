@@ -10,10 +10,10 @@ from pathlib import Path
 from engine.api import unfinished
 from engine.core import atomic_file, paths
 from engine.core.serialization import to_plain
+from engine.downloads.hashing import FileIdentity
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.job import Job
 from engine.jobs.job_store import JobStore
-from engine.downloads.hashing import FileIdentity
 from engine.model_files.installed_files import HashCache, record_of
 from engine.pipeline.segments import SegmentRecord
 from engine.planner import rates
