@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QComboBox, QScrollArea
 
+from engine.core.errors import ResultHeldBack
 from engine.core.messages import message
 from engine.hardware.gpu_table import named
 from engine.planner.availability import devices_here
@@ -129,6 +130,39 @@ def _spilled(player: Player) -> None:
     _telemetry(player, _SPILLED)
 
 
+def _findings(player: Player) -> None:
+    """An interlaced recording with black bars."""
+    said = player.recording.on_gpu
+    _telemetry(player, _GPU)
+    plan = _as_if_here(_plan(said))
+    found = (
+        Notice(
+            code="deinterlaced",
+            case="frames",
+            severity="info",
+            params={"rate": "25", "offers": "deinterlace=fields"},
+        ),
+        Notice(
+            code="black-bars",
+            severity="info",
+            params={"size": "720x576", "picture": "720x432", "offers": "black_bars=put-back"},
+        ),
+    )
+    show(player, said, FITS, replace(plan, notices=(*found, *plan.notices)))
+
+
+def _held_back(player: Player) -> None:
+    """The drive of the source has gone in the middle of a job."""
+    _on_gpu(player)
+    error = ResultHeldBack("source-lost", name="upreel_sample.mp4", reason="Input/output error")
+    player.play(
+        [
+            events.JobStarted(job_id="", total=96),
+            events.JobFailed(job_id="", error=error.info()),
+        ]
+    )
+
+
 def _preset_list(player: Player) -> None:
     _on_gpu(player)
     player.program.window.choices.presets.open_list()
@@ -164,10 +198,14 @@ STATES: dict[str, Callable[[Player], None]] = {
     "card_pretended": _pretended,
     "card_refused": _refused,
     "card_spilled": _spilled,
+    "card_findings": _findings,
+    "held_back": _held_back,
     "preset_list": _preset_list,
     "preset_menu": _preset_menu,
     "device_list": _device_list,
     "narrow_card": _on_gpu,
+    "narrow_card_findings": _findings,
+    "narrow_held_back": _held_back,
     "narrow_card_why": _why,
     "narrow_card_refused": _refused,
     "narrow_card_spilled": _spilled,
