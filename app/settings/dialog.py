@@ -23,7 +23,7 @@ from app.widgets.controls import Translated, fit_height
 from engine.settings import schema
 from engine.settings.schema import EngineSettings
 
-_EDITOR_WIDTH = 130
+_EDITOR_WIDTH, _COMMAND_WIDTH = 130, 240
 
 
 class SettingsDialog(Translated, QDialog):
@@ -119,7 +119,8 @@ class SettingsDialog(Translated, QDialog):
     def _row(self, name: str) -> QHBoxLayout:
         editor = self.editors[name] = make_editor(name)
         editor.changed.connect(self._edit)
-        editor.setFixedWidth(_EDITOR_WIDTH)
+        is_command = schema.about(name).kind == "command"
+        editor.setFixedWidth(_COMMAND_WIDTH if is_command else _EDITOR_WIDTH)
         label, description = QLabel(), QLabel()
         label.setBuddy(editor.control)
         description.setProperty("kind", "secondary")
