@@ -1,4 +1,4 @@
-"""The end of the queue: after this film where the user wants that, and what follows the last one."""
+"""The end of the queue: after this film where the user wants that; what follows the last one."""
 
 from __future__ import annotations
 

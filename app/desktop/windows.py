@@ -32,7 +32,8 @@ def show_in_folder(path: Path) -> bool:
             os.startfile(windows_paths.shown(whole.parent))  # noqa: S606, a folder opens Explorer
             return True
         subprocess.Popen(  # noqa: S603, Explorer by its full path; the file is only marked
-            command_for(PureWindowsPath(whole), _folder()), creationflags=subprocess.CREATE_NO_WINDOW
+            command_for(PureWindowsPath(whole), _folder()),
+            creationflags=subprocess.CREATE_NO_WINDOW,
         )
     except OSError:
         return False

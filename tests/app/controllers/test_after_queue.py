@@ -2,15 +2,17 @@
 
 import dataclasses
 import sys
+from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 
 from app import desktop
 from engine.core.errors import DiskFull, ErrorInfo
-from engine.protocol import commands
-from engine.settings.schema import EngineSettings
+from engine.protocol import commands, events
+from engine.settings.schema import EngineSettings, JobSettings
 from tests.app.conftest import Bench, texts
+from tests.app.controllers.test_downloads import MODEL, finish_files, helped, refused
 from tests.app.test_narrow_window import cut_off, settle
 
 COMMAND = '"C:\\my tools\\done.cmd" --mail "to me" & echo'
@@ -118,27 +120,33 @@ def test_nothing_follows_a_queue_that_the_user_has_stopped_or_that_is_empty(benc
     assert computer.asked == ["sound"], "after Start with a film that is refused"
 
 
-def test_it_waits_for_no_film_that_is_refused_at_the_end(bench, computer):
+def test_a_film_that_is_refused_at_the_end_does_not_keep_it_from_ending(bench, computer):
     """A file that is still read while the last film ends."""
     want(bench, "sound")
     bench.start("one.mp4")
-    bench.program.queue.add("late", bench.program.queue.rows[0].source, bench.window.choices.settings)
+    bench.program.queue.add("late", Path("late.mp4"), JobSettings())
     bench.finish()
     assert computer.asked == []
-    from engine.protocol import events
-
     bench.emit(events.JobRejected(job_id="late", source="late.mp4", error=FULL))
     assert computer.asked == ["sound"]
     assert isinstance(bench.engine.commands[-1], commands.StopQueue), "the next one waits for Start"
 
 
-def test_films_that_wait_for_downloads_keep_it_awake(bench, computer, monkeypatch):
+def test_films_that_wait_for_downloads_come_first(bench, computer):
+    """One that had its turn before everything was here."""
     want(bench, "sound")
-    monkeypatch.setitem(bench.program.download_model.films, "later", object())
-    bench.start()
-    bench.program.queue.queue_changed.disconnect()
+    lacks = refused(bench, MODEL, "one.mp4")
+    bench.engine.notices = ()
+    bench.start("two.mp4")
+    bench.fail(ErrorInfo(code=MODEL.code, case=MODEL.case, params=MODEL.params))
+    bench.window.queue_column.view.select(lacks)
+    helped(bench).click()
     bench.finish()
+    assert list(bench.program.download_model.films) == [lacks]
     assert computer.asked == []
+    finish_files(bench)
+    bench.finish()
+    assert computer.asked == ["sound"]
 
 
 def test_a_command_is_shown_as_it_is_and_started_as_words(bench, computer, tmp_path, monkeypatch):
