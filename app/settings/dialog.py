@@ -34,7 +34,7 @@ class SettingsDialog(Translated, QDialog):
     def __init__(self, settings: EngineSettings, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("settingsDialog")
-        self.setMinimumWidth(600)
+        self.setMinimumWidth(700)
         self.settings = settings
         self._title, self._foot = QLabel(), QLabel()
         self._title.setProperty("kind", "headline")
@@ -95,7 +95,7 @@ class SettingsDialog(Translated, QDialog):
 
     def _lay_out(self) -> None:
         rows = QVBoxLayout()
-        rows.setSpacing(14)
+        rows.setSpacing(10)
         for name in schema.describe(EngineSettings):
             rows.addLayout(self._row(name))
         buttons = QHBoxLayout()
@@ -104,12 +104,12 @@ class SettingsDialog(Translated, QDialog):
         buttons.addWidget(self._close)
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 16, 20, 16)
-        column.setSpacing(16)
+        column.setSpacing(12)
         column.addWidget(self._title)
         column.addLayout(rows)
         column.addWidget(self._foot)
         self._parts = QVBoxLayout()
-        self._parts.setSpacing(14)
+        self._parts.setSpacing(10)
         column.addLayout(self._parts)
         column.addStretch(1)
         column.addLayout(buttons)
