@@ -21,6 +21,7 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 from app import desktop
 from app.bridge.engine_bridge import EngineBridge
 from app.controllers import restart
+from app.controllers.after_queue import AfterQueueController
 from app.controllers.bench import BenchmarkController
 from app.controllers.diagnostics import DiagnosticsController
 from app.controllers.downloads import DownloadsController
@@ -154,6 +155,9 @@ class Program(QObject):
         self.runtime_model.changed.connect(
             lambda: self.window.top.show_gpu_idle(self.runtime_model.leaves_gpu_idle)
         )
+        self.after_queue = AfterQueueController(
+            self.window, self.controller, self.queue, self.download_model, self.ui_state
+        )
         self.updates = UpdatesController(
             self.window, self.controller, self.queue, self.update_model, self.restart
         )
@@ -285,7 +289,7 @@ def start_next(program: Program) -> None:
     """Process to start at exit: a setup (it starts the new version), this program, or none."""
     is_updated = program.updates.starts_setup and program.updates.start_setup()
     if program.restart.is_due and not is_updated:
-        restart.start_again(restart.command())
+        desktop.start_program(restart.command())
 
 
 def make_application(arguments: list[str]) -> QApplication:

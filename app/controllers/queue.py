@@ -34,6 +34,8 @@ class QueueController(QObject):
     latents_found = Signal(list)  # list[Path]: the user has to choose how they are read
     wheels_found = Signal(list)  # list[Path]: no films, but files of an NVIDIA runtime
     command_failed = Signal(str)  # why, in the current language
+    queue_stops = Signal(bool)  # whether the running film is the last one
+    queue_ended = Signal()  # nothing is left to run; not where the user has stopped the queue
 
     def __init__(
         self,
@@ -46,12 +48,18 @@ class QueueController(QObject):
         self._early: list[commands.Command] = []
         self._queue = queue
         self._start_when_queued: set[str] = set()
+        self._queue_runs = False
         self.settings = JobSettings()  # for the next files
         self._finder = FileFinder(self)
         self._finder.found.connect(self.add_files)
         hub.subscribe(events.JobQueued, self._after_queued)
         hub.subscribe(events.PreviewReady, self._keep_thumbnail)
-        for ended in (events.JobFinished, events.JobFailed, events.JobCancelled):
+        for ended in (
+            events.JobFinished,
+            events.JobFailed,
+            events.JobCancelled,
+            events.JobRejected,
+        ):
             hub.subscribe(ended, self._after_end)
 
     def attach(self, engine: Engine) -> None:
@@ -180,12 +188,12 @@ class QueueController(QObject):
             if accept:
                 self._queue.accept(job_id)
             self.send(commands.RetryJob(job_id=job_id, accept=accept))
-            self.send(commands.StartQueue())
+            self.start()
 
     def reopen(self, job_id: str) -> None:
         """Let a job wait again so that its choices can be changed; it does not start by itself."""
         if self._queue.active is None:
-            self.send(commands.StopQueue())
+            self.stop()
         self.send(commands.RetryJob(job_id=job_id))
 
     def plan_again(self, code: str, is_ready: Callable[[JobSettings], bool]) -> None:
@@ -212,7 +220,11 @@ class QueueController(QObject):
 
     def start(self) -> None:
         """Run the waiting jobs."""
-        self.send(commands.StartQueue())
+        self._run_queue(True)
+
+    def stop(self) -> None:
+        """Let the running job end, and start no other."""
+        self._run_queue(False)
 
     def pause_or_resume(self) -> None:
         """Halt the running job, or let the paused one go on."""
@@ -228,8 +240,13 @@ class QueueController(QObject):
         """Stop the running job; the next one waits for Start: nothing runs after Cancel."""
         row = self._queue.active
         if row is not None:
-            self.send(commands.StopQueue())
+            self.stop()
             self.send(commands.CancelJob(job_id=row.job_id))
+
+    def _run_queue(self, runs: bool) -> None:
+        self._queue_runs = runs
+        self.send(commands.StartQueue() if runs else commands.StopQueue())
+        self.queue_stops.emit(not runs)
 
     def show_frame(self, job_id: str, seconds: float) -> None:
         """Ask for the picture at a time."""
@@ -247,7 +264,7 @@ class QueueController(QObject):
             self._ask_thumbnail(row)
         if event.job_id in self._start_when_queued:
             self._start_when_queued.discard(event.job_id)
-            self.send(commands.StartQueue())
+            self.start()
 
     def _ask_thumbnail(self, row: JobRow) -> None:
         video = row.media.video if row.media is not None else None
@@ -262,8 +279,10 @@ class QueueController(QObject):
 
     def _after_end(self, _event: events.JobEvent) -> None:
         """An empty queue stops: a file that is added later waits for its choices and Start."""
-        if not self._queue.count(JobState.WAITING, JobState.READING) and not self._queue.active:
-            self.send(commands.StopQueue())
+        is_empty = not self._queue.count(JobState.WAITING, JobState.READING)
+        if self._queue_runs and is_empty and self._queue.active is None:
+            self.stop()
+            self.queue_ended.emit()
 
 
 def settings_for_next(settings: JobSettings) -> JobSettings:

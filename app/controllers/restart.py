@@ -8,13 +8,12 @@ engine keeps those itself, and offers to continue them.
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, Signal
+from PySide6.QtCore import QObject, Signal
 
 from app.controllers.queue import QueueController
 from app.i18n import tr
@@ -23,10 +22,8 @@ from app.state.downloads_model import DownloadsModel
 from app.state.queue_model import QueueModel
 from engine.core import atomic_file, paths
 from engine.core.serialization import from_plain, read_json, set_aside, to_plain
-from engine.protocol import commands
 from engine.settings.schema import JobSettings
 
-_log = logging.getLogger(__name__)
 _FILE = "restart.json"
 
 
@@ -75,7 +72,7 @@ class RestartController(QObject):
             self._leave(starts=False)
             return
         self.waits_for = active.source.name
-        self._controller.send(commands.StopQueue())
+        self._controller.stop()
         self.changed.emit()
 
     def cancel(self) -> None:
@@ -171,18 +168,3 @@ def command() -> list[str]:
     if getattr(sys, "frozen", False):
         return [sys.executable]
     return [sys.executable, str(Path(__file__).parents[2] / "main.py")]
-
-
-def start_again(words: Sequence[str]) -> bool:
-    """Start a program that outlives this one; False where the system refuses."""
-    process = QProcess()
-    process.setProgram(words[0])
-    process.setArguments(list(words[1:]))
-    environment = QProcessEnvironment.systemEnvironment()
-    environment.insert("PYINSTALLER_RESET_ENVIRONMENT", "1")  # else it takes itself for a helper
-    process.setProcessEnvironment(environment)
-    answer = process.startDetached()  # with the process number in some versions of PySide6
-    is_started = bool(answer[0] if isinstance(answer, tuple) else answer)
-    if not is_started:
-        _log.warning("%s could not be started: %s", words[0], process.errorString())
-    return is_started

@@ -8,6 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
 
+from app.desktop.programs import command_words, start_program
 from app.desktop.windows_rules import Progress
 from engine.core import windows_paths
 
@@ -18,6 +19,8 @@ if sys.platform == "win32":
         prepare_process,
         show_in_folder,
         show_progress,
+        shut_down,
+        sleep,
     )
 else:
 
@@ -37,15 +40,27 @@ else:
     def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
         """Make the system's title bar match the theme, where the system can."""
 
+    def sleep() -> bool:
+        """Put this computer to sleep; False where the system refuses."""
+        return start_program(["systemctl", "suspend"])
+
+    def shut_down() -> bool:
+        """Shut this computer down, once other programs agree; False where the system refuses."""
+        return start_program(["systemctl", "poweroff"])
+
 
 __all__ = [
     "colour_title_bar",
+    "command_words",
     "let_come_forward",
     "open_file",
     "open_page",
     "prepare_process",
     "show_in_folder",
     "show_progress",
+    "shut_down",
+    "sleep",
+    "start_program",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Windows: Explorer, taskbar, foreground, dark title bar.
+"""Windows: Explorer, taskbar, foreground, dark title bar, sleep.
 
 All such calls of the window are here; decisions that need no Windows are in `windows_rules`.
 """
@@ -14,6 +14,7 @@ import sys
 import winreg
 from pathlib import Path, PureWindowsPath
 
+from app.desktop.programs import start_program
 from app.desktop.windows_rules import Progress, Taskbar, command_for, prefer_fast_gpu
 from engine.core import windows_paths
 
@@ -25,14 +26,14 @@ _DARK_TITLE_BAR = 20  # DWMWA_USE_IMMERSIVE_DARK_MODE
 
 def show_in_folder(path: Path) -> bool:
     """Open Explorer with the file marked; the folder alone where the file is gone."""
-    windows = PureWindowsPath(os.environ.get("SYSTEMROOT", "C:\\Windows"))
     whole = windows_paths.openable(path)
     try:
         if not whole.exists():
             os.startfile(windows_paths.shown(whole.parent))  # noqa: S606, a folder opens Explorer
             return True
         subprocess.Popen(  # noqa: S603, Explorer by its full path; the file is only marked
-            command_for(PureWindowsPath(whole), windows), creationflags=subprocess.CREATE_NO_WINDOW
+            command_for(PureWindowsPath(whole), _folder()),
+            creationflags=subprocess.CREATE_NO_WINDOW,
         )
     except OSError:
         return False
@@ -72,6 +73,26 @@ def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
     ctypes.windll.dwmapi.DwmSetWindowAttribute(
         ctypes.c_void_p(window_id), _DARK_TITLE_BAR, ctypes.byref(value), ctypes.sizeof(value)
     )
+
+
+def sleep() -> bool:
+    """Put this computer to sleep, and return when it is awake again."""
+    is_forced = is_hibernation = leaves_wake_events_off = False
+    answer = ctypes.windll.powrprof.SetSuspendState(
+        is_hibernation, is_forced, leaves_wake_events_off
+    )
+    return bool(answer & 0xFF)  # BOOLEAN, one byte
+
+
+def shut_down() -> bool:
+    """Shut this computer down; programs with unsaved work are not ended by force."""
+    program = _folder() / "System32" / "shutdown.exe"
+    return start_program([str(program), "/s", "/t", "0"])
+
+
+def _folder() -> PureWindowsPath:
+    """Where Windows is: its programs are started by their full paths."""
+    return PureWindowsPath(os.environ.get("SYSTEMROOT", "C:\\Windows"))
 
 
 def _is_installed() -> bool:

@@ -22,6 +22,7 @@ from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from app.theme import tokens
 from app.theme.icons import pixmap
+from app.widgets.controls import Switch
 from app.widgets.error_view import ErrorCard
 
 
@@ -63,11 +64,12 @@ def _can_start(model: QueueModel) -> bool:
 
 
 class DecisionPanel(QWidget):
-    """Shows one of four cards and two buttons."""
+    """Shows one of four cards, two buttons, and whether the running film is the last one."""
 
     action_requested = Signal(str)  # names of `primary_action`, and of `error_view.Help.action`
     choices_requested = Signal(dict)  # settings by name, that a refused plan offers
     details_requested = Signal()
+    stop_requested = Signal(bool)  # after the film that runs; False takes that back
 
     def __init__(
         self, model: QueueModel, downloads: DownloadsModel, parent: QWidget | None = None
@@ -87,6 +89,8 @@ class DecisionPanel(QWidget):
         self._second.setObjectName("secondAction")
         self._second.setProperty("kind", "large")
         self._primary.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._stops = Switch()
+        self._stops.setObjectName("stopsAfterThis")
         buttons = QHBoxLayout()
         buttons.setSpacing(8)
         buttons.addWidget(self._primary, 1)
@@ -96,9 +100,11 @@ class DecisionPanel(QWidget):
         column.setSpacing(12)
         for card in (self._hint, self.plan, self.done, self.error):
             column.addWidget(card)
+        column.addWidget(self._stops)
         column.addLayout(buttons)
         self._primary.clicked.connect(lambda: self.action_requested.emit(self._names[0]))
         self._second.clicked.connect(lambda: self.action_requested.emit(self._names[1]))
+        self._stops.clicked.connect(self.stop_requested)
         self.plan.action_requested.connect(self.action_requested)
         self.plan.choices_requested.connect(self.choices_requested)
         self.error.action_requested.connect(self.action_requested)
@@ -130,6 +136,10 @@ class DecisionPanel(QWidget):
         self.held = reason
         self._show_buttons()
 
+    def show_stop(self, stops: bool) -> None:
+        """Show whether the queue stops after the film that runs."""
+        self._stops.setChecked(stops)
+
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language."""
         super().changeEvent(event)
@@ -158,6 +168,8 @@ class DecisionPanel(QWidget):
         self._primary.setToolTip(keys.get(first, ""))
         self._second.setText(texts.get(second, ""))
         self._second.setVisible(bool(second))
+        self._stops.setText(tr("Finish this one, then stop"))
+        self._stops.setVisible(self._model.active is not None)
         startable = _can_start(self._model) and not self.held
         self._primary.setEnabled(first != "start" or startable)
         if first == "start" and not startable:

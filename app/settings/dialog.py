@@ -23,7 +23,7 @@ from app.widgets.controls import Translated, fit_height
 from engine.settings import schema
 from engine.settings.schema import EngineSettings
 
-_EDITOR_WIDTH = 130
+_EDITOR_WIDTH, _COMMAND_WIDTH = 130, 240
 
 
 class SettingsDialog(Translated, QDialog):
@@ -34,7 +34,7 @@ class SettingsDialog(Translated, QDialog):
     def __init__(self, settings: EngineSettings, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("settingsDialog")
-        self.setMinimumWidth(600)
+        self.setMinimumWidth(700)
         self.settings = settings
         self._title, self._foot = QLabel(), QLabel()
         self._title.setProperty("kind", "headline")
@@ -95,7 +95,7 @@ class SettingsDialog(Translated, QDialog):
 
     def _lay_out(self) -> None:
         rows = QVBoxLayout()
-        rows.setSpacing(14)
+        rows.setSpacing(10)
         for name in schema.describe(EngineSettings):
             rows.addLayout(self._row(name))
         buttons = QHBoxLayout()
@@ -104,12 +104,12 @@ class SettingsDialog(Translated, QDialog):
         buttons.addWidget(self._close)
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 16, 20, 16)
-        column.setSpacing(16)
+        column.setSpacing(12)
         column.addWidget(self._title)
         column.addLayout(rows)
         column.addWidget(self._foot)
         self._parts = QVBoxLayout()
-        self._parts.setSpacing(14)
+        self._parts.setSpacing(10)
         column.addLayout(self._parts)
         column.addStretch(1)
         column.addLayout(buttons)
@@ -119,7 +119,8 @@ class SettingsDialog(Translated, QDialog):
     def _row(self, name: str) -> QHBoxLayout:
         editor = self.editors[name] = make_editor(name)
         editor.changed.connect(self._edit)
-        editor.setFixedWidth(_EDITOR_WIDTH)
+        is_command = schema.about(name).kind == "command"
+        editor.setFixedWidth(_COMMAND_WIDTH if is_command else _EDITOR_WIDTH)
         label, description = QLabel(), QLabel()
         label.setBuddy(editor.control)
         description.setProperty("kind", "secondary")

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import engine_messages
+from app import desktop, engine_messages
 from app.engine_messages import choice_hint, choice_text, setting_text, setting_title
 from app.i18n import mark, tr
 from app.theme.icons import icon
@@ -138,6 +138,13 @@ class PathEditor(LineEditor):
 
     def _problem(self, text: str) -> str:
         return "" if Path(text).is_file() else tr("There is no such file.")
+
+
+class CommandEditor(LineEditor):
+    """A program of the user's with its arguments, or nothing."""
+
+    def _problem(self, text: str) -> str:
+        return "" if desktop.command_words(text) else tr("There is no such program.")
 
 
 def mark_wrong(field: QLineEdit, problem: str) -> None:
@@ -322,6 +329,8 @@ def make_editor(name: str, parent: QWidget | None = None) -> Editor:
         return NumberEditor(name, about, kind, parent)
     if about.kind == "path":
         return PathEditor(name, parent)
+    if about.kind == "command":
+        return CommandEditor(name, mark("None"), parent)
     if about.kind == "time":
         empty = mark("First frame") if name == "start" else mark("Last frame")
         return TimeEditor(name, empty, parent)

@@ -55,7 +55,8 @@ QWidget#statusBar {{ background: {t.surface_1}; }}
 QWidget#queueColumn {{ background: {t.surface_1}; border-right: 1px solid {t.line}; }}
 QWidget#choicesColumn {{ background: {t.surface_1}; border-left: 1px solid {t.line}; }}
 QWidget#decisionPanel {{ border-top: 1px solid {t.line}; }}
-QFrame#runtimeBar {{ background: {t.surface_2}; border-bottom: 1px solid {t.line}; }}
+QFrame#runtimeBar, QFrame#afterQueueBar {{
+  background: {t.surface_2}; border-bottom: 1px solid {t.line}; }}
 QFrame[kind="card"] {{
   background: {t.surface_2}; border: 1px solid {t.line}; border-radius: {tokens.CARD_RADIUS}px; }}
 QFrame[kind="rule"] {{ background: {t.line}; border: none; max-height: 1px; min-height: 1px; }}

@@ -33,7 +33,7 @@ COLOURS = ("two-scale", "lab", "wavelet", "wavelet_adaptive", "hsv", "adain", "n
 Group = Literal[
     "main", "picture", "clips", "memory", "own-files", "latents", "film", "file", "computing"
 ]
-Kind = Literal["", "time", "path", "switches", "device"]
+Kind = Literal["", "time", "path", "command", "switches", "device"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +201,10 @@ class EngineSettings:
     memory_share: float = setting(0.7, low=0.1, high=0.95)
     preserve_vram: bool = setting(False)
     tile_previews: bool = setting(True)
+    after_queue: str = setting(
+        "nothing", choices=("nothing", "sound", "sleep", "shut-down", "command")
+    )
+    after_queue_command: str = setting("", kind="command")
 
     def __post_init__(self) -> None:
         check(self)

@@ -90,4 +90,5 @@ def test_the_pages(bench, language):
         bench.do(page)
         settle()
         assert list(cut_off(view)) == [], page
+        assert view.height() <= 640, "below it are a task bar, above it a title"
         view.close()

@@ -163,6 +163,7 @@ class FakeEngine:
         self.plans: dict[str, Plan] = {}
         self.queue: list[str] = []
         self.running: str | None = None
+        self.queue_runs = False
         self.tasks = FakeTasks(sink)
         self.is_started = self.is_closed = False
 
@@ -201,7 +202,10 @@ class FakeEngine:
                 media = self.media[self.plans[job_id].source.name]
                 self.sink.emit(events.JobQueued(job_id=job_id, media=media))
             case commands.StartQueue():
+                self.queue_runs = True
                 self._start_next()
+            case commands.StopQueue():
+                self.queue_runs = False
             case commands.PauseJob(job_id=job_id):
                 self.sink.emit(events.JobPaused(job_id=job_id))
             case commands.ResumeJob(job_id=job_id):
@@ -261,10 +265,11 @@ class FakeEngine:
         self._start_next()
 
     def fail(self, error: ErrorInfo) -> None:
-        """The running job ends badly."""
+        """The running job ends badly; the next one starts."""
         job_id = self._running()
         self._forget(job_id)
         self.sink.emit(events.JobFailed(job_id=job_id, error=error))
+        self._start_next()
 
     def emit_telemetry(self, gpu: GpuReading | None = None) -> None:
         """One reading of the machine."""
@@ -313,7 +318,7 @@ class FakeEngine:
             self.running = None
 
     def _start_next(self) -> None:
-        if self.running is not None or not self.queue:
+        if self.running is not None or not self.queue or not self.queue_runs:
             return
         self.running = self.queue[0]
         total = self.plans[self.running].frames

@@ -32,7 +32,7 @@ class Library:
 @pytest.fixture
 def libraries(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     found = SimpleNamespace(
-        **{name: Library() for name in ("shell32", "user32", "dwmapi", "ole32", "kernel32")}
+        **{name: Library() for name in ("shell32", "user32", "dwmapi", "ole32", "powrprof")}
     )
     monkeypatch.setattr(ctypes, "windll", found, raising=False)
     monkeypatch.setattr(subprocess, "CREATE_NO_WINDOW", 0x08000000, raising=False)
@@ -80,3 +80,19 @@ def test_explorer_is_windows_own_and_no_console_flashes(windows, monkeypatch, tm
     command, flags = started[0]
     assert command.startswith('"D:\\WINNT\\explorer.exe" /select,"')
     assert flags == 0x08000000
+
+
+def test_sleep_without_force_and_a_refusal_is_told_by_one_byte(windows, libraries, monkeypatch):
+    assert not windows.sleep()  # the library answers 0
+    assert libraries.powrprof.calls == [("SetSuspendState", False, False, False)]
+    for answer, is_taken in ((1, True), (0x7F00, False)):  # only the lowest byte is set
+        monkeypatch.setattr(libraries.powrprof, "SetSuspendState", lambda *_, a=answer: a, False)
+        assert windows.sleep() is is_taken
+
+
+def test_windows_own_program_shuts_down_at_once(windows, monkeypatch):
+    started: list[list[str]] = []
+    monkeypatch.setattr(windows, "start_program", lambda words: bool(started.append(words)) or True)
+    monkeypatch.setenv("SYSTEMROOT", "D:\\WINNT")
+    assert windows.shut_down()
+    assert started == [["D:\\WINNT\\System32\\shutdown.exe", "/s", "/t", "0"]]

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 from PySide6.QtWidgets import QMessageBox, QPushButton, QTextBrowser, QWidget
 
+from app import desktop
 from app.application import start_next
 from app.controllers import restart
 from app.updates.view import UpdateView
@@ -166,7 +167,7 @@ def test_a_setup_that_does_not_start_is_reported(bench):
 
 def test_what_comes_after_us(monkeypatch):
     started: list[list[str]] = []
-    monkeypatch.setattr(restart, "start_again", started.append)
+    monkeypatch.setattr(desktop, "start_program", started.append)
     for starts_setup, works, is_due, again in (
         (True, True, True, False),  # the setup starts the new version
         (True, False, True, True),  # it did not start: this version starts again

@@ -85,6 +85,22 @@ def test_pause_halts_and_resume_goes_on(source, tmp_path):
         assert isinstance(heard.wait(*ENDS), e.JobFinished)
 
 
+def test_a_queue_that_is_stopped_ends_its_job_and_starts_no_other_until_it_is_started(
+    source, tmp_path
+):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, source)
+        heard.wait(e.JobStarted)
+        engine.send(c.StopQueue())
+        add(engine, source, "b", output=tmp_path / "other.mkv")
+        assert heard.wait(*ENDS).job_id == "a"
+        with pytest.raises(AssertionError, match="no"):
+            heard.wait(e.JobStarted, timeout_s=0.4)
+        engine.send(c.StartQueue())
+        assert heard.wait(*ENDS).job_id == "b"
+
+
 def test_cancel_keeps_segments_and_a_retry_uses_them(source, tmp_path):
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.StartQueue())
