@@ -90,7 +90,7 @@ def _unbiased_seconds(kernel: Any) -> float:
 
 
 def awake_seconds() -> float:
-    """A clock that nobody can set, s: it stands still while the machine sleeps."""
+    """A clock that cannot be set, s: it stands still while the machine sleeps."""
     if sys.platform == "win32":
         return _unbiased_seconds(ctypes.windll.kernel32)
     return time.monotonic()

@@ -151,7 +151,8 @@ def _has_ended(mark: Path) -> bool:
     if number == str(os.getpid()):
         return mark != _our_mark(mark.parent)
     try:
-        return psutil.Process(int(number)).create_time() > mark.stat().st_mtime + _CLOCK_S
+        began: float = psutil.Process(int(number)).create_time()
+        return began > mark.stat().st_mtime + _CLOCK_S
     except (ValueError, psutil.NoSuchProcess):
         return True
     except (OSError, psutil.Error):
