@@ -97,5 +97,8 @@ def test_the_guard_sees_spilling_and_pauses(monkeypatch: pytest.MonkeyPatch) -> 
         context.check()  # a short pause costs nothing
         monkeypatch.setattr(pipeline_context, "SHORT_PAUSE_S", 0.05)
         context.control.pause()
+        threading.Timer(0.2, context.control.resume).start()
+        context.check(may_end=False)  # where all would have to be done again
+        context.control.pause()
         with pytest.raises(MemoryReleased):
             context.check()
