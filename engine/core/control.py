@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 import time
+from typing import Any
 
 from engine.core.errors import Cancelled
 
@@ -15,13 +18,17 @@ class Control:
         self._cancelled = threading.Event()
         self._running = threading.Event()
         self._running.set()
-        self._paused_at = 0.0
-        self._paused_s = 0.0
+        self._pauses: tuple[float, float | None] = (0.0, None)  # s of those before, start of this
 
     @property
     def paused_seconds(self) -> float:
         """Seconds spent paused so far, finished pauses only."""
-        return self._paused_s
+        return self._pauses[0]
+
+    def work_seconds(self) -> float:
+        """A clock of the work, s: it stands still in pauses and while the machine sleeps."""
+        before, began = self._pauses
+        return (awake_seconds() if began is None else began) - before
 
     @property
     def is_cancelled(self) -> bool:
@@ -41,14 +48,19 @@ class Control:
     def pause(self) -> None:
         """Pause at the next check."""
         if not self._cancelled.is_set() and self._running.is_set():
-            self._paused_at = time.monotonic()
+            self._pauses = (self.paused_seconds, awake_seconds())
             self._running.clear()
 
     def resume(self) -> None:
         """Resume the work."""
-        if self.is_paused:
-            self._paused_s += time.monotonic() - self._paused_at
+        before, began = self._pauses
+        if began is not None:
+            self._pauses = (before + awake_seconds() - began, None)
         self._running.set()
+
+    def resumes_within(self, seconds: float) -> bool:
+        """Wait for the end of a pause; False if it lasts longer. True at once where it runs."""
+        return self._running.wait(seconds)
 
     def check_cancelled(self) -> None:
         """Check without waiting, for threads that have nothing to do while the others are paused.
@@ -68,3 +80,17 @@ class Control:
         self._running.wait()
         if self._cancelled.is_set():
             raise Cancelled
+
+
+def _unbiased_seconds(kernel: Any) -> float:
+    """Windows' clock without sleep, by `kernel32.dll`; `time.monotonic` counts that there."""
+    ticks = ctypes.c_ulonglong()  # of 100 ns
+    kernel.QueryUnbiasedInterruptTime(ctypes.byref(ticks))
+    return ticks.value / 1e7
+
+
+def awake_seconds() -> float:
+    """A clock that cannot be set, s: it stands still while the machine sleeps."""
+    if sys.platform == "win32":
+        return _unbiased_seconds(ctypes.windll.kernel32)
+    return time.monotonic()

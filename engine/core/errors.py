@@ -280,6 +280,10 @@ class NoUsableGpu(HardwareError, code="no-usable-gpu"):
     """No GPU, or none that can do this."""
 
 
+class GpuLost(HardwareError, code="gpu-lost"):
+    """The GPU answered no more: this process cannot use it again, the next one may."""
+
+
 class PretendedGpu(HardwareError, code="pretended-card"):
     """The plan was made for a GPU that is not in this machine."""
 
@@ -367,7 +371,6 @@ _PHRASES = (
     "can't start new thread",
 )
 _WINDOWS = frozenset({8, 14, 1455})  # not enough memory, out of memory, the limit of commitments
-_TRIED_BYTES = 2**26
 
 
 def is_memory_refusal(error: BaseException) -> bool:
@@ -391,7 +394,7 @@ def memory_ran_out(error: BaseException) -> bool:
 def _is_short() -> bool:
     """Whether the system refuses 64 MB, which are taken for an instant and not touched."""
     try:
-        mmap.mmap(-1, _TRIED_BYTES).close()
+        mmap.mmap(-1, 2**26).close()
     except (OSError, MemoryError):
         return True
     return False

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from engine.core import windows_paths
+from engine.core import gpu_loss, windows_paths
 from engine.core.errors import (
     DiskFull,
     EngineError,
@@ -141,9 +141,10 @@ def reported(error: Exception, what: str, logger: logging.Logger) -> EngineError
     if isinstance(error, EngineError):
         logger.warning("%s: %s", what, error.message, exc_info=error)
         return error
-    if is_memory_refusal(error):
+    known = OutOfMemory("running") if is_memory_refusal(error) else gpu_loss.noticed(error)
+    if known is not None:
         logger.warning("%s", what, exc_info=error)
-        return OutOfMemory("running")
+        return known
     logger.error("%s", what, exc_info=error)
     if isinstance(error, OSError):
         return _untranslated(error)

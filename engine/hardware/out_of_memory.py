@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from engine.core import gpu_loss
 from engine.core.errors import EngineError, OutOfMemory, is_memory_refusal
 
 _cuda: Any = torch.cuda  # part of it has no types
@@ -48,19 +49,17 @@ def forget_frames(error: BaseException) -> str:
     return text
 
 
-def free_memory(*, libraries_too: bool = False) -> None:
+def free_memory() -> None:
     """Free unreferenced memory, also on the GPU; some 50 ms.
 
-    Args:
-        libraries_too: Also workspaces that CUDA's libraries keep between calls: up to some 100 MB,
-            allocated again by the next job.
+    Workspaces that CUDA's libraries keep between calls count: some 100 MB, which they allocate
+    again when they are used. A GPU that was lost is left alone.
     """
     gc.collect()
-    if not _cuda.is_initialized():
+    if not _cuda.is_initialized() or gpu_loss.is_remembered():
         return
-    if libraries_too:
-        _cuda.synchronize()
-        torch._C._cuda_clearCublasWorkspaces()
+    _cuda.synchronize()
+    torch._C._cuda_clearCublasWorkspaces()
     _cuda.empty_cache()
 
 

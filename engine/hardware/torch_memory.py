@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from engine.core import gpu_loss
 from engine.hardware import devices
 from engine.hardware.gpu_reading import OwnMemory
 from engine.protocol.report import MemoryPeak
@@ -96,7 +97,8 @@ def within(budget_bytes: int) -> Iterator[None]:
     try:
         yield
     finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, number)
+        if not gpu_loss.is_remembered():
+            torch.cuda.set_per_process_memory_fraction(1.0, number)
 
 
 def share_of(budget_bytes: int, total_bytes: int) -> float:

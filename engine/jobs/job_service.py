@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, EngineError, JobError, UnknownJob
 from engine.core.file_access import reported
+from engine.hardware.process import keep_awake
 from engine.jobs.checkpoint import Checkpoint, check_unchanged
 from engine.jobs.job import Job, JobQueue, JobState
 from engine.jobs.job_store import JobStore
@@ -60,6 +62,7 @@ class JobService:
         self._jobs = JobQueue()
         self._store = JobStore(machine.jobs_folder)
         self._worker: threading.Thread | None = None
+        self._awake = ExitStack()  # used in the engine thread alone; empty while a job is paused
         self._queue_runs = False
         self._is_closing = False
 
@@ -220,6 +223,7 @@ class JobService:
             target=self._work, args=(job,), name=f"job {job.id}", daemon=True
         )
         self._worker.start()
+        self._awake.enter_context(keep_awake())
 
     def _work(self, job: Job) -> None:
         """In the job's own thread: run it and report how it ended."""
@@ -235,6 +239,7 @@ class JobService:
         self._send(_Ended(job=job, event=event, state=state))
 
     def _ended(self, command: _Ended) -> None:
+        self._awake.close()
         if self._worker is not None:
             self._worker.join()
         self._worker = None
@@ -251,12 +256,14 @@ class JobService:
         job = self._jobs.get(job_id)
         job.move_to(JobState.PAUSED)
         job.control.pause()
+        self._awake.close()
         self._sink.emit(e.JobPaused(job_id=job.id))
 
     def _resume(self, job_id: str) -> None:
         job = self._jobs.get(job_id)
         job.move_to(JobState.RUNNING)
         job.control.resume()
+        self._awake.enter_context(keep_awake())
         self._sink.emit(e.JobResumed(job_id=job.id))
 
     def _cancel(self, job_id: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from engine.core.errors import OutOfMemory
 from engine.core.log import job_log
-from engine.hardware.process import at_work, keep_awake
+from engine.hardware.process import at_work
 from engine.jobs.checkpoint import Checkpoint, check_unchanged
 from engine.jobs.job import Job
 from engine.jobs.job_store import JobStore
@@ -113,9 +113,8 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
         accepts_damage=job.settings.accept_damaged or job.is_accepted,
         pictures=machine.settings.tile_previews,
     )
-    care = cared_for(context, preserve_vram=machine.settings.preserve_vram)
     work = at_work(on_processor=job.plan.work.device == "cpu")
-    with job_log(folder), keep_awake(), work, switched(context), care:
+    with job_log(folder), work, switched(context), cared_for(context):
         context.media = film_of(context, folder)
         report = run_job(context, checkpoint, overwrite=overwrite)
     job.plan = context.plan

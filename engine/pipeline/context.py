@@ -15,6 +15,8 @@ from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 
+SHORT_PAUSE_S = 2.0  # of a pause in which the model stays on the GPU
+
 
 class MemoryReleased(Exception):
     """The job was paused and gives its memory back: the running try ends, finished work stays."""
@@ -50,26 +52,31 @@ class JobContext:
     is_learned_from: bool = True  # False where its time should not change what later plans predict
     accepts_damage: bool = False  # frames of the source that cannot be read are left out
     uses_last_room: bool = False  # the user let the job go on where a disk is nearly full
-    releases_memory: bool = False  # a pause gives the device's memory back, and loads it again
+    releases_memory: bool = False  # a pause gives the device's memory back
     guard: SpillGuard | None = None  # where a GPU may spill
     memory: PeakMeter = field(default_factory=PeakMeter)  # what stages take of the GPU
     gpu_users: Callable[[], tuple[GpuProcess, ...]] = tuple  # processes that hold GPU memory
-    began: float = field(default_factory=time.monotonic)  # s
+    began: float = field(init=False)  # s of `control.work_seconds`
     picture_due: Throttle = field(default_factory=lambda: Throttle(1 / 12))
     preview_due: Throttle = field(default_factory=lambda: Throttle(1.0))
 
-    def check(self, kind: str = "") -> None:
+    def __post_init__(self) -> None:
+        self.began = self.control.work_seconds()
+
+    def check(self, kind: str = "", *, may_end: bool = True) -> None:
         """Called by the device's thread between pieces of work: waits while paused.
 
         Args:
             kind: Of the work that has just ended; pieces of one kind take the same time.
+            may_end: What is finished is kept if this try ends here.
 
         Raises:
             Cancelled: The job was cancelled.
-            MemoryReleased: It was paused, and is to give its memory back.
+            MemoryReleased: It is paused, and not just for a moment.
             Spilled: The GPU's memory does not suffice any more.
         """
-        if self.releases_memory and self.control.is_paused:
+        is_releasing = self.releases_memory and may_end
+        if is_releasing and not self.control.resumes_within(SHORT_PAUSE_S):
             raise MemoryReleased
         self.control.check()
         if self.guard is not None:

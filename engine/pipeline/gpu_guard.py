@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
+import torch
+
+from engine.core import gpu_loss
 from engine.core.errors import Cancelled, EngineError
 from engine.hardware import devices, gpu_reading, shared_memory, torch_memory
 from engine.hardware.out_of_memory import forget_frames, free_memory
@@ -19,30 +22,60 @@ from engine.runtimes import environment
 
 logger = logging.getLogger(__name__)
 
+_cuda: Any = torch.cuda  # part of it has no types
+
 
 @contextmanager
-def cared_for(context: JobContext, *, preserve_vram: bool) -> Iterator[None]:
+def cared_for(context: JobContext) -> Iterator[None]:
     """Around all of a job; afterwards nothing of it is held, however it ended.
 
     Args:
-        context: Of the job: it learns how to watch the GPU, and what a pause means.
-        preserve_vram: A pause gives the GPU's memory back, and the end of the job also what
-            CUDA's libraries keep for the next one.
+        context: Of the job: it learns how to watch the GPU, and that a pause gives its memory back.
+
+    Raises:
+        GpuLost: The GPU was lost in this job, or in this process before.
     """
     on_card = is_on_card(context.plan)
+    if on_card:
+        gpu_loss.check()
     with torch_memory.selected(context.plan.gpu if on_card else devices.CPU):
         if on_card:
-            context.releases_memory = preserve_vram
+            context.releases_memory = True
             context.guard = _guard(context)
             context.gpu_users = gpu_reading.other_programs
         try:
-            with torch_memory.within(context.plan.device_limit_bytes if on_card else 0):
+            limit = context.plan.device_limit_bytes if on_card else 0
+            with torch_memory.within(limit), _loss_noticed() if on_card else nullcontext():
                 yield
         except (EngineError, Cancelled) as err:  # they live on, and would hold the model
             logger.info("%s", forget_frames(err))
             raise
         finally:
-            free_memory(libraries_too=preserve_vram)
+            free_memory()
+
+
+@contextmanager
+def _loss_noticed() -> Iterator[None]:
+    """Turns the loss of the GPU into its error; libraries may report it in words of their own."""
+    try:
+        yield
+    except Cancelled:
+        raise
+    except Exception as err:
+        lost = gpu_loss.noticed(err) or gpu_loss.noticed(_error_of_gpu())
+        if lost is None:
+            raise
+        raise lost from err
+
+
+def _error_of_gpu() -> Exception | None:
+    """What a GPU in use answers when it is asked; None where all is well."""
+    try:
+        if _cuda.is_initialized():
+            _cuda.synchronize()
+    except RuntimeError as err:
+        return err
+    return None
 
 
 def is_on_card(plan: Plan) -> bool:
@@ -65,7 +98,7 @@ def _guard(context: JobContext) -> SpillGuard | None:
     return SpillGuard(
         lambda: shared_memory.own_bytes(),
         torch_memory.pinned_bytes,
-        clock=lambda: time.monotonic() - context.control.paused_seconds,
+        clock=context.control.work_seconds,
         expected=expected_seconds(context.plan),
     )
 

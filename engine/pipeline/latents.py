@@ -81,7 +81,10 @@ def _check_disk(media: MediaInfo, folder: Path) -> None:
 
 
 def _decode(context: JobContext, film: Path) -> None:
-    """Decode all; again with a smaller plan for lack of memory, a wider dtype after overflow."""
+    """Decode all; again with a smaller plan for lack of memory, a wider dtype after overflow.
+
+    A pause keeps the memory: the film would have to be decoded from its beginning.
+    """
     was_smallest = False
     while True:
         plan = context.plan.latent
@@ -89,9 +92,7 @@ def _decode(context: JobContext, film: Path) -> None:
         failure = attempt(_Decoding(context, plan, film).run)
         if failure is None:
             return
-        if failure.why is None:
-            context.control.check()  # until it is resumed
-        elif (other := _other(context, plan, failure)) is not None:
+        if (other := _other(context, plan, failure)) is not None:
             change_plan(context, replace(context.plan, latent=other), failure)
         elif was_smallest:
             raise OutOfMemory("decoding-latents")
@@ -143,7 +144,7 @@ class _Decoding:
             left = self._total
             with torch.inference_mode():
                 for frames in found:
-                    context.check()
+                    context.check(may_end=False)
                     ready.put(_codes(frames[:left], self._size))
                     left -= len(frames)
                     self._progress.add(len(frames))
@@ -158,7 +159,7 @@ class _Decoding:
                     writer.write(planes)
 
     def _show(self, tile: DecodedTile) -> None:
-        self._context.check("decoded tile")
+        self._context.check("decoded tile", may_end=False)
         box, size = tile.box, self._size
         right, bottom = min(box.right, size.width), min(box.bottom, size.height)
         inside = Box(box.x, box.y, right - box.x, bottom - box.y)

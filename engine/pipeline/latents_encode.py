@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -15,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.core import atomic_file, windows_paths
-from engine.core.control import Control
+from engine.core.control import Control, awake_seconds
 from engine.core.errors import (
     ContainerMismatch,
     FeatureMissing,
@@ -83,7 +82,7 @@ def encode_latents(
 
     Memory: some frames and the VAE, however long the film is.
     """
-    begin = time.monotonic()
+    begin = awake_seconds()
     latents = registry.latent_format_of(model)
     if output.suffix.lower() != latents.suffix:
         raise ContainerMismatch("not-latents", name=output.name, suffix=latents.suffix)
@@ -118,7 +117,7 @@ def encode_latents(
         padded_frames=1 + latents.frames_per_latent * (encoding.latents - 1),
         latents=encoding.latents,
         bytes=written,
-        seconds=time.monotonic() - begin,
+        seconds=awake_seconds() - begin,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -78,7 +77,7 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
         report = with_room(
             context, lambda: _joined(context, segments, part), lambda: _bytes_of(segments)
         )
-        seconds = time.monotonic() - context.began - context.control.paused_seconds
+        seconds = context.control.work_seconds() - context.began
         report = replace(
             report,
             source=context.media.path,

@@ -34,7 +34,7 @@ MANIFEST = "runtime.json"
 _BROKEN, _CHOSEN, _ACCEPTED, _LOADING = "broken.json", "chosen.json", "accepted.json", ".loading-"
 _LIBRARIES = (".dll", ".pyd", ".so")
 _CRASHES = 2  # one may be a power cut, or a user who ended the program
-_LONGEST_LOAD_S = 600.0
+_CLOCK_S = 2.0  # by which times of files and of processes may differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,16 +141,22 @@ def _our_mark(folder: Path) -> Path:
 
 
 def _has_ended(mark: Path) -> bool:
-    """True where the process of a mark does not load torch any more."""
+    """True where the process of a mark does not load torch any more.
+
+    No time of now is used: the clock may have been set since.
+    """
     import psutil  # only where there is a mark
 
     number = mark.name.removeprefix(_LOADING).partition("-")[0]
     if number == str(os.getpid()):
         return mark != _our_mark(mark.parent)
-    with contextlib.suppress(OSError):
-        is_old = time.time() - mark.stat().st_mtime > _LONGEST_LOAD_S
-        return is_old or not number.isdecimal() or not psutil.pid_exists(int(number))
-    return False
+    try:
+        began: float = psutil.Process(int(number)).create_time()
+        return began > mark.stat().st_mtime + _CLOCK_S
+    except (ValueError, psutil.NoSuchProcess):
+        return True
+    except (OSError, psutil.Error):
+        return False
 
 
 # --- the chosen runtime

@@ -199,7 +199,6 @@ class EngineSettings:
 
     threads: int = setting(0, low=0, high=256, low_is_automatic=True)
     memory_share: float = setting(0.7, low=0.1, high=0.95)
-    preserve_vram: bool = setting(False)
     tile_previews: bool = setting(True)
     after_queue: str = setting(
         "nothing", choices=("nothing", "sound", "sleep", "shut-down", "command")

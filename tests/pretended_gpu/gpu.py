@@ -186,6 +186,7 @@ class PretendedGpu:
         memory: Live allocations by `key_of`, those of host memory that copies use included.
         allocator: Bytes that they take.
         launches: So far.
+        lost: What every call answers from now on; "" while all is well.
         used: Devices that were current when memory was allocated or all work was waited for, though
             all tensors say they are on the first one.
     """
@@ -198,6 +199,7 @@ class PretendedGpu:
         self.memory: dict[int, Memory] = {}
         self.allocator = Allocator(total_bytes, max_split)
         self.launches = 0
+        self.lost = ""
         self.used: set[int] = set()
         self.host_clock = Clock()
         self.streams: list[Stream] = []
@@ -282,6 +284,17 @@ class PretendedGpu:
             raise RuntimeError(f"a kernel was given {address:#x}, where no memory is")
         return memory, address - memory.address
 
+    def check_lost(self) -> None:
+        """Answer as CUDA does once a GPU is lost.
+
+        Raises:
+            RuntimeError: It is.
+        """
+        if self.lost:
+            raise RuntimeError(
+                f"CUDA error: {self.lost}\nCUDA kernel errors might be reported late."
+            )
+
     # what is recorded
 
     def problem(self, text: str, place: str | None = None) -> None:
@@ -295,6 +308,7 @@ class PretendedGpu:
 
     def synchronize(self, _: object = None) -> None:
         """Stands in for torch.cuda.synchronize."""
+        self.check_lost()
         self.used.add(self.number)
         for stream in self.streams:
             self.host_clock.join(stream.clock)
@@ -339,6 +353,7 @@ class PretendedGpu:
         device = kwargs.get("device")
         if not mine and (device is None or torch.device(device).type != "cuda"):
             return self._on_host(func, args, kwargs, hosts)
+        self.check_lost()
         name = operators.name_of(func)
         if name in ("_to_copy", "copy_"):
             return self._transfer(func, args, kwargs)

@@ -120,8 +120,13 @@ def _cuda(
     allocator = gpu.allocator
 
     def limit(share: float, number: int) -> None:
+        gpu.check_lost()
         assert number == gpu.number, "another GPU's memory is limited"
         allocator.limit = int(share * total_bytes)
+
+    def empty_cache() -> None:
+        gpu.check_lost()
+        allocator.empty()
 
     return {
         "_lazy_init": lambda: None,
@@ -147,7 +152,7 @@ def _cuda(
         "reset_peak_memory_stats": allocator.forget_peak,
         "host_memory_stats": lambda: {"allocated_bytes.current": 0},
         "set_per_process_memory_fraction": limit,
-        "empty_cache": allocator.empty,
+        "empty_cache": empty_cache,
         "synchronize": gpu.synchronize,
         "Stream": lambda _=None, **__: Stream(gpu, f"stream {len(gpu.streams)}"),
         "Event": lambda **options: Event(gpu, **options),

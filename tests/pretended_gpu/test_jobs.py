@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,16 +14,21 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from engine.core.errors import OutOfMemory
+from engine.core import gpu_loss
+from engine.core.errors import GpuLost, OutOfMemory
 from engine.hardware import devices, gpu_reading, shared_memory, spill_guard
 from engine.hardware.gpu_table import named
 from engine.hardware.spill_guard import SURE_BYTES
+from engine.jobs.checkpoint import Checkpoint
 from engine.models.lite.family import LiteFamily
 from engine.models.lite.upscaler import LiteUpscaler
+from engine.pipeline import context as pipeline_context
 from engine.pipeline import recovery
 from engine.pipeline.context import JobContext
 from engine.pipeline.gpu_guard import cared_for
+from engine.pipeline.segments import SegmentRecord
 from engine.pipeline.stages import upscale
+from engine.pipeline.stages.restore import Restore
 from engine.protocol.events import PlanDowngraded, Warned
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import WorkPlan
@@ -86,7 +92,6 @@ def watched(
     job: SmallJob,
     shared: list[int | None],
     *,
-    preserve_vram: bool = False,
     change: Callable[[JobContext], object] = lambda _: None,
 ) -> Outcome:
     """Run a job as the program does.
@@ -95,12 +100,11 @@ def watched(
         job: Which.
         shared: Bytes that Windows reports as shared with the GPU, one after the other; then the
             last one again; None: it is another system.
-        preserve_vram: A pause gives the GPU's memory back.
         change: Called with the context of the job before it begins.
     """
 
     def care(context: JobContext) -> None:
-        stack.enter_context(cared_for(context, preserve_vram=preserve_vram))
+        stack.enter_context(cared_for(context))
         assert context.gpu_users is gpu_reading.other_programs
         change(context)
 
@@ -113,41 +117,124 @@ def watched(
         return job.run(change=care)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_pause_gives_the_memory_of_the_gpu_back(
-    lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, wanted = lite
-    contexts, limits, held = list[JobContext](), list[int](), list[int]()
-    load, upscaled, go_on = LiteFamily.load_frames, LiteUpscaler.upscale, recovery.Recovery.go_on
-    late = threading.Timer(20, lambda: contexts[0].control.resume())  # where nothing is given back
-
-    def loaded(*args: Any) -> Any:
-        limits.append(gpu.allocator.limit)
-        return load(*args)
+    """In the middle of a segment, wherever memory is allocated then: models, carries, caches."""
+    job = small_job(kind, tmp_path)
+    work = job.plan.work
+    wanted = job.right(exact(work))
+    job.plan = replace(
+        job.plan, work=on_gpu(work), device_budget_bytes=2**30, device_limit_bytes=2**30
+    )
+    limits, held = list[int](), list[int]()
+    restored, go_on = Restore.run, recovery.Recovery.go_on
 
     def pausing(*args: Any) -> Any:
-        if late.ident is None:
+        limits.append(gpu.allocator.limit)
+        if len(limits) == 2:
             contexts[0].control.pause()
-            late.start()
-        return upscaled(*args)
+        return restored(*args)
 
     def resuming(*args: Any) -> None:
         held.append(gpu.allocator.reserved)
-        late.cancel()
         contexts[0].control.resume()
         go_on(*args)
 
-    monkeypatch.setattr(LiteFamily, "load_frames", loaded)
-    monkeypatch.setattr(LiteUpscaler, "upscale", pausing)
+    contexts = list[JobContext]()
+    monkeypatch.setattr(pipeline_context, "SHORT_PAUSE_S", 0.05)
+    monkeypatch.setattr(Restore, "run", pausing)
     monkeypatch.setattr(recovery.Recovery, "go_on", resuming)
     with pretended_gpu() as gpu:
-        outcome = watched(job, [None], preserve_vram=True, change=contexts.append)
+        outcome = watched(job, [None], change=contexts.append)
         assert gpu.allocator.reserved == 0
         assert gpu.allocator.limit == 12 * 2**30
     assert held == [0]
-    assert limits == 2 * [pytest.approx(2**30, abs=1)]
+    assert {limit - 2**30 for limit in limits} <= {-1, 0}
     assert not outcome.of(PlanDowngraded)
     assert_same(outcome.pictures, wanted)
+
+
+def test_a_short_pause_keeps_the_model(
+    lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, wanted = lite
+    loads, contexts, load = list[int](), list[JobContext](), LiteFamily.load_frames
+    upscaled = LiteUpscaler.upscale
+
+    def loaded(*args: Any) -> Any:
+        loads.append(1)
+        return load(*args)
+
+    def pausing(*args: Any) -> Any:
+        contexts[0].control.pause()
+        threading.Timer(0.02, contexts[0].control.resume).start()
+        return upscaled(*args)
+
+    monkeypatch.setattr(LiteFamily, "load_frames", loaded)
+    monkeypatch.setattr(LiteUpscaler, "upscale", pausing)
+    with pretended_gpu():
+        outcome = watched(job, [None], change=contexts.append)
+    assert len(loads) == 1
+    assert_same(outcome.pictures, wanted)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+LOST = ("unspecified launch failure", "no CUDA-capable device is detected", "driver shutting down")
+
+
+@pytest.mark.parametrize("answer", LOST)
+def test_a_gpu_that_is_lost_ends_the_job_and_is_left_alone(
+    answer: str, lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every call fails from then on, also those that clean up."""
+    job, _ = lite
+    calls, upscaled, runs = list[int](), LiteUpscaler.upscale, job.runs
+
+    def losing(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            wait_until(lambda: bool(finished()))
+            gpu.lost = answer
+        return upscaled(*args)
+
+    def finished() -> list[SegmentRecord]:
+        return Checkpoint(job.folder / str(runs + 1)).records
+
+    monkeypatch.setattr(gpu_loss, "_lost", threading.Event())
+    monkeypatch.setattr(LiteUpscaler, "upscale", losing)
+    with pretended_gpu() as gpu:
+        with pytest.raises(GpuLost) as caught:
+            watched(job, [None])
+        assert caught.value.params["reason"] == f"CUDA error: {answer}"
+        with pytest.raises(GpuLost) as again:
+            watched(job, [None])
+    assert "Restart Upreel" in caught.value.hint
+    assert again.value.case == "before"
+    assert len(calls) == 3
+    assert finished(), "it can be continued"
+
+
+def test_a_gpu_is_asked_where_a_library_has_its_own_words(
+    lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> None:
+        gpu.lost = is_lost and LOST[0]
+        raise RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED")
+
+    job, _ = lite
+    monkeypatch.setattr(gpu_loss, "_lost", threading.Event())
+    monkeypatch.setattr(LiteUpscaler, "upscale", failing)
+    for is_lost, kind in (("", RuntimeError), ("yes", GpuLost)):
+        with pretended_gpu() as gpu, pytest.raises(kind):
+            watched(job, [None])
+        assert gpu_loss.is_remembered() == bool(is_lost)
 
 
 # Of the first readings two are of the guard that is made, the next is of the attempt that begins.
@@ -205,7 +292,6 @@ def test_a_job_runs_on_the_gpu_that_its_plan_names(
             found = watched(
                 job,
                 [None],
-                preserve_vram=True,
                 change=lambda _, seen=seen: seen.append(devices.in_use()),
             )
         assert gpu.used == {number}

@@ -13,6 +13,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from engine.core import gpu_loss
 from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.attention.backends import Backend
 from engine.ops.trial_results import ResultFile, machine, seconds_of
@@ -115,7 +116,7 @@ def _seconds(backend: Backend, tensors: tuple[Tensor, Tensor, Tensor]) -> float:
     try:
         return seconds_of(lambda: backend.run(*tensors, scale), tensors[0].device)
     except Exception as err:  # errors of optional packages have no common base
-        if is_out_of_memory(err):
+        if is_out_of_memory(err) or gpu_loss.noticed(err):  # no verdict on this way
             raise
         return float("inf")
 

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.core import gpu_loss
 from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.conv.temporal_conv import Form, TemporalConv, laid_out
 from engine.ops.conv.winograd import WinogradConv
@@ -261,7 +262,7 @@ def _try(problem: _Problem, form: Form, *, winograd: bool = False) -> Trial:
         workspace = _workspace(work, problem) if device.type == "cuda" else 0.0
         seconds = min(seconds_of(work, device) for _ in range(_RUNS))
     except RuntimeError as err:
-        if is_out_of_memory(err):
+        if is_out_of_memory(err) or gpu_loss.noticed(err):  # no verdict on this way
             raise
         return Trial(failure=_first_line(err))
     return Trial(error=error, workspace=workspace, seconds=seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from dataclasses import replace
 
@@ -49,11 +48,11 @@ class Progress:
     def __init__(
         self, context: JobContext, done: int, *, stage: str = "upscale", total: int | None = None
     ) -> None:
-        self._context = context
+        self._context, self._now = context, context.control.work_seconds
         self._finished, self._passed = done, float(done)
         self._stage, self._total = stage, total
         self._due = Throttle(0.1)
-        self._latest = deque([(time.monotonic(), done)], maxlen=_SPEED_SAMPLES)
+        self._latest = deque([(self._now(), done)], maxlen=_SPEED_SAMPLES)
 
     def add(self, frames: int) -> None:
         """Count finished frames."""
@@ -76,7 +75,7 @@ class Progress:
         done = max(self._finished, passed)
         if not self._due() and self._finished < total:
             return
-        now = time.monotonic()
+        now = self._now()
         begin, before = self._latest[0]
         speed = (done - before) / (now - begin) if now > begin else 0.0
         if now - self._latest[-1][0] >= _SAMPLE_S:

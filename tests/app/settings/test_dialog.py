@@ -16,10 +16,10 @@ def test_every_setting_has_a_row_its_change_is_planned_with_and_its_default_rest
     assert list(shown.editors) == list(schema.describe(EngineSettings))
     assert all(editor.isVisible() for editor in shown.editors.values())
     job_id = bench.add()
-    shown.editors["preserve_vram"].control.click()
+    shown.editors["tile_previews"].control.click()
     bench.hear()
     (sent,) = bench.asked(commands.ChangeEngine)
-    assert sent.settings == EngineSettings(preserve_vram=True)
+    assert sent.settings == EngineSettings(tile_previews=False)
     assert bench.program.ui_state.engine_settings == sent.settings
     assert [c.job_id for c in bench.asked(commands.ChangeJob)] == [job_id]
     threads = shown.editors["threads"].control

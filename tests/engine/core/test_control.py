@@ -1,8 +1,10 @@
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from engine.core import control as control_module
 from engine.core.control import Control
 from engine.core.errors import Cancelled
 
@@ -30,3 +32,35 @@ def test_cancel_wakes_a_paused_thread():
     assert time.monotonic() - begin < 2
     control.pause()
     assert not control.is_paused
+
+
+def test_the_clock_of_the_work_stands_still_in_pauses(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(control_module, "awake_seconds", lambda: now[0])
+    control = Control()
+    begin = control.work_seconds()
+    for what, passed in ((control.pause, 0), (control.resume, 3600), (control.pause, 5)):
+        now[0] += passed
+        what()
+    now[0] += 3600
+    assert control.work_seconds() - begin == 5
+    control.resume()
+    assert control.work_seconds() - begin == 5
+    assert control.paused_seconds == 7200
+
+
+def test_the_clock_of_the_work_is_that_of_windows_without_sleep():
+    def query(ticks):
+        ticks._obj.value = 12_345_678
+
+    kernel = SimpleNamespace(QueryUnbiasedInterruptTime=query)
+    assert control_module._unbiased_seconds(kernel) == 1.2345678
+
+
+def test_a_pause_is_waited_for_as_long_as_asked():
+    control = Control()
+    assert control.resumes_within(0)
+    control.pause()
+    assert not control.resumes_within(0.01)
+    threading.Timer(0.02, control.resume).start()
+    assert control.resumes_within(2)

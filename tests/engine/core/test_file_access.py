@@ -1,10 +1,11 @@
 import errno
 import logging
+import threading
 from pathlib import Path
 
 import pytest
 
-from engine.core import errors, file_access
+from engine.core import errors, file_access, gpu_loss
 from engine.core.file_access import RetryingFile, read_error, reported, write_error
 from tests.helpers.disks import FailingReads, system_error
 
@@ -97,3 +98,32 @@ def test_a_file_that_becomes_shorter_or_another_one_is_a_failure(tmp_path, monke
         (tmp_path / "other").replace(path)
         assert file.read(100) == b""
         assert file.failure.errno == errno.ESTALE
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "CUDA error: unspecified launch failure\nmore",
+        "cuLaunchKernel: an illegal memory access was encountered",
+        "CUDA error: no CUDA-capable device is detected",
+        "CUDA error: CUDA_ERROR_NO_DEVICE",
+        "CUDA error: driver shutting down",
+        "CUDA error: unknown error",
+        "device lost",
+    ],
+)
+def test_the_loss_of_a_gpu_is_one_error_that_is_remembered(answer: str, monkeypatch) -> None:
+    monkeypatch.setattr(gpu_loss, "_lost", threading.Event())
+    gpu_loss.check()
+    found = reported(RuntimeError(answer), "benchmark", logger)
+    assert (found.code, found.params["reason"]) == ("gpu-lost", answer.partition("\n")[0])
+    assert "Restart Upreel" in found.hint
+    with pytest.raises(errors.GpuLost):
+        gpu_loss.check()
+
+
+def test_other_errors_are_no_loss_of_a_gpu(expected_log_errors: list[str]) -> None:
+    expected_log_errors.append("benchmark")
+    for error in (RuntimeError("unknown error"), ValueError("device lost")):
+        assert isinstance(reported(error, "benchmark", logger), errors.InternalError)
+    assert not gpu_loss.is_remembered()

@@ -1,5 +1,7 @@
 import json
+import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 
@@ -7,6 +9,7 @@ import pytest
 
 from engine.api import Engine, probe, unfinished
 from engine.core.errors import EngineStopped
+from engine.jobs import job_service
 from engine.models.seedvr2.family import SeedVr2Family
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -99,6 +102,37 @@ def test_a_queue_that_is_stopped_ends_its_job_and_starts_no_other_until_it_is_st
             heard.wait(e.JobStarted, timeout_s=0.4)
         engine.send(c.StartQueue())
         assert heard.wait(*ENDS).job_id == "b"
+
+
+def test_sleep_is_held_off_while_a_job_runs_and_not_while_it_is_paused(
+    source, tmp_path, monkeypatch
+):
+    @contextmanager
+    def awake():
+        held.append(threading.get_ident())
+        yield
+        held.remove(threading.get_ident())  # the system wants it back in the same thread
+
+    held = []
+    monkeypatch.setattr(job_service, "keep_awake", awake)
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        add(engine, source)
+        heard.wait(e.PlanChosen)
+        assert not held
+        engine.send(c.StartQueue())
+        heard.wait(e.TileDone)
+        assert len(held) == 1
+        engine.send(c.PauseJob(job_id="a"))
+        engine.send(c.RemoveJob(job_id="none"))  # answered when the pause has been
+        heard.wait(e.JobPaused)
+        heard.wait(e.Warned)
+        assert not held
+        engine.send(c.ResumeJob(job_id="a"))
+        heard.wait(e.JobResumed)
+        heard.wait(e.TileDone)
+        assert len(held) == 1
+        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        assert not held
 
 
 def test_cancel_keeps_segments_and_a_retry_uses_them(source, tmp_path):

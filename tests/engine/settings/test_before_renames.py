@@ -51,7 +51,7 @@ def test_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_settings_of_the_machine() -> None:
     found = store.load_engine_settings(FILES / "settings.toml")
-    assert found == EngineSettings(threads=3, memory_share=0.5, preserve_vram=True)
+    assert found == EngineSettings(threads=3, memory_share=0.5)
 
 
 def test_choices_of_the_window() -> None:

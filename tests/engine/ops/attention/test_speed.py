@@ -1,13 +1,15 @@
 import json
+import threading
 from unittest.mock import Mock
 
 import pytest
 import torch
 
-from engine.core import paths
+from engine.core import gpu_loss, paths
 from engine.ops.attention import speed
 from engine.ops.attention.backends import Backend
 from engine.ops.attention.speed import Problem, choose, measure, rounded
+from engine.ops.conv import trial
 
 CPU = torch.device("cpu")
 
@@ -106,3 +108,19 @@ def test_lengths_are_rounded_to_powers_of_two() -> None:
     assert {length: rounded(length, CPU) for length in lengths} == lengths
     assert rounded(2546, torch.device("cuda")) == 2048
     assert rounded(10**6, torch.device("cuda")) == 4096
+
+
+def test_the_loss_of_a_gpu_is_no_verdict_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> float:
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    monkeypatch.setattr(gpu_loss, "_lost", threading.Event())
+    monkeypatch.setattr(speed, "seconds_of", lost)
+    with pytest.raises(RuntimeError, match="launch failure"):
+        speed._seconds(Mock(), (torch.ones(1),) * 3)
+    monkeypatch.setattr(trial, "seconds_of", lost)
+    monkeypatch.setattr(trial, "_error", lambda *_: 0.0)
+    layer = trial.LayerKind((4, 4, 3, 3, 3))
+    problem = trial._problem(torch.device("cpu"), torch.float32, layer)
+    with pytest.raises(RuntimeError, match="launch failure"):
+        trial._try(problem, "3d")

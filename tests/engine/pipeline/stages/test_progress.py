@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from engine.core import control as control_module
+from engine.core.control import Control
 from engine.core.geometry import Box, FrameSpan, Size
 from engine.pipeline.stages import progress
 from engine.pipeline.stages.progress import Progress, ShownTiles
@@ -25,14 +27,15 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[StageProgress]:
     return []
 
 
-def started(shown: list[StageProgress], done: int = 0) -> Progress:
+def started(shown: list[StageProgress], done: int = 0, control: Control | None = None) -> Progress:
     stages = tuple(
         StagePlan(stage=name, peak_bytes=0, device_bytes=0, seconds=seconds)
         for name, seconds in SECONDS.items()
     )
     plan = a_plan(span=FrameSpan(0, 100), stages=stages)
     events = SimpleNamespace(emit=shown.append)
-    context: Any = SimpleNamespace(plan=plan, events=events, job_id="job")
+    control = control or Control()
+    context: Any = SimpleNamespace(plan=plan, events=events, job_id="job", control=control)
     return Progress(context, done)
 
 
@@ -54,6 +57,23 @@ def test_all_frames_are_done_when_the_last_one_is_finished(shown: list[StageProg
     assert shown[-1].done == 99
     counted.add(70)
     assert (shown[-1].done, shown[-1].total, shown[-1].seconds_left) == (100, 100, 0)
+
+
+def test_a_pause_is_no_part_of_the_speed(
+    shown: list[StageProgress], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [50.0]
+    monkeypatch.setattr(control_module, "awake_seconds", lambda: now[0])
+    control = Control()
+    counted = started(shown, control=control)
+    for _ in range(2):
+        now[0] += 5
+        counted.add(10)
+        control.pause()
+        now[0] += 3600
+        control.resume()
+    assert [event.frames_per_second for event in shown] == [2, 2]
+    assert shown[-1].seconds_left == 40
 
 
 class Coming:
