@@ -46,7 +46,7 @@ from app.widgets.drop import DropOverlay
 from engine.core import paths
 
 _LOG_HEIGHT = 160
-_PAGES = ("models", "bench", "settings", "runtime")
+_PAGES = ("models", "bench", "settings", "runtime", "restart")  # each opened by a controller
 _DOWNLOADS = ("download_start", "download_stop")
 _NEED_CHOICES = ("rename", "folder", "choices")
 

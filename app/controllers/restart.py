@@ -64,6 +64,7 @@ class RestartController(QObject):
         self.waits_for = ""  # name of a film
         self.is_due = False
         queue.queue_changed.connect(self._look)
+        window.page_requested.connect(self._asked)
 
     def request(self) -> None:
         """Start again as soon as no film is worked on; the queue stops meanwhile."""
@@ -85,6 +86,10 @@ class RestartController(QObject):
     def now(self) -> None:
         """Do not wait: the film goes on after the new start, where it was."""
         self._leave(starts=False)
+
+    def _asked(self, page: str) -> None:
+        if page == "restart":
+            self.request()
 
     def _look(self) -> None:
         if self.waits_for and self._queue.active is None:

@@ -29,6 +29,7 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
     ),
     "remove": "input-error unreadable-media unsupported-media unknown-job checkpoint-mismatch",
     "rename": "output-exists output-is-input output-name",
+    "restart": "gpu-lost",
     "result": "disk-full",
     "retry": "source-missing source-unreadable out-of-memory job-error job-busy",
     "runtime": (

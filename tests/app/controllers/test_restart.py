@@ -30,6 +30,11 @@ def test_without_a_running_film_it_goes_at_once(bench):
     assert restart.read() == Waiting(), "read once"
 
 
+def test_the_card_of_a_lost_gpu_starts_the_program_again(bench):
+    bench.window.do("restart")
+    assert bench.program.restart.is_due
+
+
 def test_a_running_film_ends_first_and_the_queue_goes_on_afterwards(bench):
     bench.add("a.mp4")
     bench.start("b.mp4")
