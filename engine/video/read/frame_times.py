@@ -8,6 +8,7 @@ from typing import Any
 # Seconds that a clock goes back at least where another part of a recording begins; what goes back
 # by less is a wrong time stamp.
 JUMP_S = Fraction(1, 2)
+_WRAP_BITS = 33  # of the clock of a broadcast: FFmpeg counts on where it starts again from 0
 _LEAP_S = 10  # that a time stamp of a broadcast leaps ahead at least, if it is wrong
 BROADCAST = frozenset({"mpegts", "mpeg"})  # containers whose packets state times in full
 
@@ -20,7 +21,7 @@ class StampCheck:
     """
 
     def __init__(self, container: str) -> None:
-        self._is_broadcast = container in BROADCAST
+        self.is_broadcast = container in BROADCAST
         self._leapt = Fraction(0)
 
     def is_wrong(self, time: int, last: int | None, base: Fraction) -> bool:
@@ -31,7 +32,7 @@ class StampCheck:
             last: The stamp before it; None at the beginning.
             base: Time base, s.
         """
-        if not self._is_broadcast or last is None or (time - last) * base < _LEAP_S:
+        if not self.is_broadcast or last is None or (time - last) * base < _LEAP_S:
             return False
         before, self._leapt = self._leapt, time * base
         return not 0 <= self._leapt - before <= JUMP_S
@@ -55,7 +56,9 @@ class FrameTimes:
         self._last: int | None = None
         self._shift = 0
         self._check = check
+        self._lap: int | None = None
         self.jumps = 0  # how often the clock jumped back
+        self.wraps = 0  # how often a broadcast's clock reached its end
 
     def pts_of(self, frame: Any) -> int:
         """The stamp of the next frame in decoding order, in the stream's time base."""
@@ -63,6 +66,7 @@ class FrameTimes:
         if pts is None or self._is_wrong(pts):
             pts = self._from_rate()
         else:
+            self._count_laps(pts)
             pts += self._shift
             if self._last is not None and (self._last - pts) * self._base > JUMP_S:
                 self._shift += self._last + self._frame_units - pts
@@ -77,6 +81,12 @@ class FrameTimes:
     def _is_wrong(self, pts: int) -> bool:
         check = self._check
         return check is not None and check.is_wrong(pts + self._shift, self._last, self._base)
+
+    def _count_laps(self, pts: int) -> None:
+        if self._check is not None and self._check.is_broadcast:
+            lap = pts >> _WRAP_BITS
+            self.wraps += self._lap is not None and lap > self._lap
+            self._lap = lap
 
     def _from_rate(self) -> int:
         if self._origin is None:
