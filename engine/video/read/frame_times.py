@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +10,7 @@ from typing import Any
 # by less is a wrong time stamp.
 JUMP_S = Fraction(1, 2)
 _WRAP_BITS = 33  # of the clock of a broadcast: FFmpeg counts on where it starts again from 0
+_LEAST_S = Fraction(1, 1000)  # between frames whose stamps do not rise: MKV has no smaller unit
 _LEAP_S = 10  # that a time stamp of a broadcast leaps ahead at least, if it is wrong
 BROADCAST = frozenset({"mpegts", "mpeg"})  # containers whose packets state times in full
 
@@ -43,14 +45,15 @@ class FrameTimes:
 
     A frame keeps the stamp of its packet. Where the container has only decoding times (AVI), those
     are taken, which are right after reordering. Streams without any times (raw H.264) get exact
-    ones from the frame rate. Stamps always rise: one that does not is moved right after the frame
-    before it, and a clock that jumps back goes on from there.
+    ones from the frame rate. Stamps always rise: one that does not is moved to 1 ms
+    after the frame before it, and a clock that jumps back goes on from there.
     """
 
     def __init__(self, stream: Any, check: StampCheck | None = None) -> None:
         self._base = Fraction(stream.time_base or Fraction(1, 1000))
         self._rate = Fraction(stream.guessed_rate or stream.average_rate or 25)
         self._frame_units = max(1, round(1 / self._rate / self._base))  # of a frame, nominal
+        self._least_units = math.ceil(_LEAST_S / self._base)
         self._origin: int | None = None
         self._untimed = 0  # frames without a stamp since the origin
         self._last: int | None = None
@@ -74,7 +77,7 @@ class FrameTimes:
                 self.jumps += 1
             self._origin, self._untimed = pts, 0
         if self._last is not None and pts <= self._last:
-            pts = self._last + 1
+            pts = self._last + self._least_units
         self._last = int(pts)
         return self._last
 
