@@ -104,7 +104,7 @@ def test_a_recording_comes_through_and_each_fault_is_named(
 
 
 def _is_whole(result: Path, container: str) -> None:
-    """By FFmpeg's word: ten minutes of picture, sound beside it, no time twice."""
+    """By FFmpeg's word: ten minutes of picture, sound with it, no time twice."""
     times = frame_times(result)
     planned = sum(seconds for _, seconds in PARTS)
     assert len(times) >= planned * RATE - 10

@@ -18,8 +18,8 @@ from engine.core.errors import (
     UnreadableMedia,
     is_memory_refusal,
     memory_ran_out,
-    reported,
 )
+from engine.core.file_access import reported
 from engine.model_files.formats.file_map import FileMap
 from engine.ops.linear import matmul
 from engine.video.read.frame_reader import FrameReader

@@ -44,13 +44,13 @@ def losses(media: MediaInfo, control: Control) -> Losses:
         return Losses()
     with open_input(media.path, must_be_whole=False) as container:
         ids = {stream.index: stream.id for stream in container.streams}
-    counters = {number: _Counter() for number in ids.values()}
+    counters = {pid: _Counter() for pid in ids.values()}
     with reading(media.path), RetryingFile(media.path) as file:
         for packets in _packets(file):
             control.check()
-            numbers = (packets[:, 1] & 31).astype(np.uint16) << 8 | packets[:, 2]
-            for number, counter in counters.items():
-                counter.add(packets[numbers == number])
+            owners = (packets[:, 1] & 31).astype(np.uint16) << 8 | packets[:, 2]
+            for pid, counter in counters.items():
+                counter.add(packets[owners == pid])
     film = counters[ids[media.video.index]].gaps
     return Losses(film=film, others=sum(one.gaps for one in counters.values()) - film)
 

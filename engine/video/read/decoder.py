@@ -21,7 +21,7 @@ from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of
 from engine.video.read import ffv1_crc
 from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
-from engine.video.read.frame_times import FrameTimes, StampCheck
+from engine.video.read.frame_times import BROADCAST, FrameTimes, StampCheck
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
     failure_of,
@@ -43,9 +43,9 @@ _INEXACT = {"mpeg"}  # container with too few time stamps: after a seek they wou
 _NO_FRAME_THREADS = {"hevc", "vvc"}
 LOSSLESS = {"ffv1", "png", "apng"}  # codecs whose checksums decoders can check
 CHECKED = {"err_detect": "crccheck"}  # options for them
-# Always as many: how a decoder conceals damage depends on it, and the frames of a film must be the
-# same when it is read, resumed and compared.
-_THREADS = 2
+# Always as many for a film: how decoders conceal damage depends on it, with several frames at once
+# also on chance, and frames must be the same when a film is read, resumed and compared.
+_THREADS, _THREADS_OF_BROADCASTS = 2, 1
 _MAX_SEEKS = 10  # towards the beginning before giving up
 
 
@@ -192,7 +192,9 @@ class VideoDecoder(FrameDecoder):
             if other.index != index:
                 other.discard = Discard.all
         stream.thread_type = "SLICE" if stream.codec_context.name in _NO_FRAME_THREADS else "AUTO"
-        stream.codec_context.thread_count = _THREADS
+        stream.codec_context.thread_count = (
+            _THREADS_OF_BROADCASTS if self._media.container in BROADCAST else _THREADS
+        )
         if stream.codec_context.name in LOSSLESS:
             stream.codec_context.options = CHECKED
         self._read = 0

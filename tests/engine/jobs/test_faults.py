@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +126,17 @@ def test_a_drive_that_is_pulled_out_fails_the_job_until_it_is_back(
     done = ended(engine, c.RetryJob(job_id="a"))
     assert isinstance(done, e.JobFinished), done
     assert done.report.passed
+    assert len(planes_of(result(source))) == FRAMES
+
+
+def test_a_share_that_stalls_for_a_while_costs_nothing(source, engine, monkeypatch):
+    engine[0].send(add(source))
+    engine[1].wait(e.PlanChosen)
+    reads = FailingReads(source, first=source.stat().st_size // 2, times=1)
+    reads.when_failing = lambda: time.sleep(0.3)
+    reads.install(monkeypatch)
+    done = ended(engine)
+    assert isinstance(done, e.JobFinished), done
     assert len(planes_of(result(source))) == FRAMES
 
 
