@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +36,7 @@ from engine.protocol.events import StageProgress, StageStarted, Warned
 from engine.protocol.plan import Notice, Plan, WorkPlan
 from engine.protocol.report import Report, StageMemory
 from engine.verify.verify import verify
+from engine.video.read.continuity import losses
 from engine.video.read.frame_reader import FrameReader
 from engine.video.shots import ShotDetector
 from engine.video.write.containers import PICTURES, trial_notices
@@ -43,8 +44,6 @@ from engine.video.write.mux import mux, tried
 from engine.video.write.segment_file import SegmentFile
 
 logger = logging.getLogger(__name__)
-
-READER_THREADS = 2
 
 
 def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Report:
@@ -174,7 +173,6 @@ def _make_with(context: JobContext, segments: SegmentLog) -> None:
             context.media,
             start=plan.start,
             stop=plan.stop,
-            threads=READER_THREADS,
             must_be_whole=not context.accepts_damage,
         ) as reader,
         Workers() as workers,
@@ -236,10 +234,19 @@ def _try_mux(context: JobContext) -> None:
     after = with_one_retry(
         message("activity.joining"), lambda: tried(context.media, before, context.control)
     )
-    notices = tuple(trial_notices(context.media, before, after))
+    notices = (*_losses(context), *trial_notices(context.media, before, after))
     context.plan = replace(after, notices=(*notices, *after.notices))
     for notice in notices:
         context.events.emit(Warned(job_id=context.job_id, notice=notice))
+
+
+def _losses(context: JobContext) -> Iterator[Notice]:
+    """What reception lost of a recording."""
+    found = losses(context.media, context.control)
+    places = found.film + found.others
+    if places:
+        counts = {"count": str(places), "film": str(found.film), "others": str(found.others)}
+        yield Notice(code="packets-lost", severity="warning", params=counts)
 
 
 def _mux(context: JobContext, segments: SegmentLog, part: Path) -> None:

@@ -130,7 +130,7 @@ def compare_frames(
         progress(done, max(done, total))
 
     with ExitStack() as stack:
-        old = stack.enter_context(FrameReader(source, start=start, stop=stop, threads=1))
+        old = stack.enter_context(FrameReader(source, start=start, stop=stop))
         new = stack.enter_context(FrameReader(result))
         _compare(frames, (source, old), (result, new), count)
         frames.source.taken, frames.source.left_out = old.taken, old.left_out

@@ -103,6 +103,6 @@ class Media(Group):
 def _use(path: Path) -> None:
     media = probe(path)
     plan(path, JobSettings(model="none"))
-    with FrameReader(media, threads=1) as reader:
+    with FrameReader(media) as reader:
         for _ in islice(reader, _MOST_FRAMES):
             pass

@@ -30,12 +30,16 @@ class FailingReads:
         path: Of the file.
         first: Bytes that can be read before the first failure.
         times: How often a read fails there.
+        number: Of the system's error.
+        when_failing: Called before each failure.
         seen: How often it did.
     """
 
     path: Path
     first: int = 0
     times: int = 1 << 30
+    number: int = errno.EIO
+    when_failing: Callable[[], object] = lambda: None
     seen: int = 0
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> FailingReads:
@@ -70,7 +74,8 @@ class _Reads:
         at = self._file.tell()
         if at + max(0, count) > rule.first and rule.seen < rule.times:
             rule.seen += 1
-            raise system_error(errno.EIO)
+            rule.when_failing()
+            raise system_error(rule.number)
         return self._file.read(count)
 
 

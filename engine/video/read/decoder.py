@@ -21,7 +21,7 @@ from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of
 from engine.video.read import ffv1_crc
 from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
-from engine.video.read.frame_times import FrameTimes, StampCheck
+from engine.video.read.frame_times import BROADCAST, FrameTimes, StampCheck
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
     failure_of,
@@ -43,6 +43,9 @@ _INEXACT = {"mpeg"}  # container with too few time stamps: after a seek they wou
 _NO_FRAME_THREADS = {"hevc", "vvc"}
 LOSSLESS = {"ffv1", "png", "apng"}  # codecs whose checksums decoders can check
 CHECKED = {"err_detect": "crccheck"}  # options for them
+# Always as many for a film: how decoders conceal damage depends on it, with several frames at once
+# also on chance, and frames must be the same when a film is read, resumed and compared.
+_THREADS, _THREADS_OF_BROADCASTS = 2, 1
 _MAX_SEEKS = 10  # towards the beginning before giving up
 
 
@@ -121,9 +124,8 @@ class VideoDecoder(FrameDecoder):
     Memory: the frames that the decoder of FFmpeg holds back, and one.
     """
 
-    def __init__(self, media: MediaInfo, threads: int, *, must_be_whole: bool = False) -> None:
+    def __init__(self, media: MediaInfo, *, must_be_whole: bool = False) -> None:
         super().__init__(media, must_be_whole=must_be_whole)
-        self._threads = threads
         self._stack = ExitStack()
         self._read = 0  # packets that are shown
         self._damaged = 0
@@ -144,17 +146,17 @@ class VideoDecoder(FrameDecoder):
         for frame in self._decoded(self._packets(container, stream), stream):
             count += 1
             yield frame
-        self._report_damage()
         video = self._media.video
-        if video.frame_count_is_exact and count < video.frame_count:
-            problem = message("reading.ends-early", count=count, expected=video.frame_count)
-            if self._read < video.frame_count:
-                name = self._media.path.name
-                about = {"name": name, "count": count, "expected": video.frame_count}
-                self._fall_short(ResultHeldBack("frames-missing", **about), problem)
-            self.report(problem)
+        expected = video.frame_count if video.frame_count_is_exact else 0
+        if count < expected and self._read < expected:
+            about = {"count": count, "expected": expected}
+            error = ResultHeldBack("frames-missing", name=self._media.path.name, **about)
+            self._fall_short(error, message("reading.ends-early", **about))
+        elif count < expected:  # decoders leave out some without an error
+            self._damaged = max(self._damaged, expected - count)
         elif self._media.is_cut_short:
             self.report(message("reading.end-missing", count=count))
+        self._report_damage()
 
     def frames_before(self, pts: int) -> Iterator[PlanarFrame] | None:
         """Frames from a key frame on, at least one group of pictures before that of `pts`.
@@ -190,7 +192,9 @@ class VideoDecoder(FrameDecoder):
             if other.index != index:
                 other.discard = Discard.all
         stream.thread_type = "SLICE" if stream.codec_context.name in _NO_FRAME_THREADS else "AUTO"
-        stream.codec_context.thread_count = self._threads
+        stream.codec_context.thread_count = (
+            _THREADS_OF_BROADCASTS if self._media.container in BROADCAST else _THREADS
+        )
         if stream.codec_context.name in LOSSLESS:
             stream.codec_context.options = CHECKED
         self._read = 0
@@ -230,6 +234,8 @@ class VideoDecoder(FrameDecoder):
             yield PlanarFrame(planes=self._planes(one.frame), pts=one.pts, duration=one.duration)
         if times.jumps:
             self.report(message("reading.clock-jumps-back"))
+        if times.wraps:
+            self.report(message("reading.clock-wraps"))
 
     def _with_checksums(
         self, packets: Iterator[VideoPacket], stream: VideoStream

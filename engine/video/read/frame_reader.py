@@ -33,7 +33,6 @@ class FrameReader:
         *,
         start: Fraction | None = None,
         stop: Fraction | None = None,
-        threads: int = 2,
         must_be_whole: bool = False,
     ) -> None:
         """Opens nothing yet.
@@ -42,13 +41,11 @@ class FrameReader:
             media: From `probe`.
             start: First time included, s; None for the first frame.
             stop: First time excluded, s; None for the end.
-            threads: Most threads of the decoder.
             must_be_whole: As `FrameDecoder`.
         """
         self._media = media
         self._start = _units(media, start)
         self._stop = _units(media, stop)
-        self._threads = threads
         self._must_be_whole = must_be_whole
         self._decoder: FrameDecoder | None = None
         self.problems: list[Message] = []
@@ -120,9 +117,7 @@ class FrameReader:
     def _opened(self) -> FrameDecoder:
         self.close()
         if self._media.kind == "video" or self._media.container != "image2":
-            self._decoder = VideoDecoder(
-                self._media, self._threads, must_be_whole=self._must_be_whole
-            )
+            self._decoder = VideoDecoder(self._media, must_be_whole=self._must_be_whole)
         else:
             self._decoder = ImageDecoder(self._media, must_be_whole=self._must_be_whole)
         return self._decoder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +92,51 @@ def test_a_drive_that_fails_for_good_keeps_the_job_until_it_is_back(source, engi
         assert not result(source).exists()
         assert [job.job_id for job in unfinished(source.parent / "jobs")] == ["a"]
     assert isinstance(ended(engine, c.RetryJob(job_id="a")), e.JobFinished)
+    assert len(planes_of(result(source))) == FRAMES
+
+
+@pytest.mark.parametrize("place", ["read", "tried", "mux", "verify"])
+def test_a_drive_that_is_pulled_out_fails_the_job_until_it_is_back(
+    place: str, source, engine, monkeypatch
+):
+    away = source.with_name("away.mkv")
+
+    def pulled_out(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            source.rename(away)
+            return real(*args, **options)
+
+        return call
+
+    engine[0].send(add(source))
+    engine[1].wait(e.PlanChosen)
+    with monkeypatch.context() as patch:
+        if place == "read":
+            reads = FailingReads(source, first=source.stat().st_size // 2, number=errno.ENODEV)
+            reads.when_failing = lambda: source.exists() and source.rename(away)
+            reads.install(patch)
+        else:
+            patch.setattr(run, place, pulled_out(getattr(run, place)))
+        failed = ended(engine)
+    assert isinstance(failed, e.JobFailed), failed
+    assert failed.error.code in ("result-held-back", "source-missing"), failed.error
+    assert failed.error.hint
+    assert [job.job_id for job in unfinished(source.parent / "jobs")] == ["a"]
+    away.rename(source)
+    done = ended(engine, c.RetryJob(job_id="a"))
+    assert isinstance(done, e.JobFinished), done
+    assert done.report.passed
+    assert len(planes_of(result(source))) == FRAMES
+
+
+def test_a_share_that_stalls_for_a_while_costs_nothing(source, engine, monkeypatch):
+    engine[0].send(add(source))
+    engine[1].wait(e.PlanChosen)
+    reads = FailingReads(source, first=source.stat().st_size // 2, times=1)
+    reads.when_failing = lambda: time.sleep(0.3)
+    reads.install(monkeypatch)
+    done = ended(engine)
+    assert isinstance(done, e.JobFinished), done
     assert len(planes_of(result(source))) == FRAMES
 
 

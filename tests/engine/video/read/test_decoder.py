@@ -30,6 +30,11 @@ def test_stamps_always_rise() -> None:
     assert stamps(times(), (0, 0), (40, 0), (40, 0), (40, 0), (120, 0)) == [0, 40, 41, 42, 120]
 
 
+def test_stamps_that_had_to_be_moved_differ_in_milliseconds_too() -> None:
+    line = times(base=Fraction(1, 90_000), container="mpegts")
+    assert stamps(line, (0, 0), (9000, 0), (9000, 0), (27_000, 0)) == [0, 9000, 9090, 27_000]
+
+
 def test_a_clock_that_jumps_back_twice_goes_on_both_times() -> None:
     line = times()
     made = stamps(line, *((pts, 0) for pts in (5000, 5040, 0, 40, 3000, 0, 40)))

@@ -209,7 +209,7 @@ def test_reading_a_badly_damaged_film_comes_to_an_end(tmp_path: Path) -> None:
         (tmp_path / "b.mkv").write_bytes(data)
         with (
             contextlib.suppress(InputError),  # refused: also an end
-            FrameReader(probe(tmp_path / "b.mkv"), threads=3) as reader,
+            FrameReader(probe(tmp_path / "b.mkv")) as reader,
         ):
             assert len(list(reader)) <= 20
 
@@ -238,6 +238,19 @@ def test_a_clock_that_jumps_back_goes_on(tmp_path: Path) -> None:
         stamps = [frame.pts for frame in reader]
     assert [after - before for before, after in itertools.pairwise(stamps)] == [3600] * 59
     assert any("jumps back" in str(problem) for problem in reader.problems)
+
+
+def test_a_clock_that_wraps_goes_on_and_is_named(tmp_path: Path) -> None:
+    source, wrapping = tmp_path / "a.ts", tmp_path / "wraps.ts"
+    make_clip(source, frames=100, rate=Fraction(1), gop=25)
+    for late_s in (90, 1):  # FFmpeg counts on, or down from before 0
+        start = Fraction(1 << 33, 90_000) - late_s
+        how = ("-c", "copy", "-muxdelay", "0", "-output_ts_offset", f"{float(start):f}")
+        ffmpeg("-i", source, *how, wrapping)
+        with FrameReader(probe(wrapping)) as reader:
+            stamps = [frame.pts for frame in reader]
+        assert [b - a for a, b in itertools.pairwise(stamps)] == [90_000] * 99
+        assert [problem.code for problem in reader.problems] == ["reading.clock-wraps"]
 
 
 def test_nothing_stays_open_and_a_missing_file_is_an_error(tmp_path: Path) -> None:
@@ -306,6 +319,21 @@ def test_damage_inside_of_the_file_is_no_missing_frame(tmp_path: Path) -> None:
     with FrameReader(probe(tmp_path / "b.mkv"), must_be_whole=True) as reader:
         assert len(list(reader)) >= 15
     assert reader.problems
+
+
+def test_frames_that_a_decoder_leaves_out_are_damaged_and_not_the_end(tmp_path: Path) -> None:
+    """FFmpeg's MPEG-2 decoder drops the frame that it holds back where the size changes."""
+    parts = [
+        make_clip(tmp_path / f"{size[0]}.ts", frames=24, codec="mpeg2video", size=size)
+        for size in ((96, 64), (72, 64))
+    ]
+    joined = tmp_path / "joined.ts"
+    joined.write_bytes(b"".join(part.read_bytes() for part in parts))
+    with FrameReader(probe(joined)) as reader:
+        assert len(list(reader)) == 47
+    problems = [problem.code for problem in reader.problems]
+    assert "reading.frames-damaged" in problems
+    assert "reading.ends-early" not in problems
 
 
 def test_a_picture_of_a_sequence_that_has_gone_is_missing_and_not_left_out(tmp_path: Path) -> None:
