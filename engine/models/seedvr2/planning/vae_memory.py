@@ -158,8 +158,8 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
     canvas = asked.at_most(STEP * asked.span) * asked.frame.pixels * _CODE_BYTES
     carries = tile.carry * tiles if asked.carries else 0
     others = _others(asked, tile.carry, tiles)
-    is_last = low is None or asked.is_one_visit
-    known, handed_on = early + fresh, 0 if is_last else low.carry
+    known = early + fresh
+    handed_on = 0 if low is None or asked.is_one_visit else low.carry
     buffer = handed_on if asked.on_gpu else 0  # stays while its carry is on the GPU
     last = features + tile.result  # of whole frames, and of the tile before
     copied = _COPIED_PARTS * STEP * asked.tile_pixels * _CODE_BYTES if asked.on_gpu else 0
