@@ -32,6 +32,7 @@ from engine.protocol.events import (
 )
 from engine.protocol.plan import Plan, WorkPlan
 from engine.protocol.report import Report
+from engine.protocol.tasks import TaskKind
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.examination import examined
 from engine.video.read.frame_reader import FrameReader
@@ -75,15 +76,22 @@ class Listener:
 
     def done(self) -> TaskDone:
         """The next end of a task, which went well."""
-        end = self.wait(*TASK_ENDS)
+        end = self._end()
         assert isinstance(end, TaskDone), end
         return end
 
     def failed(self) -> TaskFailed:
         """The next end of a task, which failed."""
-        end = self.wait(*TASK_ENDS)
+        end = self._end()
         assert isinstance(end, TaskFailed), end
         return end
+
+    def _end(self) -> TaskDone | TaskFailed | TaskStopped:
+        """The next end of a task; each film that is added is examined, which is left out."""
+        while True:
+            end = self.wait(*TASK_ENDS)
+            if end.kind is not TaskKind.EXAMINATION:
+                return end
 
     def of(self, kind: type[E]) -> list[E]:
         """All events of a class seen so far."""
