@@ -29,9 +29,9 @@ def show_in_folder(path: Path) -> bool:
     whole = windows_paths.openable(path)
     try:
         if not whole.exists():
-            os.startfile(windows_paths.shown(whole.parent))  # noqa: S606, a folder opens Explorer
+            os.startfile(windows_paths.shown(whole.parent))  # noqa: S606 - shows a folder; nothing of the user is started
             return True
-        subprocess.Popen(  # noqa: S603, Explorer by its full path; the file is only marked
+        subprocess.Popen(  # noqa: S603 - Explorer by its full path; the file is only marked
             command_for(PureWindowsPath(whole), _folder()),
             creationflags=subprocess.CREATE_NO_WINDOW,
         )

@@ -43,12 +43,12 @@ def parse_json(text: str | bytes) -> Any:
     Raises:
         ValueError: It is no JSON, has a value that is not finite, or goes beyond the bounds.
     """
-    _check_size(len(text))
-    comma, colon = (",", ":") if isinstance(text, str) else (b",", b":")
-    if text.count(comma) + text.count(colon) > _MOST_VALUES:  # type: ignore[arg-type]
+    data = text.encode() if isinstance(text, str) else text
+    _check_size(len(data))
+    if data.count(b",") + data.count(b":") > _MOST_VALUES:
         raise ValueError("too many values")
     try:
-        return _bounded(json.loads(text))
+        return _bounded(json.loads(data))
     except RecursionError as err:
         raise ValueError("nested too deep") from err
 

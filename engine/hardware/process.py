@@ -139,7 +139,7 @@ else:
         # `cat` ends when our end of its pipe closes, also when this process is killed.
         command = [tool, "--what=sleep:idle", "--who=Upreel", f"--why={reason}", "cat"]
         try:
-            return subprocess.Popen(  # noqa: S603, no shell; the reason is one word of it
+            return subprocess.Popen(  # noqa: S603 - no shell; the reason is one word of it
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,

@@ -65,7 +65,7 @@ def _run(command: list[str], folder: Path, output: BinaryIO, control: Control) -
     if sys.platform == "win32":
         flags = subprocess.CREATE_NO_WINDOW
     root = None if getattr(sys, "frozen", False) else Path(__file__).parents[2]
-    child = subprocess.Popen(  # noqa: S603, this program with words of its own
+    child = subprocess.Popen(  # noqa: S603 - this program with words of its own
         command,
         env=environment,
         cwd=root,

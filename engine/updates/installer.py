@@ -66,7 +66,7 @@ def _start(path: Path) -> None:
         ctypes.windll.kernel32.SetDllDirectoryW(
             None
         )  # else it would load libraries from our folder
-    subprocess.Popen(  # noqa: S603, the setup whose SHA-256 was signed and has been checked
+    subprocess.Popen(  # noqa: S603 - the setup whose SHA-256 was signed and has been checked
         [windows_paths.shown(path), _SWITCH],
         creationflags=flags,
         cwd=windows_paths.shown(path.parent),

@@ -24,11 +24,11 @@ _ELEMENTS = (mutators.without_elements,) * 5
 def _clip(**changes: object) -> Callable[[Path], Path]:
     """A clip whose bytes are the same each time: no random names in it, no time."""
     usual = {"frames": 8, "size": _SIZE, "container_options": {"fflags": "+bitexact"}}
-    return lambda path: make_clip(path, Clip(**(usual | changes)))  # type: ignore[arg-type]
+    return lambda path: make_clip(path, Clip(**(usual | changes)))
 
 
 def _picture(**changes: object) -> Callable[[Path], Path]:
-    return lambda path: make_picture(path, size=_SIZE, **changes)  # type: ignore[arg-type]
+    return lambda path: make_picture(path, size=_SIZE, **changes)
 
 
 # row -> name of the file, how it is made, mutations besides those of any bytes

@@ -56,7 +56,7 @@ def run_cases(
 
 def _fast_folder() -> str | None:
     """A folder in memory where there is one: cases write thousands of small files."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108, files of a test
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - files of a test
 
 
 class _Worker:
@@ -141,7 +141,7 @@ class _Worker:
 @contextlib.contextmanager
 def _environment(changes: object) -> Iterator[None]:
     before = dict(os.environ)
-    os.environ.update(changes)  # type: ignore[call-overload]
+    os.environ.update(changes)
     try:
         yield
     finally:

@@ -163,7 +163,7 @@ class Replies(Group):
         models = self.folder / "models"
         shutil.rmtree(models, ignore_errors=True)
         store = store_of(models, None, self._file)
-        store.catalogue.hosts["loopback"] = f"{self._url}/{{filename}}"  # type: ignore[index]
+        store.catalogue.hosts["loopback"] = f"{self._url}/{{filename}}"
         if rng.randrange(2):
             store.part(self._file.filename).parent.mkdir(parents=True, exist_ok=True)
             store.part(self._file.filename).write_bytes(_BODY[:100])
@@ -193,6 +193,6 @@ def _stay_here() -> None:
         name = host.decode() if isinstance(host, bytes) else str(host)
         if not name.startswith("127.") and name not in ("::1", "localhost"):
             raise socket.gaierror(socket.EAI_NONAME, "not on this machine")
-        return real(host, *rest, **named)  # type: ignore[arg-type]
+        return real(host, *rest, **named)
 
-    socket.getaddrinfo = getaddrinfo  # type: ignore[assignment]
+    socket.getaddrinfo = getaddrinfo

@@ -91,7 +91,7 @@ class Weights(Group):
         path = self.folder / f"mutant{Path(SOURCES[row][0]).suffix}"
         path.write_bytes(data)
         uses = _OF_LATENTS if row == "latents" else _OF_WEIGHTS
-        outcomes = [outcome_of(lambda use=use: use(path)) for use in uses]  # type: ignore[misc]
+        outcomes = [outcome_of(lambda use=use: use(path)) for use in uses]
         outcome = max(outcomes, key=lambda one: (one.is_bad, one.kind == OK))
         if self._mark.exists():
             self._mark.unlink()

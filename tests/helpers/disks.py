@@ -109,6 +109,9 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, free: int, total: int = 10**12) -> None:
         self.free = free
-        usage = lambda _: SimpleNamespace(free=self.free, total=total)  # noqa: E731
+
+        def usage(_: object) -> SimpleNamespace:
+            return SimpleNamespace(free=self.free, total=total)
+
         monkeypatch.setattr(room, "shutil", SimpleNamespace(disk_usage=usage))
         monkeypatch.setattr(room, "_POLL_S", 0.02)

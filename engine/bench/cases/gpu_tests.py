@@ -31,7 +31,7 @@ def gpu_test_rows(options: BenchOptions) -> Iterator[Row]:
     require_gpu(options)
     if not (_ROOT / "tests").is_dir() or importlib.util.find_spec("pytest") is None:
         raise FeatureMissing("gpu-tests")
-    process = subprocess.Popen(  # noqa: S603, this interpreter with constant words
+    process = subprocess.Popen(  # noqa: S603 - this interpreter with constant words
         _COMMAND,
         cwd=_ROOT,
         stdout=subprocess.PIPE,

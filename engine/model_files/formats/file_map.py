@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from engine.core.errors import (
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_expected: ContextVar[Mapping[Path, FileIdentity]] = ContextVar("expected", default={})  # noqa: B039 - never changed
+_NOTHING: Mapping[Path, FileIdentity] = MappingProxyType({})
+_expected: ContextVar[Mapping[Path, FileIdentity]] = ContextVar("expected", default=_NOTHING)
 
 
 def expect(path: Path, identity: FileIdentity) -> None:

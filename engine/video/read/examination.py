@@ -6,7 +6,6 @@ that cannot be looked at has no findings.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.core.errors import advised
 from engine.core.geometry import Box
 from engine.protocol.media import (
     FieldOrder,
@@ -34,7 +34,6 @@ from engine.video.read.media_file import open_input
 if TYPE_CHECKING:
     from av import VideoFrame
 
-logger = logging.getLogger(__name__)
 
 SECONDS = 2.0  # time limit
 _PLACES = (0.1, 0.45, 0.8)  # of the duration
@@ -52,12 +51,12 @@ def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
     """
     if media.kind != "video" or media.holds_latents or media.findings is not None:
         return media
-    try:
+
+    def look() -> MediaInfo:
         sample = _sample(media, time.monotonic() + seconds)
         return replace(media, findings=_findings(media, sample))
-    except Exception:  # advice: no fault of it may stop a job
-        logger.warning("%s could not be examined", media.path.name, exc_info=True)
-        return media
+
+    return advised(look, media)
 
 
 @dataclass(slots=True)

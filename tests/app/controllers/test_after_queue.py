@@ -207,7 +207,7 @@ def test_finish_this_one_then_stop(bench):
 @pytest.mark.parametrize("language", ["en", "zh_CN"])
 def test_it_fits_the_smallest_window(bench, computer, language):
     bench.program.use_language(language)
-    want(bench, "command", f"{sys.executable} -c pass " + "to-somebody@example.org " * 6)
+    want(bench, "command", f"{sys.executable} -c pass " + "films@example.org " * 6)
     bench.start()
     bench.window.resize(1024, 640)
     settle()

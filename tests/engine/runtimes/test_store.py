@@ -307,8 +307,9 @@ def test_a_wheel_that_is_swapped_after_it_was_hashed_is_never_installed(
     ]
     for swap in swaps:
         wheel.write_bytes(right)
-        unpack = lambda *given, swap=swap: (swap(), real(*given))[1]  # noqa: E731
-        monkeypatch.setattr(runtime_store, "unpack", unpack)
+        monkeypatch.setattr(
+            runtime_store, "unpack", lambda *given, swap=swap: (swap(), real(*given))[1]
+        )
         with pytest.raises(errors.WeightsUnreadable, match="was changed"):
             store.install(runtime, wheels, listener())
         assert leftovers(store) == []
