@@ -36,7 +36,7 @@ class AfterQueueBar(Themed, QFrame):
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 10, 16, 10)
         row.setSpacing(16)
-        row.addWidget(self._notice, 1)
+        row.addWidget(self._notice, 1, Qt.AlignmentFlag.AlignVCenter)
         row.addWidget(self._cancel, 0, Qt.AlignmentFlag.AlignVCenter)
         self._cancel.clicked.connect(self.cancelled)
         self.retranslate_ui()

@@ -163,6 +163,13 @@ def _held_back(player: Player) -> None:
     )
 
 
+def _after_queue(player: Player) -> None:
+    """The last film has ended; the computer shuts down unless the user is here."""
+    _on_gpu(player)
+    player.program.after_queue.bar.show_countdown("shut-down", "", 42)
+    player.settle()
+
+
 def _preset_list(player: Player) -> None:
     _on_gpu(player)
     player.program.window.choices.presets.open_list()
@@ -200,11 +207,13 @@ STATES: dict[str, Callable[[Player], None]] = {
     "card_spilled": _spilled,
     "card_findings": _findings,
     "held_back": _held_back,
+    "after_queue": _after_queue,
     "preset_list": _preset_list,
     "preset_menu": _preset_menu,
     "device_list": _device_list,
     "narrow_card": _on_gpu,
     "narrow_card_findings": _findings,
+    "narrow_after_queue": _after_queue,
     "narrow_held_back": _held_back,
     "narrow_card_why": _why,
     "narrow_card_refused": _refused,
