@@ -284,11 +284,13 @@ class MainWindow(QMainWindow):
             QTimer.singleShot(0, self.painted.emit)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """The space bar halts and resumes where no control uses it."""
-        if event.key() == Qt.Key.Key_Space and self._queue.active is not None:
-            self.do("pause")
-            return
-        super().keyPressEvent(event)
+        """Playback's keys work wherever no control uses them."""
+        if not self.preview.playback.take_key(event):
+            super().keyPressEvent(event)
+
+    def keyReleaseEvent(self, event: QKeyEvent) -> None:
+        """As keyPressEvent."""
+        self.preview.playback.release_key(event)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
