@@ -20,7 +20,7 @@ from engine.protocol.events import Picture
 
 _log = logging.getLogger(__name__)
 _AHEAD = 4  # pictures that wait for their time, of each film: 2 MB each for a canvas of 960x540
-_BEHIND_S = 0.25  # that the clock runs ahead of reading at most; then it waits
+_RUNS_AHEAD_S = 0.25  # that the clock runs ahead of reading at most; then it waits
 _TICK_MS = 8
 
 
@@ -224,10 +224,10 @@ class Player(QObject):
                 return
             self._playing.begun = True
             self._clock.set(self._clock.position, self._speed)
-        behind = [lane.read_to for lane in lanes if not lane.has_ended]
+        reached = [lane.read_to for lane in lanes if not lane.has_ended]
         position = self._clock.position
-        if behind and position > min(behind) + _BEHIND_S:
-            position = min(behind) + _BEHIND_S
+        if reached and position > min(reached) + _RUNS_AHEAD_S:
+            position = min(reached) + _RUNS_AHEAD_S
             self._clock.set(position, self._speed)
         self._show(self._common(lanes, position))
 

@@ -69,9 +69,14 @@ def played_frames(
         yield from _segments(film, plan, start_s, folder)
 
 
+def played_file(path: Path, start_s: float) -> Iterator[PlayedFrame]:
+    """Frames of any film from a time on, in s of the film."""
+    yield from _whole(probe(path), 0.0, start_s)
+
+
 def _whole(film: MediaInfo, shift: float, start_s: float) -> Iterator[PlayedFrame]:
     base = film.video.time_base
-    exact = (Fraction(max(0.0, start_s - shift)) + film.start) / base
+    exact = (_rounded(max(0.0, start_s - shift)) + film.start) / base
     with FrameReader(film) as reader:
         for frame in reader.seen_from(int(exact)):
             seconds = float(frame.pts * base - film.start) + shift
@@ -81,7 +86,7 @@ def _whole(film: MediaInfo, shift: float, start_s: float) -> Iterator[PlayedFram
 def _segments(film: MediaInfo, plan: Plan, start_s: float, folder: Path) -> Iterator[PlayedFrame]:
     """Those of finished segments, and of others that are finished meanwhile."""
     base, picture = film.video.time_base, plan.picture
-    first = (Fraction(start_s) + film.start) / base
+    first = (_rounded(start_s) + film.start) / base
     for number in count():
         checkpoint = Checkpoint(folder)
         if number >= len(checkpoint.records):
@@ -103,3 +108,8 @@ def _segments(film: MediaInfo, plan: Plan, start_s: float, folder: Path) -> Iter
                 if skipped <= index < record.frames:
                     seconds = float(record.pts[index] * base - film.start)
                     yield PlayedFrame(seconds, frame, video)
+
+
+def _rounded(seconds: float) -> Fraction:
+    """A time as a fraction: the float may lie just before the frame that is meant."""
+    return round(Fraction(seconds), 6)
