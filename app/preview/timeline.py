@@ -249,7 +249,7 @@ class Timeline(QFrame):
         head.setSpacing(12)
         for button in (self._play, self._loop):
             button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
-            button.setAutoRaise(True)
+            button.setProperty("kind", "icon")
             head.addWidget(button)
         head.addWidget(self._title)
         head.addWidget(self._trim, 1)
