@@ -200,13 +200,8 @@ class MainWindow(QMainWindow):
         if row is None or row.job_id != job_id:
             return
         seen = (row.state, row.settings, row.output, row.media)
-        shown = (
-            id(row.plan),
-            id(row.report),
-            id(row.error),
-            len(row.warnings),
-            len(row.downgrades),
-        )
+        ids = id(row.plan), id(row.report), id(row.error)
+        shown = (*ids, len(row.warnings), len(row.downgrades))
         if (job_id, seen, shown) != self._shown:  # progress alone changes nothing here
             self._shown = (job_id, seen, shown)
             self._show_selected()
