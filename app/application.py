@@ -232,6 +232,7 @@ class Program(QObject):
         window.top.language_requested.connect(self.use_language)
         window.top.theme_requested.connect(self.use_theme)
         window.sample_requested.connect(self.add_sample)
+        window.preview.playback.trim_chosen.connect(window.choices.choose)
         window.queue_column.continue_requested.connect(self._continue)
         window.queue_column.discard_requested.connect(self._discard)
         window.queue_column.view.selected.connect(self._show_stage)

@@ -200,13 +200,8 @@ class MainWindow(QMainWindow):
         if row is None or row.job_id != job_id:
             return
         seen = (row.state, row.settings, row.output, row.media)
-        shown = (
-            id(row.plan),
-            id(row.report),
-            id(row.error),
-            len(row.warnings),
-            len(row.downgrades),
-        )
+        ids = id(row.plan), id(row.report), id(row.error)
+        shown = (*ids, len(row.warnings), len(row.downgrades))
         if (job_id, seen, shown) != self._shown:  # progress alone changes nothing here
             self._shown = (job_id, seen, shown)
             self._show_selected()
@@ -284,11 +279,13 @@ class MainWindow(QMainWindow):
             QTimer.singleShot(0, self.painted.emit)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """The space bar halts and resumes where no control uses it."""
-        if event.key() == Qt.Key.Key_Space and self._queue.active is not None:
-            self.do("pause")
-            return
-        super().keyPressEvent(event)
+        """Playback's keys work wherever no control uses them."""
+        if not self.preview.playback.take_key(event):
+            super().keyPressEvent(event)
+
+    def keyReleaseEvent(self, event: QKeyEvent) -> None:
+        """As keyPressEvent."""
+        self.preview.playback.release_key(event)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""

@@ -162,7 +162,7 @@ class DecisionPanel(QWidget):
             "accept": tr("Keep it as it is"),
             "remove": tr("Remove"),
         }
-        keys = {"start": "Ctrl+Enter", "pause": tr("Space"), "resume": tr("Space")}
+        keys = {"start": "Ctrl+Enter", "pause": "Ctrl+P", "resume": "Ctrl+P"}
         first, second = self._names
         self._primary.setText(texts[first])
         self._primary.setToolTip(keys.get(first, ""))
