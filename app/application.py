@@ -212,11 +212,11 @@ class Program(QObject):
 
     def add_sample(self) -> None:
         """Queue the sample clip and start it: a demonstration, with Lite, which is always there."""
-        folder = writable_folder()
+        result = writable_folder() / "upreel_sample_x2.mp4"
         self.controller.add_file(
             paths.resource("samples", "upreel_sample.mp4"),
             settings=JobSettings(model="lite"),
-            output=free_name(folder / "upreel_sample_x2.mp4"),
+            output=paths.numbered(result) if result.exists() else result,
             starts_at_once=True,
         )
 
@@ -315,15 +315,6 @@ def writable_folder() -> Path:
             continue
         return folder
     return Path.home()
-
-
-def free_name(path: Path) -> Path:
-    """`path`, or the first of `path_2`, `path_3`, ... that does not exist yet."""
-    number, free = 2, path
-    while free.exists():
-        free = path.with_stem(f"{path.stem}_{number}")
-        number += 1
-    return free
 
 
 def begin_work(program: Program, options: argparse.Namespace) -> None:

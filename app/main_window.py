@@ -28,7 +28,7 @@ from app.controllers.queue import QueueController
 from app.i18n import tr
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.decision_panel import DecisionPanel
-from app.jobs.found_files import Intake
+from app.jobs.found_files import Intake, accept_as_copy
 from app.jobs.queue_column import QueueColumn
 from app.jobs.report_dialog import ReportDialog
 from app.preview.preview_view import PreviewView
@@ -252,7 +252,7 @@ class MainWindow(QMainWindow):
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Files and folders are welcome everywhere."""
         if any(url.isLocalFile() for url in event.mimeData().urls()):
-            event.acceptProposedAction()
+            accept_as_copy(event)
             self.show_drop_hover(True)
 
     def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
@@ -264,7 +264,7 @@ class MainWindow(QMainWindow):
         """Add what was dropped."""
         self.show_drop_hover(False)
         self.intake.take_drop(event.mimeData())
-        event.acceptProposedAction()
+        accept_as_copy(event)
 
     def show_drop_hover(self, is_hovered: bool) -> None:
         """Files are being dragged over the window, or no longer."""

@@ -129,6 +129,17 @@ def test_choices_reach_the_selected_job_and_the_next_file(bench, qtbot):
     assert sent.index(commands.ChangeJob) < sent.index(commands.StartQueue)
 
 
+def test_a_drop_with_shift_held_is_a_copy_too(bench, tmp_path):
+    film = tmp_path / "only_copy.mkv"
+    film.write_bytes(b"")
+    mime, where = dropped(film), QPointF(700, 400)
+    wanted = Qt.DropAction.MoveAction, mime, Qt.MouseButton.LeftButton
+    drop = QDropEvent(where, *wanted, Qt.KeyboardModifier.ShiftModifier)
+    QApplication.sendEvent(bench.window, drop)
+    assert drop.isAccepted()
+    assert drop.dropAction() is Qt.DropAction.CopyAction
+
+
 def test_files_dropped_anywhere_are_queued(bench, tmp_path):
     film = tmp_path / "dropped.mkv"
     film.write_bytes(b"")
