@@ -181,6 +181,7 @@ class Program(QObject):
     def close(self) -> None:
         """End the engine; a running job is left for the next start."""
         self.engine_import.wait()
+        self.controller.removals.drop()
         if self.engine is not None:
             self.engine.close(_CLOSE_S)
 
@@ -254,7 +255,8 @@ class Program(QObject):
         self.offer_left_over(())
 
     def _discard(self) -> None:
-        self.controller.discard_left_over(self._left_over)
+        jobs = self._left_over
+        self.controller.discard_left_over(jobs, lambda: self.offer_left_over(jobs))
         self.offer_left_over(())
 
 

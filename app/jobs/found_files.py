@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QMimeData, QObject, QRunnable, Qt, QThreadPool, Signal
-from PySide6.QtGui import QDropEvent
+from PySide6.QtCore import QMimeData, QObject, QRunnable, QThreadPool, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.i18n import tr
@@ -92,12 +91,6 @@ class _Search(QRunnable):
 
     def run(self) -> None:
         self._finder.found.emit(media_files(self._paths))  # queued: Qt changes the thread
-
-
-def accept_as_copy(event: QDropEvent) -> None:
-    """Take a drag as Copy: after a Move, the program it comes from deletes its files."""
-    event.setDropAction(Qt.DropAction.CopyAction)
-    event.accept()
 
 
 class Intake(QObject):

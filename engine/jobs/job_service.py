@@ -126,9 +126,7 @@ class JobService:
 
     def _add(self, command: c.AddJob) -> None:
         media = probe_source(command.source, command.settings)
-        plan = make_plan(
-            media, command.settings, command.output, self._machine_for(command.job_id)
-        )
+        plan = make_plan(media, command.settings, command.output, self._machine_for(command.job_id))
         job = Job(
             id=command.job_id,
             media=media,
@@ -248,7 +246,10 @@ class JobService:
             return
         job.move_to(JobState.RUNNING)
         self._worker = threading.Thread(
-            target=self._work, args=(job, self._machine_for(job.id)), name=f"job {job.id}", daemon=True
+            target=self._work,
+            args=(job, self._machine_for(job.id)),
+            name=f"job {job.id}",
+            daemon=True,
         )
         self._worker.start()
         self._awake.enter_context(keep_awake())
