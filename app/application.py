@@ -181,6 +181,8 @@ class Program(QObject):
     def close(self) -> None:
         """End the engine; a running job is left for the next start."""
         self.engine_import.wait()
+        if self.restart.keeps:
+            self.restart.keep()
         self.controller.removals.drop()
         if self.engine is not None:
             self.engine.close(_CLOSE_S)
@@ -335,6 +337,8 @@ def _attach_engine(program: Program, options: argparse.Namespace) -> None:
     begun = unfinished()
     program.offer_left_over(begun)
     restart.take_over(program.controller, [job.job_id for job in begun], program.downloads.expect)
+    if not options.pretend_gpu and not options.pretend_vram and not options.demo:
+        program.restart.keep_from_now()
     if options.files:
         program.controller.add_paths(options.files)
     if options.demo:
