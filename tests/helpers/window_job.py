@@ -1,4 +1,4 @@
-"""`python -m tests.helpers.window_job SOURCE OUTPUT CHOICES.json`: a job in the window's program."""
+"""`python -m tests.helpers.window_job FILM RESULT CHOICES.json`: one job in the window."""
 
 from __future__ import annotations
 
