@@ -199,7 +199,7 @@ class MainWindow(QMainWindow):
         if row is None or row.job_id != job_id:
             return
         seen = (row.state, row.settings, row.output, row.media)
-        ids = id(row.plan), id(row.report), id(row.error)
+        ids = id(row.plan), id(row.report), id(row.error), row.awaits_plan
         shown = (*ids, len(row.warnings), len(row.downgrades))
         if (job_id, seen, shown) != self._shown:  # progress alone changes nothing here
             self._shown = (job_id, seen, shown)
@@ -224,9 +224,7 @@ class MainWindow(QMainWindow):
         active = self._queue.active
         has_result = row is not None and row.result is not None
         able = {
-            "start": bool(self._queue.count(JobState.WAITING))
-            and active is None
-            and not self.decision.held,
+            "start": self._queue.can_start and active is None and not self.decision.held,
             "pause": active is not None,
             "cancel": active is not None,
             "open_result": has_result,
@@ -354,6 +352,7 @@ class MainWindow(QMainWindow):
         self.decision.details_requested.connect(lambda: self.do("report"))
         self._drops.hovered.connect(self.show_drop_hover)
         self._drops.dropped.connect(self.intake.take_drop)
+        self.choices.edited.connect(self._queue.expect_plan)
         self.choices.changed.connect(self._choose)
         self.preview.frame_requested.connect(self._controller.show_frame)
         self.preview.files_requested.connect(self.intake.ask_files)
@@ -364,9 +363,8 @@ class MainWindow(QMainWindow):
         self._queue.job_changed.connect(self._job_changed)
         self._queue.queue_changed.connect(self._queue_changed)
 
-    def _choose(self, settings: object, output: object) -> None:
-        row = self.selected
-        self._controller.choose(row.job_id if row is not None else "", settings, output)
+    def _choose(self, job_id: str, settings: object, output: object) -> None:
+        self._controller.choose(job_id, settings, output)
         self._ui_state.choices = self._controller.settings
 
     def _show_log(self, is_requested: bool) -> None:

@@ -103,7 +103,8 @@ _TREATMENTS = about("treatment").choices
 class ChoicesForm(Translated, QWidget):
     """Shows and edits the settings of the selected job, or of the next files."""
 
-    changed = Signal(object, object)  # JobSettings, Path | None
+    edited = Signal(str)  # job_id: its plan no longer holds
+    changed = Signal(str, object, object)  # job_id, JobSettings, Path | None; soon after
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -136,7 +137,7 @@ class ChoicesForm(Translated, QWidget):
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(_WAIT_MS)
-        self._timer.timeout.connect(lambda: self.changed.emit(self.settings, self.output))
+        self._timer.timeout.connect(self._send)
         self._parts = (
             self._target,
             self.presets,
@@ -157,8 +158,8 @@ class ChoicesForm(Translated, QWidget):
         """Show a job, or `settings` for the next files when there is none."""
         job_id = row.job_id if row is not None else ""
         is_other = job_id != self._job_id
-        if is_other and self._timer.isActive():
-            self._timer.stop()
+        if is_other:
+            self.flush()
         if is_other or not self._timer.isActive():
             self.settings = row.settings if row is not None else settings
             self.output = row.output if row is not None else None
@@ -202,7 +203,7 @@ class ChoicesForm(Translated, QWidget):
         """Send a pending change at once: Start was pressed."""
         if self._timer.isActive():
             self._timer.stop()
-            self.changed.emit(self.settings, self.output)
+            self._send()
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
@@ -342,8 +343,15 @@ class ChoicesForm(Translated, QWidget):
             self.output = self.output.with_suffix(f".{container}")
         self._show_family()
         self.presets.show_settings(self.settings)
-        self._timer.start()
+        self._send_soon()
 
     def _choose_output(self, output: Path | None) -> None:
         self.output = output
+        self._send_soon()
+
+    def _send_soon(self) -> None:
         self._timer.start()
+        self.edited.emit(self._job_id)
+
+    def _send(self) -> None:
+        self.changed.emit(self._job_id, self.settings, self.output)

@@ -48,7 +48,7 @@ def primary_action(
         return ("resume" if active.state is JobState.PAUSED else "pause"), "cancel"
     download = download_action(downloads, row)
     if download:
-        return download, "start" if _can_start(model) else ""
+        return download, "start" if model.can_start else ""
     waits = model.count(JobState.WAITING) > 0
     if row is not None and row.is_doubtful:
         return ("start", "accept") if waits else ("open_result", "accept")
@@ -57,12 +57,6 @@ def primary_action(
     if row is not None and row.state.can_retry:
         return ("start", "retry") if waits else ("retry", "")
     return "start", ""
-
-
-def _can_start(model: QueueModel) -> bool:
-    return any(
-        row.state is JobState.WAITING and (row.plan is None or row.plan.fits) for row in model.rows
-    )
 
 
 class DecisionPanel(QWidget):
@@ -181,7 +175,7 @@ class DecisionPanel(QWidget):
         self._second.setVisible(bool(second))
         self._stops.setText(tr("Finish this one, then stop"))
         self._stops.setVisible(self._model.active is not None)
-        startable = _can_start(self._model) and not self.held
+        startable = self._model.can_start and not self.held
         self._primary.setEnabled(first != "start" or startable)
         if first == "start" and not startable:
             self._primary.setToolTip(self._why_not())
@@ -203,7 +197,12 @@ class DecisionPanel(QWidget):
         """Why nothing can be started."""
         if self.held:
             return self.held
-        plan = self._row.plan if self._row is not None else None
+        row = self._row
+        if row is not None and row.error is not None:
+            return text(row.error)
+        if row is not None and row.awaits_plan:
+            return tr("Making the plan …")
+        plan = row.plan if row is not None else None
         if plan is None or plan.fits:
             return tr("Add a film first")
         if plan.is_pretended:

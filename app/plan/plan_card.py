@@ -238,7 +238,9 @@ class PlanCard(QFrame):
         assert plan is not None
         expected = _OF_PRETENDED if plan.is_pretended else ()
         refused = any(n.severity == "refusal" and n.code not in expected for n in plan.notices)
-        if can_download(row):
+        if row.awaits_plan:
+            text, icon, severity = tr("Making the plan …"), "info", "info"
+        elif can_download(row):
             is_coming = row.job_id in self._downloads.films
             text = tr("Being downloaded") if is_coming else tr("Needs a download")
             icon, severity = "download", "info"

@@ -19,13 +19,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import desktop, engine_messages
+from app import desktop
 from app.engine_messages import choice_hint, choice_text, setting_text, setting_title
 from app.i18n import mark, tr
 from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, Switch
-from engine.core.errors import SettingsError
-from engine.core.units import parse_clock
 from engine.settings import schema
 
 
@@ -95,20 +93,11 @@ class LineEditor(Editor):
 
 
 class TimeEditor(LineEditor):
-    """A time in the film, or nothing."""
+    """A time in the film, or nothing; the plan says what is wrong with one."""
 
     def __init__(self, name: str, empty: str, parent: QWidget | None = None) -> None:
         super().__init__(name, empty, parent)
         self._field.setAlignment(Qt.AlignmentFlag.AlignRight)
-        self._field.textEdited.connect(lambda _: mark_wrong(self._field, ""))
-
-    def _problem(self, text: str) -> str:
-        try:
-            parse_clock(text)
-        except SettingsError as err:
-            self._field.setAccessibleDescription(engine_messages.text(err.info()))
-            return engine_messages.hint(err.info()) or engine_messages.text(err.info())
-        return ""
 
 
 class PathEditor(LineEditor):
