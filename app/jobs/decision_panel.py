@@ -24,6 +24,7 @@ from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.controls import Switch
 from app.widgets.error_view import ErrorCard
+from app.widgets.fitting_scroll import FittingScroll
 
 _NAME_WIDTH = 110  # px of a film's name on a button
 
@@ -92,10 +93,15 @@ class DecisionPanel(QWidget):
         buttons.addWidget(self._primary, 1)
         buttons.addWidget(self._second)
         column = QVBoxLayout(self)
-        column.setContentsMargins(16, 14, 16, 16)
-        column.setSpacing(12)
+        column.setContentsMargins(16, 10, 16, 14)
+        column.setSpacing(10)
+        cards = QWidget()
+        within = QVBoxLayout(cards)
+        within.setContentsMargins(0, 0, 0, 0)
         for card in (self._hint, self.plan, self.done, self.error):
-            column.addWidget(card)
+            within.addWidget(card)
+        self._cards = FittingScroll(cards)
+        column.addWidget(self._cards)
         column.addWidget(self._stops)
         column.addLayout(buttons)
         self._primary.clicked.connect(lambda: self.action_requested.emit(self._names[0]))
@@ -126,6 +132,10 @@ class DecisionPanel(QWidget):
             card.setVisible(card is shown)
         self._hint.show_state(row)
         self._show_buttons()
+
+    def limit_card(self, height: int) -> None:
+        """Let the card take no more than so many px; what does not fit scrolls."""
+        self._cards.setMaximumHeight(height)
 
     def hold(self, reason: str) -> None:
         """Let nothing start, and show why; "" lets it."""
