@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QWidget
 
 from app.ui_state import UiState
 
-SMALLEST = QSize(910, 512)  # logical pixels: 1366x768 at 150 %
+SMALLEST = QSize(880, 430)  # logical pixels: 1366x768 at 150 % less the task bar and a title
 _USUAL = QSize(1440, 900)
-_FRAME = QSize(16, 40)  # px of borders and title bar, before the window has them
+_TITLE = 40  # px of a title bar, before the window has one
 
 
 def place_window(window: QWidget, state: UiState) -> None:
@@ -35,7 +35,7 @@ def keep_place(window: QWidget, state: UiState) -> None:
 
 def fitted(place: QRect, free: QRect) -> QRect:
     """A place moved and shrunk so that window and frame lie on the free part of a screen."""
-    inner = free.adjusted(0, _FRAME.height(), 0, 0)
+    inner = free.adjusted(0, _TITLE, 0, 0)
     size = place.size().boundedTo(inner.size())
     left = min(max(place.left(), inner.left()), inner.right() + 1 - size.width())
     top = min(max(place.top(), inner.top()), inner.bottom() + 1 - size.height())
@@ -51,8 +51,7 @@ def key_of(screen: QScreen) -> str:
 
 def _opened(free: QRect) -> QRect:
     """The usual size, or all that there is, in the middle."""
-    size = _USUAL.boundedTo(free.size() - _FRAME)
-    place = QRect(0, 0, size.width(), size.height())
+    place = QRect(0, 0, _USUAL.width(), _USUAL.height())
     place.moveCenter(free.center())
     return fitted(place, free)
 
