@@ -13,6 +13,7 @@ from app.i18n import tr
 from app.settings.editors import ChoiceEditor, Editor, make_editor
 from app.theme.icons import icon
 from app.widgets.controls import Themed, Translated
+from app.widgets.reveal import bring_into_view
 from engine.protocol.events import DevicesListed
 from engine.settings import schema
 
@@ -104,6 +105,8 @@ class MoreChoices(Themed, QWidget):
     def _unfold(self, is_open: bool) -> None:
         self.rows.setVisible(is_open)
         self.retranslate_ui()
+        if is_open:
+            bring_into_view(self)
 
 
 class SettingRows(Translated, QWidget):
