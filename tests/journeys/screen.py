@@ -114,7 +114,9 @@ class Screen:
 
     def _begin(self) -> None:
         width, height = self.size
-        number = self._spoken("Xvfb", "-displayfd", "1", "-screen", "0", f"{width}x{height}x24")
+        number = self._spoken(
+            *("Xvfb", "-displayfd", "1", "-noreset", "-screen", "0", f"{width}x{height}x24")
+        )
         self.environment["DISPLAY"] = f":{number}"
         bus = self._spoken("dbus-daemon", "--session", "--nofork", "--print-address=1")
         self.environment["DBUS_SESSION_BUS_ADDRESS"] = bus
