@@ -181,6 +181,9 @@ class Program(QObject):
     def close(self) -> None:
         """End the engine; a running job is left for the next start."""
         self.engine_import.wait()
+        if self.restart.keeps:
+            self.restart.keep()
+        self.controller.removals.drop()
         if self.engine is not None:
             self.engine.close(_CLOSE_S)
 
@@ -212,11 +215,11 @@ class Program(QObject):
 
     def add_sample(self) -> None:
         """Queue the sample clip and start it: a demonstration, with Lite, which is always there."""
-        folder = writable_folder()
+        result = writable_folder() / "upreel_sample_x2.mp4"
         self.controller.add_file(
             paths.resource("samples", "upreel_sample.mp4"),
             settings=JobSettings(model="lite"),
-            output=free_name(folder / "upreel_sample_x2.mp4"),
+            output=paths.numbered(result) if result.exists() else result,
             starts_at_once=True,
         )
 
@@ -232,6 +235,7 @@ class Program(QObject):
         window.top.language_requested.connect(self.use_language)
         window.top.theme_requested.connect(self.use_theme)
         window.sample_requested.connect(self.add_sample)
+        window.preview.playback.trim_chosen.connect(window.choices.choose)
         window.queue_column.continue_requested.connect(self._continue)
         window.queue_column.discard_requested.connect(self._discard)
         window.queue_column.view.selected.connect(self._show_stage)
@@ -254,7 +258,8 @@ class Program(QObject):
         self.offer_left_over(())
 
     def _discard(self) -> None:
-        self.controller.discard_left_over(self._left_over)
+        jobs = self._left_over
+        self.controller.discard_left_over(jobs, lambda: self.offer_left_over(jobs))
         self.offer_left_over(())
 
 
@@ -317,15 +322,6 @@ def writable_folder() -> Path:
     return Path.home()
 
 
-def free_name(path: Path) -> Path:
-    """`path`, or the first of `path_2`, `path_3`, ... that does not exist yet."""
-    number, free = 2, path
-    while free.exists():
-        free = path.with_stem(f"{path.stem}_{number}")
-        number += 1
-    return free
-
-
 def begin_work(program: Program, options: argparse.Namespace) -> None:
     """After the first paint: only now may heavy libraries be loaded."""
     gc.freeze()  # the window lives as long as the process
@@ -342,6 +338,8 @@ def _attach_engine(program: Program, options: argparse.Namespace) -> None:
     begun = unfinished()
     program.offer_left_over(begun)
     restart.take_over(program.controller, [job.job_id for job in begun], program.downloads.expect)
+    if not options.pretend_gpu and not options.pretend_vram and not options.demo:
+        program.restart.keep_from_now()
     if options.files:
         program.controller.add_paths(options.files)
     if options.demo:

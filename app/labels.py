@@ -132,6 +132,20 @@ def remaining(row: JobRow) -> str:
     return ""
 
 
+def held(row: JobRow) -> str:
+    """What of an interrupted job is finished: "8 of 12 minutes finished"; "" for nothing."""
+    if not row.done or row.plan is None or row.state is JobState.DONE:
+        return ""
+    rate = float(row.plan.picture.frame_rate)
+    seconds = (row.done / rate, row.total / rate)
+    if seconds[1] < 120:
+        return tr(
+            "{done} of {total} seconds finished", done=round(seconds[0]), total=round(seconds[1])
+        )
+    done, total = (round(value / 60) for value in seconds)
+    return tr("{done} of {total} minutes finished", done=done, total=total)
+
+
 def folder(path: Path) -> str:
     """A folder for display: home shortened to "~"."""
     home = Path.home()

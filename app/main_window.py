@@ -5,9 +5,6 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QCloseEvent,
-    QDragEnterEvent,
-    QDragLeaveEvent,
-    QDropEvent,
     QIcon,
     QKeyEvent,
     QPaintEvent,
@@ -42,7 +39,7 @@ from app.theme import tokens
 from app.tool_bar import ToolBar
 from app.ui_state import UiState
 from app.widgets.controls import is_confirmed
-from app.widgets.drop import DropOverlay
+from app.widgets.drop import DropOverlay, DropTarget
 from engine.core import paths
 
 _LOG_HEIGHT = 160
@@ -77,13 +74,13 @@ class MainWindow(QMainWindow):
         self.setWindowTitle("Upreel")
         self.setWindowIcon(QIcon(str(paths.resource("icons", "upreel.ico"))))
         self.setMinimumSize(QSize(1024, 640))
-        self.setAcceptDrops(True)
+        self._drops = DropTarget(self)
         self.actions_ = Actions(self)
         self.intake = Intake(self, controller, ui_state)
         self.top = ToolBar(
             telemetry, *(self.actions_[page] for page in ("models", "bench", "settings"))
         )
-        self.queue_column = QueueColumn(queue)
+        self.queue_column = QueueColumn(queue, controller.removals)
         self.preview = PreviewView()
         self.choices = ChoicesForm()
         self.decision = DecisionPanel(queue, downloads)
@@ -116,7 +113,9 @@ class MainWindow(QMainWindow):
             case "retry" | "accept":
                 self._controller.retry(job_id, accept=name == "accept")
             case "remove":
-                self._controller.remove(job_id)
+                self._controller.remove(self.queue_column.view.selected_ids)
+            case "undo":
+                self._controller.removals.undo()
             case "move_up" | "move_down":
                 self._controller.move(job_id, -1 if name == "move_up" else 1)
             case "add_files":
@@ -200,13 +199,8 @@ class MainWindow(QMainWindow):
         if row is None or row.job_id != job_id:
             return
         seen = (row.state, row.settings, row.output, row.media)
-        shown = (
-            id(row.plan),
-            id(row.report),
-            id(row.error),
-            len(row.warnings),
-            len(row.downgrades),
-        )
+        ids = id(row.plan), id(row.report), id(row.error)
+        shown = (*ids, len(row.warnings), len(row.downgrades))
         if (job_id, seen, shown) != self._shown:  # progress alone changes nothing here
             self._shown = (job_id, seen, shown)
             self._show_selected()
@@ -249,23 +243,6 @@ class MainWindow(QMainWindow):
 
     # Files
 
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Files and folders are welcome everywhere."""
-        if any(url.isLocalFile() for url in event.mimeData().urls()):
-            event.acceptProposedAction()
-            self.show_drop_hover(True)
-
-    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
-        """Not dropped after all."""
-        self.show_drop_hover(False)
-        super().dragLeaveEvent(event)
-
-    def dropEvent(self, event: QDropEvent) -> None:
-        """Add what was dropped."""
-        self.show_drop_hover(False)
-        self.intake.take_drop(event.mimeData())
-        event.acceptProposedAction()
-
     def show_drop_hover(self, is_hovered: bool) -> None:
         """Files are being dragged over the window, or no longer."""
         if is_hovered:
@@ -284,11 +261,13 @@ class MainWindow(QMainWindow):
             QTimer.singleShot(0, self.painted.emit)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """The space bar halts and resumes where no control uses it."""
-        if event.key() == Qt.Key.Key_Space and self._queue.active is not None:
-            self.do("pause")
-            return
-        super().keyPressEvent(event)
+        """Playback's keys work wherever no control uses them."""
+        if not self.preview.playback.take_key(event):
+            super().keyPressEvent(event)
+
+    def keyReleaseEvent(self, event: QKeyEvent) -> None:
+        """As keyPressEvent."""
+        self.preview.playback.release_key(event)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
@@ -373,6 +352,8 @@ class MainWindow(QMainWindow):
         self.decision.action_requested.connect(self.do)
         self.decision.choices_requested.connect(self.choices.choose)
         self.decision.details_requested.connect(lambda: self.do("report"))
+        self._drops.hovered.connect(self.show_drop_hover)
+        self._drops.dropped.connect(self.intake.take_drop)
         self.choices.changed.connect(self._choose)
         self.preview.frame_requested.connect(self._controller.show_frame)
         self.preview.files_requested.connect(self.intake.ask_files)

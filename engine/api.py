@@ -6,7 +6,7 @@ The window and the command line use nothing else of the engine but row 0.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from engine.updates.manifest import is_signed
 
 if TYPE_CHECKING:
     from engine.bench.options import BenchOptions
+    from engine.jobs.playback import PlayedFrame, Side
 
 __all__ = [
     "Engine",
@@ -47,6 +48,7 @@ __all__ = [
     "findings",
     "is_signed",
     "plan",
+    "played_frames",
     "pretended",
     "probe",
     "start_update",
@@ -167,6 +169,26 @@ def plan(
     )
     media = examined_source(probe_source(source, settings))
     return make_plan(media, settings, output, machine)
+
+
+def played_frames(
+    job_id: str,
+    media: MediaInfo,
+    plan: Plan,
+    side: Side,
+    start_s: float,
+    *,
+    jobs_folder: Path | None = None,
+) -> Iterator[PlayedFrame]:
+    """Frames of a job's source or result from a time on, for playback; in the caller's thread.
+
+    Raises:
+        InputError: The film cannot be read (any more).
+    """
+    from engine.jobs.playback import played_frames as frames
+
+    folder = JobStore(jobs_folder or default_jobs_folder()).folder(job_id)
+    yield from frames(media, plan, side, start_s, folder)
 
 
 def start_update() -> Path:

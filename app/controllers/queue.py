@@ -16,6 +16,7 @@ from app.engine_messages import text
 from app.jobs.found_files import FileFinder, is_latent, is_wheel
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
+from app.state.removals import Removal, Removals
 from engine.core.errors import EngineError
 from engine.protocol import commands, events
 from engine.settings.schema import JobSettings, describe
@@ -50,6 +51,7 @@ class QueueController(QObject):
         self._start_when_queued: set[str] = set()
         self._queue_runs = False
         self.settings = JobSettings()  # for the next files
+        self.removals = Removals(self)
         self._finder = FileFinder(self)
         self._finder.found.connect(self.add_files)
         hub.subscribe(events.JobQueued, self._after_queued)
@@ -131,12 +133,11 @@ class QueueController(QObject):
             self.send(commands.AdoptJob(job_id=job.job_id))
         self.files_added.emit()
 
-    def discard_left_over(self, jobs: Sequence[UnfinishedJob]) -> None:
-        """Delete what jobs of an earlier run have made."""
-        for job in jobs:
-            if job.problem is None:
-                self.send(commands.AdoptJob(job_id=job.job_id))
-            self.send(commands.RemoveJob(job_id=job.job_id))
+    def discard_left_over(self, jobs: Sequence[UnfinishedJob], offer: Callable[[], None]) -> None:
+        """Leave jobs of an earlier run; `removals` can `offer` them again, or delete them."""
+        job_ids = [job.job_id for job in jobs]
+        removal = Removal(count=len(jobs), restore=offer, drop=lambda: self._delete(job_ids))
+        self.removals.add(removal)
 
     # Changing
 
@@ -154,21 +155,48 @@ class QueueController(QObject):
         at = self._queue.position(job_id)
         if at < 0 or not self._queue.move(job_id, at + step):
             return
-        known = [row for row in self._queue.rows if row.state is not JobState.REJECTED]
-        position = next((i for i, row in enumerate(known) if row.job_id == job_id), -1)
+        position = self._engine_position(job_id)
         if position >= 0:
             self.send(commands.MoveJob(job_id=job_id, position=position))
 
-    def remove(self, job_id: str) -> None:
-        """Take a job that does not run out of the queue."""
-        row = self._queue.find(job_id)
-        if row is None or row.state.is_active:
+    def remove(self, job_ids: Sequence[str]) -> None:
+        """Take jobs that do not run out of the queue; `removals` can put them back."""
+        rows = [row for row in self._queue.rows if row.job_id in job_ids]
+        places = [
+            (self._queue.position(row.job_id), row) for row in rows if not row.state.is_active
+        ]
+        if not places:
             return
-        self._start_when_queued.discard(job_id)
-        if row.state is JobState.REJECTED:
-            self._queue.forget(job_id)
-        else:
+        for _, row in places:
+            self._start_when_queued.discard(row.job_id)
+            if row.state is not JobState.REJECTED:
+                self.send(commands.RemoveJob(job_id=row.job_id, can_return=True))
+            self._queue.forget(row.job_id)
+        removed = [row for _, row in places if row.state is not JobState.REJECTED]
+        self.removals.add(
+            Removal(
+                rows=tuple(row for _, row in places),
+                count=len(places),
+                restore=lambda: self._put_back(places),
+                drop=lambda: self._delete([row.job_id for row in removed]),
+            )
+        )
+
+    def _put_back(self, places: Sequence[tuple[int, JobRow]]) -> None:
+        for at, row in places:
+            self._queue.put_back(row, at)
+            if row.state is not JobState.REJECTED:
+                position = self._engine_position(row.job_id)
+                self.send(commands.RestoreJob(job_id=row.job_id, position=position))
+
+    def _delete(self, job_ids: Sequence[str]) -> None:
+        for job_id in job_ids:
             self.send(commands.RemoveJob(job_id=job_id))
+
+    def _engine_position(self, job_id: str) -> int:
+        """Place of a job in the engine, which does not know those that it refused; -1 for none."""
+        known = [row for row in self._queue.rows if row.state is not JobState.REJECTED]
+        return next((i for i, row in enumerate(known) if row.job_id == job_id), -1)
 
     def retry(self, job_id: str, *, accept: bool = False) -> None:
         """Let a failed, cancelled or refused job run again; one whose result differs, too.

@@ -2,8 +2,8 @@
 
 Those that wait for a download start by themselves once that has ended.
 
-They are written to a file that the next start reads once. Films that were begun are not in it: the
-engine keeps those itself, and offers to continue them.
+They are written to a file at each change, so that they are there after a crash too. Films that were
+begun are not in it: the engine keeps those itself, and offers to continue them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.controllers.queue import QueueController
 from app.i18n import tr
@@ -25,6 +25,7 @@ from engine.core.serialization import from_plain, read_json, set_aside, to_plain
 from engine.settings.schema import JobSettings
 
 _FILE = "restart.json"
+_KEEP_MS = 300  # after a change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +63,26 @@ class RestartController(QObject):
         self._window, self._controller, self._queue = window, controller, queue
         self._downloads = downloads
         self.waits_for = ""  # name of a film
-        self.is_due = False
+        self.is_due = self.keeps = False
+        self._last: Waiting | None = None  # as it was written
+        self._kept = QTimer(self, interval=_KEEP_MS, singleShot=True)
+        self._kept.timeout.connect(self.keep)
         queue.queue_changed.connect(self._look)
         window.page_requested.connect(self._asked)
+
+    def keep_from_now(self) -> None:
+        """The films of the last run were taken over: write down every change."""
+        for changed in (self._queue.queue_changed, self._queue.job_changed):
+            changed.connect(lambda *_: self._kept.isActive() or self._kept.start())
+        self.keeps = True
+        self._kept.start()
+
+    def keep(self) -> None:
+        """Write down the films that wait; they do not start by themselves."""
+        if not self.is_due and (waiting := self._waiting(starts=False)) != self._last:
+            self._last = waiting
+            if problem := write(waiting):
+                self._controller.command_failed.emit(problem)
 
     def request(self) -> None:
         """Start again as soon as no film is worked on; the queue stops meanwhile."""
@@ -99,6 +117,15 @@ class RestartController(QObject):
         if self.is_due:
             return
         self.waits_for = ""
+        problem = write(self._waiting(starts=starts))
+        if problem:  # rather no new start than a queue that is gone
+            self._controller.command_failed.emit(problem)
+            self.changed.emit()
+            return
+        self.is_due = True
+        self._window.leave()
+
+    def _waiting(self, *, starts: bool) -> Waiting:
         films = tuple(
             WaitingFilm(
                 job_id=row.job_id,
@@ -110,13 +137,7 @@ class RestartController(QObject):
             for row in self._queue.rows
             if row.state.can_change or row.job_id in self._downloads.films
         )
-        problem = write(Waiting(films=films, starts=starts))
-        if problem:  # rather no new start than a queue that is gone
-            self._controller.command_failed.emit(problem)
-            self.changed.emit()
-            return
-        self.is_due = True
-        self._window.leave()
+        return Waiting(films=films, starts=starts)
 
 
 def write(waiting: Waiting) -> str:
@@ -134,12 +155,10 @@ def write(waiting: Waiting) -> str:
 
 
 def read() -> Waiting:
-    """The queue that the last run has left, once; an empty one where there is none."""
+    """The queue that the last run has left; an empty one where there is none."""
     file = paths.data_folder() / _FILE
     with set_aside(file):
-        found = from_plain(Waiting, read_json(file))
-        file.unlink()
-        return found
+        return from_plain(Waiting, read_json(file))
     return Waiting()
 
 

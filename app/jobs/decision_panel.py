@@ -25,6 +25,8 @@ from app.theme.icons import pixmap
 from app.widgets.controls import Switch
 from app.widgets.error_view import ErrorCard
 
+_NAME_WIDTH = 110  # px of a film's name on a button
+
 
 def download_action(downloads: DownloadsModel, row: JobRow | None) -> str:
     """What can be done about what a film lacks; "" where nothing has to be downloaded."""
@@ -53,7 +55,7 @@ def primary_action(
     if row is not None and row.state is JobState.DONE:
         return ("start", "open_result") if waits else ("open_result", "show_in_folder")
     if row is not None and row.state.can_retry:
-        return ("start", "retry") if waits else ("retry", "remove")
+        return ("start", "retry") if waits else ("retry", "")
     return "start", ""
 
 
@@ -149,24 +151,33 @@ class DecisionPanel(QWidget):
 
     def _show_buttons(self) -> None:
         self._names = primary_action(self._model, self._downloads, self._row)
+        waiting, active = self._model.count(JobState.WAITING), self._model.active
+        is_other = active is not None and active is not self._row
+        other = self._short(active.source.name) if active is not None and is_other else ""
         texts = {
-            "start": tr("Start"),
+            "start": tr("Start queue ({count})", count=waiting) if waiting > 1 else tr("Start"),
             "download_start": self._download_text(),
             "download_stop": tr("Stop the download"),
-            "pause": tr("Pause"),
-            "resume": tr("Resume"),
+            "pause": tr("Pause {name}", name=other) if other else tr("Pause"),
+            "resume": tr("Resume {name}", name=other) if other else tr("Resume"),
             "cancel": tr("Cancel"),
             "open_result": tr("Open result"),
             "show_in_folder": tr("Show in folder"),
             "retry": tr("Try again"),
             "accept": tr("Keep it as it is"),
-            "remove": tr("Remove"),
         }
-        keys = {"start": "Ctrl+Enter", "pause": tr("Space"), "resume": tr("Space")}
+        keys = {"start": "Ctrl+Enter", "pause": "Ctrl+P", "resume": "Ctrl+P"}
         first, second = self._names
         self._primary.setText(texts[first])
         self._primary.setToolTip(keys.get(first, ""))
-        self._second.setText(texts.get(second, ""))
+        place = self._second.sizePolicy()  # of Cancel: nothing else comes to lie under the pointer
+        place.setRetainSizeWhenHidden(self._row is not None and self._row.can_retry)
+        self._second.setSizePolicy(place)
+        if second:
+            self._second.setText(texts[second])
+        acts_on = active.source.name if active is not None and second == "cancel" else ""
+        self._second.setToolTip(tr("Cancel {name}", name=acts_on) if acts_on else "")
+        self._second.setAccessibleDescription(self._second.toolTip())
         self._second.setVisible(bool(second))
         self._stops.setText(tr("Finish this one, then stop"))
         self._stops.setVisible(self._model.active is not None)
@@ -175,6 +186,11 @@ class DecisionPanel(QWidget):
         if first == "start" and not startable:
             self._primary.setToolTip(self._why_not())
         self._primary.setAccessibleDescription(self._primary.toolTip())
+
+    def _short(self, name: str) -> str:
+        """The name of a film as wide as the button has room for."""
+        metrics = self._primary.fontMetrics()
+        return metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, _NAME_WIDTH)
 
     def _download_text(self) -> str:
         """What the button does, with the size of what comes where the plan knows it."""

@@ -15,7 +15,9 @@ from PySide6.QtWidgets import (
 
 from app.i18n import tr
 from app.jobs.queue_view import QueueView
+from app.jobs.undo_line import UndoLine
 from app.state.queue_model import QueueModel
+from app.state.removals import Removals
 from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import Themed
@@ -30,7 +32,9 @@ class QueueColumn(Themed, QWidget):
     continue_requested = Signal()  # unfinished jobs of an earlier run
     discard_requested = Signal()
 
-    def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, model: QueueModel, removals: Removals, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setObjectName("queueColumn")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -47,6 +51,7 @@ class QueueColumn(Themed, QWidget):
         self._drop = DropZone(self)
         self._drop.setObjectName("dropZone")
         self._banner = _Banner(self)
+        self._undo = UndoLine(removals, self)
         self._nothing = QLabel()
         self._nothing.setProperty("kind", "secondary")
         self._nothing.setWordWrap(True)
@@ -107,6 +112,7 @@ class QueueColumn(Themed, QWidget):
         column.addWidget(self._nothing)
         column.addWidget(self._drop)
         column.addStretch(1)
+        column.addWidget(self._undo)
         self._banner.setVisible(False)
 
 

@@ -237,6 +237,7 @@ class QueueView(QListView):
         self.setModel(model)
         self.setItemDelegate(self._card)
         self.setMouseTracking(True)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -253,6 +254,12 @@ class QueueView(QListView):
         """The selected job."""
         index = self.currentIndex()
         return index.data(JOB_ROLE) if index.isValid() else None
+
+    @property
+    def selected_ids(self) -> list[str]:
+        """Names of all selected jobs, in the order of the queue."""
+        indexes = sorted(self.selectedIndexes(), key=lambda index: index.row())
+        return [index.data(JOB_ROLE).job_id for index in indexes]
 
     def select(self, job_id: str) -> None:
         """Select a job."""

@@ -48,7 +48,6 @@ class CompareCanvas(QWidget):
         self.scene = Scene()
         self._dragging = ""  # "split" or "pan" while a mouse button is down
         self._last_point = QPointF()
-        self._space_held = False
         self._keyboard_focus = False
         self.retranslate()
 
@@ -191,7 +190,8 @@ class CompareCanvas(QWidget):
         point = event.position()
         self._last_point = point
         is_left = event.button() == Qt.MouseButton.LeftButton
-        if is_left and self._is_split_at(point):
+        moves_picture = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+        if is_left and not moves_picture and self._is_split_at(point):
             self._dragging = "split"
             self._drag_split(point)
         elif is_left or event.button() == Qt.MouseButton.MiddleButton:
@@ -225,7 +225,7 @@ class CompareCanvas(QWidget):
         event.accept()
 
     def _is_split_at(self, point: QPointF) -> bool:
-        if self.mode is not Mode.SPLIT or self._space_held:
+        if self.mode is not Mode.SPLIT:
             return False
         return self.scene.visible(QRectF(self.rect())).contains(point)
 
@@ -251,8 +251,10 @@ class CompareCanvas(QWidget):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Line, zoom, position and tiles without a mouse."""
         key = Qt.Key(event.key())
-        if key in _ARROWS:
-            is_wide = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+        modifiers = event.modifiers()
+        is_moved = bool(modifiers & Qt.KeyboardModifier.ShiftModifier)
+        if key in _ARROWS and (is_moved or _ARROWS[key][1]):  # left and right alone: frames
+            is_wide = bool(modifiers & Qt.KeyboardModifier.ControlModifier)
             self._arrow(*_ARROWS[key], is_wide=is_wide)
         elif not self._letter(key):
             super().keyPressEvent(event)
@@ -260,9 +262,6 @@ class CompareCanvas(QWidget):
     def _letter(self, key: Qt.Key) -> bool:
         """One key, one verb; False for keys that mean nothing here."""
         match key:
-            case Qt.Key.Key_Space:
-                self._space_held = True
-                self._update_cursor()
             case Qt.Key.Key_Plus | Qt.Key.Key_Equal:
                 self.zoom_to(self.zoom * STEP)
             case Qt.Key.Key_Minus:
@@ -287,13 +286,6 @@ class CompareCanvas(QWidget):
         self.scene.viewport.pan(QPointF(-across * step, -down * step))
         self.update()
 
-    def keyReleaseEvent(self, event: QKeyEvent) -> None:
-        """The hand goes with the space bar."""
-        if event.key() == Qt.Key.Key_Space and not event.isAutoRepeat():
-            self._space_held = False
-            self._update_cursor()
-        super().keyReleaseEvent(event)
-
     def focusInEvent(self, event: QFocusEvent) -> None:
         """Show the ring only to those who came by keyboard."""
         by_keyboard = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
@@ -303,7 +295,7 @@ class CompareCanvas(QWidget):
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         """Hide the ring."""
-        self._keyboard_focus = self._space_held = False
+        self._keyboard_focus = False
         super().focusOutEvent(event)
         self.update()
 
@@ -321,6 +313,9 @@ class CompareCanvas(QWidget):
         """Texts for screen readers; painted texts are translated when they are painted."""
         self.setAccessibleName(tr("Picture"))
         self.setAccessibleDescription(
-            tr("Arrow keys move the line or the picture, plus and minus zoom, 0 fits, 1 is 100 %.")
+            tr(
+                "Left and right go a frame back or forward; with Shift, arrow keys move the line "
+                "or the picture. Plus and minus zoom, 0 fits, 1 is 100 %. H shows the original."
+            )
         )
         self.update()

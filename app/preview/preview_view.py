@@ -11,9 +11,11 @@ from app.preview import scene
 from app.preview.compare_canvas import CompareCanvas
 from app.preview.empty_view import EmptyView
 from app.preview.figures import FiguresRow
+from app.preview.film_clock import FilmClock
+from app.preview.playback import Playback
 from app.preview.report_strip import ReportStrip
 from app.preview.scene import Mode
-from app.preview.timeline import FilmClock, Timeline
+from app.preview.timeline import Timeline
 from app.preview.view_bar import ViewBar
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Size
@@ -49,6 +51,7 @@ class PreviewView(QWidget):
         self.empty = EmptyView()
         self.canvas, self.bar = CompareCanvas(), ViewBar()
         self.timeline, self.figures, self.strip = Timeline(), FiguresRow(), ReportStrip()
+        self.playback = Playback(self.canvas, self.timeline, self)
         self._below = QStackedWidget()
         self._below.addWidget(self.figures)
         self._below.addWidget(self.strip)
@@ -90,6 +93,9 @@ class PreviewView(QWidget):
         self.strip.folder_clicked.connect(lambda: self.folder_requested.emit(self._job_id))
         self.strip.report_clicked.connect(lambda: self.report_requested.emit(self._job_id))
         self._ask.timeout.connect(self._ask_now)
+        self.playback.began.connect(self._leave_live)
+        self.playback.stopped.connect(self._ask.start)  # the whole picture of the frame
+        self.playback.pictures_changed.connect(self._show_pictures)
 
     def _forget(self) -> None:
         self._job_id = ""
@@ -114,6 +120,7 @@ class PreviewView(QWidget):
         """There is no job: invite."""
         self._ask.stop()
         self._forget()
+        self.playback.set_job("", None)
         self._pages.setCurrentWidget(self.empty)
 
     def set_drop_hovered(self, is_hovered: bool) -> None:
@@ -126,6 +133,7 @@ class PreviewView(QWidget):
             return
         self._forget()
         self._job_id, self._media = job_id, media
+        self.playback.set_job(job_id, media)
         self._film = FilmClock.of(media)
         self.timeline.set_film(self._film)
         self.timeline.set_finished(0, is_running=False)
@@ -151,6 +159,7 @@ class PreviewView(QWidget):
         if job_id != self._job_id or self._film is None:
             return
         self._plan = plan
+        self.playback.set_plan(plan)
         self._result_size = self._turned(plan.picture.size)
         start, stop = (None if edge is None else float(edge) for edge in (plan.start, plan.stop))
         self.timeline.set_trim(start, stop)
@@ -216,6 +225,8 @@ class PreviewView(QWidget):
 
     def _is_awaited(self, event: PreviewReady) -> bool:
         """False for answers to others (the queue asks for small ones) and for late ones."""
+        if self.playback.is_playing:
+            return False
         if self._is_followed:
             return event.result is not None
         if self._asked_seconds is None or self._film is None:
@@ -240,6 +251,8 @@ class PreviewView(QWidget):
         elif self._counts_written:
             return
         self.timeline.set_finished(event.done, is_running=True)
+        if event.stage == "write":
+            self.playback.set_result(is_published=False)
 
     def telemetry(self, event: Telemetry) -> None:
         """Memory of this program where its plan is the tightest, while the shown job runs."""
@@ -257,6 +270,7 @@ class PreviewView(QWidget):
             return
         self._stop()
         self._is_finished = True
+        self.playback.set_result(is_published=True)
         first, stop = self.timeline.strip.span
         self.timeline.set_finished(stop - first, is_running=False)
         self.strip.show_report(report)
@@ -294,17 +308,22 @@ class PreviewView(QWidget):
         self.bar.offer_tiles(False)
 
     def _follow(self) -> None:
+        self.playback.stop()
         self._ask.stop()
         self._is_followed = True
         self.canvas.set_live(True)
         self.bar.offer_follow(False)
 
     def _scrubbed(self, _seconds: float) -> None:
+        self._leave_live()
+        self._ask.start()
+
+    def _leave_live(self) -> None:
         if self._is_running and self._is_followed:
             self._is_followed = False
             self.canvas.set_live(False)
             self.bar.offer_follow(True)
-        self._ask.start()
+        self._ask.stop()
 
     def _ask_now(self) -> None:
         if self._job_id:
@@ -356,6 +375,7 @@ class PreviewView(QWidget):
     def _mode_chosen(self, key: str) -> None:
         self._mode_is_users = True
         self.canvas.set_mode(Mode(key))
+        self.playback.refresh()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """A low window keeps its height for the picture."""

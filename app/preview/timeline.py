@@ -1,85 +1,24 @@
-"""The film as a timeline: position, finished part and cut-off ends; frames to times and back."""
+"""The film as a timeline: position, finished part and cut-off ends."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from fractions import Fraction
-
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QAbstractSlider, QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QAbstractSlider,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.i18n import tr
+from app.preview.film_clock import ROUNDED_S, FilmClock, clock, grouped
 from app.theme import tokens
+from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
-from engine.protocol.media import MediaInfo
-
-_THIN_SPACE = "\u202f"  # narrow and never broken: groups digits in every language
-_ROUNDED = Fraction(6, 10_000)  # s; some containers keep whole milliseconds only
-_UNCOUNTED = Fraction(1000)  # steps/s where a film has no steady rate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilmClock:
-    """Length of a film in steps: frames where they can be counted, else milliseconds."""
-
-    steps: int
-    rate: Fraction  # steps/s
-    counts_frames: bool
-
-    @classmethod
-    def of(cls, media: MediaInfo) -> FilmClock:
-        """The clock of a file; stills have one step."""
-        video = media.video
-        if media.kind == "image":
-            return cls(steps=1, rate=Fraction(1), counts_frames=True)
-        rate = video.frame_rate or Fraction(0)
-        if video.frame_count and not rate and video.duration:
-            rate = video.frame_count / video.duration
-        if rate > 0:
-            count = video.frame_count or round((video.duration or 0) * rate)
-            return cls(steps=max(1, count), rate=rate, counts_frames=True)
-        steps = round((video.duration or 0) * _UNCOUNTED)
-        return cls(steps=max(1, steps), rate=_UNCOUNTED, counts_frames=False)
-
-    @property
-    def seconds(self) -> float:
-        """Length of the film."""
-        return float(self.steps / self.rate)
-
-    def step_at(self, seconds: float | Fraction) -> int:
-        """The step that is shown at a time, inside the film."""
-        step = int((Fraction(seconds) + _ROUNDED) * self.rate)
-        return min(max(step, 0), self.steps - 1)
-
-    def first_step_from(self, seconds: float) -> int:
-        """The first step that begins at a time or later; the number of steps after the end."""
-        step = math.ceil((Fraction(seconds) - _ROUNDED) * self.rate)
-        return min(max(step, 0), self.steps)
-
-    def seconds_of(self, step: int) -> float:
-        """When a step begins."""
-        return float(step / self.rate)
-
-    def seconds_to_ask(self, step: int) -> float:
-        """A time well inside a step: rounding it to a frame gives this one."""
-        inside = Fraction(1, 4) if self.counts_frames and self.steps > 1 else Fraction(0)
-        return float((step + inside) / self.rate)
-
-
-def grouped(number: int) -> str:
-    """A whole number with its digits in groups of three: "1 204"."""
-    return f"{number:,}".replace(",", _THIN_SPACE)
-
-
-def clock(seconds: float) -> str:
-    """A moment in a film in hundredths: "00:00:50.21"."""
-    hundredths = int(seconds * 100 + 1e-6)  # never shows a time that has not come yet
-    minutes, hundredths = divmod(hundredths, 6000)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours:02d}:{minutes:02d}:{hundredths // 100:02d}.{hundredths % 100:02d}"
-
 
 _MARGIN = 6  # px left and right of the strip, room for handles and playhead
 
@@ -88,6 +27,7 @@ class TimelineStrip(QAbstractSlider):
     """A slider over the steps of a film; emits what the user chose, never what was set."""
 
     step_chosen = Signal(int)
+    span_chosen = Signal(int, int)  # first step that is kept, first one after
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -98,6 +38,9 @@ class TimelineStrip(QAbstractSlider):
         self._steps_a_second = 25
         self._span = (0, 1)  # first step that is kept, first one after
         self._finished = 0  # steps from the beginning of the span
+        self._edge = -1  # of the span, 0 or 1, whose handle is dragged
+        self.can_trim = False
+        self.setMouseTracking(True)
 
     def set_film(self, film: FilmClock) -> None:
         """Another film; nothing is finished, nothing cut off."""
@@ -167,19 +110,49 @@ class TimelineStrip(QAbstractSlider):
     # Mouse and keyboard
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Go there."""
+        """Take a handle, or go there."""
         if event.button() == Qt.MouseButton.LeftButton:
+            self._edge = self._edge_at(event.position().x())
+            if self._edge >= 0:
+                return
             self.setSliderDown(True)
             self._choose(self.step_at(event.position().x()))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Scrub."""
-        if self.isSliderDown():
-            self._choose(self.step_at(event.position().x()))
+        """Scrub, or move an end."""
+        x = event.position().x()
+        if self._edge >= 0:
+            self._drag_edge(self.step_at(x))
+        elif self.isSliderDown():
+            self._choose(self.step_at(x))
+        else:
+            is_edge = self._edge_at(x) >= 0
+            shape = Qt.CursorShape.SizeHorCursor if is_edge else Qt.CursorShape.PointingHandCursor
+            self.setCursor(shape)
 
     def mouseReleaseEvent(self, _event: QMouseEvent) -> None:
         """Let go."""
+        if self._edge >= 0:
+            self._edge = -1
+            self.span_chosen.emit(*self._span)
         self.setSliderDown(False)
+
+    def _edge_at(self, x: float) -> int:
+        """The end whose handle is at a point: 0 or 1; -1 for none."""
+        edges = [(abs(x - self.x_of(step)), index) for index, step in enumerate(self._span)]
+        distance, index = min(edges)
+        return index if self.can_trim and distance <= _MARGIN else -1
+
+    def _drag_edge(self, step: int) -> None:
+        first, stop = self._span
+        if self._edge == 0:
+            self.set_span(min(step, stop - 1), stop)
+        else:
+            self.set_span(first, max(step + 1, first + 1))
+
+    def move(self, steps: int) -> None:
+        """Go some steps forward or back, as the user's choice."""
+        self._choose(self.value() + steps * self.singleStep())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Frames by arrows, seconds by page keys, ends by Home and End."""
@@ -223,7 +196,7 @@ class TimelineStrip(QAbstractSlider):
             if rect.width() > 0:
                 painter.setBrush(QColor(colour))
                 painter.drawRoundedRect(rect, 4, 4)
-        if self.is_trimmed:
+        if self.is_trimmed or self.can_trim:
             self._paint_handles(painter, kept, QColor(theme.text_1))
         self._paint_playhead(painter, track, QColor(theme.text_1))
         if self.hasFocus():
@@ -245,9 +218,11 @@ class TimelineStrip(QAbstractSlider):
 
 
 class Timeline(QFrame):
-    """The slider with its meaning as text and figures above it."""
+    """The slider, playback's two buttons, and figures above it."""
 
     seconds_chosen = Signal(float)  # s of the source, well inside a frame
+    span_chosen = Signal(int, int)  # as the strip's
+    play_clicked = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -255,9 +230,15 @@ class Timeline(QFrame):
         self.setProperty("kind", "card")
         self._film: FilmClock | None = None
         self._is_running = False
-        self._trim_seconds = (0.0, 0.0)
+        self._play, self._loop = QToolButton(), QToolButton()
+        self._play.setObjectName("playButton")
+        self._loop.setObjectName("loopButton")
+        self._loop.setCheckable(True)
+        self._is_playing = False
+        self._play.clicked.connect(self.play_clicked)
         self.strip = TimelineStrip()
         self.strip.step_chosen.connect(self._chosen)
+        self.strip.span_chosen.connect(self.span_chosen)
         self.strip.valueChanged.connect(self._show_position)
         self._title, self._trim, self._position = QLabel(), ElidedLabel(), QLabel()
         for label in (self._title, self._trim):
@@ -266,6 +247,10 @@ class Timeline(QFrame):
         self._trim.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         head = QHBoxLayout()
         head.setSpacing(12)
+        for button in (self._play, self._loop):
+            button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
+            button.setProperty("kind", "icon")
+            head.addWidget(button)
         head.addWidget(self._title)
         head.addWidget(self._trim, 1)
         head.addWidget(self._position)
@@ -279,7 +264,6 @@ class Timeline(QFrame):
     def set_film(self, film: FilmClock) -> None:
         """Another film."""
         self._film = film
-        self._trim_seconds = (0.0, film.seconds)
         self.strip.set_film(film)
         self.retranslate()
 
@@ -287,9 +271,37 @@ class Timeline(QFrame):
         """What of the film is kept, in seconds; frames from `start` on that come before `stop`."""
         if self._film is None:
             return
-        self._trim_seconds = (start or 0.0, self._film.seconds if stop is None else stop)
-        self.strip.set_span(*(self._film.first_step_from(edge) for edge in self._trim_seconds))
+        edges = (start or 0.0, self._film.seconds if stop is None else stop)
+        self.strip.set_span(*map(self._film.first_step_from, edges))
         self.retranslate()
+
+    def trim_of(self, first: int, stop: int) -> dict[str, str]:
+        """The settings that keep steps from `first` to before `stop`; "" for the film's own end."""
+        if self._film is None:
+            return {}
+        edges = [max(0.0, self._film.seconds_of(step) - float(ROUNDED_S)) for step in (first, stop)]
+        start, end = (f"{edge:.4f}" for edge in edges)
+        return {"start": start if first > 0 else "", "stop": end if stop < self._film.steps else ""}
+
+    def set_can_trim(self, can_trim: bool) -> None:
+        """Whether the ends can be moved: not any more when the job has begun."""
+        self.strip.can_trim = can_trim
+        self.strip.update()
+
+    @property
+    def is_looped(self) -> bool:
+        """Whether playback begins again at its end."""
+        return self._loop.isChecked()
+
+    def show_playing(self, is_playing: bool) -> None:
+        """Whether the button plays or halts."""
+        self._is_playing = is_playing
+        self._label_buttons()
+
+    def show_seconds(self, seconds: float) -> None:
+        """Move the playhead to the frame of a time."""
+        if self._film is not None:
+            self.set_step(self._film.step_at(seconds))
 
     def set_finished(self, steps: int, *, is_running: bool) -> None:
         """How far the result is."""
@@ -328,19 +340,33 @@ class Timeline(QFrame):
     def changeEvent(self, event: QEvent) -> None:
         """Another language."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
+        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
             self.retranslate()
+
+    def _label_buttons(self) -> None:
+        self._play.setIcon(icon("pause" if self._is_playing else "play", size=16))
+        self._play.setToolTip(
+            tr("Space plays and halts; J plays back, L forward, again: faster; K halts")
+        )
+        self._play.setAccessibleName(tr("Halt playback") if self._is_playing else tr("Play"))
+        self._loop.setIcon(icon("retry", size=16))
+        self._loop.setToolTip(tr("Begin again at the end"))
+        self._loop.setAccessibleName(tr("Loop"))
 
     def retranslate(self) -> None:
         """All texts in the current language."""
+        self._label_buttons()
         self._title.setText(self._title_text())
         self.strip.setAccessibleName(tr("Timeline"))
         self.strip.setToolTip(
-            tr("Click or drag to look at a frame. Arrow keys: a frame; page keys: a second.")
+            tr(
+                "Click or drag to look at a frame. Arrow keys: a frame; page keys: a second. "
+                "I and O set where the result begins and ends."
+            )
         )
         trim = ""
         if self._film is not None and self.strip.is_trimmed:
-            start, stop = (clock(edge) for edge in self._trim_seconds)
+            start, stop = (clock(self._film.seconds_of(step)) for step in self.strip.span)
             trim = tr("In {start} · Out {stop}", start=start, stop=stop)
         self._trim.setText(trim)
         self._show_position()

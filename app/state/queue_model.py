@@ -91,6 +91,14 @@ class QueueModel(QAbstractListModel):
         self.endInsertRows()
         self.queue_changed.emit()
 
+    def put_back(self, row: JobRow, at: int) -> None:
+        """Show a row again that was taken away."""
+        at = min(at, len(self._rows))
+        self.beginInsertRows(QModelIndex(), at, at)
+        self._rows.insert(at, row)
+        self.endInsertRows()
+        self.queue_changed.emit()
+
     def choose(self, job_id: str, settings: JobSettings, output: Path | None) -> None:
         """Remember other choices for a job; the engine's new plan follows."""
         row = self.find(job_id)

@@ -108,6 +108,7 @@ QPushButton, QToolButton {{
   border-radius: {tokens.RADIUS}px; padding: 6px 12px; }}
 QPushButton:hover, QToolButton:hover {{ background: {hover}; }}
 QPushButton:pressed, QToolButton:pressed {{ background: {t.surface_3}; }}
+QToolButton:checked {{ background: {t.surface_3}; border: 1px solid {t.accent}; }}
 QPushButton:focus, QToolButton:focus {{ border: 2px solid {t.accent}; padding: 5px 11px; }}
 QPushButton:disabled, QToolButton:disabled {{ color: {faded}; background: {t.surface_2}; }}
 QPushButton[kind="primary"] {{

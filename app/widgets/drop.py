@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QEvent, QMimeData, QObject, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QDragLeaveEvent,
+    QDropEvent,
+    QFont,
+    QPainter,
+    QPaintEvent,
+    QPen,
+)
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from app.i18n import tr
@@ -81,6 +89,39 @@ class DropZone(QAbstractButton):
         place.setTop(top)
         place.setHeight(metrics.height())
         painter.drawText(place, int(Qt.AlignmentFlag.AlignHCenter), shown)
+
+
+class DropTarget(QObject):
+    """Takes files that are dragged over its parent, always as Copy.
+
+    After a Move, which Explorer proposes with Shift, the program they come from deletes them.
+    """
+
+    hovered = Signal(bool)
+    dropped = Signal(QMimeData)
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        parent.setAcceptDrops(True)
+        parent.installEventFilter(self)
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        """Answer drags; everything else goes its way."""
+        if isinstance(event, QDragLeaveEvent):
+            self.hovered.emit(False)
+            return False
+        if not isinstance(event, QDropEvent):  # a drag that enters or moves is one, too
+            return False
+        if not any(url.isLocalFile() for url in event.mimeData().urls()):
+            return False
+        event.setDropAction(Qt.DropAction.CopyAction)
+        event.accept()
+        if event.type() is QEvent.Type.DragEnter:
+            self.hovered.emit(True)
+        elif event.type() is QEvent.Type.Drop:
+            self.hovered.emit(False)
+            self.dropped.emit(event.mimeData())
+        return True
 
 
 class DropOverlay(QWidget):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from engine.core import windows_paths
@@ -60,6 +61,15 @@ def runtimes_folder() -> Path:
 def logs_folder() -> Path:
     """Folder of the logs."""
     return data_folder() / "logs"
+
+
+def numbered(path: Path, taken: Collection[Path] = ()) -> Path:
+    """The first of `path (2)`, `path (3)`, ... that is not taken and does not exist yet."""
+    number, free = 2, path.with_stem(f"{path.stem} (2)")
+    while free in taken or free.exists():
+        number += 1
+        free = path.with_stem(f"{path.stem} ({number})")
+    return free
 
 
 def _own_folder(kind: str) -> Path:

@@ -60,6 +60,7 @@ class JobService:
         self._sink, self._machine = sink, machine
         self._send, self._may_run = send, may_run
         self._jobs = JobQueue()
+        self._removed: dict[str, Job] = {}  # that can come back
         self._store = JobStore(machine.jobs_folder)
         self._worker: threading.Thread | None = None
         self._awake = ExitStack()  # used in the engine thread alone; empty while a job is paused
@@ -91,8 +92,12 @@ class JobService:
                 self._adopt(job_id, accept=accept)
             case c.ChangeJob():
                 self._change(command)
+            case c.RemoveJob(job_id=job_id, can_return=True):
+                self._set_aside(job_id)
             case c.RemoveJob(job_id=job_id):
                 self._remove(job_id)
+            case c.RestoreJob(job_id=job_id, position=position):
+                self._restore(job_id, position)
             case c.MoveJob(job_id=job_id, position=position):
                 self._jobs.move(self._jobs.get(job_id), position)
             case c.RetryJob(job_id=job_id, accept=accept):
@@ -121,7 +126,7 @@ class JobService:
 
     def _add(self, command: c.AddJob) -> None:
         media = probe_source(command.source, command.settings)
-        plan = make_plan(media, command.settings, command.output, self._machine)
+        plan = make_plan(media, command.settings, command.output, self._machine_for(command.job_id))
         job = Job(
             id=command.job_id,
             media=media,
@@ -132,6 +137,11 @@ class JobService:
         self._enqueue(job)
         self._send(c.ExamineSource(job_id=job.id, media=media))
 
+    def _machine_for(self, job_id: str) -> Machine:
+        """The machine, with the names that results of the other jobs have."""
+        others = (job.plan.output for job in self._jobs if job.id != job_id)
+        return replace(self._machine, taken=frozenset(others))
+
     def _examined(self, command: c.SourceExamined) -> None:
         """Plan a job again that waits, where what its source shows changes the plan."""
         job = next((one for one in self._jobs if one.id == command.job_id), None)
@@ -140,7 +150,7 @@ class JobService:
         job.media = command.media
         notices = tuple(source_notices(job.media, job.settings))
         if any(notice not in job.plan.notices for notice in notices):
-            job.plan = make_plan(job.media, job.settings, job.output, self._machine)
+            job.plan = make_plan(job.media, job.settings, job.output, self._machine_for(job.id))
             self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
 
     def _adopt(self, job_id: str, *, accept: bool) -> None:
@@ -158,7 +168,7 @@ class JobService:
             if publication is None or not (publication.report.passed or accept):
                 check_unchanged(stored)
                 about = stored.media, stored.settings, stored.output
-                job.plan = taken_up(*about, stored.plan, self._machine)
+                job.plan = taken_up(*about, stored.plan, self._machine_for(job_id))
         if job.plan.picture != stored.plan.picture:
             self._store.remove(job_id)  # segments of another encoder do not fit
         self._enqueue(job)
@@ -176,7 +186,8 @@ class JobService:
         job.plan_error = None
         try:
             media = described(job.media, command.settings)
-            plan = make_plan(media, command.settings, command.output, self._machine)
+            machine = self._machine_for(job.id)
+            plan = make_plan(media, command.settings, command.output, machine)
         except EngineError as err:
             job.plan_error = err
             raise
@@ -185,10 +196,25 @@ class JobService:
         self._store.remove(job.id)  # segments of other settings do not fit
         self._sink.emit(e.PlanChosen(job_id=job.id, plan=plan))
 
+    def _set_aside(self, job_id: str) -> None:
+        """Take a job out of the queue, with its segments left as they are."""
+        job = self._idle(job_id)
+        self._jobs.remove(job)
+        self._removed[job_id] = job
+        self._sink.emit(e.JobRemoved(job_id=job_id))
+
+    def _restore(self, job_id: str, position: int) -> None:
+        job = self._removed.pop(job_id, None)
+        if job is None:
+            raise UnknownJob("none", job=job_id)
+        self._jobs.add(job)
+        self._jobs.move(job, position)
+        self.run_next()
+
     def _remove(self, job_id: str) -> None:
         if any(job.id == job_id for job in self._jobs):
             self._jobs.remove(self._idle(job_id))
-        elif job_id not in self._store.ids():
+        elif self._removed.pop(job_id, None) is None and job_id not in self._store.ids():
             raise UnknownJob("none", job=job_id)
         with self._store.held(job_id):
             pass  # refuses while another program is at it
@@ -220,16 +246,19 @@ class JobService:
             return
         job.move_to(JobState.RUNNING)
         self._worker = threading.Thread(
-            target=self._work, args=(job,), name=f"job {job.id}", daemon=True
+            target=self._work,
+            args=(job, self._machine_for(job.id)),
+            name=f"job {job.id}",
+            daemon=True,
         )
         self._worker.start()
         self._awake.enter_context(keep_awake())
 
-    def _work(self, job: Job) -> None:
+    def _work(self, job: Job, machine: Machine) -> None:
         """In the job's own thread: run it and report how it ended."""
         event: e.JobEvent
         try:
-            report = run_stored(job, self._store, self._machine, self._sink, self._send)
+            report = run_stored(job, self._store, machine, self._sink, self._send)
             state, event = JobState.FINISHED, e.JobFinished(job_id=job.id, report=report)
         except Cancelled:
             state, event = JobState.CANCELLED, e.JobCancelled(job_id=job.id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from engine.core.geometry import Size
@@ -293,6 +294,13 @@ class ModelFamily(ABC, Generic[W]):
     def use_of(self, content: str) -> FileUse | None:
         """What a file is good for whose content is known in words, see `models.identify`."""
         return None
+
+    def check_file(self, content: str, path: Path) -> None:
+        """Refuses a file that is good for something, see `use_of`, but could not be loaded.
+
+        Raises:
+            WeightsError: Names, shapes or dtypes of its tensors are not those of such a model.
+        """
 
     def benchmarks(self, request: BenchRequest) -> Iterator[tuple[str, Callable[[], BenchWork]]]:
         """Titles of its models, and what builds each with random weights to be measured."""

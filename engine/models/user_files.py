@@ -21,25 +21,28 @@ _PRECISIONS = {"F8": "fp8", "I8": "int8", "F16": "fp16", "F32": "fp32", "BF": "b
 def describe(path: Path) -> PublishedState:
     """A file as one of the user's own, not yet named and without a SHA-256.
 
-    Its header is read; nothing in it is run.
+    Names and shapes of its tensors are compared with the model's; nothing in it is run.
 
     Raises:
         WeightsMissing, WeightsUnreadable: It is not there, or may not be read.
         WrongModel: It is whole, but nothing that we have a use for.
+        MissingKeys, ExtraKeys, WrongShapes, UnknownKeys, WrongNumbers: Its tensors are not exactly
+            those of the model that it looks like.
         WeightsError: It is of another kind, damaged or cut short; see `open_weights`.
     """
     with open_weights(path) as file:
         content = recognise(file.shapes)
         precision = _precision(file.shapes, file.dtypes)
-    uses = (one.use_of(content) for one in registry.families())
-    use = next((use for use in uses if use is not None), None)
-    if use is None:
+    uses = ((family, family.use_of(content)) for family in registry.families())
+    family, use = next(((one, use) for one, use in uses if use is not None), (None, None))
+    if family is None or use is None:
         raise WrongModel(
             "unused" if content else "unknown",
             name=path.name,
             path=str(path),
             content=content_message(content),
         )
+    family.check_file(content, path)
     return PublishedState(
         id="own",
         title=path.name,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from av.video.reformatter import ColorRange, Colorspace, Interpolation
 from torch import Tensor
 from torch.nn import functional
 
@@ -15,10 +16,13 @@ from engine.models.latents import LatentFormat
 from engine.ops.resize import resize, thumbnail
 from engine.ops.transfer.host_copy import HostCopy
 from engine.protocol.events import Picture
-from engine.protocol.media import MediaInfo
+from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import WeightsPlan
 from engine.video.colour.convert import colour_spec, to_rgb
+from engine.video.colour.pixel_formats import layout_of, planar_format
+from engine.video.colour.planes import frame_of
 from engine.video.read.frame_reader import frame_at
+from engine.video.read.frames import PlanarFrame
 
 
 def turn(frame: Tensor, rotation: int, mirrored: bool) -> Tensor:
@@ -97,8 +101,11 @@ def frame_picture(media: MediaInfo, seconds: float, longest_side: int) -> Pictur
     Raises:
         InputError: The file cannot be read (any more).
     """
-    frame = frame_at(media, seconds)
-    video = media.video
+    return exact_picture(frame_at(media, seconds), media.video, longest_side)
+
+
+def exact_picture(frame: PlanarFrame, video: VideoInfo, longest_side: int) -> Picture:
+    """A frame as seen, converted in float32 and then reduced."""
     planes = [torch.from_numpy(plane.astype(np.int32))[None] for plane in frame.planes]
     with torch.inference_mode():
         rgb = to_rgb(planes, colour_spec(video), "cpu")[0, :3]
@@ -109,6 +116,53 @@ def frame_picture(media: MediaInfo, seconds: float, longest_side: int) -> Pictur
             aspect=video.sample_aspect,
             longest_side=longest_side,
         )
+
+
+_SWSCALE_MATRICES = {
+    "bt709": Colorspace.ITU709,
+    "smpte170m": Colorspace.ITU601,
+    "fcc": Colorspace.FCC,
+    "smpte240m": Colorspace.SMPTE240M,
+    "bt2020nc": Colorspace.BT2020,
+    "rgb": Colorspace.ITU709,  # swscale does not use it
+    "gray": Colorspace.ITU709,
+}
+
+
+def quick_picture(frame: PlanarFrame, video: VideoInfo, box: Size) -> Picture:
+    """A frame as seen, reduced to a box before it becomes RGB: 8 bit arithmetic, for playback.
+
+    Args:
+        frame: As it was read.
+        video: Of its film.
+        box: Most pixels across and down, as seen; never enlarged.
+
+    Memory: a copy of the planes, and the picture.
+    """
+    spec = colour_spec(video)
+    matrix = _SWSCALE_MATRICES.get(spec.matrix)
+    across, down = video.size.width * video.sample_aspect, video.size.height
+    stored = box.transposed() if video.rotation in (90, 270) else box
+    size = Size(max(1, round(across)), down).within(stored)
+    if matrix is None or spec.has_alpha:
+        return exact_picture(frame, video, max(size.width, size.height))
+    planar = frame_of(frame.planes, video.size, planar_format(layout_of(video.pixel_format)))
+    small = planar.reformat(
+        width=size.width,
+        height=size.height,
+        format="rgb24",
+        src_colorspace=matrix,
+        src_color_range=ColorRange.JPEG if spec.full_range else ColorRange.MPEG,
+        dst_color_range=ColorRange.JPEG,
+        interpolation=Interpolation.FAST_BILINEAR,
+        threads=1,
+    )
+    rgb = small.to_ndarray()
+    if video.rotation:
+        rgb = np.rot90(rgb, -(video.rotation // 90))
+    if video.is_mirrored:
+        rgb = rgb[:, ::-1]
+    return Picture(size=Size(rgb.shape[1], rgb.shape[0]), rgb=rgb.tobytes())
 
 
 _MOST_PIXELS = 150_000  # decoded: some seconds of a processor for each reading

@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from engine.core import windows_paths
+from engine.core import paths, windows_paths
 from engine.core.errors import (
     EngineError,
     FeatureMissing,
@@ -58,6 +58,7 @@ class Machine:
     settings: EngineSettings
     jobs_folder: Path
     pretend: tuple[GpuSpec, ...] = ()  # plans are made for them, and cannot start
+    taken: frozenset[Path] = frozenset()  # results of other jobs: a plan gets a numbered name
 
 
 def make_plan(
@@ -81,6 +82,8 @@ def make_plan(
     if named is None and output is not None:
         name = default_output(media, settings, plan.container).name
         plan = replace(plan, output=windows_paths.openable(output / name))
+    if plan.output in machine.taken:
+        plan = replace(plan, output=paths.numbered(plan.output, machine.taken))
     try:
         check_output(media, plan.output, overwrite=settings.overwrite)
     except OutputError as err:

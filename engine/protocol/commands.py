@@ -71,10 +71,20 @@ class ChangeJob(Command):
 class RemoveJob(Command):
     """Take a job that does not run out of the queue and delete its finished segments.
 
-    Also a job of an earlier run that cannot go on and so never came into the queue.
+    Also a job of an earlier run that cannot go on and so never came into the queue, and one that
+    was removed before and could return.
     """
 
     job_id: str
+    can_return: bool = False  # its segments stay until RestoreJob, or RemoveJob without this
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreJob(Command):
+    """Put a removed job that can return back into the queue, in the state that it had."""
+
+    job_id: str
+    position: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

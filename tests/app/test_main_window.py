@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from PySide6.QtCore import QPointF, Qt
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLineEdit, QSlider
 
 from app import desktop
@@ -87,6 +87,67 @@ def test_a_failed_or_cancelled_film_can_be_tried_again(bench):
     assert bench.find("secondAction").text() == "Try again"
 
 
+def test_what_is_removed_comes_back_with_its_pieces(bench):
+    job_id = bench.start("one.mp4")
+    bench.engine.advance(80)
+    bench.hear()
+    bench.do("cancel")
+    bench.do("remove")
+    assert bench.program.queue.rows == ()
+    assert [one.can_return for one in bench.asked(commands.RemoveJob)] == [True]
+    assert "3 of 10 seconds finished" in texts(bench.window)
+    bench.press("undoRemoval")
+    assert bench.asked(commands.RestoreJob)[-1].job_id == job_id
+    row = bench.program.queue.rows[0]
+    assert (row.state, row.done) == (JobState.CANCELLED, 80)
+    assert not bench.find("undoLine").isVisible()
+    bench.do("remove")
+    bench.program.close()
+    assert not bench.asked(commands.RemoveJob)[-1].can_return, "pieces go with the undo"
+
+
+def test_several_selected_films_go_and_return_together_in_their_order(bench):
+    names = ["one.mp4", "two.mp4", "three.mp4"]
+    for name in names:
+        bench.add(name)
+    bench.window.queue_column.view.selectAll()
+    bench.do("remove")
+    assert "3 films" in bench.find("undoLine").findChild(QAbstractButton).accessibleDescription()
+    bench.do("undo")
+    assert [row.source.name for row in bench.program.queue.rows] == names
+    assert [c.position for c in bench.asked(commands.RestoreJob)] == [0, 1, 2]
+
+
+def test_discarded_jobs_of_the_last_time_are_offered_again(bench):
+    files = {"source": Path("old.mp4"), "output": Path("old_x2.mp4")}
+    left = UnfinishedJob(job_id="old", **files, frames_done=10, frames_total=240)
+    bench.program.offer_left_over((left,))
+    bench.press("discardUnfinished")
+    assert not bench.asked(commands.RemoveJob)
+    bench.do("undo")
+    assert bench.find("unfinishedBanner").isVisible()
+
+
+def test_what_acts_on_another_film_than_the_selected_one_names_it(bench):
+    bench.start("one.mp4")
+    waits = bench.add("two.mp4")
+    bench.window.queue_column.view.select(waits)
+    bench.hear()
+    assert bench.find("primaryAction").text() == "Pause one.mp4"
+    assert bench.find("secondAction").toolTip() == "Cancel one.mp4"
+    bench.add("three.mp4")
+    bench.do("cancel")
+    assert bench.find("primaryAction").text() == "Start queue (2)"
+
+
+def test_no_button_takes_the_place_of_cancel_when_it_was_pressed(bench):
+    bench.start()
+    place = bench.find("secondAction").geometry()
+    bench.press("secondAction")
+    assert not bench.find("secondAction").isVisible()
+    assert not bench.find("primaryAction").geometry().intersects(place)
+
+
 def test_a_result_that_was_held_back_or_differs_can_be_accepted_or_tried_again(bench):
     job_id = bench.start("one.mp4")
     about = {"name": "one.mp4", "count": "3", "expected": "9"}
@@ -127,6 +188,21 @@ def test_choices_reach_the_selected_job_and_the_next_file(bench, qtbot):
     bench.do("start")  # does not overtake the choice
     sent = [type(command) for command in bench.engine.commands[before:]]
     assert sent.index(commands.ChangeJob) < sent.index(commands.StartQueue)
+
+
+def test_a_drop_with_shift_held_is_a_copy_too(bench, tmp_path):
+    film = tmp_path / "only_copy.mkv"
+    film.write_bytes(b"")
+    mime, where = dropped(film), QPointF(700, 400)
+    possible = Qt.DropAction.MoveAction | Qt.DropAction.CopyAction
+    about = possible, mime, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier
+    place = where.toPoint()
+    drop = QDropEvent(where, *about)
+    for event in (QDragEnterEvent(place, *about), QDragMoveEvent(place, *about), drop):
+        event.setDropAction(Qt.DropAction.MoveAction)
+        QApplication.sendEvent(bench.window, event)
+        assert event.isAccepted()
+        assert event.dropAction() is Qt.DropAction.CopyAction, event
 
 
 def test_files_dropped_anywhere_are_queued(bench, tmp_path):

@@ -50,7 +50,7 @@ def _old_pickle(path: Path) -> None:
 
 
 def _embedding(path: Path) -> None:
-    torch.save(torch.ones(4, 8), path)
+    torch.save(torch.ones(4, 5120), path)
 
 
 def _latent(path: Path) -> None:

@@ -197,6 +197,8 @@ class FakeEngine:
             case commands.RemoveJob(job_id=job_id):
                 self._forget(job_id)
                 self.sink.emit(events.JobRemoved(job_id=job_id))
+            case commands.RestoreJob(job_id=job_id, position=position):
+                self.queue.insert(position, job_id)
             case commands.RetryJob(job_id=job_id):
                 self.queue.append(job_id)
                 media = self.media[self.plans[job_id].source.name]

@@ -23,6 +23,7 @@ from engine.models.contracts import (
 from engine.models.identify import SEEDVR2_TRANSFORMERS, SEEDVR2_VAE, TEXT_EMBEDDING
 from engine.models.planning.search import MemoryRequirement, Room, tile_of
 from engine.models.seedvr2 import files
+from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.plan import (
     STEP,
     Join,
@@ -223,6 +224,19 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         if content == SEEDVR2_VAE:
             return FileUse(kind="vae", models=every)
         return FileUse(kind="text", models=every) if content == TEXT_EMBEDDING else None
+
+    def check_file(self, content: str, path: Path) -> None:
+        """Each kind by what its loader checks."""
+        from engine.models.seedvr2.dit.load import check_dit
+        from engine.models.seedvr2.text_embedding import load_text_embedding
+        from engine.models.seedvr2.vae.load import check_vae
+
+        if content == TEXT_EMBEDDING:
+            load_text_embedding(path, DIT_3B)  # those of 7B are as wide
+        elif content == SEEDVR2_VAE:
+            check_vae(path)
+        else:
+            check_dit(path)
 
     def vaes(self) -> tuple[VaeModel, ...]:
         """The VAE."""

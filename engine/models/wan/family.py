@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 from engine.core.geometry import Size
@@ -180,6 +181,12 @@ class WanFamily(ModelFamily[WanPlan]):
             WAN2X_VAE: "wan-2x",
         }
         return FileUse(kind="vae", models=(models[content],)) if content in models else None
+
+    def check_file(self, content: str, path: Path) -> None:
+        """The VAEs by what their loader checks."""
+        from engine.models.wan.vae.load import check_wan
+
+        check_wan(path)
 
     def vaes(self) -> tuple[VaeModel, ...]:
         """Wan 2.1, Wan 2.2 and Wan 2x, which encodes as Wan 2.1 does."""

@@ -246,7 +246,7 @@ def test_a_film_that_runs_ends_before_the_new_start(bench):
     refused(bench, RUNTIME_ONLY, "next.mp4")
     bench.window.queue_column.view.select(bench.program.queue.rows[1].job_id)
     bench.hear()
-    assert primary(bench) == "Pause"
+    assert primary(bench) == "Pause lite.mp4"
     assert helped(bench).text() == "Download and start"
     helped(bench).setFocus()
     helped(bench).click()
@@ -290,7 +290,7 @@ def test_a_film_that_had_its_turn_too_early_runs_when_all_is_here(bench):
 def test_a_film_that_is_removed_or_changed_waits_no_more(bench):
     job_id = refused(bench, MODEL)
     bench.press("primaryAction")
-    bench.program.controller.remove(job_id)
+    bench.program.controller.remove([job_id])
     bench.hear()
     assert bench.program.download_model.films == {}
     assert not bench.engine.tasks.waiting(FILE)

@@ -6,7 +6,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
-from app.preview.timeline import FilmClock, Timeline, clock, grouped
+from app.preview.film_clock import FilmClock, clock, grouped
+from app.preview.timeline import Timeline
 from app.theme import tokens
 from engine.protocol.media import MediaInfo
 from tests.app.conftest import part
@@ -91,3 +92,30 @@ def test_times_have_come_and_digits_are_grouped(timeline):
     assert clock(3600.0) == "01:00:00.00"
     assert clock(0.29) == "00:00:00.29"
     assert grouped(1234567) == "1\u202f234\u202f567"
+
+
+def test_handles_are_dragged_while_the_job_waits(timeline, qtbot):
+    strip, left = timeline.strip, Qt.MouseButton.LeftButton
+    heard = []
+    timeline.span_chosen.connect(lambda first, stop: heard.append((first, stop)))
+
+    def drag(begin: int, end: int) -> None:
+        qtbot.mousePress(strip, left, pos=QPoint(round(strip.x_of(begin)), 10))
+        qtbot.mouseMove(strip, QPoint(round(strip.x_of(end + 0.5)), 10))
+        qtbot.mouseRelease(strip, left, pos=QPoint(round(strip.x_of(end + 0.5)), 10))
+
+    drag(0, 50)
+    assert (heard, strip.value()) == ([], 50)  # a job that has begun keeps its ends
+    timeline.set_can_trim(True)
+    drag(0, 50)
+    drag(250, 199)
+    assert heard == [pytest.approx((50, 250), abs=1), pytest.approx((50, 200), abs=1)]
+
+
+def test_a_trim_is_read_back_as_the_same_frames(timeline):
+    timeline.set_film(FilmClock(steps=3000, rate=Fraction(24000, 1001), counts_frames=True))
+    for first, stop in ((1, 2), (7, 100), (333, 2999)):
+        trim = timeline.trim_of(first, stop)
+        timeline.set_trim(float(trim["start"]), float(trim["stop"]))
+        assert timeline.strip.span == (first, stop)
+    assert timeline.trim_of(0, 3000) == {"start": "", "stop": ""}

@@ -72,6 +72,39 @@ def test_what_frames_show_changes_the_plan_of_a_job_that_waits(tmp_path):
     assert done.report.passed, done.report.problems
 
 
+def test_the_same_film_twice_has_two_results(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        for name in ("a", "b"):
+            add(engine, source, name=name)
+        engine.send(c.StartQueue())
+        ends = [heard.wait(*ENDS) for _ in range(2)]
+    assert [type(end) for end in ends] == [e.JobFinished] * 2, ends
+    assert [end.report.output.name for end in ends] == ["film_x2.mkv", "film_x2 (2).mkv"]
+
+
+def test_a_removed_job_returns_with_its_finished_segments(source, tmp_path):
+    jobs = tmp_path / "jobs"
+    with running_engine(jobs) as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, source)
+        heard.wait(e.SegmentDone)
+        engine.send(c.CancelJob(job_id="a"))
+        assert isinstance(heard.wait(*ENDS), e.JobCancelled)
+        engine.send(c.RemoveJob(job_id="a", can_return=True))
+        heard.wait(e.JobRemoved)
+        assert list(jobs.glob("a/segment_*.mkv")), "only the undo may delete them"
+        engine.send(c.RestoreJob(job_id="a", position=0))
+        engine.send(c.RetryJob(job_id="a"))
+        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+    assert heard.of(e.JobStarted)[-1].done > 0
+    with running_engine(jobs) as (engine, heard):
+        add(engine, source, settings=replace(FAST, overwrite=True))
+        heard.wait(e.PlanChosen)
+        engine.send(c.RemoveJob(job_id="a", can_return=True))
+        engine.send(c.RemoveJob(job_id="a"))
+        assert [heard.wait(e.JobRemoved) for _ in range(2)]
+
+
 def test_pause_halts_and_resume_goes_on(source, tmp_path):
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.StartQueue())

@@ -1,11 +1,14 @@
 import hashlib
 import os
 import pickle
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from engine.core import errors
@@ -13,20 +16,16 @@ from engine.core.control import Control
 from engine.downloads.transfer import Listener
 from engine.jobs.model_file_service import take
 from engine.model_files.store import Store
+from tests.helpers.seedvr2 import tiny_config, tiny_dit_config, write_dit, write_vae
 from tests.helpers.servers import published, store_of
 from tests.helpers.wan import tiny_wan_config, write_wan
-
-TRANSFORMER = {
-    "blocks.0.attn.proj_qkv.all.weight": np.ones((6, 2), np.float16),
-    "blocks.0.norm.weight": np.ones(2, np.float32),
-}
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "from a friend" / "my: model.safetensors"
     path.parent.mkdir()
-    save_file(TRANSFORMER, path)
+    write_dit(path, dtype=torch.float16)
     return path
 
 
@@ -118,6 +117,40 @@ def test_another_model_is_refused_by_its_name(store: Store, tmp_path: Path) -> N
         take(path, "copy", store, Listener())
 
 
+def test_one_small_tensor_is_no_text_embedding(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "anything.safetensors"
+    save_file({"x": np.ones((8, 8), np.float32)}, path)
+    for mode in ("copy", "link"):
+        with pytest.raises(errors.WrongModel, match="8 values wide"):
+            take(path, mode, store, Listener())
+    assert not store.folder.exists()
+
+
+def test_a_model_of_any_kind_needs_all_its_tensors_in_their_shapes(
+    strange: Store, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.safetensors"
+    writers: list[Callable[[], object]] = [
+        *(partial(write_dit, path, tiny_dit_config(kind)) for kind in ("3b", "7b")),
+        partial(write_vae, path, tiny_config(latent_channels=16)),
+        *(partial(write_wan, path, tiny_wan_config(kind)) for kind in ("2.1", "2.2", "2x")),
+    ]
+    for write in writers:
+        write()
+        take(path, "link", strange, Listener())
+        with safe_open(path, "np") as file:
+            metadata, right = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        bias = next(name for name in right if name.endswith("bias"))
+        for kind, wrong in (
+            (errors.MissingKeys, {name: v for name, v in right.items() if name != bias}),
+            (errors.ExtraKeys, right | {f"{bias}.more": right[bias]}),
+            (errors.WrongShapes, right | {bias: np.ones(7, np.float32)}),
+        ):
+            save_file(wrong, path, metadata)
+            with pytest.raises(kind, match="model"):
+                take(path, "link", strange, Listener())
+
+
 class Hostile:
     """Makes a file when it is unpickled with code."""
 
@@ -155,7 +188,7 @@ def test_code_in_a_file_is_never_run(store: Store, tmp_path: Path, form: str) ->
 
 def test_an_embedding_of_torch_is_taken(strange: Store, tmp_path: Path) -> None:
     path = tmp_path / "pos_emb.pt"
-    torch.save(torch.ones(5, 8, dtype=torch.bfloat16), path)
+    torch.save(torch.ones(5, 5120, dtype=torch.bfloat16), path)
     state, notice = take(path, "copy", strange, Listener())
     assert (state.kind, state.precision, len(state.models)) == ("text", "bf16", 3)
     assert notice is not None

@@ -109,6 +109,20 @@ def load_dit(
         return read_dit(file, config, form=form, device=device, dtype=dtype, options=options)
 
 
+def check_dit(path: Path) -> None:
+    """Checks that a file has exactly the tensors of a transformer; reads no weights.
+
+    Raises:
+        WeightsError: As `load_dit`.
+    """
+    with open_weights(path) as file:
+        _check_content(file)
+        config = infer_dit_config(file.shapes, file.metadata)
+        with torch.device("meta"):
+            dit = SeedVr2Dit(config)
+        _Reading(file, torch.device("cpu"), torch.float32, False, scales_of(file)).check(dit)
+
+
 def read_dit(
     file: WeightsFile,
     config: DitConfig,
@@ -181,6 +195,15 @@ class _Reading:
 
     def prepare(self, dit: SeedVr2Dit, products: str) -> None:
         """Check that the file fits, and put the right kinds of layers in their places."""
+        self.check(dit)
+        names = self._published()
+        kinds = stored_kinds(dit, {ours: self.file.dtypes[name] for ours, name in names.items()})
+        if products != "none":
+            kinds |= product_kinds(dit, products)
+        swap_linears(dit, kinds)
+
+    def check(self, dit: SeedVr2Dit) -> None:
+        """Compare names, shapes and dtypes with those of a model on the meta device."""
         names = self._published()
         check_numbers(self.file, BLOCKS, checked={*self.scales, *companions(self.scales)})
         check_keys(
@@ -188,10 +211,6 @@ class _Reading:
             {ours: self.file.shapes[name] for ours, name in names.items()},
             self.file.path,
         )
-        kinds = stored_kinds(dit, {ours: self.file.dtypes[name] for ours, name in names.items()})
-        if products != "none":
-            kinds |= product_kinds(dit, products)
-        swap_linears(dit, kinds)
 
     def fill(self, dit: SeedVr2Dit) -> None:
         """One tensor after the other."""

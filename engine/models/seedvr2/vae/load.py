@@ -52,16 +52,32 @@ def load_vae(
     """
     with SafetensorsFile(path) as file:
         config = config or vae_config_of(file)
-        with torch.device("meta"):
-            plain = SeedVr2Vae(config)
+        plain = _checked(file, config)
         if form == "plain":
             load_module(plain, file, VAE_KEYS, device=device, dtype=dtype)
             return plain.eval()
-        check_numbers(file)
         weights = FileWeights(file, VAE_KEYS)
-        check_keys(shapes_of(plain), weights.shapes, path)
         switches = switches or VaeSwitches()
         return FastVae(config, weights, device=device, dtype=dtype, switches=switches)
+
+
+def check_vae(path: Path) -> None:
+    """Checks that a file has exactly the tensors of such a VAE; reads none of their values.
+
+    Raises:
+        WeightsError: As `load_vae`.
+    """
+    with SafetensorsFile(path) as file:
+        _checked(file, vae_config_of(file))
+
+
+def _checked(file: SafetensorsFile, config: VaeConfig) -> SeedVr2Vae:
+    """The plain model on the meta device, to which the tensors of the file belong."""
+    with torch.device("meta"):
+        plain = SeedVr2Vae(config)
+    check_numbers(file)
+    check_keys(shapes_of(plain), FileWeights(file, VAE_KEYS).shapes, file.path)
+    return plain
 
 
 def vae_config_of(file: SafetensorsFile) -> VaeConfig:

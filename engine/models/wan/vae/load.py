@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Union
 
 import torch
 
-from engine.model_files.formats.open_weights import open_weights
+from engine.model_files.formats.open_weights import WeightsFile, open_weights
 from engine.models.load import FiniteWeights, check_keys, check_numbers, fill, shapes_of
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.keymap import wan_config_of, wan_keys
@@ -55,16 +55,33 @@ def load_wan(
     """
     with open_weights(path) as file:
         config = config or wan_config_of(file)
+        plain = _checked(file, config)
         keys = wan_keys(file.shapes)
-        with torch.device("meta"):
-            plain = WanVae(config)
-        check_numbers(file)
         if form == "plain":
             fill(plain, FiniteWeights(file, keys, device=device, dtype=dtype), path)
             return plain.eval()
         weights = FiniteWeights(file, keys)
-        check_keys(shapes_of(plain), weights.shapes, path)
         return _fast(config, weights, device, dtype, switches or VaeSwitches())
+
+
+def check_wan(path: Path) -> None:
+    """Checks that a file has exactly the tensors of a Wan VAE; reads none of their values.
+
+    Raises:
+        WeightsError: As `load_wan`.
+    """
+    with open_weights(path) as file:
+        _checked(file, wan_config_of(file))
+
+
+def _checked(file: WeightsFile, config: WanConfig) -> WanVae:
+    """The plain model on the meta device, to which the tensors of the file belong."""
+    with torch.device("meta"):
+        plain = WanVae(config)
+    check_numbers(file)
+    found = FiniteWeights(file, wan_keys(file.shapes)).shapes
+    check_keys(shapes_of(plain), found, file.path)
+    return plain
 
 
 def _fast(

@@ -1,0 +1,238 @@
+"""Playback of the shown job: keys and buttons, which films, how fast, from where to where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QImage, QKeyEvent
+
+from app.preview.compare_canvas import CompareCanvas
+from app.preview.player import Frame, Opener, Player
+from app.preview.scene import Mode
+from app.preview.timeline import Timeline
+from engine.core.geometry import Size
+from engine.protocol.events import Picture
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
+
+_FASTEST = 8.0
+_PART_S = 0.25  # that is decoded at once to be played backwards
+_HELD = Qt.Key.Key_H  # shows the original while it is down
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """A frame of a film that plays backwards: its time counts down."""
+
+    frame: Frame
+
+    @property
+    def seconds(self) -> float:
+        """Minus the time of the frame."""
+        return -self.frame.seconds
+
+    def picture(self, box: Size) -> Picture:
+        """As the frame's own."""
+        return self.frame.picture(box)
+
+
+def backwards(opened: Opener) -> Opener:
+    """Frames from a time down to the beginning, as a film whose times rise.
+
+    Memory: the frames of `_PART_S`.
+    """
+
+    def frames(start: float) -> Iterator[Frame]:
+        bound, begin = -start + 1e-6, -start
+        while bound > 0:
+            begin = max(0.0, min(begin, bound) - _PART_S)
+            part: list[Frame] = []
+            for frame in opened(begin):
+                if frame.seconds >= bound:
+                    break
+                part.append(frame)
+            for frame in reversed(part):
+                yield cast(Frame, Mirrored(frame))
+            if part:
+                bound = part[0].seconds
+            elif begin == 0.0:
+                return
+
+    return frames
+
+
+class Playback(QObject):
+    """Plays what the canvas shows; stands still when another job is shown."""
+
+    began = Signal()
+    stopped = Signal()
+    pictures_changed = Signal(QImage, QImage)  # source, result; null for what there is not
+    trim_chosen = Signal(dict)  # settings "start" and "stop"
+
+    def __init__(self, canvas: CompareCanvas, timeline: Timeline, parent: QObject) -> None:
+        super().__init__(parent)
+        self._canvas, self._timeline = canvas, timeline
+        self._job: tuple[str, MediaInfo] | None = None
+        self._plan: Plan | None = None
+        self._result = ""  # side of the engine that has the result, "" for none
+        self._speed = 0.0
+        self._mode_before: Mode | None = None  # while the key is held
+        self.player = Player(self)
+        self.player.shown.connect(self._show)
+        self.player.ended.connect(self._ended)
+        self.player.playing_changed.connect(timeline.show_playing)
+        timeline.play_clicked.connect(self.toggle)
+        timeline.span_chosen.connect(self._choose_trim)
+        timeline.seconds_chosen.connect(lambda _seconds: self.stop())
+
+    # What can be played
+
+    def set_job(self, job_id: str, media: MediaInfo | None) -> None:
+        """Another job, or none."""
+        self.stop()
+        self._release()
+        self._job = (job_id, media) if media is not None else None
+        self._plan, self._result = None, ""
+
+    def set_plan(self, plan: Plan) -> None:
+        """How the job's films are read."""
+        self._plan = plan
+
+    def set_result(self, *, is_published: bool) -> None:
+        """There is a result: the whole one, or pieces of it."""
+        self._result = "result" if is_published else "pieces"
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether frames follow each other."""
+        return self.player.is_playing
+
+    def _films(self) -> dict[str, Opener]:
+        mode, films = self._canvas.mode, {}
+        if mode is not Mode.RESULT or not self._result:
+            films["source"] = self._opener("source")
+        if mode is not Mode.ORIGINAL and self._result:
+            films["result"] = self._opener(self._result)
+        return {name: backwards(film) for name, film in films.items()} if self._speed < 0 else films
+
+    def _opener(self, side: str) -> Opener:
+        assert self._job is not None
+        (job_id, media), plan = self._job, self._plan
+
+        def frames(start_s: float) -> Iterator[Frame]:
+            from engine.api import played_frames  # here: in the thread that reads
+
+            yield from played_frames(job_id, media, plan, side, start_s)
+
+        return frames
+
+    # Playing
+
+    def toggle(self) -> None:
+        """Play, or stand still."""
+        if self.is_playing:
+            self.stop()
+        else:
+            self.play(1.0)
+
+    def play(self, speed: float) -> None:
+        """Play from the playhead; below 0 backwards."""
+        if self._job is None or self._plan is None or self._timeline.strip.maximum() == 0:
+            return
+        first, stop = self._timeline.strip.span
+        step = self._timeline.strip.value()
+        last = stop - 1 if self._timeline.is_looped else self._timeline.strip.maximum()
+        if speed > 0 and step >= last:
+            self._timeline.set_step(first)
+        self._speed = speed
+        target = self._canvas.scene.viewport.target.size() * self._canvas.devicePixelRatioF()
+        box = Size(max(1, round(target.width())), max(1, round(target.height())))
+        at = self._timeline.seconds_to_ask
+        self.began.emit()
+        self.player.play(self._films(), at if speed > 0 else -at, abs(speed), box)
+
+    def stop(self) -> None:
+        """Stand still."""
+        if self.is_playing:
+            self.player.stop()
+            self.stopped.emit()
+
+    def refresh(self) -> None:
+        """Another view: play what it shows."""
+        if self.is_playing:
+            self.play(self._speed)
+
+    def _shuttle(self, direction: int) -> None:
+        """Play in a direction, each time twice as fast."""
+        is_same = self.is_playing and self._speed * direction > 0
+        self.play(direction * (min(2 * abs(self._speed), _FASTEST) if is_same else 1.0))
+
+    def _show(self, seconds: float, images: Mapping[str, QImage]) -> None:
+        self._timeline.show_seconds(abs(seconds))
+        none = QImage()
+        self.pictures_changed.emit(images.get("source", none), images.get("result", none))
+        strip = self._timeline.strip
+        if self._timeline.is_looped and self._speed > 0 and strip.value() >= strip.span[1] - 1:
+            self.play(self._speed)
+
+    def _ended(self) -> None:
+        if self._timeline.is_looped and self._speed > 0:
+            self._timeline.set_step(self._timeline.strip.span[0])
+            self.play(self._speed)
+        else:
+            self.stopped.emit()
+
+    # Keys
+
+    def take_key(self, event: QKeyEvent) -> bool:
+        """A key that no control has used; False where it means nothing here either."""
+        if event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier or self._job is None:
+            return False
+        strip = self._timeline.strip
+        match Qt.Key(event.key()):
+            case Qt.Key.Key_Space:
+                self.toggle()
+            case Qt.Key.Key_J:
+                self._shuttle(-1)
+            case Qt.Key.Key_K:
+                self.stop()
+            case Qt.Key.Key_L:
+                self._shuttle(1)
+            case Qt.Key.Key_Left | Qt.Key.Key_Right as key:
+                strip.move(1 if key == Qt.Key.Key_Right else -1)
+            case Qt.Key.Key_I:
+                self._choose_trim(strip.value(), max(strip.span[1], strip.value() + 1))
+            case Qt.Key.Key_O:
+                self._choose_trim(min(strip.span[0], strip.value()), strip.value() + 1)
+            case key if key == _HELD:
+                self._hold(event.isAutoRepeat())
+            case _:
+                return False
+        return True
+
+    def release_key(self, event: QKeyEvent) -> None:
+        """The original goes with its key."""
+        if event.key() == _HELD and not event.isAutoRepeat():
+            self._release()
+
+    def _hold(self, is_repeated: bool) -> None:
+        if not is_repeated and self._mode_before is None:
+            self._mode_before = self._canvas.mode
+            self._canvas.set_mode(Mode.ORIGINAL)
+            if self._mode_before is Mode.RESULT:
+                self.refresh()  # the source was not read so far
+
+    def _release(self) -> None:
+        if self._mode_before is not None:
+            mode, self._mode_before = self._mode_before, None
+            self._canvas.set_mode(mode)
+            if mode is Mode.RESULT:
+                self.refresh()
+
+    # Trim
+
+    def _choose_trim(self, first: int, stop: int) -> None:
+        self.trim_chosen.emit(self._timeline.trim_of(first, stop))

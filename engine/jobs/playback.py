@@ -1,0 +1,115 @@
+"""Frames of a job's source and result in order, for playback; the result may still grow."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+from engine.core.geometry import Size
+from engine.jobs.checkpoint import Checkpoint
+from engine.pipeline.display import quick_picture
+from engine.pipeline.prepare import decoded
+from engine.protocol.events import Picture
+from engine.protocol.media import MediaInfo, VideoInfo
+from engine.protocol.plan import Plan
+from engine.video.read.frame_reader import FrameReader
+from engine.video.read.frames import PlanarFrame
+from engine.video.read.probe import probe
+
+Side = Literal["source", "result", "pieces"]  # pieces: what is finished of a result
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedFrame:
+    """A frame that was decoded, and becomes a picture only where it is shown.
+
+    `seconds` counts from the beginning of the source, for frames of the result too. Memory: the
+    planes.
+    """
+
+    seconds: float
+    planes: PlanarFrame
+    video: VideoInfo
+
+    def picture(self, box: Size) -> Picture:
+        """The frame as seen, reduced to a box in px."""
+        return quick_picture(self.planes, self.video, box)
+
+
+def played_frames(
+    media: MediaInfo, plan: Plan, side: Side, start_s: float, folder: Path
+) -> Iterator[PlayedFrame]:
+    """Frames from the one on that is shown at a time.
+
+    Pieces end where the last one ends that is finished then; there may be more a moment later.
+
+    Args:
+        media: The source.
+        plan: Of the job.
+        side: Which film.
+        start_s: Where to begin, in s of the source.
+        folder: Of the job, with its segments.
+
+    Raises:
+        InputError: A film cannot be read (any more).
+    """
+    film = decoded(media, plan, folder)
+    if film is None:
+        return
+    if side == "source":
+        yield from _whole(film, 0.0, start_s)
+    elif side == "result":
+        yield from _whole(probe(plan.output), float(plan.start or 0), start_s)
+    else:
+        yield from _segments(film, plan, start_s, folder)
+
+
+def played_file(path: Path, start_s: float) -> Iterator[PlayedFrame]:
+    """Frames of any film from a time on, in s of the film."""
+    yield from _whole(probe(path), 0.0, start_s)
+
+
+def _whole(film: MediaInfo, shift: float, start_s: float) -> Iterator[PlayedFrame]:
+    base = film.video.time_base
+    exact = (_rounded(max(0.0, start_s - shift)) + film.start) / base
+    with FrameReader(film) as reader:
+        for frame in reader.seen_from(int(exact)):
+            seconds = float(frame.pts * base - film.start) + shift
+            yield PlayedFrame(seconds, frame, film.video)
+
+
+def _segments(film: MediaInfo, plan: Plan, start_s: float, folder: Path) -> Iterator[PlayedFrame]:
+    """Those of finished segments, and of others that are finished meanwhile."""
+    base, picture = film.video.time_base, plan.picture
+    first = (_rounded(start_s) + film.start) / base
+    for number in count():
+        checkpoint = Checkpoint(folder)
+        if number >= len(checkpoint.records):
+            return
+        record = checkpoint.records[number]
+        following = record.pts[-1] + max(1, record.durations[-1])
+        if following <= first:
+            continue
+        made = probe(checkpoint.path(number))
+        video = replace(
+            made.video,
+            rotation=picture.rotation,
+            is_mirrored=picture.is_mirrored,
+            sample_aspect=picture.sample_aspect,
+        )
+        skipped = max(0, bisect_right(record.pts, first) - 1)
+        with FrameReader(made) as reader:
+            for index, frame in enumerate(reader):
+                if skipped <= index < record.frames:
+                    seconds = float(record.pts[index] * base - film.start)
+                    yield PlayedFrame(seconds, frame, video)
+
+
+def _rounded(seconds: float) -> Fraction:
+    """A time as a fraction: the float may lie just before the frame that is meant."""
+    return round(Fraction(seconds), 6)
