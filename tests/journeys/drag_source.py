@@ -1,8 +1,8 @@
 """A small window of another program that files can be dragged from, with real XDND.
 
 `python -m tests.journeys.drag_source X Y ACTION FILE...` shows it at a place of the screen. It
-prints "ready", "accepted" as soon as the window below the pointer takes the files, and in the end
-the action that the target chose.
+prints "ready", "accepted" or "refused" each time the window below the pointer answers otherwise,
+and in the end the action that the target chose.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class DragSource(QWidget):
         print(action.name, flush=True)
 
     def _changed(self, action: Qt.DropAction) -> None:
-        if action is not Qt.DropAction.IgnoreAction:
-            print("accepted", flush=True)
+        is_refused = action is Qt.DropAction.IgnoreAction
+        print("refused" if is_refused else "accepted", flush=True)
 
 
 def main() -> int:

@@ -167,7 +167,6 @@ class Screen:
         return [
             Control(**node | {"box": tuple(node["box"]), "states": frozenset(node["states"])})
             for node in nodes or ()
-            if node["box"]
         ]
 
     def _listen(self) -> None:
@@ -231,7 +230,7 @@ class Screen:
 
         def is_accepted() -> bool:
             self._xdotool("mousemove", at[0] + next(nudges) % 3, at[1])
-            return bool(lines)
+            return lines[-1:] == ["accepted\n"]
 
         lines: list[str] = []
         listener = threading.Thread(target=_collect, args=(source.stdout, lines), daemon=True)
