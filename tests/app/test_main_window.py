@@ -144,6 +144,15 @@ def test_films_that_were_begun_go_on_before_those_that_wait(bench):
     ]
 
 
+def test_films_that_are_added_after_a_finished_one_are_shown(bench):
+    bench.start()
+    bench.finish()
+    bench.window.intake.take([Path("new.mp4"), Path("other.mp4")])
+    bench.hear()
+    assert bench.window.selected.source.name == "new.mp4"
+    assert bench.find("primaryAction").text() == "Start queue (2)"
+
+
 def test_what_acts_on_another_film_than_the_selected_one_names_it(bench):
     bench.start("one.mp4")
     waits = bench.add("two.mp4")

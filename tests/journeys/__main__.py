@@ -1,4 +1,4 @@
-"""`python -m tests.journeys`: every journey on a screen of its own, and a table of how they went."""
+"""`python -m tests.journeys`: every journey on a screen of its own, and a table of results."""
 
 from __future__ import annotations
 

@@ -172,8 +172,6 @@ JOURNEYS: dict[str, Journey] = {
     "first film, 1366x768": partial(first_film, width=1366, height=768),
     "dropped files stay": dropped_files_stay,
     "fifty films": fifty_films,
-    **{
-        f"{end} while films wait": partial(interrupted_while_it_waits, end=end) for end in _ENDS
-    },
+    **{f"{end} while films wait": partial(interrupted_while_it_waits, end=end) for end in _ENDS},
     **{f"{end} while a film is made": partial(interrupted_while_it_runs, end=end) for end in _ENDS},
 }

@@ -50,9 +50,7 @@ class Upreel:
         settings: Choices that an earlier run is said to have left; None for an empty profile.
     """
 
-    def __init__(
-        self, screen: Screen, folder: Path, settings: JobSettings | None = None
-    ) -> None:
+    def __init__(self, screen: Screen, folder: Path, settings: JobSettings | None = None) -> None:
         self.screen, self.folder = screen, folder
         self._process: subprocess.Popen[bytes] | None = None
         self._data = folder / "data"

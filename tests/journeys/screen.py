@@ -244,12 +244,10 @@ class Screen:
         return lines[-1].strip()
 
     def _insist_inside(self, at: tuple[int, int]) -> None:
-        x, y = at
-        assert 0 <= x < self.size[0] and 0 <= y < self.size[1], f"{at} is outside the screen"
+        is_inside = all(0 <= place < side for place, side in zip(at, self.size, strict=True))
+        assert is_inside, f"{at} is outside the screen"
 
-    def _xdotool(
-        self, *words: object, is_checked: bool = True
-    ) -> subprocess.CompletedProcess[str]:
+    def _xdotool(self, *words: object, is_checked: bool = True) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ("xdotool", *map(str, words)),
             env=self.environment,
