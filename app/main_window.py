@@ -216,6 +216,13 @@ class MainWindow(QMainWindow):
             self.queue_column.view.select(active.job_id)
         self._show_selected()
 
+    def _show_added(self) -> None:
+        """Films were added: show the first that waits where the selected one is over with."""
+        row = self.selected
+        if self._queue.active is None and (row is None or not row.state.can_change):
+            waiting = (row.job_id for row in self._queue.rows if row.state.can_change)
+            self.queue_column.view.select(next(waiting, ""))
+
     def _user_selected(self, job_id: str) -> None:
         active = self._queue.active
         if active is not None:
@@ -342,6 +349,7 @@ class MainWindow(QMainWindow):
         self.preview.report_requested.connect(lambda _job_id: self.do("report"))
         self._queue.job_changed.connect(self._job_changed)
         self._queue.queue_changed.connect(self._queue_changed)
+        self._controller.files_added.connect(self._show_added)
 
     def _choose(self, job_id: str, settings: object, output: object) -> None:
         self._controller.choose(job_id, settings, output)

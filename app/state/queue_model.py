@@ -90,14 +90,11 @@ class QueueModel(QAbstractListModel):
         self, job_id: str, source: Path, settings: JobSettings, output: Path | None = None
     ) -> None:
         """Add a row for a file that the engine is about to read."""
-        at = len(self._rows)
-        self.beginInsertRows(QModelIndex(), at, at)
-        self._rows.append(JobRow(job_id=job_id, source=source, settings=settings, output=output))
-        self.endInsertRows()
-        self.queue_changed.emit()
+        row = JobRow(job_id=job_id, source=source, settings=settings, output=output)
+        self.insert(row, len(self._rows))
 
-    def put_back(self, row: JobRow, at: int) -> None:
-        """Show a row again that was taken away."""
+    def insert(self, row: JobRow, at: int) -> None:
+        """Show a row at a place: one that was taken away, or that an earlier run has begun."""
         at = min(at, len(self._rows))
         self.beginInsertRows(QModelIndex(), at, at)
         self._rows.insert(at, row)
