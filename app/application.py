@@ -25,6 +25,7 @@ from app.controllers.after_queue import AfterQueueController
 from app.controllers.bench import BenchmarkController
 from app.controllers.diagnostics import DiagnosticsController
 from app.controllers.downloads import DownloadsController
+from app.controllers.excerpts import ExcerptsController
 from app.controllers.job_display import DesktopController, PreviewController
 from app.controllers.latents import LatentsController
 from app.controllers.models import ModelsController
@@ -37,6 +38,7 @@ from app.desktop.single_instance import SingleInstance
 from app.i18n import Languages, system_language, tr
 from app.main_window import MainWindow
 from app.state.downloads_model import DownloadsModel
+from app.state.excerpts_model import ExcerptsModel
 from app.state.listings import BenchmarkModel, DiagnosticsModel, PresetsModel, UpdateModel
 from app.state.log_model import LogModel
 from app.state.model_files_model import ModelFilesModel
@@ -154,6 +156,9 @@ class Program(QObject):
         )
         self.runtime_model.changed.connect(
             lambda: self.window.top.show_gpu_idle(self.runtime_model.leaves_gpu_idle)
+        )
+        self._excerpts = ExcerptsController(
+            self.window, self.controller, self.queue, ExcerptsModel(hub, tasks, self)
         )
         self.after_queue = AfterQueueController(
             self.window, self.controller, self.queue, self.download_model, self.ui_state

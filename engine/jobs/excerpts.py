@@ -159,13 +159,24 @@ def _of_part(media: MediaInfo, plan: Plan, wanted: _Wanted) -> Plan:
     film = decoded(media, plan, plan.output.parent)
     if media.kind == "image" or film is None:
         return plan
-    from engine.video.read.frame_reader import frame_at
-
-    base = film.video.time_base
-    first = frame_at(film, wanted.start).pts * base - film.start
-    stop = first + (Fraction(wanted.seconds).limit_denominator(1000) or base)
+    first, stop = _times(film, wanted.start, wanted.seconds)
     frames = max(1, round(wanted.seconds * plan.picture.frame_rate))
     return replace(plan, start=first, stop=stop, span=FrameSpan(0, frames))
+
+
+def _times(film: MediaInfo, start: float, seconds: float) -> tuple[Fraction, Fraction]:
+    """From the frame shown at a time on, or from it to the next one; on the clock of the source."""
+    from engine.video.read.frame_reader import FrameReader, frame_at
+
+    base = film.video.time_base
+    shown = frame_at(film, start).pts
+    first = shown * base - film.start
+    if seconds:
+        return first, first + Fraction(seconds).limit_denominator(1000)
+    with FrameReader(film) as reader:
+        following = (frame.pts for frame in reader.seen_from(shown) if frame.pts > shown)
+        length = base * (next(following, shown) - shown)
+    return first, first + (length or 1 / (film.video.frame_rate or Fraction(25)))
 
 
 class _Progress:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from PIL import Image
 
 from engine.api import probe
 from engine.core.errors import DiskFull
@@ -57,9 +58,33 @@ def test_a_frame_is_made_as_its_job_makes_it(engine, tmp_path):
     running.send(c.MakeExcerpt(job_id="a", start=0.5))
     excerpt = heard.wait(e.ExcerptReady).excerpt
     assert (excerpt.frames, excerpt.plan.start, excerpt.settings) == (1, Fraction(12, 25), FAST)
+    for seconds, is_there in ((0.479, False), (0.519, True), (0.521, False)):
+        running.send(c.ShowFrame(job_id="a", seconds=seconds))
+        assert (heard.wait(e.PreviewReady).result is not None) is is_there, seconds
     running.send(c.StartQueue())
     assert heard.wait(*ENDS).report.passed
     assert (planes_of(excerpt.plan.output)[0] == planes_of(tmp_path / "film_x2.mkv")[12]).all()
+
+
+def test_the_last_frame_is_made(engine):
+    running, heard = engine
+    running.send(c.MakeExcerpt(job_id="a", start=9.0))
+    excerpt = heard.wait(e.ExcerptReady).excerpt
+    assert (excerpt.frames, excerpt.plan.start) == (1, Fraction(29, 25))
+    running.send(c.ShowFrame(job_id="a", seconds=1.18))
+    assert heard.wait(e.PreviewReady).result is not None
+
+
+def test_a_picture_is_made_as_a_whole(tmp_path):
+    picture = tmp_path / "picture.png"
+    Image.new("RGB", (64, 48), (200, 40, 40)).save(picture)
+    with running_engine(tmp_path / "jobs") as (running, heard):
+        running.send(c.AddJob(job_id="a", source=picture, settings=JobSettings(model="lite")))
+        running.send(c.MakeExcerpt(job_id="a", start=0.0))
+        excerpt = heard.wait(e.ExcerptReady).excerpt
+        assert (excerpt.frames, excerpt.plan.output.suffix) == (1, ".png")
+        running.send(c.ShowFrame(job_id="a", seconds=0.0))
+        assert heard.wait(e.PreviewReady).result.size.width == 128
 
 
 def test_some_seconds_are_shown_next_to_the_source_until_the_choices_change(engine):
