@@ -33,12 +33,12 @@ from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.controllers.runtimes import RuntimesController
 from app.controllers.settings import PresetsController, SettingsController
+from app.controllers.taste import TasteController
 from app.controllers.updates import UpdatesController
 from app.desktop.single_instance import SingleInstance
 from app.i18n import Languages, system_language, tr
 from app.main_window import MainWindow
 from app.state.downloads_model import DownloadsModel
-from app.state.excerpts_model import ExcerptsModel
 from app.state.listings import BenchmarkModel, DiagnosticsModel, PresetsModel, UpdateModel
 from app.state.log_model import LogModel
 from app.state.model_files_model import ModelFilesModel
@@ -157,9 +157,8 @@ class Program(QObject):
         self.runtime_model.changed.connect(
             lambda: self.window.top.show_gpu_idle(self.runtime_model.leaves_gpu_idle)
         )
-        self._excerpts = ExcerptsController(
-            self.window, self.controller, self.queue, ExcerptsModel(hub, tasks, self)
-        )
+        self.excerpts = ExcerptsController(self.window, self.controller, self.queue, hub, tasks)
+        self.taste = TasteController(self.excerpts, self.presets, hub)
         self.after_queue = AfterQueueController(
             self.window, self.controller, self.queue, self.download_model, self.ui_state
         )
@@ -254,8 +253,7 @@ class Program(QObject):
         self._preview.show_row(self.window.selected)
 
     def _remember_peak(self, _event: events.JobEvent | None = None) -> None:
-        active = self.queue.active
-        plan = active.plan if active is not None else None
+        plan = self.queue.active.plan if self.queue.active is not None else None
         self.telemetry.planned_bytes = plan.device_bytes if plan is not None else 0
 
     def _continue(self) -> None:

@@ -64,6 +64,17 @@ def backwards(opened: Opener) -> Opener:
     return frames
 
 
+def opener(job_id: str, media: MediaInfo, plan: Plan, side: str) -> Opener:
+    """The source or a result of a job, as `engine.api.played_frames` reads it."""
+
+    def frames(start_s: float) -> Iterator[Frame]:
+        from engine.api import played_frames  # here: in the thread that reads
+
+        yield from played_frames(job_id, media, plan, side, start_s)
+
+    return frames
+
+
 class Playback(QObject):
     """Plays what the canvas shows; stands still when another job is shown."""
 
@@ -126,16 +137,11 @@ class Playback(QObject):
 
     def _opener(self, side: str) -> Opener:
         assert self._job is not None
-        (job_id, media), plan = self._job, self._plan
+        plan = self._plan
         if side == "excerpt":
             side, plan = "result", self._excerpt
-
-        def frames(start_s: float) -> Iterator[Frame]:
-            from engine.api import played_frames  # here: in the thread that reads
-
-            yield from played_frames(job_id, media, plan, side, start_s)
-
-        return frames
+        assert plan is not None
+        return opener(*self._job, plan, side)
 
     # Playing
 

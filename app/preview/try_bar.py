@@ -13,7 +13,7 @@ _MARGIN = 12  # px to the edges of the picture
 
 
 class TryBar(Translated, QFrame):
-    """Two offers; while one is carried out, its progress and Stop to the right of them.
+    """Three offers; while one is carried out, its progress and Stop to the right of them.
 
     Nothing moves under the pointer: the left edge stays, errors grow upwards.
 
@@ -23,6 +23,7 @@ class TryBar(Translated, QFrame):
 
     wanted = Signal(float)  # s; 0 for the frame that is shown
     stop_clicked = Signal()
+    compare_clicked = Signal()
 
     def __init__(self, over: QWidget) -> None:
         super().__init__(over)
@@ -31,9 +32,11 @@ class TryBar(Translated, QFrame):
         self.setCursor(Qt.CursorShape.ArrowCursor)
         self._over = over
         self._frame, self._seconds, self._stop = QPushButton(), QPushButton(), QPushButton()
+        self._compare = QPushButton()
         self._progress, self._problem = QLabel(), QLabel()
         self._problem.setWordWrap(True)
         names = {"tryFrame": self._frame, "trySeconds": self._seconds, "tryStop": self._stop}
+        names |= {"tryCompare": self._compare}
         for name, button in names.items():
             button.setObjectName(name)
             button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
@@ -41,6 +44,7 @@ class TryBar(Translated, QFrame):
         self._frame.clicked.connect(lambda: self.wanted.emit(0.0))
         self._seconds.clicked.connect(lambda: self.wanted.emit(SECONDS))
         self._stop.clicked.connect(self.stop_clicked)
+        self._compare.clicked.connect(self.compare_clicked)
         self._lay_out()
         self._has_result, self._why_not = False, ""
         over.installEventFilter(self)
@@ -50,7 +54,7 @@ class TryBar(Translated, QFrame):
     def _lay_out(self) -> None:
         self._row = QHBoxLayout()
         self._row.setSpacing(8)
-        for widget in (self._frame, self._seconds, self._progress, self._stop):
+        for widget in (self._frame, self._seconds, self._compare, self._progress, self._stop):
             self._row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
         self._row.addStretch(1)
         column = QVBoxLayout(self)
@@ -112,8 +116,9 @@ class TryBar(Translated, QFrame):
         self.layout().activate()
         self.adjustSize()
         margins = self.layout().contentsMargins()
-        offers = self._frame.sizeHint().width() + self._row.spacing()
-        offers += self._seconds.sizeHint().width() + margins.left() + margins.right()
+        buttons = (self._frame, self._seconds, self._compare)
+        offers = sum(button.sizeHint().width() + self._row.spacing() for button in buttons)
+        offers += margins.left() + margins.right() - self._row.spacing()
         left = max(_MARGIN, (self._over.width() - offers) // 2)
         left = max(_MARGIN, min(left, self._over.width() - _MARGIN - self.width()))
         self.move(left, self._over.height() - _MARGIN - self.height())
@@ -128,6 +133,8 @@ class TryBar(Translated, QFrame):
         """Texts in the current language."""
         self._frame.setText(tr("Try this frame"))
         self._seconds.setText(tr("Try 3 seconds"))
+        self._compare.setText(tr("Compare presets …"))
+        self._compare.setToolTip(tr("Two seconds of telling places in several presets"))
         self._stop.setText(tr("Stop"))
         if not self.isHidden():
             self._refresh()

@@ -10,6 +10,7 @@ from app.state.tasks_model import KindModel, TasksModel
 from engine.protocol import events
 from engine.protocol.excerpt import Excerpt
 from engine.protocol.tasks import TaskKind
+from engine.settings.schema import JobSettings
 
 
 class ExcerptsModel(KindModel):
@@ -29,6 +30,13 @@ class ExcerptsModel(KindModel):
             return None
         for one in reversed(self._found.get(row.job_id, [])):
             if one.shows(row.settings, row.plan) and one.holds(seconds):
+                return one
+        return None
+
+    def of(self, job_id: str, settings: JobSettings, seconds: float) -> Excerpt | None:
+        """The newest one of a film with these settings that shows a time, in s."""
+        for one in reversed(self._found.get(job_id, [])):
+            if one.has(settings) and one.holds(seconds) and one.frames > 1:
                 return one
         return None
 

@@ -15,6 +15,7 @@ from engine.core.file_access import writing
 from engine.core.geometry import FrameSpan
 from engine.hardware.process import keep_awake
 from engine.jobs.checkpoint import Checkpoint
+from engine.jobs.job import Job
 from engine.jobs.job_service import JobService
 from engine.jobs.job_store import JobStore
 from engine.jobs.stored_run import prepared, run_in
@@ -56,15 +57,15 @@ class ExcerptService:
     """
 
     kind = TaskKind.EXCERPT
-    commands = c.MakeExcerpt
+    commands = c.ExcerptCommand
 
     def __init__(
         self, jobs: JobService, send: Callable[[c.Command], None], is_measured: Callable[[], bool]
     ) -> None:
         self._jobs, self._send, self._is_measured = jobs, send, is_measured
 
-    def answer(self, command: c.MakeExcerpt) -> Task:
-        """A task that sends ExcerptMade.
+    def answer(self, command: c.ExcerptCommand) -> Task:
+        """A task that emits PlacesFound, or sends ExcerptMade.
 
         Raises:
             UnknownJob: There is no such job.
@@ -77,6 +78,11 @@ class ExcerptService:
             raise JobError("excerpt-waits-for-measurement")
         if job.media.holds_latents:
             raise JobError("excerpt-of-latents")
+        if isinstance(command, c.MakeExcerpt):
+            return self._excerpt_of(job, command)
+        return Task(kind=self.kind, subject=job.id, do=partial(_look, job.id, job.media))
+
+    def _excerpt_of(self, job: Job, command: c.MakeExcerpt) -> Task:
         own = with_model_of(job.settings, job.plan)
         wanted = _Wanted(
             media=job.media,
@@ -104,6 +110,12 @@ class ExcerptService:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         self._send(c.ExcerptMade(job_id=job_id, excerpt=excerpt))
+
+
+def _look(job_id: str, media: MediaInfo, work: RunningTask) -> None:
+    from engine.video.read.places import telling_places
+
+    work.emit(e.PlacesFound(job_id=job_id, places=telling_places(media)))
 
 
 def made(

@@ -145,14 +145,25 @@ class ShowFrame(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MakeExcerpt(Command):
-    """Make a part of a job's film by its plan, before the whole: a task, with the job as subject.
+class ExcerptCommand(Command):
+    """Something about parts of a job's film: a task, with the job as subject."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindPlaces(ExcerptCommand):
+    """Look for places of the film that tell models apart; ends with PlacesFound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeExcerpt(ExcerptCommand):
+    """Make a part of a job's film by its plan, before the whole.
 
     Ends with ExcerptReady; ShowFrame then has a result there. Refused while a job runs or is
     paused, or the machine is measured; StartQueue stops it.
     """
 
-    job_id: str
     start: float  # s of the source
     seconds: float = 0.0  # 0: the frame that is shown at `start`
     settings: JobSettings | None = None  # in the place of the job's own, to compare them

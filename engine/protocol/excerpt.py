@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Literal, get_args
 
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
+
+PlaceKind = Literal["dark", "motion", "text", "texture", "flat"]
+PLACE_KINDS: tuple[PlaceKind, ...] = get_args(PlaceKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where models tell themselves apart."""
+
+    kind: PlaceKind
+    seconds: float  # of the source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +47,11 @@ class Excerpt:
 
     def shows(self, settings: JobSettings, plan: Plan) -> bool:
         """Whether a job with these settings and this plan would make the same frames."""
-        is_same_model = self.plan.work.model == plan.work.model
-        return is_same_model and _of_frames(self.settings) == _of_frames(settings)
+        return self.has(settings) and self.plan.work.model == plan.work.model
+
+    def has(self, settings: JobSettings) -> bool:
+        """Whether it was made with these settings, whatever part of the film they name."""
+        return _of_frames(self.settings) == _of_frames(settings)
 
 
 def _of_frames(settings: JobSettings) -> JobSettings:

@@ -103,7 +103,7 @@ class FakeTasks:
                 self.begin(BENCHMARK)
             case c.WriteDiagnostics(path=path):
                 self.begin(TaskKind.DIAGNOSTICS, str(path))
-            case c.MakeExcerpt(job_id=job_id):
+            case c.ExcerptCommand(job_id=job_id):
                 self.begin(TaskKind.EXCERPT, job_id)
             case c.StopTask(kind=kind, subject=subject):
                 self._stop(kind, subject)

@@ -7,10 +7,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from PySide6.QtWidgets import QPushButton
+
+from app.preview.scene import to_image
 from engine.core.errors import DiskFull
 from engine.protocol import events
-from engine.protocol.excerpt import Excerpt
+from engine.protocol.excerpt import Excerpt, Place
 from engine.protocol.tasks import TaskKind
+from engine.settings.presets import applied
 
 if TYPE_CHECKING:
     from tools.screenshots.player import Player
@@ -57,9 +61,39 @@ def _failed(player: Player) -> None:
     player.say([events.TaskFailed(kind=_KIND, subject="sample", error=error)])
 
 
+def _compared(player: Player) -> None:
+    """Two presets on the first of two places; the frames are those of the recording."""
+    waiting(player)
+    program = player.program
+    program.window.preview.findChild(QPushButton, "tryCompare").click()
+    view, row = program.taste.view, program.queue.find("sample")
+    assert row is not None
+    assert row.plan is not None
+    places = Place(kind="dark", seconds=0.5), Place(kind="motion", seconds=2.2)
+    found = events.PlacesFound(job_id="sample", places=places)
+    player.say([found, events.TaskDone(kind=_KIND, subject="sample")])
+    plan = replace(row.plan, start=Fraction(1, 2), stop=Fraction(5, 2))
+    for number, name in enumerate(view.presets):
+        preset = next(one for one in program.presets.presets if one.name == name)
+        excerpt = Excerpt(
+            settings=applied(preset, row.settings),
+            plan=plan,
+            frames=48,
+            frames_per_second=21.4 - 9 * number,
+            device_bytes=0,
+        )
+        player.say([events.ExcerptReady(job_id="sample", excerpt=excerpt)])
+    frame = next(e for e in player.recording.frame if isinstance(e, events.PreviewReady))
+    assert frame.source is not None
+    assert frame.result is not None
+    pictures = {"": frame.source} | dict.fromkeys(view.presets, frame.result)
+    view.show_images({name: to_image(picture) for name, picture in pictures.items()})
+
+
 STATES: dict[str, Callable[[Player], None]] = {
     "trying": _trying,
     "tried": _tried,
     "try_failed": _failed,
     "narrow_trying": _trying,
+    "compared": _compared,
 }

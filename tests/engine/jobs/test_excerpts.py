@@ -211,3 +211,12 @@ def test_an_excerpt_that_fails_says_why_and_leaves_nothing(engine, monkeypatch, 
     monkeypatch.setattr("engine.pipeline.run.run_job", run_job)
     running.send(c.MakeExcerpt(job_id="a", start=0.2))
     assert heard.wait(e.ExcerptReady).excerpt.frames == 1
+
+
+def test_places_that_tell_models_apart_are_found(engine):
+    running, heard = engine
+    running.send(c.FindPlaces(job_id="a"))
+    found = heard.wait(e.PlacesFound)
+    assert found.job_id == "a"
+    assert all(0 <= place.seconds < 1.2 for place in found.places)
+    assert found.places
