@@ -53,7 +53,7 @@ class LoopPane(QWidget):
         super().__init__(parent)
         self.setObjectName(f"loop-{snippet.name or 'original'}")
         self.picture = PictureBox()
-        title, figures = QLabel(snippet.title), QLabel(snippet.figures)
+        title, figures = QLabel(snippet.title), QLabel(snippet.figures or " ")
         title.setProperty("kind", "strong")
         figures.setProperty("kind", "secondary")
         column = QVBoxLayout(self)
@@ -147,6 +147,7 @@ class TasteView(Themed, QDialog):
         for name, widget in names.items():
             widget.setObjectName(name)
         self._make.setProperty("kind", "primary")
+        self._look.setSizeAdjustPolicy(ChoiceBox.SizeAdjustPolicy.AdjustToContents)
         self._lead.setWordWrap(True)
         for label in (self._lead, self._progress):
             label.setProperty("kind", "secondary")
@@ -251,12 +252,16 @@ class TasteView(Themed, QDialog):
         """
         self._count = count
         self._make.setEnabled(count > 0 and not progress and not why_not)
-        self._make.setText(tr("Make {count} snippets", count=count))
+        self._make.setText(self._make_text())
         self._stop.setVisible(bool(progress))
         self._progress.setText(progress)
         text = problem or why_not
         self._notice.show_message("refusal" if problem else "info", text)
         self._notice.setVisible(bool(text))
+
+    def _make_text(self) -> str:
+        count = self._count
+        return tr("Make snippets ({count})", count=count) if count else tr("Make snippets")
 
     def show_snippets(self, snippets: Sequence[Snippet]) -> None:
         """What can be seen of the place that is looked at."""
@@ -301,7 +306,7 @@ class TasteView(Themed, QDialog):
         self._add.setText(tr("Add the frame shown"))
         self._look.setAccessibleName(tr("Place that is shown"))
         self._stop.setText(tr("Stop"))
-        self._make.setText(tr("Make {count} snippets", count=self._count))
+        self._make.setText(self._make_text())
         self.show_places(self._offered)
         self.retranslated.emit()
 

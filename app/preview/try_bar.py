@@ -113,7 +113,7 @@ class TryBar(Translated, QFrame):
     def _place(self) -> None:
         room = self._over.width() - 2 * _MARGIN
         self._problem.setFixedWidth(min(420, room - 16))
-        self.layout().activate()
+        self._give_way(room)
         self.adjustSize()
         margins = self.layout().contentsMargins()
         buttons = (self._frame, self._seconds, self._compare)
@@ -122,6 +122,17 @@ class TryBar(Translated, QFrame):
         left = max(_MARGIN, (self._over.width() - offers) // 2)
         left = max(_MARGIN, min(left, self._over.width() - _MARGIN - self.width()))
         self.move(left, self._over.height() - _MARGIN - self.height())
+
+    def _give_way(self, room: int) -> None:
+        """In a narrow window the count of frames goes first, then the page of presets."""
+        is_working = not self._stop.isHidden()
+        for widget, is_wanted in ((self._compare, True), (self._progress, is_working)):
+            widget.setVisible(is_wanted)
+        for widget in (self._progress, self._compare):
+            self.layout().activate()
+            if self.sizeHint().width() > room:
+                widget.hide()
+        self.layout().activate()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Stay at the lower edge."""

@@ -5,8 +5,10 @@ from fractions import Fraction
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QWidget
 
 from app.preview.scene import Mode
+from app.preview.try_bar import TryBar
 from engine.core.errors import DiskFull
 from engine.core.geometry import FrameSpan
 from engine.protocol import commands, events
@@ -85,6 +87,22 @@ def test_no_button_moves_or_changes_when_one_is_pressed(bench, film):
     stop = bench.find("tryStop")
     right = bench.find("trySeconds")
     assert stop.mapToGlobal(QPoint(0, 0)).x() > right.mapToGlobal(QPoint(0, 0)).x() + right.width()
+
+
+def test_the_bar_stays_inside_a_narrow_picture(qtbot):
+    over = QWidget()
+    qtbot.addWidget(over)
+    bar = TryBar(over)
+    over.resize(330, 240)
+    over.show()
+    bar.offer(has_result=False)
+    bar.show_progress(18, 72)
+    assert over.rect().contains(bar.geometry())
+    stop = part(bar, "tryStop")
+    assert bar.rect().contains(stop.geometry())
+    over.resize(900, 240)
+    bar.show_progress(19, 72)
+    assert "19 of 72 frames" in texts(bar)
 
 
 def test_a_failure_says_why_until_the_next_try(bench, film):
