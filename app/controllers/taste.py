@@ -20,7 +20,7 @@ from app.widgets.controls import bring_up
 from engine.core.geometry import Size
 from engine.core.units import memory_text
 from engine.protocol import commands, events
-from engine.protocol.excerpt import Excerpt, Place
+from engine.protocol.excerpt import Excerpt, Scene
 from engine.settings.presets import Preset, applied
 from engine.settings.schema import JobSettings
 
@@ -37,12 +37,12 @@ class TasteController(QObject):
         self._excerpts, self._model, self._presets = excerpts, excerpts.model, presets
         self._view: TasteView | None = None
         self._row: JobRow | None = None
-        self._places: list[Place | float] = []
+        self._places: list[Scene | float] = []
         self._wanted: list[tuple[float, JobSettings]] = []  # that are still to be made
         self._player = Player(self)
         self._looped: dict[str, Excerpt] = {}  # what is played, by preset
         excerpts.bar.compare_clicked.connect(self.open)
-        hub.subscribe(events.PlacesFound, self._take_places)
+        hub.subscribe(events.ScenesFound, self._take_scenes)
         hub.subscribe(events.TaskDone, self._go_on)
         for ended in (events.TaskFailed, events.TaskStopped):
             hub.subscribe(ended, self._give_up)
@@ -77,16 +77,16 @@ class TasteController(QObject):
             self._row, self._places = row, []
             self.view.show_places([])
             self._model.begin(row.job_id)
-            self._controller.send(commands.FindPlaces(job_id=row.job_id))
+            self._controller.send(commands.FindScenes(job_id=row.job_id))
         bring_up(self.view)
         self._show_presets()
 
     # Places and presets
 
-    def _take_places(self, event: events.PlacesFound) -> None:
+    def _take_scenes(self, event: events.ScenesFound) -> None:
         if self._row is None or event.job_id != self._row.job_id:
             return
-        self._places = [*event.places, *(p for p in self._places if not isinstance(p, Place))]
+        self._places = [*event.scenes, *(p for p in self._places if not isinstance(p, Scene))]
         if not self._places:
             self._places = [0.0]
         self.view.show_places(self._places)
@@ -97,7 +97,7 @@ class TasteController(QObject):
         if self._row is None or self._window.preview.job_id != self._row.job_id:
             return
         seconds = round(self._window.preview.timeline.seconds_to_ask, 3)
-        known = [one.seconds if isinstance(one, Place) else one for one in self._places]
+        known = [one.seconds if isinstance(one, Scene) else one for one in self._places]
         if seconds not in known:
             self._places.append(seconds)
             self.view.show_places(self._places)

@@ -22,7 +22,7 @@ from app.i18n import mark, tr
 from app.preview.film_clock import clock
 from app.widgets.controls import ChoiceBox, FlowLayout, Themed
 from app.widgets.notice_line import NoticeLine
-from engine.protocol.excerpt import Place
+from engine.protocol.excerpt import Scene
 
 MOST_PRESETS = 4
 KINDS = {
@@ -119,7 +119,7 @@ class TasteView(Themed, QDialog):
         self._progress = QLabel()
         self._make, self._stop, self._add = QPushButton(), QPushButton(), QPushButton()
         self._notice = NoticeLine()
-        self._offered: tuple[Place | float, ...] = ()
+        self._offered: tuple[Scene | float, ...] = ()
         self._places: dict[float, QCheckBox] = {}
         self._look = ChoiceBox()
         self._presets: dict[str, QCheckBox] = {}
@@ -177,7 +177,7 @@ class TasteView(Themed, QDialog):
 
     # Choices
 
-    def show_places(self, places: Sequence[Place | float]) -> None:
+    def show_places(self, places: Sequence[Scene | float]) -> None:
         """Places that can be chosen; those that were left out stay so, new ones are chosen."""
         left_out = {seconds for seconds, box in self._places.items() if not box.isChecked()}
         looked_at = self.looked_at
@@ -186,7 +186,7 @@ class TasteView(Themed, QDialog):
         self._look.clear()
         self._places = {}
         for place in places:
-            kind, seconds = (place.kind, place.seconds) if isinstance(place, Place) else ("", place)
+            kind, seconds = (place.kind, place.seconds) if isinstance(place, Scene) else ("", place)
             title = f"{tr(KINDS[kind])} · {clock(seconds)}"
             box = QCheckBox(title)
             box.setChecked(seconds not in left_out)
@@ -311,6 +311,6 @@ class TasteView(Themed, QDialog):
         self.retranslated.emit()
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """Nothing plays behind a closed page."""
+        """Nothing plays once the page is closed."""
         self.closed.emit()
         super().hideEvent(event)

@@ -65,7 +65,7 @@ class ExcerptService:
         self._jobs, self._send, self._is_measured = jobs, send, is_measured
 
     def answer(self, command: c.ExcerptCommand) -> Task:
-        """A task that emits PlacesFound, or sends ExcerptMade.
+        """A task that emits ScenesFound, or sends ExcerptMade.
 
         Raises:
             UnknownJob: There is no such job.
@@ -113,9 +113,9 @@ class ExcerptService:
 
 
 def _look(job_id: str, media: MediaInfo, work: RunningTask) -> None:
-    from engine.video.read.places import telling_places
+    from engine.video.read.scenes import telling_scenes
 
-    work.emit(e.PlacesFound(job_id=job_id, places=telling_places(media)))
+    work.emit(e.ScenesFound(job_id=job_id, scenes=telling_scenes(media)))
 
 
 def made(

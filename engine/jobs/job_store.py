@@ -30,7 +30,7 @@ from engine.settings.schema import JobSettings
 VERSION = 2  # of job.json
 _FILE = "job.json"
 _EXCERPTS = "excerpts"
-_OLD_S = 2 * 86400.0  # of excerpts: no program is at them any more
+_OLD_NS = 2 * 86_400 * 10**9  # of excerpts: no program is at them any more
 _VARIANTS = {WorkPlan: registry.plan_class}
 _TRY_S, _POLL_S = 0.2, 0.01  # a look whether a job is held holds it for an instant
 
@@ -118,8 +118,9 @@ class JobStore:
 
     def old_excerpts(self) -> list[Path]:
         """Folders of excerpts that a program which was killed has left."""
+        then_ns = time.time_ns() - _OLD_NS
         found = (self._root / _EXCERPTS).glob("*")
-        return [folder for folder in found if time.time() - folder.stat().st_mtime > _OLD_S]
+        return [folder for folder in found if 0 < _state_of(folder)[1] < then_ns]
 
     def save(self, job: Job) -> Path:
         """Write a job down before it begins; returns its folder.

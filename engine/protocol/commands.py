@@ -152,8 +152,8 @@ class ExcerptCommand(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindPlaces(ExcerptCommand):
-    """Look for places of the film that tell models apart; ends with PlacesFound."""
+class FindScenes(ExcerptCommand):
+    """Look for scenes of the film that tell models apart; ends with ScenesFound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Protocol
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Box, Size
 from engine.core.messages import Message
-from engine.protocol.excerpt import Excerpt, Place
+from engine.protocol.excerpt import Excerpt, Scene
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.media import MediaInfo, Reading
 from engine.protocol.model_file_state import PublishedState
@@ -142,10 +142,10 @@ class PreviewReady(JobEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacesFound(JobEvent):
-    """Places of the film that tell models apart, in its order; () where it has none."""
+class ScenesFound(JobEvent):
+    """Scenes of the film that tell models apart, in its order; () where it has none."""
 
-    places: tuple[Place, ...]
+    scenes: tuple[Scene, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,15 @@ from typing import Literal, get_args
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 
-PlaceKind = Literal["dark", "motion", "text", "texture", "flat"]
-PLACE_KINDS: tuple[PlaceKind, ...] = get_args(PlaceKind)
+SceneKind = Literal["dark", "motion", "text", "texture", "flat"]
+SCENE_KINDS: tuple[SceneKind, ...] = get_args(SceneKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Scene:
     """Where models tell themselves apart."""
 
-    kind: PlaceKind
+    kind: SceneKind
     seconds: float  # of the source
 
 

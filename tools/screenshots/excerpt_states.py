@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QPushButton
 from app.preview.scene import to_image
 from engine.core.errors import DiskFull
 from engine.protocol import events
-from engine.protocol.excerpt import Excerpt, Place
+from engine.protocol.excerpt import Excerpt, Scene
 from engine.protocol.tasks import TaskKind
 from engine.settings.presets import applied
 
@@ -69,8 +69,8 @@ def _compared(player: Player) -> None:
     view, row = program.taste.view, program.queue.find("sample")
     assert row is not None
     assert row.plan is not None
-    places = Place(kind="dark", seconds=0.5), Place(kind="motion", seconds=2.2)
-    found = events.PlacesFound(job_id="sample", places=places)
+    scenes = Scene(kind="dark", seconds=0.5), Scene(kind="motion", seconds=2.2)
+    found = events.ScenesFound(job_id="sample", scenes=scenes)
     player.say([found, events.TaskDone(kind=_KIND, subject="sample")])
     plan = replace(row.plan, start=Fraction(1, 2), stop=Fraction(5, 2))
     for number, name in enumerate(view.presets):

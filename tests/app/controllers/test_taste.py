@@ -10,14 +10,16 @@ from app.excerpts.taste_view import MOST_PRESETS, TasteView
 from engine.core.errors import DiskFull
 from engine.core.geometry import FrameSpan
 from engine.protocol import commands, events
-from engine.protocol.excerpt import Excerpt, Place
+from engine.protocol.excerpt import Excerpt, Scene
 from engine.protocol.tasks import TaskKind
 from engine.settings.presets import Preset, applied
-from tests.app.conftest import part, texts
+from engine.settings.schema import JobSettings
+from tests.app.conftest import part, real_program, texts
 from tests.app.preview.conftest import image_of
+from tests.helpers.clips import Clip, make_clip
 
 KIND = TaskKind.EXCERPT
-PLACES = (Place(kind="dark", seconds=1.0), Place(kind="motion", seconds=5.0))
+SCENES = (Scene(kind="dark", seconds=1.0), Scene(kind="motion", seconds=5.0))
 PRESETS = tuple(
     Preset(name=name, title=name.title(), changes={"scale": 2, "crf": crf}, is_own=True)
     for name, crf in (("first", 10), ("second", 20), ("third", 30), ("fourth", 35), ("fifth", 40))
@@ -31,8 +33,8 @@ def film(bench) -> str:
     job_id = bench.add()
     bench.patch.setattr(bench.program.taste._player, "play", lambda *_: None)
     bench.press("tryCompare")
-    assert [c.job_id for c in bench.asked(commands.FindPlaces)] == [job_id]
-    bench.emit(events.PlacesFound(job_id=job_id, places=PLACES))
+    assert [c.job_id for c in bench.asked(commands.FindScenes)] == [job_id]
+    bench.emit(events.ScenesFound(job_id=job_id, scenes=SCENES))
     bench.engine.tasks.finish(KIND)
     bench.hear()
     return job_id
@@ -133,3 +135,25 @@ def test_frames_of_a_loop_are_painted(bench, film):
     picture = part(page(bench), "loop-first").picture
     middle = picture.grab().toImage().pixelColor(picture.width() // 2, picture.height() // 2)
     assert middle.red() > 180
+
+
+def test_real_snippets_play_in_step_with_the_original(qapp, qtbot, tmp_path):
+    source = make_clip(tmp_path / "film.mkv", Clip(frames=75, rate=Fraction(25)))
+    with real_program(qapp, tmp_path) as program:
+        program.controller.add_file(source, settings=JobSettings(model="lite", crf=30))
+        bar = part(program.window, "tryBar")
+        qtbot.waitUntil(bar.isVisible, timeout=30_000)
+        part(bar, "tryCompare").click()
+        view = program.taste.view
+        make = part(view, "tasteMake")
+        qtbot.waitUntil(make.isEnabled, timeout=30_000)
+        shown: list[set[str]] = []
+        program.taste._player.shown.connect(lambda _seconds, images: shown.append(set(images)))
+        for name in view.presets[1:]:
+            part(view, f"taste-{name}").click()
+        (name,) = view.presets
+        make.click()
+        qtbot.waitUntil(lambda: {"", name} in shown, timeout=60_000)
+        qtbot.waitUntil(lambda: not program.excerpts.model.is_running, timeout=60_000)
+        view.close()
+        assert not program.taste._player.is_playing

@@ -1,6 +1,8 @@
 """A frame or some seconds of a film, before its job."""
 
+import os
 import threading
+import time
 from dataclasses import replace
 from fractions import Fraction
 
@@ -138,6 +140,18 @@ def test_what_was_tried_goes_when_the_program_ends(source, tmp_path):
     assert not output.exists()
 
 
+def test_what_a_killed_program_has_left_goes_after_two_days(tmp_path):
+    left = [tmp_path / "jobs" / "excerpts" / name for name in ("old", "new")]
+    for folder in left:
+        (folder / "1").mkdir(parents=True)
+    before = time.time() - 3 * 86400
+    os.utime(left[0], (before, before))
+    with running_engine(tmp_path / "jobs") as (running, heard):
+        running.send(c.Prepare())
+        heard.wait(e.DevicesListed)
+    assert [folder.exists() for folder in left] == [False, True]
+
+
 def test_an_excerpt_is_stopped_and_leaves_nothing(engine, held, tmp_path):
     running, heard = engine
     running.send(c.MakeExcerpt(job_id="a", start=0.2))
@@ -213,10 +227,10 @@ def test_an_excerpt_that_fails_says_why_and_leaves_nothing(engine, monkeypatch, 
     assert heard.wait(e.ExcerptReady).excerpt.frames == 1
 
 
-def test_places_that_tell_models_apart_are_found(engine):
+def test_scenes_that_tell_models_apart_are_found(engine):
     running, heard = engine
-    running.send(c.FindPlaces(job_id="a"))
-    found = heard.wait(e.PlacesFound)
+    running.send(c.FindScenes(job_id="a"))
+    found = heard.wait(e.ScenesFound)
     assert found.job_id == "a"
-    assert all(0 <= place.seconds < 1.2 for place in found.places)
-    assert found.places
+    assert all(0 <= scene.seconds < 1.2 for scene in found.scenes)
+    assert found.scenes

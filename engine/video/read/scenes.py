@@ -1,4 +1,4 @@
-"""Places of a film that tell models apart: dark, moving, textured, with text, with flat areas."""
+"""Scenes of a film that tell models apart: dark, moving, textured, with text, with flat areas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engine.core.errors import advised
-from engine.protocol.excerpt import PLACE_KINDS, Place
+from engine.protocol.excerpt import SCENE_KINDS, Scene
 from engine.protocol.media import MediaInfo
 from engine.video.read.examination import Luma, decoded_until, luma_of
 from engine.video.read.media_file import open_input
@@ -19,7 +19,7 @@ from engine.video.read.media_file import open_input
 SECONDS = 4.0  # time limit
 _LOOKS = 24  # places that are looked at, evenly over the film
 _WIDTH = 480  # px that a frame is thinned out to
-_APART_S = 2.0  # least time between two places
+_APART_S = 2.0  # least time between two scenes
 _BLACK, _LIT = 0.04, 0.25  # mean luma: nothing to see below, an even area counts from
 _STROKE, _EVEN = 0.2, 0.008  # step between neighbours that a letter makes; of an even area
 
@@ -32,8 +32,8 @@ class _Look:
     scores: dict[str, float]
 
 
-def telling_places(media: MediaInfo, *, seconds: float = SECONDS) -> tuple[Place, ...]:
-    """At most one place of each kind, in the order of the film; () where nothing can be decoded.
+def telling_scenes(media: MediaInfo, *, seconds: float = SECONDS) -> tuple[Scene, ...]:
+    """At most one scene of each kind, in the order of the film; () where nothing can be decoded.
 
     Never raises: it only proposes.
 
@@ -43,14 +43,14 @@ def telling_places(media: MediaInfo, *, seconds: float = SECONDS) -> tuple[Place
         return ()
     nothing: list[_Look] = []
     looks = advised(lambda: _looks(media, time.monotonic() + seconds), nothing)
-    found: list[Place] = []
-    for kind in PLACE_KINDS:
+    found: list[Scene] = []
+    for kind in SCENE_KINDS:
         free = [
             one for one in looks if all(abs(one.seconds - p.seconds) >= _APART_S for p in found)
         ]
         best = max(free, key=lambda one: one.scores[kind], default=None)
         if best is not None and best.scores[kind] > 0:
-            found.append(Place(kind=kind, seconds=best.seconds))
+            found.append(Scene(kind=kind, seconds=best.seconds))
     return tuple(sorted(found, key=lambda place: place.seconds))
 
 

@@ -1,13 +1,13 @@
-"""Places of a film that tell models apart."""
+"""Scenes of a film that tell models apart."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from engine.protocol.excerpt import Place
-from engine.video.read.places import telling_places
+from engine.protocol.excerpt import Scene
 from engine.video.read.probe import probe
+from engine.video.read.scenes import telling_scenes
 from tests.helpers.clips import make_picture
 from tests.helpers.fields import write
 
@@ -44,7 +44,7 @@ def test_each_kind_is_found_where_it_is(tmp_path, name, codec):
     pictures = [scene(n) for scene in SCENES for n in range(75)]
     media = probe(write(tmp_path / name, pictures, codec=codec))
     length = float(media.video.duration) / len(SCENES)
-    found = telling_places(media)
+    found = telling_scenes(media)
     kinds = [SCENES[int(place.seconds / length)].__name__ for place in found]
     assert [place.kind for place in found] == kinds
     assert sorted(kinds) == ["dark", "flat", "motion", "text", "texture"]
@@ -52,12 +52,12 @@ def test_each_kind_is_found_where_it_is(tmp_path, name, codec):
 
 def test_a_film_that_cannot_be_decoded_and_a_picture_have_none(tmp_path):
     broken = probe(write(tmp_path / "a.mkv", [flat(0)] * 30))
-    assert telling_places(replace(broken, path=tmp_path / "gone.mkv")) == ()
-    assert telling_places(probe(make_picture(tmp_path / "a.png"))) == ()
+    assert telling_scenes(replace(broken, path=tmp_path / "gone.mkv")) == ()
+    assert telling_scenes(probe(make_picture(tmp_path / "a.png"))) == ()
 
 
-def test_a_short_film_has_few_places_that_lie_apart(tmp_path):
+def test_a_short_film_has_few_scenes_that_lie_apart(tmp_path):
     media = probe(write(tmp_path / "a.mkv", [texture(0)] * 60))
-    found = telling_places(media)
+    found = telling_scenes(media)
     assert 1 <= len(found) <= 2
-    assert isinstance(found[0], Place)
+    assert isinstance(found[0], Scene)
