@@ -73,6 +73,19 @@ class JobService:
         return self._worker is not None
 
     @property
+    def machine(self) -> Machine:
+        """Where jobs are planned now."""
+        return self._machine
+
+    def job(self, job_id: str) -> Job:
+        """The job of that name.
+
+        Raises:
+            UnknownJob: There is none.
+        """
+        return self._jobs.get(job_id)
+
+    @property
     def has_ended(self) -> bool:
         """Whether Shutdown was asked for, and no job runs any more."""
         return self._is_closing and self._worker is None
@@ -115,6 +128,9 @@ class JobService:
                 self._cancel(job_id)
             case c.ShowFrame():
                 self._show_frame(command)
+            case c.ExcerptMade(job_id=job_id, excerpt=excerpt):
+                self._jobs.get(job_id).excerpts.append(excerpt)
+                self._sink.emit(e.ExcerptReady(job_id=job_id, excerpt=excerpt))
             case c.ChangeEngine(settings=settings):
                 self._machine = replace(self._machine, settings=settings)
             case c.Shutdown():
@@ -222,6 +238,7 @@ class JobService:
         with self._store.held(job_id):
             pass  # refuses while another program is at it
         self._store.remove(job_id)
+        self._store.remove_excerpts(job_id)
         self._sink.emit(e.JobRemoved(job_id=job_id))
 
     def _retry(self, job_id: str, *, accept: bool) -> None:
@@ -308,6 +325,8 @@ class JobService:
 
     def _shutdown(self) -> None:
         self._is_closing = True
+        for job_id in (*(job.id for job in self._jobs), *self._removed):
+            self._store.remove_excerpts(job_id)
         active = self._jobs.active
         if active is not None:
             active.control.cancel()
@@ -324,9 +343,10 @@ class JobService:
         if media is not None:
             source = frame_picture(media, command.seconds, command.longest_side)
         result = None
-        if job.state is JobState.FINISHED and job.plan.output.exists():
-            made = probe(job.plan.output)
-            shift = float(job.plan.start or 0)
+        excerpt = job.excerpt_at(command.seconds)
+        plan = job.plan if job.state is JobState.FINISHED or excerpt is None else excerpt.plan
+        if (job.state is JobState.FINISHED or excerpt is not None) and plan.output.exists():
+            made, shift = probe(plan.output), float(plan.start or 0)
             result = frame_picture(made, command.seconds - shift, command.longest_side)
         rate = job.plan.picture.frame_rate
         self._sink.emit(

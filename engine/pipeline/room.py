@@ -61,6 +61,8 @@ def with_room(context: JobContext, work: Callable[[], T], needed: Callable[[], i
         try:
             return work()
         except DiskFull as err:
+            if context.is_excerpt:
+                raise
             error = err
             forget_frames(err)
         free_memory()  # here, where the error and the work are no more

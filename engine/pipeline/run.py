@@ -234,7 +234,7 @@ def _through_shots(model: ShotModel, run: _Pass) -> None:
 def _try_mux(context: JobContext) -> None:
     """Leave out what the muxer does not take of the other streams, before frames are made."""
     before = context.plan
-    if context.media.kind != "video" or before.container in PICTURES:
+    if context.media.kind != "video" or before.container in PICTURES or context.is_excerpt:
         return
     after = with_one_retry(
         message("activity.joining"), lambda: tried(context.media, before, context.control)

@@ -29,6 +29,7 @@ from engine.settings.schema import JobSettings
 from tools.screenshots import (
     bench_states,
     download_states,
+    excerpt_states,
     latent_states,
     model_states,
     plan_states,
@@ -358,6 +359,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     **plan_states.STATES,
     **download_states.STATES,
     **bench_states.STATES,
+    **excerpt_states.STATES,
     **latent_states.STATES,
     **runtime_states.STATES,
     **update_states.STATES,
