@@ -50,7 +50,7 @@ class Columns(Themed, QWidget):
         super().__init__()
         self._queue, self._choices, self._decision = queue, choices, decision
         self._strip = _Strip(model)
-        self.queue_sheet = Sheet(stage, "queueSheet", tokens.QUEUE_WIDTH, is_left=True)
+        self.queue_sheet = Sheet(stage, "queueSheet", tokens.QUEUE_WIDTH + 2, is_left=True)
         self.choices_sheet = Sheet(stage, "choicesSheet", tokens.CHOICES_WIDTH)
         self.why_sheet = Sheet(stage, "whySheet", _WHY_WIDTH)
         self.why = PlanDetails()
@@ -64,10 +64,10 @@ class Columns(Themed, QWidget):
         self._fold.setObjectName("openChoices")
         self._fold.setProperty("kind", "page")
         self._lay_out(stage)
-        self._strip.queue_requested.connect(self.queue_sheet.open_up)
+        self._strip.queue_requested.connect(self.queue_sheet.toggle)
         self._strip.files_requested.connect(queue.files_requested)
-        self._fold.clicked.connect(self.choices_sheet.open_up)
-        decision.plan.why_requested.connect(self.why_sheet.open_up)
+        self._fold.clicked.connect(self.choices_sheet.toggle)
+        decision.plan.why_requested.connect(self.why_sheet.toggle)
         self.retranslate_ui()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -79,7 +79,7 @@ class Columns(Themed, QWidget):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language, icons in the current theme."""
-        self.queue_sheet.set_title(tr("Queue"))
+        self.queue_sheet.setAccessibleName(tr("Queue"))  # the column has its own heading
         self.choices_sheet.set_title(tr("Choices"))
         self.why_sheet.set_title(tr("Why this plan"))
         self._fold.setText(tr("Choices"))

@@ -17,7 +17,7 @@ LANGUAGES = {"en": "EN", "zh_CN": "中文"}  # what the switch shows: each in it
 
 
 def tr(source: str, **values: object) -> str:
-    """`source` in the current language, with `{name}` replaced by values; integers `grouped`."""
+    """`source` in the current language, with `{name}` replaced by values, integers `grouped`."""
     text = QCoreApplication.translate(CONTEXT, source)
     shown = {name: grouped(v) if type(v) is int else v for name, v in values.items()}
     return text.format(**shown) if values else text

@@ -22,7 +22,7 @@ from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from app.theme import tokens
 from app.theme.icons import pixmap
-from app.widgets.body_scroll import BodyScroll
+from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import Switch
 from app.widgets.error_view import ErrorCard
 
@@ -100,7 +100,7 @@ class DecisionPanel(QWidget):
         within.setContentsMargins(0, 0, 0, 0)
         for card in (self._hint, self.plan, self.done, self.error):
             within.addWidget(card)
-        self._cards = BodyScroll(cards)
+        self._cards = CompactScroll(cards)
         column.addWidget(self._cards)
         column.addWidget(self._stops)
         column.addLayout(buttons)

@@ -75,7 +75,7 @@ def _line(plan: PassPlan, stream: StreamInfo | None) -> StreamLine:
 
 
 def _details(stream: StreamInfo) -> Iterator[str]:
-    if stream.language:
+    if stream.language not in ("", "und"):
         yield stream.language
     if stream.title or stream.file_name:
         yield stream.title or stream.file_name

@@ -88,6 +88,13 @@ class Sheet(Themed, QFrame):
             before.setFocus(Qt.FocusReason.OtherFocusReason)
         self.closed.emit()
 
+    def toggle(self) -> None:
+        """Open it, or close it: its button was pressed."""
+        if self.isHidden():
+            self.open_up()
+        else:
+            self.close_down()
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape closes."""
         if event.key() == Qt.Key.Key_Escape:

@@ -45,7 +45,7 @@ class Setting:
         unit: Of a number; "s" also of a time.
         low: Least value.
         high: Largest value.
-        values: All that it may be; () for any within the limits.
+        values: All values that a whole number may have; () for any within the limits.
         choices: All values that a text may have, but for names of GPUs; () for any.
         families: Models and sources that use it: "lite", "seedvr2", "wan", "latents"; () for all.
         kind: What a text without choices means; "" for other settings.

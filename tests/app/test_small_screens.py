@@ -97,6 +97,9 @@ def test_the_queue_becomes_a_strip_and_opens_over_the_stage(bench):
     assert bench.window.queue_column.view.isVisible()
     QTest.keyClick(bench.find("queueSheet"), Qt.Key.Key_Escape)
     assert not bench.window.queue_column.isVisible()
+    for is_open in (True, False):
+        bench.press("openQueue")
+        assert bench.window.queue_column.isVisible() == is_open
     resize(bench, 1440, 900)
     assert bench.window.queue_column.isVisible()
     assert not bench.find("queueStrip").isVisible()

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 _LEAST = 72  # px
 
 
-class BodyScroll(QScrollArea):
+class CompactScroll(QScrollArea):
     """Scrolls up and down only, and only above its maximum height."""
 
     def __init__(self, body: QWidget, parent: QWidget | None = None) -> None:
