@@ -50,6 +50,7 @@ from app.theme import tokens
 from app.theme.fonts import interface_font
 from app.theme.qss import palette_of, style_sheet
 from app.ui_state import UiState
+from app.widgets.reveal import follow_focus
 from engine.core import paths, windows_paths
 from engine.core.errors import EngineError
 from engine.protocol import events
@@ -119,6 +120,7 @@ class Program(QObject):
         self.controller.settings = self.ui_state.choices
         self.controller.command_failed.connect(self.log.add)
         tokens.use(self.ui_state.theme)
+        follow_focus(app)
         self.window = MainWindow(
             self.controller,
             self.queue,

@@ -237,6 +237,7 @@ class QueueView(QListView):
         self.setModel(model)
         self.setItemDelegate(self._card)
         self.setMouseTracking(True)
+        model.rowsMoved.connect(lambda: self.scrollTo(self.currentIndex()))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)

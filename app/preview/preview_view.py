@@ -160,7 +160,7 @@ class PreviewView(QWidget):
             return
         self._plan = plan
         self.playback.set_plan(plan)
-        self._result_size = self._turned(plan.picture.size)
+        self._result_size = plan.picture.seen_size
         start, stop = (None if edge is None else float(edge) for edge in (plan.start, plan.stop))
         self.timeline.set_trim(start, stop)
         self.figures.show_plan(plan)
@@ -330,10 +330,6 @@ class PreviewView(QWidget):
         if self._job_id:
             self._asked_seconds = self.timeline.seconds_to_ask
             self.frame_requested.emit(self._job_id, self._asked_seconds)
-
-    def _turned(self, size: Size) -> Size:
-        is_turned = self._media is not None and self._media.video.rotation in (90, 270)
-        return size.transposed() if is_turned else size
 
     def _show_pictures(self, source: QImage, result: QImage) -> None:
         self._source_image, self._result_image = source, result

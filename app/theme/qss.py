@@ -52,8 +52,11 @@ QMainWindow, QDialog {{ background: {t.background}; }}
 QWidget#toolBar {{ background: {t.surface_1}; border-bottom: 1px solid {t.line}; }}
 QWidget#statusBar {{ background: {t.surface_1}; }}
 QWidget#queueColumn {{ background: {t.surface_1}; border-right: 1px solid {t.line}; }}
+QWidget#queueStrip {{ background: {t.surface_1}; border-right: 1px solid {t.line}; }}
+QFrame[kind="sheet"] {{ background: {t.surface_1}; border: 1px solid {t.line}; }}
+QFrame[kind="sheet"] QWidget#queueColumn {{ border: none; }}
 QWidget#choicesColumn {{ background: {t.surface_1}; border-left: 1px solid {t.line}; }}
-QWidget#decisionPanel {{ border-top: 1px solid {t.line}; }}
+QWidget#resultForm {{ border-top: 1px solid {t.line}; }}
 QFrame#runtimeBar, QFrame#afterQueueBar {{
   background: {t.surface_2}; border-bottom: 1px solid {t.line}; }}
 QFrame[kind="card"] {{
@@ -135,6 +138,7 @@ QPushButton[kind="link"] {{
   color: {t.information}; font-size: {tokens.SMALL_PX}px; text-align: left; padding: 2px 0; }}
 QPushButton[kind="link"]:hover {{ color: {t.text_1}; }}
 QPushButton[kind="link"]:focus {{ border: 1px solid {t.accent}; }}
+QPushButton[kind="page"] {{ margin: 12px 16px; }}
 QPushButton[kind="fold"] {{ text-align: left; padding: 6px 12px; }}
 QPushButton[kind="segment"] {{
   background: transparent; border: 1px solid transparent; color: {t.text_2};

@@ -101,8 +101,8 @@ class JobService:
                 self._add(command)
             case c.SourceExamined():
                 self._examined(command)
-            case c.AdoptJob(job_id=job_id, accept=accept):
-                self._adopt(job_id, accept=accept)
+            case c.AdoptJob():
+                self._adopt(command)
             case c.ChangeJob():
                 self._change(command)
             case c.RemoveJob(job_id=job_id, can_return=True):
@@ -169,7 +169,8 @@ class JobService:
             job.plan = make_plan(job.media, job.settings, job.output, self._machine_for(job.id))
             self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
 
-    def _adopt(self, job_id: str, *, accept: bool) -> None:
+    def _adopt(self, command: c.AdoptJob) -> None:
+        job_id, accept = command.job_id, command.accept
         stored = self._store.load(job_id)
         job = Job(
             id=stored.id,
@@ -187,12 +188,14 @@ class JobService:
                 job.plan = taken_up(*about, stored.plan, self._machine_for(job_id))
         if job.plan.picture != stored.plan.picture:
             self._store.remove(job_id)  # segments of another encoder do not fit
-        self._enqueue(job)
+        self._enqueue(job, command.position)
 
-    def _enqueue(self, job: Job) -> None:
+    def _enqueue(self, job: Job, position: int | None = None) -> None:
         if any(other.id == job.id for other in self._jobs):
             raise JobError("queued-already", job=job.id)
         self._jobs.add(job)
+        if position is not None:
+            self._jobs.move(job, position)
         self._sink.emit(e.JobQueued(job_id=job.id, media=job.media))
         self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
         self.run_next()

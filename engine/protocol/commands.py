@@ -57,6 +57,7 @@ class AdoptJob(Command):
 
     job_id: str
     accept: bool = False  # its result is taken as it is, also with frames missing
+    position: int | None = None  # in the queue, from 0; None for the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
