@@ -55,6 +55,7 @@ def test_this_frame_is_asked_for_and_shown_next_to_the_source(bench, film):
     assert view.canvas.mode is Mode.SPLIT
     assert not bench.find("tryFrame").isEnabled()
     assert not bench.find("trySeconds").isEnabled()
+    view._ask.stop()  # what follows is asked for by the try
     before = len(bench.asked(commands.ShowFrame))
     made(bench, film, Fraction(1), Fraction(1) + Fraction(1, 1000) * 41)
     assert [c.seconds for c in bench.asked(commands.ShowFrame)[before:]] == [asked.start]
