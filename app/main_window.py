@@ -351,7 +351,6 @@ class MainWindow(QMainWindow):
         self.queue_column.folder_requested.connect(self.intake.ask_folder)
         self.decision.action_requested.connect(self.do)
         self.decision.choices_requested.connect(self.choices.choose)
-        self.decision.details_requested.connect(lambda: self.do("report"))
         self._drops.hovered.connect(self.show_drop_hover)
         self._drops.dropped.connect(self.intake.take_drop)
         self.choices.changed.connect(self._choose)

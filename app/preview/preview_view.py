@@ -92,6 +92,7 @@ class PreviewView(QWidget):
         self.strip.open_clicked.connect(lambda: self.open_requested.emit(self._job_id))
         self.strip.folder_clicked.connect(lambda: self.folder_requested.emit(self._job_id))
         self.strip.report_clicked.connect(lambda: self.report_requested.emit(self._job_id))
+        self.strip.compare_clicked.connect(self._compare)
         self._ask.timeout.connect(self._ask_now)
         self.playback.began.connect(self._leave_live)
         self.playback.stopped.connect(self._ask.start)  # the whole picture of the frame
@@ -376,6 +377,15 @@ class PreviewView(QWidget):
         self._mode_is_users = True
         self.canvas.set_mode(Mode(key))
         self.playback.refresh()
+
+    def _compare(self) -> None:
+        """Show original and result together; a film plays both."""
+        if self.canvas.mode in (Mode.ORIGINAL, Mode.RESULT):
+            self.bar.set_mode(Mode.SPLIT)
+            self._mode_chosen(Mode.SPLIT.value)
+        self.canvas.setFocus()
+        if not self.timeline.isHidden() and not self.playback.is_playing:
+            self.playback.toggle()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """A low window keeps its height for the picture."""

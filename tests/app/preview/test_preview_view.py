@@ -197,6 +197,18 @@ def test_a_finished_job_is_compared(shown, qtbot):
         assert heard.args == ["a"]
 
 
+def test_compare_shows_both_and_plays_them(shown, qtbot, monkeypatch):
+    played: list[float] = []
+    monkeypatch.setattr(shown.playback, "play", played.append)
+    shown.finished(_report())
+    qtbot.mouseClick(part(shown, "segment-original"), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(part(shown, "compareButton"), Qt.MouseButton.LeftButton)
+    assert (shown.canvas.mode, played) == (Mode.SPLIT, [1.0])
+    qtbot.mouseClick(part(shown, "segment-side-by-side"), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(part(shown, "compareButton"), Qt.MouseButton.LeftButton)
+    assert shown.canvas.mode is Mode.SIDE, "shows both already"
+
+
 def test_a_missing_result_is_explained(shown, qtbot):
     scene = shown.canvas.scene
     shown.timeline.set_step(0)
