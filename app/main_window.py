@@ -357,9 +357,7 @@ class MainWindow(QMainWindow):
         self.preview.frame_requested.connect(self._controller.show_frame)
         self.preview.files_requested.connect(self.intake.ask_files)
         self.preview.sample_requested.connect(self.sample_requested)
-        self.preview.open_requested.connect(lambda _job_id: self.do("open_result"))
-        self.preview.folder_requested.connect(lambda _job_id: self.do("show_in_folder"))
-        self.preview.report_requested.connect(lambda _job_id: self.do("report"))
+        self.preview.action_requested.connect(self.do)
         self._queue.job_changed.connect(self._job_changed)
         self._queue.queue_changed.connect(self._queue_changed)
 

@@ -20,9 +20,7 @@ from engine.protocol.report import Report
 class ReportStrip(QFrame):
     """Done with its checks, done with a named problem, or failed with a hint."""
 
-    open_clicked = Signal()
-    folder_clicked = Signal()
-    report_clicked = Signal()
+    action_requested = Signal(str)  # names of the window's actions
     compare_clicked = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -42,9 +40,9 @@ class ReportStrip(QFrame):
         self._folder.setObjectName("folderButton")
         self._details.setObjectName("reportButton")
         self._compare.setObjectName("compareButton")
-        self._open.clicked.connect(self.open_clicked)
-        self._folder.clicked.connect(self.folder_clicked)
-        self._details.clicked.connect(self.report_clicked)
+        self._open.clicked.connect(lambda: self.action_requested.emit("open_result"))
+        self._folder.clicked.connect(lambda: self.action_requested.emit("show_in_folder"))
+        self._details.clicked.connect(lambda: self.action_requested.emit("report"))
         self._compare.clicked.connect(self.compare_clicked)
         words = QVBoxLayout()
         words.setSpacing(2)

@@ -191,10 +191,11 @@ def test_a_finished_job_is_compared(shown, qtbot):
     assert (_middle(shown, 0.25), _middle(shown, 0.75)) == (RED, BLUE)
     assert "all 13 checks passed" in shown.strip.text
     assert "20.0 frames/s" in shown.strip.text
-    for name in ("open", "folder", "report"):
-        with qtbot.waitSignal(getattr(shown, f"{name}_requested")) as heard:
+    actions = {"open": "open_result", "folder": "show_in_folder", "report": "report"}
+    for name, action in actions.items():
+        with qtbot.waitSignal(shown.action_requested) as heard:
             qtbot.mouseClick(part(shown, f"{name}Button"), Qt.MouseButton.LeftButton)
-        assert heard.args == ["a"]
+        assert heard.args == [action]
 
 
 def test_compare_shows_both_and_plays_them(shown, qtbot, monkeypatch):
