@@ -52,9 +52,9 @@ def primary_action(
         return download, "start" if model.can_start else ""
     waits = model.count(JobState.WAITING) > 0
     if row is not None and row.is_doubtful:
-        return ("start", "accept") if waits else ("open_result", "accept")
+        return ("start" if waits else "add_files"), "accept"
     if row is not None and row.state is JobState.DONE:
-        return ("start", "open_result") if waits else ("open_result", "show_in_folder")
+        return ("start" if waits else "add_files"), ""  # the result is below the picture
     if row is not None and row.state.can_retry:
         return ("start", "retry") if waits else ("retry", "")
     return "start", ""
@@ -65,7 +65,6 @@ class DecisionPanel(QWidget):
 
     action_requested = Signal(str)  # names of `primary_action`, and of `error_view.Help.action`
     choices_requested = Signal(dict)  # settings by name, that a refused plan offers
-    details_requested = Signal()
     stop_requested = Signal(bool)  # after the film that runs; False takes that back
 
     def __init__(
@@ -110,7 +109,6 @@ class DecisionPanel(QWidget):
         self.plan.action_requested.connect(self.action_requested)
         self.plan.choices_requested.connect(self.choices_requested)
         self.error.action_requested.connect(self.action_requested)
-        self.done.details_requested.connect(self.details_requested)
         downloads.changed.connect(lambda: self.show_job(self._row))
         self.show_job(None)
 
@@ -165,8 +163,7 @@ class DecisionPanel(QWidget):
             "pause": tr("Pause {name}", name=other) if other else tr("Pause"),
             "resume": tr("Resume {name}", name=other) if other else tr("Resume"),
             "cancel": tr("Cancel"),
-            "open_result": tr("Open result"),
-            "show_in_folder": tr("Show in folder"),
+            "add_files": tr("Add files …"),
             "retry": tr("Try again"),
             "accept": tr("Keep it as it is"),
         }

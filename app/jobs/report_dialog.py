@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -30,8 +30,6 @@ from engine.protocol.report import Report
 class DoneCard(QFrame):
     """Done, how many checks passed, how long it took, and the name of the result."""
 
-    details_requested = Signal()
-
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("kind", "card")
@@ -45,20 +43,16 @@ class DoneCard(QFrame):
             label.setWordWrap(True)
         self._facts.setProperty("kind", "secondary")
         self._folder.setProperty("kind", "secondary")
-        self._details = QPushButton()
-        self._details.setObjectName("reportDetails")
         head = QHBoxLayout()
         head.setSpacing(6)
         head.addWidget(self._icon)
         head.addWidget(self._head, 1)
-        head.addWidget(self._details)
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 12, 14, 12)
         column.setSpacing(6)
         column.addLayout(head)
         for part in (self._problem, self._name, self._folder, self._facts):
             column.addWidget(part)
-        self._details.clicked.connect(self.details_requested)
 
     def show_report(self, report: Report) -> None:
         """Show the outcome of a job."""
@@ -78,7 +72,6 @@ class DoneCard(QFrame):
         self._facts.setText(facts(report))
         self._problem.setVisible(not report.passed)
         self._problem.setText("\n".join(text(check.message) for check in report.problems[:2]))
-        self._details.setText(tr("Details"))
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""

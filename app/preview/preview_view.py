@@ -19,13 +19,7 @@ from app.preview.timeline import Timeline
 from app.preview.view_bar import ViewBar
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Size
-from engine.protocol.events import (
-    Picture,
-    PreviewReady,
-    StageProgress,
-    Telemetry,
-    TileDone,
-)
+from engine.protocol.events import Picture, PreviewReady, StageProgress, Telemetry, TileDone
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Report
@@ -41,9 +35,7 @@ class PreviewView(QWidget):
     frame_requested = Signal(str, float)  # job_id, s
     sample_requested = Signal()
     files_requested = Signal()
-    open_requested = Signal(str)  # job_id
-    folder_requested = Signal(str)
-    report_requested = Signal(str)
+    action_requested = Signal(str)  # names of the window's actions, for the shown job
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -89,9 +81,8 @@ class PreviewView(QWidget):
         self.timeline.strip.valueChanged.connect(
             lambda _step: self.canvas.set_no_result_text(self._why_no_result())
         )
-        self.strip.open_clicked.connect(lambda: self.open_requested.emit(self._job_id))
-        self.strip.folder_clicked.connect(lambda: self.folder_requested.emit(self._job_id))
-        self.strip.report_clicked.connect(lambda: self.report_requested.emit(self._job_id))
+        self.strip.action_requested.connect(self.action_requested)
+        self.strip.compare_clicked.connect(self._compare)
         self._ask.timeout.connect(self.ask_now)
         self.playback.began.connect(self._leave_live)
         self.playback.stopped.connect(self._ask.start)  # the whole picture of the frame
@@ -141,9 +132,7 @@ class PreviewView(QWidget):
         self.figures.clear()
         self._show_below(self.figures)
         self.canvas.scene.tile_map.clear()
-        self.canvas.set_live(False)
-        self.bar.offer_follow(False)
-        self.bar.offer_tiles(False)
+        self._stop()
         small = QImage() if picture is None else scene.to_image(picture)
         self._show_pictures(small, QImage())
         self.set_mode(Mode.ORIGINAL)
@@ -374,6 +363,15 @@ class PreviewView(QWidget):
         self._mode_is_users = True
         self.canvas.set_mode(Mode(key))
         self.playback.refresh()
+
+    def _compare(self) -> None:
+        """Show original and result together; a film plays both."""
+        if self.canvas.mode in (Mode.ORIGINAL, Mode.RESULT):
+            self.bar.set_mode(Mode.SPLIT)
+            self._mode_chosen(Mode.SPLIT.value)
+        self.canvas.setFocus()
+        if not self.timeline.isHidden() and not self.playback.is_playing:
+            self.playback.toggle()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """A low window keeps its height for the picture."""

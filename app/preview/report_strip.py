@@ -20,9 +20,8 @@ from engine.protocol.report import Report
 class ReportStrip(QFrame):
     """Done with its checks, done with a named problem, or failed with a hint."""
 
-    open_clicked = Signal()
-    folder_clicked = Signal()
-    report_clicked = Signal()
+    action_requested = Signal(str)  # names of the window's actions
+    compare_clicked = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -34,13 +33,17 @@ class ReportStrip(QFrame):
         self._title, self._detail = ElidedLabel(), ElidedLabel()
         self._title.setObjectName("reportTitle")
         self._detail.setProperty("kind", "secondary")
-        self._open, self._folder, self._details = QPushButton(), QPushButton(), QPushButton()
+        self._open, self._folder = QPushButton(), QPushButton()
+        self._details, self._compare = QPushButton(), QPushButton()
+        self._buttons = self._compare, self._details, self._folder, self._open
         self._open.setObjectName("openButton")
         self._folder.setObjectName("folderButton")
         self._details.setObjectName("reportButton")
-        self._open.clicked.connect(self.open_clicked)
-        self._folder.clicked.connect(self.folder_clicked)
-        self._details.clicked.connect(self.report_clicked)
+        self._compare.setObjectName("compareButton")
+        self._open.clicked.connect(lambda: self.action_requested.emit("open_result"))
+        self._folder.clicked.connect(lambda: self.action_requested.emit("show_in_folder"))
+        self._details.clicked.connect(lambda: self.action_requested.emit("report"))
+        self._compare.clicked.connect(self.compare_clicked)
         words = QVBoxLayout()
         words.setSpacing(2)
         words.addWidget(self._title)
@@ -51,7 +54,7 @@ class ReportStrip(QFrame):
         row.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignVCenter)
         row.addSpacing(4)
         row.addLayout(words, 1)
-        for button in (self._details, self._folder, self._open):
+        for button in self._buttons:
             row.addWidget(button, 0, Qt.AlignmentFlag.AlignVCenter)
 
     def show_report(self, report: Report) -> None:
@@ -107,7 +110,9 @@ class ReportStrip(QFrame):
         self._folder.setToolTip(tr("Show the result in its folder"))
         self._details.setText(tr("Report"))
         self._details.setToolTip(tr("Every check, with the values of source and result"))
-        for button in (self._open, self._folder, self._details):
+        self._compare.setText(tr("Compare"))
+        self._compare.setToolTip(tr("Play original and result together, in step"))
+        for button in self._buttons:
             button.setVisible(self._report is not None)
         if self._report is not None:
             self._fill_report(self._report)

@@ -191,10 +191,23 @@ def test_a_finished_job_is_compared(shown, qtbot):
     assert (_middle(shown, 0.25), _middle(shown, 0.75)) == (RED, BLUE)
     assert "all 13 checks passed" in shown.strip.text
     assert "20.0 frames/s" in shown.strip.text
-    for name in ("open", "folder", "report"):
-        with qtbot.waitSignal(getattr(shown, f"{name}_requested")) as heard:
+    actions = {"open": "open_result", "folder": "show_in_folder", "report": "report"}
+    for name, action in actions.items():
+        with qtbot.waitSignal(shown.action_requested) as heard:
             qtbot.mouseClick(part(shown, f"{name}Button"), Qt.MouseButton.LeftButton)
-        assert heard.args == ["a"]
+        assert heard.args == [action]
+
+
+def test_compare_shows_both_and_plays_them(shown, qtbot, monkeypatch):
+    played: list[float] = []
+    monkeypatch.setattr(shown.playback, "play", played.append)
+    shown.finished(_report())
+    qtbot.mouseClick(part(shown, "segment-original"), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(part(shown, "compareButton"), Qt.MouseButton.LeftButton)
+    assert (shown.canvas.mode, played) == (Mode.SPLIT, [1.0])
+    qtbot.mouseClick(part(shown, "segment-side-by-side"), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(part(shown, "compareButton"), Qt.MouseButton.LeftButton)
+    assert shown.canvas.mode is Mode.SIDE, "shows both already"
 
 
 def test_a_missing_result_is_explained(shown, qtbot):
