@@ -57,6 +57,7 @@ class WhyFold(QWidget):
         self._plan = plan
         self.setVisible(plan.reasons is not None)
         self._button.setText(tr("Why this plan"))
+        self._scroll.setAccessibleName(tr("Why this plan"))
         is_open = self._button.isChecked()
         self._button.setIcon(icon("chevron-up" if is_open else "chevron-down", size=14))
         if is_open and plan.reasons is not None:
