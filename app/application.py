@@ -25,6 +25,7 @@ from app.controllers.after_queue import AfterQueueController
 from app.controllers.bench import BenchmarkController
 from app.controllers.diagnostics import DiagnosticsController
 from app.controllers.downloads import DownloadsController
+from app.controllers.help import HelpController
 from app.controllers.job_display import DesktopController, PreviewController
 from app.controllers.latents import LatentsController
 from app.controllers.models import ModelsController
@@ -136,6 +137,7 @@ class Program(QObject):
         self.bench = BenchmarkController(
             self.window, self.controller, self.queue, self.bench_model, hub
         )
+        self.help = HelpController(self.window)
         self.settings = SettingsController(self.window, self.controller, self.ui_state)
         self.restart = RestartController(
             self.window, self.controller, self.queue, self.download_model

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from app.theme import tokens
 
-_SHARP = 3  # times: so large that strokes of letters have the colour of their pen
+_SHARP = 2  # times: so large that strokes of letters have the colour of their pen
 _ACTS = {
     QAccessible.Role.Button,
     QAccessible.Role.CheckBox,
@@ -99,8 +99,14 @@ def unreachable(window: QWidget) -> list[str]:
         if part.role() not in _ACTS or not isinstance(widget, QWidget) or not widget.isEnabled():
             continue
         keys = [action.shortcut() for action in widget.actions()]
+        is_by_arrow = isinstance(widget, QAbstractButton) and any(
+            one in reached and one.focusPolicy().value & 1
+            for one in (widget.group().buttons() if widget.group() else ())
+        )
         is_inside = isinstance(widget.parent(), QComboBox | QAbstractSpinBox)
-        if not is_inside and not any(keys) and not (_takes_tab(part) and widget in reached):
+        if is_inside or is_by_arrow or any(keys):
+            continue
+        if not (_takes_tab(part) and widget in reached):
             found.append(told(part))
     return found
 
