@@ -10,7 +10,7 @@ from app.widgets.controls import bring_up
 
 
 class HelpController(QObject):
-    """Answers the window's wish for the page."""
+    """Opens the page when the window asks for it."""
 
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)

@@ -121,9 +121,10 @@ class HelpView(Translated, QDialog):
         whole = QVBoxLayout(self)
         whole.setContentsMargins(20, 16, 20, 16)
         whole.setSpacing(12)
-        whole.addWidget(self._switch, 0, Qt.AlignmentFlag.AlignLeft)
+        whole.addWidget(self._switch)
         whole.addWidget(self._pages, 1)
         whole.addLayout(buttons)
+        self._keys.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
 
 
 def _table() -> QWidget:

@@ -23,7 +23,7 @@ class Look(QObject):
         self._use()
 
     def follow(self, hints: QStyleHints) -> None:
-        """Take these for the system's wishes."""
+        """Read the system's preferences from these."""
         self._hints = hints
         hints.colorSchemeChanged.connect(self.dress)
         hints.accessibility().contrastPreferenceChanged.connect(self.dress)
@@ -44,8 +44,8 @@ class Look(QObject):
 
     def _use(self) -> Theme:
         is_light = self._hints.colorScheme() is Qt.ColorScheme.Light
-        wish = self._hints.accessibility().contrastPreference()
+        contrast = self._hints.accessibility().contrastPreference()
         return tokens.use(
             self._chosen or ("light" if is_light else "dark"),
-            is_high_contrast=wish is Qt.ContrastPreference.HighContrast,
+            is_high_contrast=contrast is Qt.ContrastPreference.HighContrast,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -62,7 +63,8 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the real engine says while it upscales the sample clip."""
     folder = tmp_path_factory.mktemp("recording")
     command = [sys.executable, "-m", "tools.screenshots.render", str(folder), "--only", "empty"]
-    subprocess.run([*command, "--recording", str(folder / "kept")], check=True, cwd=ROOT)
+    command += ["--recording", str(folder / "kept")]
+    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "TMPDIR": str(folder)})
     return pickle.loads((folder / "kept").read_bytes())
 
 

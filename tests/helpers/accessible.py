@@ -1,4 +1,4 @@
-"""What a screen reader is told about a window, and what an eye can tell from its ground."""
+"""What a screen reader says about a window, and what an eye can tell from its ground."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def name_of(part: QAccessibleInterface) -> str:
     return part.text(QAccessible.Text.Name).strip()
 
 
-def told(part: QAccessibleInterface) -> str:
+def _described(part: QAccessibleInterface) -> str:
     """For messages: class, object name, role and name."""
     widget = part.object()
     kind = type(widget).__name__ if widget is not None else "-"
@@ -62,7 +62,7 @@ def told(part: QAccessibleInterface) -> str:
 def unnamed(window: QWidget) -> list[str]:
     """Controls that take the keyboard and have no name or no role; frames say what they show."""
     return [
-        told(part)
+        _described(part)
         for part in parts(window)
         if part.state().focusable
         and part.object() is not None
@@ -107,7 +107,7 @@ def unreachable(window: QWidget) -> list[str]:
         if is_inside or is_by_arrow or any(keys):
             continue
         if not (_takes_tab(part) and widget in reached):
-            found.append(told(part))
+            found.append(_described(part))
     return found
 
 

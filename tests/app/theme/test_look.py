@@ -18,7 +18,7 @@ class Hints(QObject):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scheme, self.wish = Qt.ColorScheme.Unknown, NO
+        self.scheme, self.contrast = Qt.ColorScheme.Unknown, NO
 
     def colorScheme(self):
         return self.scheme
@@ -26,19 +26,19 @@ class Hints(QObject):
     def accessibility(self):
         changed = self.contrastPreferenceChanged
         return SimpleNamespace(
-            contrastPreference=lambda: self.wish, contrastPreferenceChanged=changed
+            contrastPreference=lambda: self.contrast, contrastPreferenceChanged=changed
         )
 
-    def ask_for(self, scheme, wish) -> None:
+    def ask_for(self, scheme, contrast) -> None:
         """The user changes the system's settings."""
-        self.scheme, self.wish = scheme, wish
+        self.scheme, self.contrast = scheme, contrast
         self.colorSchemeChanged.emit(scheme)
-        self.contrastPreferenceChanged.emit(wish)
+        self.contrastPreferenceChanged.emit(contrast)
 
 
 @pytest.fixture
 def hints(bench):
-    """A system whose wishes the open window follows."""
+    """A system whose preferences the open window follows."""
     made = Hints()
     bench.program.look.follow(made)
     yield made
