@@ -17,6 +17,7 @@ from tests.helpers.accessible import alike, unnamed, unreachable, unreadable
 from tools.screenshots import render
 
 DO_THE_SAME = ("'Add files'",)  # in the column and in the empty stage
+STATES = [state for state in render.STATES if state != "dropping"]  # a veil lies over all
 ROOT = Path(__file__).parents[2]
 
 
@@ -69,10 +70,10 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("state", list(render.STATES))
+@pytest.mark.parametrize("state", STATES)
 def test_every_state_of_the_screenshots_is_named_reached_by_keys_and_readable(
     qapp: Any, recording: Any, state: str
 ) -> None:
-    theme = ("dark", "light")[list(render.STATES).index(state) % 2]
+    theme = ("dark", "light")[STATES.index(state) % 2]
     with render.shown(qapp, recording, state, "en", theme) as player:
         assert not _faults(player.dialog or player.program.window)
