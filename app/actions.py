@@ -37,7 +37,8 @@ SPECS = {
     "models": _Spec(mark("Models"), "models", ("Ctrl+M",)),
     "bench": _Spec(mark("Speed test and benchmark"), "gauge", ("Ctrl+B",)),
     "settings": _Spec(mark("Settings"), "settings", ("Ctrl+,",)),
-    "log": _Spec(mark("Log"), "", ("F1",)),
+    "log": _Spec(mark("Log"), "", ("Ctrl+L",)),
+    "help": _Spec(mark("Help"), "", ("F1",)),
 }
 _OF_THE_LIST = ("remove",)  # their keys mean something else in other places
 

@@ -26,6 +26,7 @@ from app.controllers.bench import BenchmarkController
 from app.controllers.diagnostics import DiagnosticsController
 from app.controllers.downloads import DownloadsController
 from app.controllers.excerpts import ExcerptsController
+from app.controllers.help import HelpController
 from app.controllers.job_display import DesktopController, PreviewController
 from app.controllers.latents import LatentsController
 from app.controllers.models import ModelsController
@@ -48,7 +49,7 @@ from app.state.tasks_model import TasksModel
 from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
 from app.theme.fonts import interface_font
-from app.theme.qss import palette_of, style_sheet
+from app.theme.look import Look
 from app.ui_state import UiState
 from app.widgets.reveal import follow_focus
 from engine.core import paths, windows_paths
@@ -119,7 +120,7 @@ class Program(QObject):
         self.controller = QueueController(hub, self.queue, self)
         self.controller.settings = self.ui_state.choices
         self.controller.command_failed.connect(self.log.add)
-        tokens.use(self.ui_state.theme)
+        self.look = Look(app, self.ui_state.theme, self)
         follow_focus(app)
         self.window = MainWindow(
             self.controller,
@@ -129,7 +130,7 @@ class Program(QObject):
             self.log,
             self.ui_state,
         )
-        self._dress(self.ui_state.theme)  # here: set before, it is applied with each addWidget
+        self.look.dress()  # here: set before, it is applied with each addWidget
         self._preview = PreviewController(self.window.preview, hub, self)
         self._desktop = DesktopController(self.window, self.queue, self)
         self.models = ModelsController(
@@ -140,6 +141,7 @@ class Program(QObject):
         self.bench = BenchmarkController(
             self.window, self.controller, self.queue, self.bench_model, hub
         )
+        self.help = HelpController(self.window)
         self.settings = SettingsController(self.window, self.controller, self.ui_state)
         self.restart = RestartController(
             self.window, self.controller, self.queue, self.download_model
@@ -202,7 +204,10 @@ class Program(QObject):
     def use_theme(self, name: str) -> None:
         """Switch while the window is open."""
         self.ui_state.theme = name
-        self._dress(name)
+        self.look.choose(name)
+
+    def colour_title_bar(self) -> None:
+        """Let the system's frame of the window match its theme."""
         desktop.colour_title_bar(int(self.window.winId()), is_dark=tokens.current().is_dark)
 
     def come_forward(self, files: Sequence[Path]) -> None:
@@ -228,13 +233,6 @@ class Program(QObject):
             output=paths.numbered(result) if result.exists() else result,
             starts_at_once=True,
         )
-
-    def _dress(self, theme_name: str) -> None:
-        theme = tokens.use(theme_name)
-        sheet = style_sheet(theme)
-        if sheet != self._app.styleSheet():  # setting it again would polish every widget again
-            self._app.setPalette(palette_of(theme))
-            self._app.setStyleSheet(sheet)
 
     def _connect(self) -> None:
         window = self.window
@@ -285,7 +283,8 @@ def run(argv: Sequence[str]) -> int:
     program.window.painted.connect(lambda: begin_work(program, options))
     program.window.closed.connect(program.window.hide)
     app.lastWindowClosed.connect(app.quit)
-    desktop.colour_title_bar(int(program.window.winId()), is_dark=tokens.current().is_dark)
+    program.colour_title_bar()
+    program.look.changed.connect(program.colour_title_bar)
     program.window.show()
     status = app.exec()
     instance.stop_listening()

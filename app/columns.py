@@ -174,6 +174,7 @@ class _Strip(Themed, QWidget):
 def _scrolled(body: QWidget) -> QScrollArea:
     """A scroll area that only ever moves up and down."""
     area = QScrollArea()
+    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it follows the controls in it
     area.setWidgetResizable(True)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     across = area.horizontalScrollBar()  # moves with the focus where the body is wider

@@ -43,7 +43,14 @@ from app.window_place import SMALLEST, keep_place, place_window
 from engine.core import paths
 
 _LOG_HEIGHT = 160
-_PAGES = ("models", "bench", "settings", "runtime", "restart")  # each opened by a controller
+_PAGES = (
+    "models",
+    "bench",
+    "settings",
+    "help",
+    "runtime",
+    "restart",
+)  # each opened by a controller
 _DOWNLOADS = ("download_start", "download_stop")
 _NEED_CHOICES = ("rename", "folder", "choices")
 
@@ -85,7 +92,7 @@ class MainWindow(QMainWindow):
         self.choices = ChoicesForm()
         self.decision = DecisionPanel(queue, downloads)
         self.columns = Columns(queue, self.queue_column, self.preview, self.choices, self.decision)
-        self.foot = StatusBar(self.actions_["log"])
+        self.foot = StatusBar(self.actions_["log"], self.actions_["help"])
         self.log_dock = LogDock(log, self)
         self._lay_out()
         self._overlay = DropOverlay(self)

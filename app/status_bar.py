@@ -46,8 +46,8 @@ class LogDock(Translated, QDockWidget):
 class StatusBar(Translated, QWidget):
     """Always visible."""
 
-    def __init__(self, log_action: QAction, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, *actions: QAction) -> None:
+        super().__init__()
         self.setObjectName("statusBar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFixedHeight(tokens.FOOT_HEIGHT)
@@ -57,17 +57,13 @@ class StatusBar(Translated, QWidget):
         self._line = ElidedLabel()
         self._line.setProperty("kind", "secondary")
         self._line.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        log = QToolButton()
-        log.setObjectName("logButton")
-        log.setProperty("kind", "quiet")
-        log.setDefaultAction(log_action)
-        log.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 0, 8, 0)
         row.setSpacing(16)
         row.addWidget(self._sentence)
         row.addWidget(self._line, 1)
-        row.addWidget(log)
+        for action in actions:
+            row.addWidget(_text_button(action))
         self.retranslate_ui()
 
     def show_plan(self, plan: Plan | None) -> None:
@@ -81,6 +77,16 @@ class StatusBar(Translated, QWidget):
             tr("AI redraws detail. Look at faces and small text before you keep the result.")
         )
         self.show_plan(self._plan)
+
+
+def _text_button(action: QAction) -> QToolButton:
+    """A button that looks like a word of the strip."""
+    button = QToolButton()
+    button.setObjectName(f"{action.objectName().removeprefix('action-')}Button")
+    button.setProperty("kind", "quiet")
+    button.setDefaultAction(action)
+    button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
+    return button
 
 
 def plan_line(plan: Plan) -> str:

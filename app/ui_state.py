@@ -35,8 +35,8 @@ class UiState:
 
     @property
     def theme(self) -> str:
-        """Name of the theme: dark or light."""
-        return str(self._store.value("theme", "dark"))
+        """Name of the theme, dark or light; "" when none was chosen."""
+        return str(self._store.value("theme", ""))
 
     @theme.setter
     def theme(self, value: str) -> None:

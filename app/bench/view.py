@@ -42,6 +42,7 @@ class FiguresCard(QFrame):
         self.setProperty("kind", "card")
         self._shown: tuple[tuple[str, str], ...] = ()
         self._scroll = QScrollArea()
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._scroll.setWidgetResizable(True)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         column = QVBoxLayout(self)
@@ -157,6 +158,7 @@ class BenchView(Themed, QDialog):
         self._quick.setText(tr("Speed test"))
         self._quick.setIcon(icon("gauge", size=16))
         self._full.setText(tr("Full table"))
+        self._table.setAccessibleName(tr("Full table"))
         self._stop.setText(tr("Stop"))
         self._close.setText(tr("Close"))
         self._nothing.setText(

@@ -106,6 +106,7 @@ class ReportDialog(QDialog):
             inner.addWidget(NoticeLine("info", tr("Memory of the GPU"), lines_of_gpu))
         inner.addStretch()
         scroll = QScrollArea()
+        scroll.setAccessibleName(self.windowTitle())
         scroll.setWidgetResizable(True)
         scroll.setWidget(lines)
         close = QPushButton(tr("Close"))

@@ -85,6 +85,7 @@ class ModelsPage(Themed, QDialog):
         """All texts in the current language; rows follow by themselves."""
         self.setWindowTitle(tr("Models"))
         self._title.setText(tr("Models"))
+        self._scroll.setAccessibleName(tr("Models"))
         self._import.setText(tr("Import a file …"))
         self._import.setIcon(icon("folder", size=16))
         self._again.setText(tr("Look again"))

@@ -16,7 +16,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.i18n import tr
+from app.i18n import mark, tr
 from app.preview import scene
 from app.preview.scene import Mode, Scene
 from app.preview.viewport import STEP
@@ -29,6 +29,13 @@ _ARROWS = {
     Qt.Key.Key_Up: (0, -1),
     Qt.Key.Key_Down: (0, 1),
 }
+KEYS = (  # what the picture knows while it has the keyboard, for the list of keys
+    (("+", "-"), mark("Larger or smaller")),
+    (("0", "1"), mark("Whole picture, or 100 %")),
+    (("T",), mark("Show or hide tiles")),
+    (("Home", "End"), mark("Line to the left or right edge")),
+    (("Shift+Left", "Shift+Right"), mark("Move the line, or the picture")),
+)
 
 
 class CompareCanvas(QWidget):

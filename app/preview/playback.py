@@ -9,6 +9,7 @@ from typing import cast
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QImage, QKeyEvent
 
+from app.i18n import mark
 from app.preview.compare_canvas import CompareCanvas
 from app.preview.player import Frame, Opener, Player
 from app.preview.scene import Mode
@@ -21,6 +22,14 @@ from engine.protocol.plan import Plan
 _FASTEST = 8.0
 _PART_S = 0.25  # that is decoded at once to be played backwards
 _HELD = Qt.Key.Key_H  # shows the original while it is down
+KEYS = (  # what `take_key` knows, for the list of keys
+    (("Space",), mark("Play or halt")),
+    (("J", "L"), mark("Play backwards or forwards; again: twice as fast")),
+    (("K",), mark("Halt")),
+    (("Left", "Right"), mark("A frame back or forward")),
+    (("I", "O"), mark("The result begins or ends here")),
+    (("H",), mark("Show the original while the key is held")),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class RuntimeView(Themed, QDialog):
         """All texts in the current language."""
         self.setWindowTitle(tr("NVIDIA runtime"))
         self._title.setText(tr("NVIDIA runtime"))
+        self._scroll.setAccessibleName(tr("NVIDIA runtime"))
         self._lead.setText(
             tr(
                 "The NVIDIA runtime lets Upreel compute on the GPU; without it the processor "

@@ -156,6 +156,7 @@ def _fields(t: Theme) -> str:
     return f"""
 QComboBox, QLineEdit, QSpinBox, QDoubleSpinBox {{
   background: {t.surface_2}; color: {t.text_1}; border: 1px solid {t.line};
+  placeholder-text-color: {t.text_3};
   border-radius: {tokens.RADIUS}px; padding: 0 10px; min-height: {tokens.CONTROL_HEIGHT - 2}px;
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
 QSpinBox::up-button, QSpinBox::down-button,

@@ -1,4 +1,4 @@
-"""States of the benchmark's page and of the settings, for `tools.screenshots.render`.
+"""States of the benchmark's page, of the settings and of help, for `tools.screenshots.render`.
 
 Every figure in the table is made up: what a machine is measured at takes minutes.
 """
@@ -114,6 +114,15 @@ def _settings(player: Player) -> None:
     player.program.window.do("settings")
 
 
+def _help(player: Player) -> None:
+    player.program.window.do("help")
+
+
+def _about(player: Player) -> None:
+    _help(player)
+    player.program.help.view.show_page("about")
+
+
 STATES: dict[str, Callable[[Player], None]] = {
     "bench_empty": _empty,
     "bench_running": _running,
@@ -121,4 +130,6 @@ STATES: dict[str, Callable[[Player], None]] = {
     "bench_failed": _failed,
     "bench_busy": _busy,
     "settings": _settings,
+    "help": _help,
+    "help_about": _about,
 }

@@ -92,6 +92,7 @@ class Player:
             program.settings.dialog,
             program.runtime.view,
             program.updates.view,
+            program.help.view,
         )
         return next((view for view in views if view.isVisible()), None)
 

@@ -17,9 +17,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.core import paths
 from engine.core.errors import DiskFull, UnreadableMedia
@@ -37,6 +39,9 @@ from tools.screenshots import (
     update_states,
 )
 from tools.screenshots.player import Player
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QApplication
 
 SIZE, NARROW = (1440, 900), (1280, 720)
 _PATIENCE_S = 300.0
@@ -210,37 +215,17 @@ def _every() -> list[tuple[str, str, float, str]]:
 
 
 def _render(options: argparse.Namespace) -> int:
-    from PySide6.QtCore import QEvent
-
-    from app.application import Program, make_application
-    from app.ui_state import UiState
+    from app.application import make_application
 
     app = make_application(["upreel"])
     recording: Recording = pickle.loads(options.recording.read_bytes())
     for state, language, scale, theme in _wanted(options):
         if scale != options.scale:
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            ui_state = UiState(Path(folder) / "window.ini")
-            ui_state.language, ui_state.theme = language, theme
-            program = Program(app, ui_state=ui_state)
-            player = Player(program, recording)
-            program.attach(player)
-            program.window.resize(*_size(options, state))
-            program.window.show()
-            player.emit_telemetry()
-            player.say(recording.presets)
-            STATES[state](player)
-            player.settle()
+        with shown(app, recording, state, language, theme, _size(options, state)) as player:
             percent = f"_{round(100 * scale)}" if scale != 1 else ""
             name = f"{state}_{language}{'_light' if theme == 'light' else ''}{percent}.png"
             player.picture().save(str(options.out / name))
-            program.bridge.deliver(events.JobCancelled(job_id="sample"))
-            program.window.close()
-            program.languages.use("en")  # its catalogue must not be used by the next window
-            program.window.deleteLater()
-            program.deleteLater()
-            app.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     return 0
 
 
@@ -249,6 +234,42 @@ def _size(options: argparse.Namespace, state: str) -> tuple[int, int]:
         width, height = map(int, options.size.split("x"))
         return width, height
     return NARROW if state.startswith("narrow") else SIZE
+
+
+@contextmanager
+def shown(
+    app: QApplication,
+    recording: Recording,
+    state: str,
+    language: str,
+    theme: str,
+    size: tuple[int, int] = SIZE,
+) -> Iterator[Player]:
+    """A window in one of `STATES`, of a size in logical px."""
+    from PySide6.QtCore import QEvent
+
+    from app.application import Program
+    from app.ui_state import UiState
+
+    with tempfile.TemporaryDirectory() as folder:
+        ui_state = UiState(Path(folder) / "window.ini")
+        ui_state.language, ui_state.theme = language, theme
+        program = Program(app, ui_state=ui_state)
+        player = Player(program, recording)
+        program.attach(player)
+        program.window.resize(*size)
+        program.window.show()
+        player.emit_telemetry()
+        player.say(recording.presets)
+        STATES[state](player)
+        player.settle()
+        yield player
+        program.bridge.deliver(events.JobCancelled(job_id="sample"))
+        program.window.close()
+        program.languages.use("en")  # its catalogue must not be used by the next window
+        program.window.deleteLater()
+        program.deleteLater()
+        app.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 def _queued(player: Player) -> None:

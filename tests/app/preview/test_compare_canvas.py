@@ -6,6 +6,7 @@ from pytestqt.qtbot import QtBot
 
 from app.preview.compare_canvas import CompareCanvas
 from app.preview.scene import Mode
+from app.theme import tokens
 from engine.core.geometry import Box, Size
 from tests.app.preview.conftest import image_of
 
@@ -148,3 +149,15 @@ def test_live_tiles_take_the_place_of_the_result_else_the_source_is_darker(canva
     canvas.set_mode(Mode.RESULT)
     shown = _colour(canvas, 160, 300)
     assert shown.blue() < shown.red() < SOURCE.red()
+
+
+def test_pictures_lie_in_the_same_neutral_grey_in_every_theme(canvas):
+    canvas.set_content(QSizeF(720, 720))  # borders at both sides
+    for theme in ("dark", "light"):
+        tokens.use(theme)
+        for mode in (Mode.SPLIT, Mode.SIDE):
+            canvas.set_mode(mode)
+            places = [(8, 180), (632, 180)] if mode is Mode.SPLIT else [(160, 5), (320, 180)]
+            shown = {_colour(canvas, *place).name() for place in places}
+            assert shown == {tokens.SURROUND}, (theme, mode)
+    tokens.use("dark")

@@ -1,0 +1,30 @@
+"""Help: opens its page, which is made when the user first asks for it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject
+
+from app.help.view import HelpView
+from app.main_window import MainWindow
+from app.widgets.controls import bring_up
+
+
+class HelpController(QObject):
+    """Opens the page when the window asks for it."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self._view: HelpView | None = None
+        window.page_requested.connect(self._open)
+
+    @property
+    def view(self) -> HelpView:
+        """The page."""
+        if self._view is None:
+            self._view = HelpView(self._window)
+        return self._view
+
+    def _open(self, page: str) -> None:
+        if page == "help":
+            bring_up(self.view)

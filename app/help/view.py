@@ -1,0 +1,167 @@
+"""The page of F1: first steps, keys, and what the program is and under which licences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence
+from PySide6.QtWidgets import (
+    QDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QPushButton,
+    QScrollArea,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app import labels
+from app.actions import SPECS
+from app.i18n import mark, tr
+from app.preview import compare_canvas, playback
+from app.widgets.controls import SegmentedControl, Translated
+from engine import __version__
+from engine.core import paths
+
+PAGES = {"keys": mark("Keys"), "about": mark("About Upreel")}
+_COLLECTED = "THIRD_PARTY_LICENCES.txt"  # made when the program is packed
+
+Key = tuple[str, str]  # as the system writes it, what it does
+
+
+def groups() -> dict[str, list[Key]]:
+    """All keys of the window by heading, from where they are defined."""
+    return {
+        tr("Everywhere"): [
+            (_shown(spec.shortcuts[:1]), tr(spec.text)) for spec in SPECS.values() if spec.shortcuts
+        ],
+        tr("Playback and trim"): [(_shown(keys), tr(text)) for keys, text in playback.KEYS],
+        tr("In the picture"): [(_shown(keys), tr(text)) for keys, text in compare_canvas.KEYS],
+    }
+
+
+def licences() -> str:
+    """All texts as one, or where they are: they are collected when the program is packed."""
+    collected = paths.resource("licences", _COLLECTED)
+    if collected.is_file():
+        return collected.read_text("utf-8")
+    return tr(
+        "This is a source tree. Its licence is in LICENSE, those of the packages it uses are "
+        "listed in THIRD_PARTY_NOTICES.md, and the texts of GPL and LGPL are in {folder}. A packed "
+        "program shows all texts here.",
+        folder=labels.folder(collected.parent),
+    )
+
+
+class HelpView(Translated, QDialog):
+    """Two pages, one shown at a time."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("helpView")
+        self.resize(620, 640)
+        self._switch = SegmentedControl(list(PAGES))
+        self._pages = QStackedWidget()
+        self._keys = QScrollArea()
+        self._keys.setObjectName("helpKeys")
+        self._keys.setWidgetResizable(True)
+        self._about = QLabel()
+        self._about.setWordWrap(True)
+        self._licences = QPlainTextEdit()
+        self._licences.setObjectName("licences")
+        self._licences.setReadOnly(True)
+        self._licences.setTabChangesFocus(True)
+        self._close = QPushButton()
+        self._close.setObjectName("closeHelp")
+        self._lay_out()
+        self._switch.chosen.connect(self.show_page)
+        self._close.clicked.connect(self.close)
+        self.show_page("keys")
+        self.retranslate_ui()
+
+    def show_page(self, page: str) -> None:
+        """Show one of `PAGES`."""
+        self._switch.set_current(page)
+        self._pages.setCurrentIndex(list(PAGES).index(page))
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self.setWindowTitle(tr("Help"))
+        self._switch.set_labels({page: tr(text) for page, text in PAGES.items()})
+        self._switch.setAccessibleName(tr("Help"))
+        self._keys.setAccessibleName(tr("Keys"))
+        self._keys.setWidget(_table())
+        version = tr("You have Upreel {version}.", version=__version__)
+        terms = tr(
+            "Upreel's own code, drawings and Lite weights are under the Apache License 2.0. The "
+            "packed program as a whole may be passed on under the GNU General Public License 3, "
+            "because of the encoders in it."
+        )
+        self._about.setText(f"{version} {terms}")
+        self._licences.setAccessibleName(tr("Licences"))
+        self._licences.setPlainText(licences())
+        self._close.setText(tr("Close"))
+
+    def _lay_out(self) -> None:
+        about = QWidget()
+        column = QVBoxLayout(about)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(12)
+        column.addWidget(self._about)
+        column.addWidget(self._licences, 1)
+        self._pages.addWidget(self._keys)
+        self._pages.addWidget(about)
+        buttons = QHBoxLayout()
+        buttons.addStretch(1)
+        buttons.addWidget(self._close)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(20, 16, 20, 16)
+        whole.setSpacing(12)
+        whole.addWidget(self._switch)
+        whole.addWidget(self._pages, 1)
+        whole.addLayout(buttons)
+        self._keys.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
+
+
+def _table() -> QWidget:
+    """First steps, then a line for each key."""
+    table = QWidget()
+    table.setObjectName("scrolled")
+    grid = QGridLayout(table)
+    grid.setContentsMargins(0, 0, 12, 0)
+    grid.setHorizontalSpacing(24)
+    grid.setVerticalSpacing(8)
+    grid.setColumnStretch(1, 1)
+    first = QLabel(
+        tr(
+            "Drop a film, choose what comes out, look at the plan, start. Nothing is changed in "
+            "the film itself, and what leaves the queue can be put back."
+        )
+    )
+    first.setWordWrap(True)
+    grid.addWidget(first, 0, 0, 1, 2)
+    for row, (is_heading, left, right) in enumerate(_rows(), start=1):
+        label = QLabel(left)
+        label.setProperty("kind", "section" if is_heading else "strong")
+        grid.addWidget(label, row, 0, 1, 2 if is_heading else 1)
+        if not is_heading:
+            grid.addWidget(QLabel(right), row, 1)
+    grid.setRowStretch(grid.rowCount(), 1)
+    return table
+
+
+def _rows() -> Iterator[tuple[bool, str, str]]:
+    for heading, keys in groups().items():
+        yield True, heading, ""
+        for key, text in keys:
+            yield False, key, text
+
+
+def _shown(keys: tuple[str, ...]) -> str:
+    return ", ".join(
+        QKeySequence(key).toString(QKeySequence.SequenceFormat.NativeText) for key in keys
+    )
