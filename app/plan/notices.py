@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QApplication, QLabel, QLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.engine_messages import button, choice_text, hint, setting_title, text
-from app.i18n import mark, tr
+from app.i18n import tr
 from app.plan.download_lines import DownloadLines
 from app.state.downloads_model import DownloadsModel, required_download
 from app.state.job_row import Downgrade, JobRow
@@ -110,13 +110,8 @@ class PlanNotices(QWidget):
         column.addWidget(self._downloads)
         column.addLayout(self._buttons)
 
-    def show_job(self, row: JobRow, download: str = "") -> None:
-        """Show what is known about the plan of a job, and a button that begins or ends a download.
-
-        Args:
-            row: The job.
-            download: "download_start" or "download_stop"; "" where another button does it.
-        """
+    def show_job(self, row: JobRow) -> None:
+        """Show what is known about the plan of a job."""
         focus = QApplication.focusWidget()
         focused = focus.objectName() if focus is not None and self.isAncestorOf(focus) else ""
         _clear(self._lines)
@@ -138,7 +133,7 @@ class PlanNotices(QWidget):
             if refusal is None and row.state.can_change:
                 self._lines.addLayout(self._remedies(notice, row, at))
         self._show_rest(found[len(shown) :])
-        buttons = self._offer(refusal, row, download) if refusal is not None else ()
+        buttons = self._offer(refusal, row) if refusal is not None else ()
         self.setVisible(bool(found or refusal or row.downgrades))
         for one in buttons:
             if one.objectName() == focused:
@@ -160,13 +155,13 @@ class PlanNotices(QWidget):
         more.setToolTip("\n".join(text(notice) for notice in rest))
         self._lines.addWidget(more)
 
-    def _offer(self, refusal: Notice, row: JobRow, download: str) -> list[QPushButton]:
+    def _offer(self, refusal: Notice, row: JobRow) -> list[QPushButton]:
         """Buttons that help: choices that would fit, else what helps with such a refusal."""
         offers = offers_of(refusal, row.settings)
         buttons = [self._offer_button(offer, f"planOffer{at}") for at, offer in enumerate(offers)]
         action = ACTION_OF.get(refusal.code)
         if refusal.code == WeightsMissing.code and required_download(row):
-            action = download
+            action = ""  # the main button downloads it
         if action and not (offers and action == "choices"):
             buttons.append(self._help_button(refusal, action))
         for one in buttons:
@@ -174,9 +169,7 @@ class PlanNotices(QWidget):
         return buttons
 
     def _help_button(self, refusal: Notice, action: str) -> QPushButton:
-        help_ = QPushButton(
-            tr(_DOWNLOADS[action]) if action in _DOWNLOADS else button(refusal.code)
-        )
+        help_ = QPushButton(button(refusal.code))
         help_.setObjectName("planHelp")
         help_.clicked.connect(lambda: self.action_requested.emit(action))
         return help_
@@ -186,12 +179,6 @@ class PlanNotices(QWidget):
         button.setObjectName(name)
         button.clicked.connect(lambda: self.choices_requested.emit(offer.values))
         return button
-
-
-_DOWNLOADS = {
-    "download_start": mark("Download and start"),
-    "download_stop": mark("Stop the download"),
-}
 
 
 def _worth_a_line(found: list[Notice]) -> list[Notice]:
