@@ -141,19 +141,52 @@ class QueueController(QObject):
 
     # Changing
 
-    def choose(self, job_id: str, settings: JobSettings, output: Path | None) -> None:
-        """Other choices for a job, and for the next files; without a job only for those."""
+    def choose(
+        self,
+        job_id: str,
+        settings: JobSettings,
+        output: Path | None,
+        others: Sequence[str] = (),
+    ) -> None:
+        """Other choices for a job, and for the next files; without a job only for those.
+
+        Args:
+            job_id: Of the job; "" for none.
+            settings: Of the job.
+            output: Of the job.
+            others: Jobs that get what has changed, and keep their other choices and their name.
+        """
         self.settings = settings_for_next(settings)
         row = self._queue.find(job_id)
         if row is None or not row.state.can_change:
             return
+        changes = _changes(row.settings, settings)
+        self._plan_with(row, settings, output)
+        for other in self._queue.rows:
+            if other.job_id in others and other is not row and other.state.can_change and changes:
+                requested = dataclasses.replace(other.settings, **changes)
+                self._plan_with(other, requested, other.output)
+
+    def _plan_with(self, row: JobRow, settings: JobSettings, output: Path | None) -> None:
+        job_id = row.job_id
         self._queue.choose(job_id, settings, output)
         self.send(commands.ChangeJob(job_id=job_id, settings=settings, output=output))
 
     def move(self, job_id: str, step: int) -> None:
         """Move a job up (-1) or down (1)."""
         at = self._queue.position(job_id)
-        if at < 0 or not self._queue.move(job_id, at + step):
+        if at >= 0:
+            self._move_to(job_id, at + step)
+
+    def reorder(self, job_ids: Sequence[str], before: int) -> None:
+        """Put jobs together in front of the one at a place; the end is the number of jobs."""
+        for job_id in job_ids:
+            is_above = self._queue.position(job_id) < before
+            self._move_to(job_id, before - 1 if is_above else before)
+            before += not is_above
+
+    def _move_to(self, job_id: str, to: int) -> None:
+        if not self._queue.move(job_id, to):
             return
         position = self._engine_position(job_id)
         if position >= 0:
@@ -181,6 +214,10 @@ class QueueController(QObject):
                 drop=lambda: self._delete([row.job_id for row in removed]),
             )
         )
+
+    def clear_finished(self) -> None:
+        """Take all films out of the queue whose result is there and without doubt."""
+        self.remove([row.job_id for row in self._queue.rows if row.can_clear])
 
     def _put_back(self, places: Sequence[tuple[int, JobRow]]) -> None:
         for at, row in places:
@@ -311,6 +348,17 @@ class QueueController(QObject):
         if self._queue_runs and is_empty and self._queue.active is None:
             self.stop()
             self.queue_ended.emit()
+
+
+def _changes(before: JobSettings, after: JobSettings) -> dict[str, object]:
+    """What differs, without what belongs to one film only."""
+    of_films = describe(JobSettings)
+    values = dataclasses.asdict(after)
+    return {
+        name: value
+        for name, value in values.items()
+        if value != getattr(before, name) and of_films[name].scope != "source"
+    }
 
 
 def settings_for_next(settings: JobSettings) -> JobSettings:

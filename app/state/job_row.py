@@ -91,6 +91,11 @@ class JobRow:
         return self.state is JobState.DONE and has_problems and not self.is_accepted
 
     @property
+    def can_clear(self) -> bool:
+        """True when the result is there and nothing is left to decide."""
+        return self.state is JobState.DONE and not self.is_doubtful
+
+    @property
     def can_retry(self) -> bool:
         """True when the job may wait again."""
         return self.state.can_retry or self.is_doubtful
