@@ -75,7 +75,11 @@ def test_cards_are_dragged_to_another_place(bench, films, dragged, onto, is_belo
     view.dropEvent(drop)
     bench.hear()
     assert order(bench) == expected
-    assert bench.engine.queue == [row.job_id for row in bench.program.queue.rows]
+    in_engine = list(films)
+    for move in bench.asked(commands.MoveJob):
+        in_engine.remove(move.job_id)
+        in_engine.insert(move.position, move.job_id)
+    assert in_engine == [row.job_id for row in bench.program.queue.rows]
     assert drop.dropAction() is not Qt.DropAction.MoveAction, "the view would remove the card"
     flags = bench.program.queue.flags(bench.program.queue.index(0))
     assert flags & Qt.ItemFlag.ItemIsDragEnabled
