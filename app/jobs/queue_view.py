@@ -292,7 +292,6 @@ class QueueView(QListView):
         before = self._model.rowCount()
         if index.isValid():
             before = index.row() + (place.y() > self.visualRect(index).center().y())
-        event.setDropAction(Qt.DropAction.CopyAction)  # after a Move the view removes rows
         event.accept()
         self.reordered.emit(self.selected_ids, before)
 
