@@ -109,6 +109,7 @@ class QueueController(QObject):
         settings: JobSettings | None = None,
         output: Path | None = None,
         starts_at_once: bool = False,
+        is_automatic: bool = False,
     ) -> str:
         """Put one file into the queue and return the name of its job.
 
@@ -117,12 +118,21 @@ class QueueController(QObject):
             settings: Choices for this file alone; None for those of the next files.
             output: The result; None for a file next to the source.
             starts_at_once: Whether it runs as soon as it was read.
+            is_automatic: Whether nobody has asked for it in this run of the program.
         """
         job_id, settings = uuid.uuid4().hex[:12], settings or self.settings
         if starts_at_once:
             self._start_when_queued.add(job_id)
         self._queue.add(job_id, file, settings, output)
-        self.send(commands.AddJob(job_id=job_id, source=file, settings=settings, output=output))
+        self.send(
+            commands.AddJob(
+                job_id=job_id,
+                source=file,
+                settings=settings,
+                output=output,
+                is_automatic=is_automatic,
+            )
+        )
         return job_id
 
     def continue_left_over(self, jobs: Sequence[UnfinishedJob]) -> None:

@@ -21,6 +21,7 @@ from engine.jobs.checkpoint import (
 )
 from engine.jobs.job import Job, JobQueue, JobState
 from engine.jobs.job_store import JobStore
+from engine.jobs.reading_marks import being_read, check_safe
 from engine.jobs.stored_run import run_stored
 from engine.pipeline.prepare import (
     Machine,
@@ -135,7 +136,12 @@ class JobService:
                 raise TypeError(f"no answer to {type(command).__name__}")
 
     def _add(self, command: c.AddJob) -> None:
-        media = probe_source(command.source, command.settings)
+        if command.is_automatic:
+            check_safe(command.source)
+        with being_read(command.source, "probe"):
+            media = probe_source(command.source, command.settings)
+        if command.is_automatic:
+            check_safe(media.path)  # of a sequence the first picture
         plan = make_plan(media, command.settings, command.output, self._machine_for(command.job_id))
         job = Job(
             id=command.job_id,
@@ -343,7 +349,8 @@ class JobService:
         media = decoded(job.media, job.plan, self._store.folder(job.id))
         source = None
         if media is not None:
-            source = frame_picture(media, command.seconds, command.longest_side)
+            with being_read(job.media.path, "picture"):
+                source = frame_picture(media, command.seconds, command.longest_side)
         result = None
         if job.state is JobState.FINISHED and job.plan.output.exists():
             made = probe(job.plan.output)
