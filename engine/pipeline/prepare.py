@@ -6,6 +6,7 @@ A source is a film, pictures, or latents, which become a film before anything el
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -59,6 +60,7 @@ class Machine:
     jobs_folder: Path
     pretend: tuple[GpuSpec, ...] = ()  # plans are made for them, and cannot start
     taken: frozenset[Path] = frozenset()  # results of other jobs: a plan gets a numbered name
+    numbers_results: bool = False  # the same where a file of a name that we chose is there already
 
 
 def make_plan(
@@ -82,7 +84,8 @@ def make_plan(
     if named is None and output is not None:
         name = default_output(media, settings, plan.container).name
         plan = replace(plan, output=windows_paths.openable(output / name))
-    if plan.output in machine.taken:
+    is_there = named is None and not settings.overwrite and os.path.lexists(plan.output)
+    if plan.output in machine.taken or (machine.numbers_results and is_there):
         plan = replace(plan, output=paths.numbered(plan.output, machine.taken))
     try:
         check_output(media, plan.output, overwrite=settings.overwrite)

@@ -16,7 +16,7 @@ from engine.protocol import events as e
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.fields import interlaced, write
-from tests.helpers.jobs import ENDS, running_engine
+from tests.helpers.jobs import ENDS, Listener, running_engine
 
 FAST = JobSettings(crf=30, segment_seconds=0.5, treatment="faithful")
 
@@ -80,6 +80,31 @@ def test_the_same_film_twice_has_two_results(source, tmp_path):
         ends = [heard.wait(*ENDS) for _ in range(2)]
     assert [type(end) for end in ends] == [e.JobFinished] * 2, ends
     assert [end.report.output.name for end in ends] == ["film_x2.mkv", "film_x2 (2).mkv"]
+
+
+def test_a_result_that_is_there_already_stays_and_the_new_one_has_a_number(source, tmp_path):
+    """In the window; a name that the user has chosen is refused."""
+    (tmp_path / "film_x2.mkv").write_bytes(b"of last week")
+    heard = Listener()
+    engine = Engine(heard, jobs_folder=tmp_path / "jobs", numbers_results=True)
+    engine.start()
+    try:
+
+        def planned(name, **about):
+            add(engine, source, name, **about)
+            while (event := heard.wait(e.PlanChosen)).job_id != name:
+                pass
+            return event.plan
+
+        assert planned("a").output.name == "film_x2 (2).mkv"
+        assert planned("b", output=tmp_path).output.name == "film_x2 (3).mkv"
+        assert not planned("c", output=tmp_path / "film_x2.mkv").fits
+        replaces = replace(FAST, overwrite=True, scale=4)
+        (tmp_path / "film_x4.mkv").write_bytes(b"to be replaced")
+        assert planned("d", settings=replaces).output.name == "film_x4.mkv"
+    finally:
+        assert engine.close(timeout_s=60)
+    assert (tmp_path / "film_x2.mkv").read_bytes() == b"of last week"
 
 
 def test_a_removed_job_returns_with_its_finished_segments(source, tmp_path):
