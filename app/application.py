@@ -238,6 +238,8 @@ class Program(QObject):
         window.queue_column.continue_requested.connect(self._continue)
         window.queue_column.discard_requested.connect(self._discard)
         window.queue_column.view.selected.connect(self._show_stage)
+        window.queue_column.view.reordered.connect(self.controller.reorder)
+        self.controller.looked_through.connect(window.queue_column.added.show_found)
         self.queue.queue_changed.connect(self._show_stage)
         self.bridge.subscribe(events.DevicesListed, window.choices.show_devices)
         for planned in (events.PlanChosen, events.PlanDowngraded):

@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.bridge.engine_bridge import EventHub
 from app.engine_messages import text
-from app.jobs.found_files import FileFinder, is_latent, is_wheel
+from app.jobs.found_files import FileFinder, FoundFiles, is_latent, is_wheel
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from app.state.removals import Removal, Removals
@@ -32,6 +32,7 @@ class QueueController(QObject):
     """Turns intents into commands; keeps queue model and engine in step."""
 
     files_added = Signal()
+    looked_through = Signal(object)  # FoundFiles: what was added and what was not
     latents_found = Signal(list)  # list[Path]: the user has to choose how they are read
     wheels_found = Signal(list)  # list[Path]: no films, but files of an NVIDIA runtime
     command_failed = Signal(str)  # why, in the current language
@@ -53,7 +54,7 @@ class QueueController(QObject):
         self.settings = JobSettings()  # for the next files
         self.removals = Removals(self)
         self._finder = FileFinder(self)
-        self._finder.found.connect(self.add_files)
+        self._finder.found.connect(self._add_found)
         hub.subscribe(events.JobQueued, self._after_queued)
         hub.subscribe(events.PreviewReady, self._keep_thumbnail)
         for ended in (
@@ -87,6 +88,10 @@ class QueueController(QObject):
     def add_paths(self, paths: Sequence[Path]) -> None:
         """Add files, and the films of folders; folders are looked through in another thread."""
         self._finder.look_through(paths)
+
+    def _add_found(self, found: FoundFiles) -> None:
+        self.add_files(found.files)
+        self.looked_through.emit(found)
 
     def add_files(self, files: Sequence[Path]) -> None:
         """Put files into the queue; latents wait until the user has chosen how they are read."""

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.i18n import tr
+from app.jobs.added_line import AddedLine
 from app.jobs.queue_foot import QueueFoot
 from app.jobs.queue_view import QueueView
 from app.jobs.undo_line import UndoLine
@@ -55,6 +56,7 @@ class QueueColumn(Themed, QWidget):
         self._banner = _Banner(self)
         self._undo = UndoLine(removals, self)
         self._foot = QueueFoot(model, self)
+        self.added = AddedLine(self)
         self._nothing = QLabel()
         self._nothing.setProperty("kind", "secondary")
         self._nothing.setWordWrap(True)
@@ -112,6 +114,7 @@ class QueueColumn(Themed, QWidget):
         column.setSpacing(12)
         column.addLayout(head)
         column.addWidget(self._banner)
+        column.addWidget(self.added)
         column.addWidget(self.view)
         column.addWidget(self._foot)
         column.addWidget(self._nothing)
