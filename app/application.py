@@ -335,6 +335,7 @@ def _attach_engine(program: Program, options: argparse.Namespace) -> None:
 
     gpus = pretended(*options.pretend_gpu, memory=options.pretend_vram)
     settings = program.ui_state.engine_settings
+    paths.choose_jobs_folder(settings.job_folder)
     program.attach(Engine(program.bridge, settings=settings, pretend=gpus, numbers_results=True))
     begun = unfinished()
     program.offer_left_over(begun)

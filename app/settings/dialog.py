@@ -23,7 +23,7 @@ from app.widgets.controls import Translated, fit_height
 from engine.settings import schema
 from engine.settings.schema import EngineSettings
 
-_EDITOR_WIDTH, _COMMAND_WIDTH = 130, 240
+_EDITOR_WIDTH, _LONG_WIDTH = 130, 240
 
 
 class SettingsDialog(Translated, QDialog):
@@ -119,8 +119,8 @@ class SettingsDialog(Translated, QDialog):
     def _row(self, name: str) -> QHBoxLayout:
         editor = self.editors[name] = make_editor(name)
         editor.changed.connect(self._edit)
-        is_command = schema.about(name).kind == "command"
-        editor.setFixedWidth(_COMMAND_WIDTH if is_command else _EDITOR_WIDTH)
+        is_long = schema.about(name).kind in ("command", "folder", "pattern")
+        editor.setFixedWidth(_LONG_WIDTH if is_long else _EDITOR_WIDTH)
         label, description = QLabel(), QLabel()
         label.setBuddy(editor.control)
         description.setProperty("kind", "secondary")
