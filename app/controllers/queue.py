@@ -123,7 +123,7 @@ class QueueController(QObject):
             settings: Choices for this file alone; None for those of the next files.
             output: The result; None for a file next to the source.
             starts_at_once: Whether it runs as soon as it was read.
-            is_automatic: Whether nobody has asked for it in this run of the program.
+            is_automatic: Whether the program adds it by itself, at its start.
         """
         job_id, settings = uuid.uuid4().hex[:12], settings or self.settings
         if starts_at_once:

@@ -27,6 +27,7 @@ class AddedLine(Themed, QFrame):
             label.setWordWrap(True)
         self._close = QToolButton()
         self._close.setObjectName("closeAdded")
+        self._close.setProperty("kind", "quiet")
         self._close.clicked.connect(self.hide)
         texts = QVBoxLayout()
         texts.setSpacing(2)
