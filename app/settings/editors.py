@@ -351,10 +351,10 @@ def make_editor(name: str, parent: QWidget | None = None) -> Editor:
     if about.kind == "path":
         return PathEditor(name, parent)
     if about.kind == "folder":
-        empty = mark("Next to the source") if name == "output_folder" else mark("As delivered")
+        empty = mark("Next to the source") if name == "output_folder" else mark("Automatic")
         return FolderEditor(name, parent, empty)
     if about.kind == "pattern":
-        return LineEditor(name, mark("As delivered"), parent)
+        return LineEditor(name, mark("Automatic"), parent)
     if about.kind == "command":
         return CommandEditor(name, mark("None"), parent)
     if about.kind == "time":

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine import api
+from engine.cli.main import main
 from engine.core import paths
 from engine.jobs.job_store import JobStore
 from engine.pipeline.prepare import Machine, make_plan
@@ -89,3 +90,18 @@ def test_a_job_that_was_begun_goes_on_after_another_folder_was_chosen(
     assert engine.close(timeout_s=60)
     assert heard.of(e.JobStarted)[0].done
     assert JobStore(paths.jobs_folder()).ids() == []
+
+
+def test_the_command_line_finds_the_jobs_of_the_folder_in_the_settings_file(
+    source, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(paths, "_chosen_jobs_folder", "")
+    paths.choose_jobs_folder(str(tmp_path / "large disk"))
+    interrupted(source)
+    paths.choose_jobs_folder("")
+    assert api.unfinished() == ()
+    toml = f"[engine]\njob_folder = '{tmp_path / 'large disk'}'\n"
+    paths.data_folder().mkdir(parents=True, exist_ok=True)
+    (paths.data_folder() / "settings.toml").write_text(toml, encoding="utf-8")
+    assert main(["resume"]) == 0
+    assert "film.mkv" in "".join(capsys.readouterr())
