@@ -22,6 +22,8 @@ SPECS = {
     "add_files": _Spec(mark("Add files …"), "add", ("Ctrl+O",)),
     "add_folder": _Spec(mark("Add a folder …"), "folder", ("Ctrl+Shift+O",)),
     "start": _Spec(mark("Start"), "play", ("Ctrl+Return", "Ctrl+Enter")),
+    "try_frame": _Spec(mark("Try this frame"), "", ("Ctrl+T",)),
+    "try_seconds": _Spec(mark("Try 3 seconds"), "", ("Ctrl+Shift+T",)),
     "pause": _Spec(mark("Pause or resume"), "pause", ("Ctrl+P",)),
     "cancel": _Spec(mark("Cancel"), "cancel", ("Ctrl+.",)),
     "open_result": _Spec(mark("Open result"), "open", ("Ctrl+Shift+R",)),

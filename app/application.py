@@ -25,6 +25,7 @@ from app.controllers.after_queue import AfterQueueController
 from app.controllers.bench import BenchmarkController
 from app.controllers.diagnostics import DiagnosticsController
 from app.controllers.downloads import DownloadsController
+from app.controllers.excerpts import ExcerptsController
 from app.controllers.job_display import DesktopController, PreviewController
 from app.controllers.latents import LatentsController
 from app.controllers.models import ModelsController
@@ -32,6 +33,7 @@ from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.controllers.runtimes import RuntimesController
 from app.controllers.settings import PresetsController, SettingsController
+from app.controllers.taste import TasteController
 from app.controllers.updates import UpdatesController
 from app.desktop.single_instance import SingleInstance
 from app.i18n import Languages, system_language, tr
@@ -48,6 +50,7 @@ from app.theme import tokens
 from app.theme.fonts import interface_font
 from app.theme.qss import palette_of, style_sheet
 from app.ui_state import UiState
+from app.widgets.reveal import follow_focus
 from engine.core import paths, windows_paths
 from engine.core.errors import EngineError
 from engine.protocol import events
@@ -117,6 +120,7 @@ class Program(QObject):
         self.controller.settings = self.ui_state.choices
         self.controller.command_failed.connect(self.log.add)
         tokens.use(self.ui_state.theme)
+        follow_focus(app)
         self.window = MainWindow(
             self.controller,
             self.queue,
@@ -155,6 +159,8 @@ class Program(QObject):
         self.runtime_model.changed.connect(
             lambda: self.window.top.show_gpu_idle(self.runtime_model.leaves_gpu_idle)
         )
+        self.excerpts = ExcerptsController(self.window, self.controller, self.queue, hub, tasks)
+        self.taste = TasteController(self.excerpts, self.presets, hub)
         self.after_queue = AfterQueueController(
             self.window, self.controller, self.queue, self.download_model, self.ui_state
         )
@@ -238,8 +244,6 @@ class Program(QObject):
         window.queue_column.continue_requested.connect(self._continue)
         window.queue_column.discard_requested.connect(self._discard)
         window.queue_column.view.selected.connect(self._show_stage)
-        window.queue_column.view.reordered.connect(self.controller.reorder)
-        self.controller.looked_through.connect(window.queue_column.added.show_found)
         self.queue.queue_changed.connect(self._show_stage)
         self.bridge.subscribe(events.DevicesListed, window.choices.show_devices)
         for planned in (events.PlanChosen, events.PlanDowngraded):
@@ -250,8 +254,7 @@ class Program(QObject):
         self._preview.show_row(self.window.selected)
 
     def _remember_peak(self, _event: events.JobEvent | None = None) -> None:
-        active = self.queue.active
-        plan = active.plan if active is not None else None
+        plan = self.queue.active.plan if self.queue.active is not None else None
         self.telemetry.planned_bytes = plan.device_bytes if plan is not None else 0
 
     def _continue(self) -> None:

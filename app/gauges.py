@@ -153,7 +153,7 @@ class Gauges(Themed, QWidget):
 
     def __init__(self, model: TelemetryModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._model = model
+        self._model, self._is_tight = model, False
         self._video_memory = VideoMemory()
         self._ram = Gauge("88.8 / 88 GB", has_bar=True)
         self._cpu = Gauge("100 %", has_bar=True)
@@ -169,9 +169,17 @@ class Gauges(Themed, QWidget):
         model.changed.connect(self._show)
         self.retranslate_ui()
 
-    def set_narrow(self, is_narrow: bool) -> None:
-        """Closer together where there is little room."""
+    def set_narrow(self, is_narrow: bool, is_tight: bool) -> None:
+        """Closer together where there is little room; where it is tight, without loads."""
         self.layout().setSpacing(_NEAR if is_narrow else _APART)
+        self._is_tight = is_tight
+        self._show_loads()
+
+    def _show_loads(self) -> None:
+        reading = self._model.reading
+        has_gpu = reading is not None and reading.gpu is not None
+        self._gpu.setVisible(has_gpu and not self._is_tight)
+        self._cpu.setVisible(not (has_gpu and self._is_tight))
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
@@ -214,7 +222,7 @@ class Gauges(Themed, QWidget):
         self._cpu.show_figure(f"{reading.cpu_percent:.0f} %", tr("All processor cores together"))
         gpu = reading.gpu
         self._video_memory.setVisible(gpu is not None)
-        self._gpu.setVisible(gpu is not None)
+        self._show_loads()
         if gpu is not None:
             self._video_memory.show_reading(gpu, self._model.planned_bytes)
             self._gpu.show_figure(f"{gpu.load_percent} % · {gpu.temperature_c} °C", about_gpu(gpu))

@@ -12,13 +12,20 @@ from engine.core import paths
 _log = logging.getLogger(__name__)
 
 CONTEXT = "Upreel"
+_THIN_SPACE = "\u202f"  # narrow and never broken: groups digits in every language
 LANGUAGES = {"en": "EN", "zh_CN": "中文"}  # what the switch shows: each in itself
 
 
 def tr(source: str, **values: object) -> str:
-    """`source` in the current language, with `{name}` replaced by values."""
+    """`source` in the current language, with `{name}` replaced by values; integers `grouped`."""
     text = QCoreApplication.translate(CONTEXT, source)
-    return text.format(**values) if values else text
+    shown = {name: grouped(v) if type(v) is int else v for name, v in values.items()}
+    return text.format(**shown) if values else text
+
+
+def grouped(number: int) -> str:
+    """A whole number with its digits in groups of three: "1 204"."""
+    return f"{number:,}".replace(",", _THIN_SPACE)
 
 
 def mark(source: str) -> str:

@@ -65,7 +65,7 @@ def size(value: Size) -> str:
 def target(row: JobRow) -> str:
     """Size of the result: planned, or as requested."""
     if row.plan is not None:
-        return size(row.plan.picture.size)
+        return size(row.plan.picture.seen_size)
     settings = row.settings
     if settings.target is not None:
         return size(settings.target)
@@ -106,7 +106,7 @@ def state(row: JobRow) -> str:
         case JobState.READING:
             return tr("Reading the file")
         case JobState.WAITING:
-            if row.plan is None or row.plan.fits:
+            if row.awaits_plan or row.can_start:
                 return tr("Waiting")
             return tr("Needs a download") if can_download(row) else tr("Cannot start yet")
         case JobState.RUNNING:
@@ -127,7 +127,7 @@ def remaining(row: JobRow) -> str:
     """The right end of a card's last line: time left, or expected time."""
     if row.state is JobState.RUNNING and row.seconds_left:
         return tr("{time} left", time=duration(row.seconds_left))
-    if row.state is JobState.WAITING and row.plan is not None and row.plan.seconds:
+    if row.can_start and row.plan is not None and row.plan.seconds:
         return expected(row.plan)
     return ""
 

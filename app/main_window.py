@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QCloseEvent,
     QIcon,
@@ -10,10 +10,8 @@ from PySide6.QtGui import (
     QPaintEvent,
 )
 from PySide6.QtWidgets import (
-    QHBoxLayout,
     QMainWindow,
     QPushButton,
-    QScrollArea,
     QStatusBar,
     QVBoxLayout,
     QWidget,
@@ -21,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from app import desktop
 from app.actions import SPECS, Actions
+from app.columns import Columns
 from app.controllers.queue import QueueController
 from app.i18n import tr
 from app.jobs.choices_form import ChoicesForm
@@ -35,11 +34,12 @@ from app.state.log_model import LogModel
 from app.state.queue_model import QueueModel
 from app.state.telemetry_model import TelemetryModel
 from app.status_bar import LogDock, StatusBar
-from app.theme import tokens
 from app.tool_bar import ToolBar
 from app.ui_state import UiState
 from app.widgets.controls import is_confirmed
 from app.widgets.drop import DropOverlay, DropTarget
+from app.widgets.reveal import bring_into_view
+from app.window_place import SMALLEST, keep_place, place_window
 from engine.core import paths
 
 _LOG_HEIGHT = 160
@@ -73,7 +73,7 @@ class MainWindow(QMainWindow):
         self._help_later = ("", "")  # job_id, what its error card offered
         self.setWindowTitle("Upreel")
         self.setWindowIcon(QIcon(str(paths.resource("icons", "upreel.ico"))))
-        self.setMinimumSize(QSize(1024, 640))
+        self.setMinimumSize(SMALLEST)
         self._drops = DropTarget(self)
         self.actions_ = Actions(self)
         self.intake = Intake(self, controller, ui_state)
@@ -84,6 +84,7 @@ class MainWindow(QMainWindow):
         self.preview = PreviewView()
         self.choices = ChoicesForm()
         self.decision = DecisionPanel(queue, downloads)
+        self.columns = Columns(queue, self.queue_column, self.preview, self.choices, self.decision)
         self.foot = StatusBar(self.actions_["log"])
         self.log_dock = LogDock(log, self)
         self._lay_out()
@@ -147,11 +148,11 @@ class MainWindow(QMainWindow):
             return
         match name:
             case "rename":
-                self.choices.file.edit_name()
+                self.choices.result.edit_name()
             case "folder":
-                self.choices.file.choose_folder()
+                self.choices.result.choose_folder()
             case "choices":
-                self.choices.setFocus(Qt.FocusReason.OtherFocusReason)
+                bring_into_view(self.choices.first_control, takes_focus=True)
             case "source":
                 desktop.show_in_folder(row.source)
             case "result":
@@ -195,6 +196,7 @@ class MainWindow(QMainWindow):
             return
         self.choices.show_job(row, self._controller.settings)
         self.decision.show_job(row)
+        self.columns.why.show_job(row)
         self.foot.show_plan(row.plan if row is not None else None)
         self._enable(row)
 
@@ -203,7 +205,7 @@ class MainWindow(QMainWindow):
         if row is None or row.job_id != job_id:
             return
         seen = (row.state, row.settings, row.output, row.media)
-        ids = id(row.plan), id(row.report), id(row.error)
+        ids = id(row.plan), id(row.report), id(row.error), row.awaits_plan
         shown = (*ids, len(row.warnings), len(row.downgrades))
         if (job_id, seen, shown) != self._shown:  # progress alone changes nothing here
             self._shown = (job_id, seen, shown)
@@ -218,6 +220,13 @@ class MainWindow(QMainWindow):
             self.queue_column.view.select(active.job_id)
         self._show_selected()
 
+    def _show_added(self) -> None:
+        """Films were added: show the first that waits where the selected one is over with."""
+        row = self.selected
+        if self._queue.active is None and (row is None or not row.state.can_change):
+            waiting = (row.job_id for row in self._queue.rows if row.state.can_change)
+            self.queue_column.view.select(next(waiting, ""))
+
     def _user_selected(self, job_id: str) -> None:
         active = self._queue.active
         if active is not None:
@@ -228,9 +237,7 @@ class MainWindow(QMainWindow):
         active = self._queue.active
         has_result = row is not None and row.result is not None
         able = {
-            "start": bool(self._queue.count(JobState.WAITING))
-            and active is None
-            and not self.decision.held,
+            "start": self._queue.can_start and active is None and not self.decision.held,
             "pause": active is not None,
             "cancel": active is not None,
             "open_result": has_result,
@@ -286,7 +293,7 @@ class MainWindow(QMainWindow):
         if is_asked and not self.confirm_close():
             event.ignore()
             return
-        self._ui_state.geometry = self.saveGeometry()
+        keep_place(self, self._ui_state)
         self._ui_state.save()
         event.accept()
         self.closed.emit()
@@ -302,31 +309,11 @@ class MainWindow(QMainWindow):
         )
 
     def _lay_out(self) -> None:
-        scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setWidget(self.choices)
-        # A fixed width: the scroll bar then lies in the margin and pushes nothing aside.
-        self.choices.setFixedWidth(tokens.CHOICES_WIDTH - 1)
-        right = QWidget()
-        right.setObjectName("choicesColumn")
-        right.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        right.setFixedWidth(tokens.CHOICES_WIDTH)
-        column = QVBoxLayout(right)
-        column.setContentsMargins(1, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(scroll, 1)
-        column.addWidget(self.decision)
         body = QWidget()
         self._body = QVBoxLayout(body)
         self._body.setContentsMargins(0, 0, 0, 0)
         self._body.setSpacing(0)
-        row = QHBoxLayout()
-        row.setSpacing(0)
-        row.addWidget(self.queue_column)
-        row.addWidget(self.preview, 1)
-        row.addWidget(right)
-        self._body.addLayout(row, 1)
+        self._body.addWidget(self.columns, 1)
         bar = QStatusBar()
         bar.setSizeGripEnabled(False)
         bar.setContentsMargins(0, 0, 0, 0)
@@ -336,9 +323,7 @@ class MainWindow(QMainWindow):
         self.setStatusBar(bar)
         self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.log_dock)
         self.log_dock.setVisible(False)
-        self.resize(1440, 900)
-        if not self._ui_state.geometry.isEmpty():
-            self.restoreGeometry(self._ui_state.geometry)
+        place_window(self, self._ui_state)
 
     def _connect(self) -> None:
         for name in [name for name in SPECS if name != "log"]:
@@ -353,6 +338,8 @@ class MainWindow(QMainWindow):
         view.selected.connect(self._user_selected)
         view.open_requested.connect(lambda _job_id: self.do("open_result"))
         view.selection_changed.connect(lambda: self.choices.show_count(len(view.selected_ids)))
+        view.reordered.connect(self._controller.reorder)
+        self._controller.looked_through.connect(self.queue_column.added.show_found)
         self.queue_column.clear_requested.connect(self._controller.clear_finished)
         self.queue_column.files_requested.connect(self.intake.ask_files)
         self.queue_column.folder_requested.connect(self.intake.ask_folder)
@@ -361,6 +348,7 @@ class MainWindow(QMainWindow):
         self.decision.details_requested.connect(lambda: self.do("report"))
         self._drops.hovered.connect(self.show_drop_hover)
         self._drops.dropped.connect(self.intake.take_drop)
+        self.choices.edited.connect(self._queue.expect_plan)
         self.choices.changed.connect(self._choose)
         self.preview.frame_requested.connect(self._controller.show_frame)
         self.preview.files_requested.connect(self.intake.ask_files)
@@ -370,11 +358,12 @@ class MainWindow(QMainWindow):
         self.preview.report_requested.connect(lambda _job_id: self.do("report"))
         self._queue.job_changed.connect(self._job_changed)
         self._queue.queue_changed.connect(self._queue_changed)
+        self._controller.files_added.connect(self._show_added)
 
-    def _choose(self, settings: object, output: object) -> None:
-        row = self.selected
-        others = self.queue_column.view.selected_ids
-        self._controller.choose(row.job_id if row is not None else "", settings, output, others)
+    def _choose(self, job_id: str, settings: object, output: object) -> None:
+        chosen = self.queue_column.view.selected_ids
+        others = chosen if job_id in chosen else ()  # else the selection has changed since
+        self._controller.choose(job_id, settings, output, others)
         self._ui_state.choices = self._controller.settings
 
     def _show_log(self, is_requested: bool) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QAction, QShowEvent
 from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QPlainTextEdit, QToolButton, QWidget
 
 from app import labels
@@ -30,6 +30,12 @@ class LogDock(Translated, QDockWidget):
         self.setWidget(self._text)
         model.line_added.connect(self._text.appendPlainText)
         self.retranslate_ui()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Open at the end: what has just happened."""
+        super().showEvent(event)
+        bar = self._text.verticalScrollBar()
+        QTimer.singleShot(0, bar, lambda: bar.setValue(bar.maximum()))
 
     def retranslate_ui(self) -> None:
         """Title in the current language."""

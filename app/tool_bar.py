@@ -14,7 +14,7 @@ from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, SegmentedControl, Themed
 from engine.core import paths
 
-_NARROW = 1400  # px
+_NARROW, _TIGHT = 1400, 1180  # px
 
 
 class ToolBar(Themed, QWidget):
@@ -32,8 +32,8 @@ class ToolBar(Themed, QWidget):
         self._language = "en"
         mark = QLabel()
         mark.setPixmap(QIcon(str(paths.resource("icons", "upreel-256.png"))).pixmap(QSize(26, 26)))
-        name = QLabel("Upreel")
-        name.setProperty("kind", "title")
+        self._name = QLabel("Upreel")
+        self._name.setProperty("kind", "title")
         self._chip = GpuChip()
         self._switch = SegmentedControl(list(LANGUAGES))
         self._switch.setObjectName("languageSwitch")
@@ -50,7 +50,7 @@ class ToolBar(Themed, QWidget):
         row.setContentsMargins(16, 0, 16, 0)
         row.setSpacing(10)
         row.addWidget(mark)
-        row.addWidget(name)
+        row.addWidget(self._name)
         row.addSpacing(6)
         row.addWidget(self._chip)
         row.addStretch(1)
@@ -114,7 +114,14 @@ class ToolBar(Themed, QWidget):
         )
         self._models.setProperty("kind", "icon" if is_narrow and not self._fetched else "")
         self._models.style().polish(self._models)
-        self._gauges.set_narrow(is_narrow)
+        is_tight = self.width() < _TIGHT
+        self._gauges.set_narrow(is_narrow, is_tight)
+        self._name.setVisible(not is_tight)
+        self._chip.set_tight(is_tight)
+
+    def minimumSizeHint(self) -> QSize:
+        """Any width of the window will do: `resizeEvent` gives way."""
+        return QSize(0, tokens.TOP_HEIGHT)
 
     def _show_card(self) -> None:
         reading = self._model.reading
@@ -145,6 +152,9 @@ def _icon_button(action: QAction) -> QToolButton:
     return button
 
 
+_LEAST, _LEAST_TIGHT = 140, 60  # px of the chip's text
+
+
 class GpuChip(QFrame):
     """A dot and a short text; the dot's colour only repeats the text."""
 
@@ -153,13 +163,18 @@ class GpuChip(QFrame):
         self.setObjectName("gpuChip")
         self.setProperty("kind", "chip")
         self.setFixedHeight(30)
-        self._dot, self._text = _Dot(), ElidedLabel()
+        self._dot, self._text, self._least = _Dot(), ElidedLabel(), _LEAST
         self._text.setObjectName("gpuText")
         row = QHBoxLayout(self)
         row.setContentsMargins(12, 0, 14, 0)
         row.setSpacing(8)
         row.addWidget(self._dot)
         row.addWidget(self._text, 1)
+
+    def set_tight(self, is_tight: bool) -> None:
+        """Little room: the text may end early."""
+        self._least = _LEAST_TIGHT if is_tight else _LEAST
+        self._text.setMinimumWidth(min(self._least, self._text.sizeHint().width()))
 
     def show_state(self, severity: str, text: str, tip: str) -> None:
         """Show which GPU there is."""
@@ -168,7 +183,7 @@ class GpuChip(QFrame):
             self._text.setText(text)
             self._text.ensurePolished()
             self.setMaximumWidth(self._text.sizeHint().width() + 46)
-            self._text.setMinimumWidth(min(140, self._text.sizeHint().width()))
+            self._text.setMinimumWidth(min(self._least, self._text.sizeHint().width()))
             self.updateGeometry()
         self.setToolTip(tip)
 

@@ -1,4 +1,4 @@
-"""What the window remembers between runs: geometry, folders, theme, language, last choices."""
+"""What the window remembers between runs: places, folders, theme, language, last choices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TypeVar
 
-from PySide6.QtCore import QByteArray, QSettings
+from PySide6.QtCore import QRect, QSettings
 
 from engine.core import paths
 from engine.core.errors import SettingsError
@@ -43,14 +43,31 @@ class UiState:
         self._store.setValue("theme", value)
 
     @property
-    def geometry(self) -> QByteArray:
-        """Where the window was; empty at the first start."""
-        value = self._store.value("geometry")
-        return value if isinstance(value, QByteArray) else QByteArray()
+    def screen(self) -> str:
+        """The screen that the window was on last; "" at the first start."""
+        return str(self._store.value("screen", ""))
 
-    @geometry.setter
-    def geometry(self, value: QByteArray) -> None:
-        self._store.setValue("geometry", value)
+    @screen.setter
+    def screen(self, value: str) -> None:
+        self._store.setValue("screen", value)
+
+    @property
+    def is_maximised(self) -> bool:
+        """Whether the window filled its screen."""
+        return str(self._store.value("maximised", "false")) == "true"
+
+    @is_maximised.setter
+    def is_maximised(self, value: bool) -> None:
+        self._store.setValue("maximised", "true" if value else "false")
+
+    def place(self, screen: str) -> QRect:
+        """Where the window was on a screen, in logical px; not valid where it was never there."""
+        value = self._store.value(f"places/{screen}")
+        return value if isinstance(value, QRect) else QRect()
+
+    def keep_place(self, screen: str, place: QRect) -> None:
+        """Remember where the window is on a screen."""
+        self._store.setValue(f"places/{screen}", place)
 
     @property
     def source_folder(self) -> Path:

@@ -63,7 +63,7 @@ PHRASES = {
     r"(nvidia|graphics|video|no) cards?|card's (memory|driver)": "GPU",
 }
 ON_SCREEN = r"cards?"  # what the window is made of: not searched for there
-WINDOW = ("app/", "tests/app/", "tools/screenshots/")
+WINDOW = ("app/", "tests/app/", "tests/journeys/", "tools/screenshots/")
 # A card is a thing on the screen, and numbers that are numbers. Then fields and keys of files, of
 # `--json` and of the rows of benchmarks, which keep their names.
 ALLOWED = re.compile(

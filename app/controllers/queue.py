@@ -141,11 +141,12 @@ class QueueController(QObject):
         return job_id
 
     def continue_left_over(self, jobs: Sequence[UnfinishedJob]) -> None:
-        """Let jobs of an earlier run go on."""
-        for job in jobs:
+        """Let jobs of an earlier run go on, before those that wait: they were begun before them."""
+        for place, job in enumerate(jobs):
             self._start_when_queued.add(job.job_id)
-            self._queue.add(job.job_id, job.source, JobSettings(), job.output)
-            self.send(commands.AdoptJob(job_id=job.job_id))
+            row = JobRow(job_id=job.job_id, source=job.source, output=job.output)
+            self._queue.insert(row, place)
+            self.send(commands.AdoptJob(job_id=job.job_id, position=place))
         self.files_added.emit()
 
     def discard_left_over(self, jobs: Sequence[UnfinishedJob], offer: Callable[[], None]) -> None:
@@ -236,7 +237,7 @@ class QueueController(QObject):
 
     def _put_back(self, places: Sequence[tuple[int, JobRow]]) -> None:
         for at, row in places:
-            self._queue.put_back(row, at)
+            self._queue.insert(row, at)
             if row.state is not JobState.REJECTED:
                 position = self._engine_position(row.job_id)
                 self.send(commands.RestoreJob(job_id=row.job_id, position=position))

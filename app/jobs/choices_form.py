@@ -10,11 +10,13 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.engine_messages import choice_hint, choice_text, setting_title, text
-from app.i18n import mark, tr
+from app.i18n import tr
+from app.jobs.chosen_text import ChosenText
 from app.jobs.found_files import is_latent
 from app.jobs.more_choices import MoreChoices
-from app.jobs.output_form import OutputForm, TargetForm
+from app.jobs.output_form import FormatForm, TargetForm
 from app.jobs.preset_form import PresetForm
+from app.jobs.result_form import ResultForm
 from app.settings.editors import ChoiceEditor
 from app.state.job_row import JobRow, JobState
 from app.widgets.controls import ElidedLabel, SegmentedControl, Translated, WheellessSlider
@@ -95,7 +97,6 @@ def strength_of(percent: int) -> str:
 
 
 _WAIT_MS = 200  # after the last change, before the engine plans again
-_FIXED = mark("Choices are fixed once a film was started.")
 _NEVER_STARTED = (JobState.READING, JobState.WAITING, JobState.REJECTED)
 _TREATMENTS = about("treatment").choices
 
@@ -103,7 +104,8 @@ _TREATMENTS = about("treatment").choices
 class ChoicesForm(Translated, QWidget):
     """Shows and edits the settings of the selected job, or of the next files."""
 
-    changed = Signal(object, object)  # JobSettings, Path | None
+    edited = Signal(str)  # job_id: its plan no longer holds
+    changed = Signal(str, object, object)  # job_id, JobSettings, Path | None; soon after
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -132,34 +134,30 @@ class ChoicesForm(Translated, QWidget):
         self._treatment = SegmentedControl(_TREATMENTS)
         self._treatment.setObjectName("setting-treatment")
         self._seedvr2 = SeedVr2Form()
-        self.file = OutputForm()
+        self.file = FormatForm()
+        self.result = ResultForm()  # lies elsewhere, where it never scrolls away
         self.more = MoreChoices()
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(_WAIT_MS)
-        self._timer.timeout.connect(lambda: self.changed.emit(self.settings, self.output))
-        self._parts = (
-            self._target,
-            self.presets,
-            self._model_label,
-            self._model,
-            self._treatment_label,
-            self._treatment,
-            self._seedvr2,
-            self.file,
-            self.more,
-        )
+        self._timer.timeout.connect(self._send)
+        self._editors, self._chosen = QWidget(), ChosenText()
         self._lay_out()
         self._connect()
         self.show_job(None, JobSettings())
         self.retranslate_ui()
 
+    @property
+    def first_control(self) -> QWidget:
+        """Where the keyboard goes to change the choices."""
+        return self._target.first_control
+
     def show_job(self, row: JobRow | None, settings: JobSettings) -> None:
         """Show a job, or `settings` for the next files when there is none."""
         job_id = row.job_id if row is not None else ""
         is_other = job_id != self._job_id
-        if is_other and self._timer.isActive():
-            self._timer.stop()
+        if is_other:
+            self.flush()
         if is_other or not self._timer.isActive():
             self.settings = row.settings if row is not None else settings
             self.output = row.output if row is not None else None
@@ -170,11 +168,14 @@ class ChoicesForm(Translated, QWidget):
         self._name = row.source.name if row is not None else ""
         self._is_of_latents = row is not None and is_latent(row.source)
         self._show_subject()
-        for part in self._parts:
-            part.setEnabled(self._can_change)
-            part.setToolTip("" if self._can_change else tr(_FIXED))
-        self._show_chosen(row.plan if row is not None else None)
-        self.file.show_output(row.plan if row is not None else None, self.output)
+        self._editors.setVisible(self._can_change)
+        self._chosen.setVisible(not self._can_change)
+        if row is not None and not self._can_change:
+            self._chosen.show_job(row)
+        plan = row.plan if row is not None else None
+        self._show_chosen(plan)
+        self.file.show_plan(plan)
+        self.result.show_output(plan, self.output, self._can_change)
 
     def show_count(self, count: int) -> None:
         """How many films are selected: a change is for all of them."""
@@ -208,7 +209,7 @@ class ChoicesForm(Translated, QWidget):
         """Send a pending change at once: Start was pressed."""
         if self._timer.isActive():
             self._timer.stop()
-            self.changed.emit(self.settings, self.output)
+            self._send()
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
@@ -293,10 +294,16 @@ class ChoicesForm(Translated, QWidget):
         head = QHBoxLayout()
         head.addWidget(self._heading)
         head.addWidget(self._subject, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 14, 16, 12)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(16, 14, 16, 12)
+        whole.setSpacing(8)
+        whole.addLayout(head)
+        whole.addWidget(self._editors)
+        whole.addWidget(self._chosen)
+        whole.addStretch(1)
+        column = QVBoxLayout(self._editors)
+        column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
-        column.addLayout(head)
         column.addWidget(self._target)
         column.addSpacing(6)
         column.addWidget(self.presets)
@@ -314,12 +321,11 @@ class ChoicesForm(Translated, QWidget):
         column.addWidget(self.file)
         column.addSpacing(6)
         column.addWidget(self.more)
-        column.addStretch(1)
 
     def _connect(self) -> None:
         self._target.changed.connect(self._apply)
         self.file.changed.connect(self._apply)
-        self.file.output_chosen.connect(self._choose_output)
+        self.result.output_chosen.connect(self._choose_output)
         self.presets.chosen.connect(self._choose_preset)
         self._model.changed.connect(lambda _name, model: self._choose_model(model))
         self._seedvr2.changed.connect(self._apply)
@@ -350,8 +356,15 @@ class ChoicesForm(Translated, QWidget):
             self.output = self.output.with_suffix(f".{container}")
         self._show_family()
         self.presets.show_settings(self.settings)
-        self._timer.start()
+        self._send_soon()
 
     def _choose_output(self, output: Path | None) -> None:
         self.output = output
+        self._send_soon()
+
+    def _send_soon(self) -> None:
         self._timer.start()
+        self.edited.emit(self._job_id)
+
+    def _send(self) -> None:
+        self.changed.emit(self._job_id, self.settings, self.output)

@@ -22,6 +22,7 @@ from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from app.theme import tokens
 from app.theme.icons import pixmap
+from app.widgets.body_scroll import BodyScroll
 from app.widgets.controls import Switch
 from app.widgets.error_view import ErrorCard
 
@@ -46,7 +47,7 @@ def primary_action(
     waits = model.count(JobState.WAITING) > 0 and model.active is None
     download = download_action(downloads, row)
     if download:
-        return download, "start" if waits and _can_start(model) else ""
+        return download, "start" if waits and model.can_start else ""
     if row is not None and row.is_doubtful:
         return ("start", "accept") if waits else ("open_result", "accept")
     if row is not None and row.state is JobState.DONE:
@@ -54,12 +55,6 @@ def primary_action(
     if row is not None and row.state.can_retry:
         return ("start", "retry") if waits else ("retry", "")
     return "start", ""
-
-
-def _can_start(model: QueueModel) -> bool:
-    return any(
-        row.state is JobState.WAITING and (row.plan is None or row.plan.fits) for row in model.rows
-    )
 
 
 class DecisionPanel(QWidget):
@@ -96,10 +91,15 @@ class DecisionPanel(QWidget):
         buttons.addWidget(self._primary, 1)
         buttons.addWidget(self._second)
         column = QVBoxLayout(self)
-        column.setContentsMargins(16, 14, 16, 16)
-        column.setSpacing(12)
+        column.setContentsMargins(16, 10, 16, 14)
+        column.setSpacing(10)
+        cards = QWidget()
+        within = QVBoxLayout(cards)
+        within.setContentsMargins(0, 0, 0, 0)
         for card in (self._hint, self.plan, self.done, self.error):
-            column.addWidget(card)
+            within.addWidget(card)
+        self._cards = BodyScroll(cards)
+        column.addWidget(self._cards)
         column.addWidget(self._running)
         column.addWidget(self._stops)
         column.addLayout(buttons)
@@ -132,6 +132,10 @@ class DecisionPanel(QWidget):
             card.setVisible(card is shown)
         self._hint.show_state(row)
         self._show_buttons()
+
+    def limit_card(self, height: int) -> None:
+        """Let the card take no more than so many px; what does not fit scrolls."""
+        self._cards.setMaximumHeight(height)
 
     def hold(self, reason: str) -> None:
         """Let nothing start, and show why; "" lets it."""
@@ -170,7 +174,7 @@ class DecisionPanel(QWidget):
         self._running.show_active(active, is_selected=active is self._row)
         self._stops.setText(tr("Finish this one, then stop"))
         self._stops.setVisible(active is not None)
-        startable = _can_start(self._model) and not self.held and active is None
+        startable = self._model.can_start and not self.held and active is None
         self._primary.setEnabled(first != "start" or startable)
         if first == "start" and not startable:
             self._primary.setToolTip(self._why_not())
@@ -190,7 +194,12 @@ class DecisionPanel(QWidget):
         active = self._model.active
         if active is not None:
             return tr("{name} is being worked on", name=active.source.name)
-        plan = self._row.plan if self._row is not None else None
+        row = self._row
+        if row is not None and row.error is not None:
+            return text(row.error)
+        if row is not None and row.awaits_plan:
+            return tr("Making the plan …")
+        plan = row.plan if row is not None else None
         if plan is None or plan.fits:
             return tr("Add a film first")
         if plan.is_pretended:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from PySide6.QtCore import Qt, Signal
@@ -12,7 +12,8 @@ from app.engine_messages import setting_title, title
 from app.i18n import tr
 from app.settings.editors import ChoiceEditor, Editor, make_editor
 from app.theme.icons import icon
-from app.widgets.controls import Themed
+from app.widgets.controls import Themed, Translated
+from app.widgets.reveal import bring_into_view
 from engine.protocol.events import DevicesListed
 from engine.settings import schema
 
@@ -21,7 +22,11 @@ _DEVICE_WIDTH = 224  # "Auto · RTX 5070 Ti, 16 GB"
 
 
 class MoreChoices(Themed, QWidget):
-    """A fold: a button, and below it one row per setting."""
+    """A fold: a button, and below it one row per setting.
+
+    The rows are half of the window's controls, which each change of the theme visits: they are
+    made when they are first asked for.
+    """
 
     changed = Signal(str, object)  # name, value
 
@@ -31,20 +36,98 @@ class MoreChoices(Themed, QWidget):
         self._button.setObjectName("moreChoices")
         self._button.setProperty("kind", "fold")
         self._button.setCheckable(True)
-        self._body = QWidget()
+        self._rows: SettingRows | None = None
+        self._shown: dict[str, Callable[[SettingRows], None]] = {}  # latest of each kind
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addWidget(self._button)
+        self._button.toggled.connect(self._unfold)
+        self.retranslate_ui()
+
+    @property
+    def rows(self) -> SettingRows:
+        """The rows, shown or not; the first call makes them."""
+        if self._rows is None:
+            self._rows = SettingRows(self)
+            self._rows.setVisible(self._button.isChecked())
+            self.layout().addWidget(self._rows)
+            self._rows.follow_in_tab_order(self._button)
+            for show in self._shown.values():
+                show(self._rows)
+            self._rows.changed.connect(self.changed)
+        return self._rows
+
+    @property
+    def editors(self) -> Mapping[str, Editor]:
+        """Of the rows, by setting."""
+        return self.rows.editors
+
+    def show_settings(self, settings: schema.JobSettings) -> None:
+        """Show the values of a job."""
+        self._show("settings", lambda rows: rows.show_settings(settings))
+
+    def show_families(self, families: set[str]) -> None:
+        """Show only the settings that the families of model and source use, and those of all."""
+        self._show("families", lambda rows: rows.show_families(families))
+
+    def show_unavailable(self, reasons: Mapping[str, Mapping[str, str]]) -> None:
+        """Setting -> value that cannot be chosen here -> why."""
+        self._show("unavailable", lambda rows: rows.show_unavailable(reasons))
+
+    def show_devices(self, listed: DevicesListed, chosen: str) -> None:
+        """Offer the devices that are here, GPUs by name where there are several.
+
+        Args:
+            listed: By the engine.
+            chosen: Value of the shown job, which may be none of them.
+        """
+        self._show("devices", lambda rows: rows.show_devices(listed, chosen))
+
+    def unfold(self) -> None:
+        """Show the rows."""
+        self._button.setChecked(True)
+
+    def retranslate_ui(self) -> None:
+        """Text and arrow of the button; the rows follow by themselves."""
+        self._button.setText(tr("More choices"))
+        self._button.setIcon(
+            icon("chevron-up" if self._button.isChecked() else "chevron-down", size=16)
+        )
+
+    def _show(self, what: str, show: Callable[[SettingRows], None]) -> None:
+        """Show it in the rows, at once or when they are made; later calls rest on earlier ones."""
+        self._shown.pop(what, None)
+        self._shown[what] = show
+        if self._rows is not None:
+            show(self._rows)
+
+    def _unfold(self, is_open: bool) -> None:
+        self.rows.setVisible(is_open)
+        self.retranslate_ui()
+        if is_open:
+            bring_into_view(self)
+
+
+class SettingRows(Translated, QWidget):
+    """One row per setting, in groups."""
+
+    changed = Signal(str, object)  # name, value
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self.editors: dict[str, Editor] = {}
         self._headings: dict[str, QLabel] = {}
         self._labels: dict[str, QLabel] = {}
         self._has_devices = False  # to choose from
         self._fill()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(self._button)
-        column.addWidget(self._body)
-        self._body.setVisible(False)
-        self._button.toggled.connect(self._unfold)
         self.retranslate_ui()
+
+    def follow_in_tab_order(self, before: QWidget) -> None:
+        """Have the keyboard reach the rows after a widget, not after the whole window."""
+        for editor in self.editors.values():
+            QWidget.setTabOrder(before, editor.control)
+            before = editor.control
 
     def show_settings(self, settings: schema.JobSettings) -> None:
         """Show the values of a job."""
@@ -87,28 +170,16 @@ class MoreChoices(Themed, QWidget):
         editor.show_automatic(listed.automatic.value if len(gpus) > 1 else "")
         self._has_devices = bool(gpus)
 
-    def unfold(self) -> None:
-        """Show the rows."""
-        self._button.setChecked(True)
-
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-        self._button.setText(tr("More choices"))
-        self._button.setIcon(
-            icon("chevron-up" if self._button.isChecked() else "chevron-down", size=16)
-        )
         for group, heading in self._headings.items():
             heading.setText(title(f"setting-group.{group}"))
         for name, label in self._labels.items():
             label.setText(setting_title(name))
             self.editors[name].retranslate_ui()
 
-    def _unfold(self, is_open: bool) -> None:
-        self._body.setVisible(is_open)
-        self.retranslate_ui()
-
     def _fill(self) -> None:
-        grid = QGridLayout(self._body)
+        grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 4)
         grid.setHorizontalSpacing(12)
         grid.setVerticalSpacing(6)

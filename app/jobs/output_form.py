@@ -1,29 +1,23 @@
-"""Choices about the result: its size, its file and its format."""
+"""Choices about the result: its size and its format."""
 
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
-    QFileDialog,
     QGridLayout,
     QHBoxLayout,
     QLabel,
-    QLineEdit,
-    QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
-from app import labels
 from app.engine_messages import setting_text, setting_title
 from app.i18n import tr
 from app.settings.editors import ChoiceEditor, Editor, make_editor
-from app.theme.icons import icon
-from app.widgets.controls import ElidedLabel, SegmentedControl, Themed, Translated, WheellessSlider
-from engine.core.windows_paths import shown
+from app.widgets.controls import SegmentedControl, Themed, Translated, WheellessSlider
+from app.widgets.reveal import bring_into_view
 from engine.protocol.plan import Plan
 from engine.settings import schema
 from engine.settings.schema import JobSettings
@@ -79,6 +73,11 @@ class TargetForm(Translated, QWidget):
         self._row.chosen.connect(self._choose)
         self.retranslate_ui()
 
+    @property
+    def first_control(self) -> QWidget:
+        """The size that is chosen, else the first one."""
+        return self._row.button(self._row.current or _OTHER)
+
     def show_settings(self, settings: JobSettings) -> None:
         """Show the target of a job."""
         self._settings = settings
@@ -113,7 +112,9 @@ class TargetForm(Translated, QWidget):
 
     def _choose(self, preset: str) -> None:
         self._fields.setVisible(preset == _OTHER)
-        if preset != _OTHER:
+        if preset == _OTHER:
+            bring_into_view(self)
+        else:
             self._apply(_PRESETS[preset])
 
     def _edit(self, name: str, value: object) -> None:
@@ -124,21 +125,13 @@ class TargetForm(Translated, QWidget):
         self.changed.emit(values)
 
 
-_NAME_CHARACTERS_REFUSED = set('<>:"/\\|?*')
-
-
-class OutputForm(Themed, QWidget):
-    """Edits the file that comes out; name and folder start from the plan."""
+class FormatForm(Themed, QWidget):
+    """Edits the format of the file that comes out."""
 
     changed = Signal(dict)  # name -> value
-    output_chosen = Signal(object)  # Path of the result, None: as the planner names it
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._output: Path | None = None  # shown: of the plan
-        self._folder: Path | None = None
-        self._is_next_to_source = True
-        self._is_named = False  # by the user; else by the planner
         self._editors = {name: ChoiceEditor(name) for name in ("container", "codec")}
         self._labels = {name: QLabel() for name in self._editors}
         self._quality_label = QLabel()
@@ -148,16 +141,13 @@ class OutputForm(Themed, QWidget):
         about = schema.about("crf")
         self._worst = int(about.high or 51)
         self._quality.setRange(0, self._worst)  # to the right is better: worst - crf
-        self._name_label = QLabel()
-        self._name = QLineEdit()
-        self._name.setObjectName("outputName")
-        self._browse = QToolButton()
-        self._browse.setObjectName("outputFolder")
-        self._where = ElidedLabel(Qt.TextElideMode.ElideMiddle)
-        self._where.setProperty("kind", "secondary")
-        self._where.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self._lay_out()
-        self._connect()
+        for editor in self._editors.values():
+            editor.changed.connect(lambda name, value: self.changed.emit({name: value}))
+        self._quality.valueChanged.connect(self._show_quality)
+        self._quality.valueChanged.connect(
+            lambda value: self.changed.emit({"crf": self._worst - value})
+        )
         self.retranslate_ui()
 
     def show_settings(self, settings: schema.JobSettings) -> None:
@@ -169,52 +159,21 @@ class OutputForm(Themed, QWidget):
         self._quality.blockSignals(False)
         self._show_quality()
 
-    def show_output(self, plan: Plan | None, chosen: Path | None) -> None:
-        """Show where the result of a plan will lie; None while there is no plan.
-
-        Args:
-            plan: Names the file.
-            chosen: What the user chose: a file, a folder (the planner names the file), or None.
-        """
-        self._output = plan.output if plan is not None else None
-        for part in (self._name, self._browse):
-            part.setEnabled(plan is not None)
+    def show_plan(self, plan: Plan | None) -> None:
+        """What "automatic" means in a plan; None while there is none."""
         self._editors["container"].show_automatic(plan.container if plan is not None else "")
         self._editors["codec"].show_automatic(plan.picture.codec if plan is not None else "")
-        if plan is None:
-            self._name.clear()
-            self._is_next_to_source = True
-            self._show_where()
-            return
-        self._folder = plan.output.parent
-        self._is_named = chosen is not None and chosen != plan.output.parent
-        if not self._name.hasFocus():
-            self._name.setText(plan.output.name)
-        self._is_next_to_source = plan.output.parent == plan.source.parent
-        self._show_where()
-
-    def edit_name(self) -> None:
-        """Put the cursor into the name, before its ending: "choose another name"."""
-        self._name.setFocus(Qt.FocusReason.OtherFocusReason)
-        self._name.setSelection(0, len(Path(self._name.text()).stem))
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         for name, label in self._labels.items():
             label.setText(setting_title(name))
         self._quality_label.setText(setting_title("crf"))
-        self._name_label.setText(tr("Result"))
-        self._name.setPlaceholderText(tr("Named after the source"))
-        self._name.setAccessibleName(tr("Name of the result"))
         self._quality.setAccessibleName(setting_title("crf"))
         self._quality.setToolTip(setting_text("crf"))
-        self._browse.setIcon(icon("folder"))
-        self._browse.setToolTip(tr("Choose another folder"))
-        self._browse.setAccessibleName(tr("Choose another folder"))
         for editor in self._editors.values():
             editor.retranslate_ui()
         self._show_quality()
-        self._show_where()
 
     def _lay_out(self) -> None:
         kinds = QGridLayout()
@@ -229,10 +188,6 @@ class OutputForm(Themed, QWidget):
         quality.addWidget(self._quality_label)
         quality.addStretch()
         quality.addWidget(self._quality_text)
-        name = QHBoxLayout()
-        name.setSpacing(8)
-        name.addWidget(self._name, 1)
-        name.addWidget(self._browse)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(6)
@@ -240,63 +195,10 @@ class OutputForm(Themed, QWidget):
         column.addSpacing(8)
         column.addLayout(quality)
         column.addWidget(self._quality)
-        column.addSpacing(6)
-        heading = QHBoxLayout()
-        heading.setSpacing(12)
-        heading.addWidget(self._name_label)
-        heading.addWidget(self._where, 1)
-        column.addLayout(heading)
-        column.addLayout(name)
-
-    def _connect(self) -> None:
-        for editor in self._editors.values():
-            editor.changed.connect(lambda name, value: self.changed.emit({name: value}))
-        self._quality.valueChanged.connect(self._show_quality)
-        self._quality.valueChanged.connect(
-            lambda value: self.changed.emit({"crf": self._worst - value})
-        )
-        self._name.editingFinished.connect(self._rename)
-        self._browse.clicked.connect(self.choose_folder)
-
-    def _show_where(self) -> None:
-        is_fixed = self._folder is not None and not self._is_next_to_source
-        self._where.setText(labels.folder(self._folder) if is_fixed else tr("Next to the source"))
 
     def _show_quality(self) -> None:
         crf = self._worst - self._quality.value()
         self._quality_text.setText(f"{quality_of(crf)} · {crf}")
-
-    def _rename(self) -> None:
-        if self._output is None or self._folder is None:
-            return
-        name = self._name.text().strip()
-        if name == self._output.name:
-            return
-        if not name:
-            self.output_chosen.emit(None)
-        elif not _NAME_CHARACTERS_REFUSED & set(name):
-            self.output_chosen.emit(self._folder / with_ending(name, self._output.suffix))
-        else:
-            self._name.setText(self._output.name)
-
-    def choose_folder(self) -> None:
-        """Ask for another folder."""
-        if self._output is None:
-            return
-        chosen = QFileDialog.getExistingDirectory(
-            self, tr("Folder of the result"), shown(self._folder)
-        )
-        if chosen:
-            self.output_chosen.emit(
-                Path(chosen) / self._output.name if self._is_named else Path(chosen)
-            )
-
-
-def with_ending(name: str, ending: str) -> str:
-    """`name` with the ending of a film where it has none that we write."""
-    if Path(name).suffix.lower() in (".mp4", ".mkv", ".mov", ".png", ".tif", ".tiff"):
-        return name
-    return name + ending
 
 
 def quality_of(crf: int) -> str:

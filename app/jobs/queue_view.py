@@ -160,7 +160,7 @@ def _paint_frame(painter: QPainter, card: QRect, option: QStyleOptionViewItem) -
     selected = bool(option.state & QStyle.StateFlag.State_Selected)
     hovered = bool(option.state & QStyle.StateFlag.State_MouseOver)
     focused = selected and bool(option.state & QStyle.StateFlag.State_HasFocus)
-    fill = tokens.mixed(theme.text_1, theme.surface_2, 0.04) if hovered else theme.surface_2
+    fill = theme.hovered if hovered else theme.surface_2
     painter.setBrush(QColor(fill))
     painter.setPen(QPen(QColor(theme.accent if selected else theme.surface_2), 2 if focused else 1))
     radius = tokens.CARD_RADIUS - 2
@@ -240,6 +240,7 @@ class QueueView(QListView):
         self.setModel(model)
         self.setItemDelegate(self._card)
         self.setMouseTracking(True)
+        model.rowsMoved.connect(lambda: self.scrollTo(self.currentIndex()))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
         self.setFrameShape(QFrame.Shape.NoFrame)

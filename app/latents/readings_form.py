@@ -190,8 +190,7 @@ class ReadingCard(QAbstractButton):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         is_hovered = self.underMouse() and self.isEnabled()
-        fill = tokens.mixed(theme.text_1, theme.surface_2, 0.04 if is_hovered else 0.0)
-        painter.setBrush(QColor(fill))
+        painter.setBrush(QColor(theme.hovered if is_hovered else theme.surface_2))
         width = 2.0 if self.isChecked() else 1.0
         painter.setPen(QPen(QColor(theme.accent if self.isChecked() else theme.line), width))
         inset = width / 2

@@ -134,9 +134,9 @@ def status(package: Package, status: FileStatus, task: TaskState | None) -> str:
 
 def progress(task: TaskState) -> str:
     """Megabytes, speed and time left in one line."""
-    done = f"{task.done:,.0f}"
+    done = round(task.done)
     if task.total:
-        parts = [tr("{done} of {total} MB", done=done, total=f"{task.total:,.0f}")]
+        parts = [tr("{done} of {total} MB", done=done, total=round(task.total))]
     else:
         parts = [tr("{done} MB", done=done)]
     if task.per_second:

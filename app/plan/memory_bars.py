@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from app import labels
@@ -56,28 +56,26 @@ def rows_of(plan: Plan) -> list[Row]:
     return [*rows, Row(tr("Main memory"), plan.peak_bytes, plan.budget_bytes, tip)]
 
 
-def limit_of(plan: Plan) -> int:
-    """The limit next to the heading: of the GPU, else of main memory; bytes."""
-    return plan.device_budget_bytes if plan.device_bytes else plan.budget_bytes
+def fullest(plan: Plan) -> Row:
+    """The bar that comes nearest to its limit, or lies the most above it."""
+    return max(rows_of(plan), key=lambda row: row.needed / max(row.limit, 1))
 
 
 class MemoryBars(QWidget):
-    """Shows the bars of one plan."""
+    """Shows bars in rows."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, rows: list[Row] | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._plan: Plan | None = None
         self._rows: list[tuple[QLabel, ShareBar, QLabel]] = []
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setHorizontalSpacing(10)
         self._grid.setVerticalSpacing(4)
         self._grid.setColumnStretch(1, 1)
+        self.show_rows(rows or [])
 
-    def show_plan(self, plan: Plan) -> None:
-        """Show another plan."""
-        self._plan = plan
-        rows = rows_of(plan)
+    def show_rows(self, rows: list[Row]) -> None:
+        """Show other bars."""
         while len(self._rows) < len(rows):
             self._add_row()
         for at, parts in enumerate(self._rows):
@@ -85,12 +83,6 @@ class MemoryBars(QWidget):
                 part.setVisible(at < len(rows))
         for row, parts in zip(rows, self._rows, strict=False):
             _show(row, *parts)
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange and self._plan is not None:
-            self.show_plan(self._plan)
 
     def _add_row(self) -> None:
         at = len(self._rows)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QApplication, QLabel, QLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtWidgets import QApplication, QLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.engine_messages import button, choice_text, hint, setting_title, text
 from app.i18n import tr
 from app.plan.download_lines import DownloadLines
+from app.plan.folded_notice import FoldedNotice
 from app.state.downloads_model import DownloadsModel, required_download
 from app.state.job_row import Downgrade, JobRow
 from app.widgets.controls import FlowLayout
 from app.widgets.error_view import ACTION_OF
-from app.widgets.notice_line import NoticeLine
 from engine.core.errors import PlanDoesNotFit, PretendedGpu, SettingsError, WeightsMissing
 from engine.core.messages import message
 from engine.protocol.plan import Notice
@@ -82,16 +82,16 @@ def _values(offer: str, settings: JobSettings) -> dict[str, Any]:
 
 
 PRETENDED = PretendedGpu.code  # shown by a chip
-_MOST_NOTICES = 3
 _SHOWN_ABOVE = (
     "trained-on-stills",  # shown next to the choice of the model: hint of `choice.model.wan-2x`
     PRETENDED,
 )
 _ORDER = {"refusal": 0, "warning": 1, "info": 2}
+_CHANGED = "planChanged"
 
 
 class PlanNotices(QWidget):
-    """A few lines, each finding with buttons that help; for a refusal they are below all lines."""
+    """A line for each notice, which opens; what keeps the film from starting is open."""
 
     action_requested = Signal(str)  # what MainWindow.do takes
     choices_requested = Signal(dict)  # settings by name
@@ -100,77 +100,72 @@ class PlanNotices(QWidget):
         super().__init__(parent)
         self._films, self._failures = downloads.films, downloads.failures
         self._downloads = DownloadLines(downloads)
+        self._job_id = ""
+        self._opened: dict[str, bool] = {}  # by the user: key of a notice -> is open
         self._lines = QVBoxLayout()
-        self._lines.setSpacing(6)
-        self._buttons = FlowLayout(spacing=6)
+        self._lines.setSpacing(4)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
+        column.setSpacing(6)
         column.addLayout(self._lines)
         column.addWidget(self._downloads)
-        column.addLayout(self._buttons)
+        self._below = FlowLayout(spacing=6)  # buttons of what is being downloaded
+        column.addLayout(self._below)
 
     def show_job(self, row: JobRow) -> None:
         """Show what is known about the plan of a job."""
         focus = QApplication.focusWidget()
         focused = focus.objectName() if focus is not None and self.isAncestorOf(focus) else ""
+        if row.job_id != self._job_id:
+            self._job_id, self._opened = row.job_id, {}
         _clear(self._lines)
-        self._buttons.clear()
+        self._below.clear()
         if row.downgrades:
-            self._lines.addWidget(_changed_line(row.downgrades))
-        notices = (*(row.plan.notices if row.plan else ()), *row.warnings)
+            self._add(_CHANGED, _changed_line(row.downgrades), opens=False)
         self._downloads.show_job(row)
+        found = self._found(row)
+        is_coming = row.job_id in (*self._films, *self._failures)
+        for at, notice in enumerate(found):
+            buttons = self._buttons(notice, row, at)
+            for one in buttons:
+                if one.objectName() == focused:
+                    QTimer.singleShot(0, one, one.setFocus)
+            if is_coming and notice.code == WeightsMissing.code:  # its lines say more
+                for one in buttons:
+                    self._below.addWidget(one)
+                continue
+            line = FoldedNotice(*_words(notice), buttons)
+            is_refusal = notice.severity == "refusal"
+            self._add(f"{notice.code}.{notice.case}", line, opens=is_refusal and at == 0)
+        self.setVisible(bool(found or row.downgrades) or not self._downloads.isHidden())
+
+    def _found(self, row: JobRow) -> list[Notice]:
+        notices = (*(row.plan.notices if row.plan else ()), *row.warnings)
         found = [notice for notice in notices if notice.code not in _SHOWN_ABOVE]
-        found.sort(key=_rank)
-        shown = _worth_a_line(found)
-        refusal = next((notice for notice in found if notice.severity == "refusal"), None)
-        if row.job_id in (*self._films, *self._failures):  # the lines of the download say more
-            shown, found = _without_missing(shown), _without_missing(found)
-        hints = [hint(notice) for notice in shown]
-        for at, notice in enumerate(shown):
-            is_repeated = hints[at : at + 1] == hints[at + 1 : at + 2]
-            self._lines.addWidget(_line(notice, "" if is_repeated else hints[at]))
-            if refusal is None and row.state.can_change:
-                self._lines.addLayout(self._remedies(notice, row, at))
-        self._show_rest(found[len(shown) :])
-        buttons = self._offer(refusal, row) if refusal is not None else ()
-        self.setVisible(bool(found or refusal or row.downgrades))
-        for one in buttons:
-            if one.objectName() == focused:
-                one.setFocus(Qt.FocusReason.OtherFocusReason)
+        return sorted(found, key=_rank)
 
-    def _remedies(self, notice: Notice, row: JobRow, at: int) -> QLayout:
-        """Buttons under a line that choose what helps."""
-        buttons = FlowLayout(spacing=6)
-        for number, offer in enumerate(offers_of(notice, row.settings)):
-            button = self._offer_button(offer, f"planRemedy{at}_{number}")
-            buttons.addWidget(button)
-        return buttons
+    def _add(self, key: str, line: FoldedNotice, *, opens: bool) -> None:
+        line.set_open(self._opened.get(key, opens))
+        line.toggled.connect(lambda is_open: self._opened.__setitem__(key, is_open))
+        self._lines.addWidget(line)
 
-    def _show_rest(self, rest: list[Notice]) -> None:
-        if not rest:
-            return
-        more = QLabel(tr("and {count} more", count=len(rest)))
-        more.setProperty("kind", "secondary")
-        more.setToolTip("\n".join(text(notice) for notice in rest))
-        self._lines.addWidget(more)
-
-    def _offer(self, refusal: Notice, row: JobRow) -> list[QPushButton]:
-        """Buttons that help: choices that would fit, else what helps with such a refusal."""
-        offers = offers_of(refusal, row.settings)
-        buttons = [self._offer_button(offer, f"planOffer{at}") for at, offer in enumerate(offers)]
-        action = ACTION_OF.get(refusal.code)
-        if refusal.code == WeightsMissing.code and required_download(row):
+    def _buttons(self, notice: Notice, row: JobRow, at: int) -> list[QPushButton]:
+        """Choices that help; for what keeps the film from starting also another remedy."""
+        is_refusal = notice.severity == "refusal"
+        is_first = row.state.can_change and row.plan is not None and row.plan.fits
+        offers = offers_of(notice, row.settings) if is_refusal or is_first else []
+        name = "planOffer" if is_refusal and at == 0 else f"planRemedy{at}_"
+        buttons = [self._offer_button(offer, f"{name}{n}") for n, offer in enumerate(offers)]
+        action = ACTION_OF.get(notice.code) if is_refusal else ""
+        if notice.code == WeightsMissing.code and required_download(row):
             action = ""  # the main button downloads it
         if action and not (offers and action == "choices"):
-            buttons.append(self._help_button(refusal, action))
-        for one in buttons:
-            self._buttons.addWidget(one)
+            buttons.append(self._help_button(notice, action, at))
         return buttons
 
-    def _help_button(self, refusal: Notice, action: str) -> QPushButton:
+    def _help_button(self, refusal: Notice, action: str, at: int) -> QPushButton:
         help_ = QPushButton(button(refusal.code))
-        help_.setObjectName("planHelp")
+        help_.setObjectName(f"planHelp{at or ''}")
         help_.clicked.connect(lambda: self.action_requested.emit(action))
         return help_
 
@@ -181,30 +176,19 @@ class PlanNotices(QWidget):
         return button
 
 
-def _worth_a_line(found: list[Notice]) -> list[Notice]:
-    """The first few; below a refusal nothing that is only good to know."""
-    shown = found[:_MOST_NOTICES]
-    is_refused = bool(shown) and shown[0].severity == "refusal"
-    return [notice for notice in shown if not is_refused or notice.severity != "info"]
-
-
-def _without_missing(notices: list[Notice]) -> list[Notice]:
-    return [notice for notice in notices if notice.code != WeightsMissing.code]
-
-
 def _rank(notice: Notice) -> tuple[int, bool]:
     """Refusals first, and of those what does not fit: no use in downloading a model for that."""
     return _ORDER[notice.severity], notice.code != PlanDoesNotFit.code
 
 
-def _changed_line(downgrades: tuple[Downgrade, ...]) -> NoticeLine:
+def _changed_line(downgrades: tuple[Downgrade, ...]) -> FoldedNotice:
     """The last change in full; those before it are its tool tip."""
     last = downgrades[-1]
     if last.notice is None:
-        line = NoticeLine("info", tr("another plan was chosen: {why}", why=_change(last)))
+        line = FoldedNotice("info", tr("another plan was chosen: {why}", why=_change(last)))
     else:
-        line = NoticeLine("info", text(last.notice), hint(last.notice))
-    line.setObjectName("planChanged")
+        line = FoldedNotice("info", text(last.notice), hint(last.notice))
+    line.setObjectName(_CHANGED)
     line.setToolTip("\n".join(map(_change, downgrades[:-1])))
     return line
 
@@ -213,20 +197,17 @@ def _change(downgrade: Downgrade) -> str:
     return text(downgrade.notice or message(f"reason.downgrade.{downgrade.why}"))
 
 
-def _line(notice: Notice, hint: str) -> NoticeLine:
-    """A notice; without commands that get missing files, as the button below downloads them."""
+def _words(notice: Notice) -> tuple[str, str, str]:
+    """Severity, sentence and hint; without commands that get missing files: a button does."""
     if notice.code == WeightsMissing.code:
-        return NoticeLine("info", text(notice))
-    return NoticeLine(notice.severity, text(notice), hint)
+        return "info", text(notice), ""
+    return notice.severity, text(notice), hint(notice)
 
 
 def _clear(layout: QLayout) -> None:
     while layout.count():
         item = layout.takeAt(0)
-        if item is None:
-            continue
-        if (inner := item.layout()) is not None:
-            _clear(inner)
-        if (widget := item.widget()) is not None:
+        widget = item.widget() if item is not None else None
+        if widget is not None:
             widget.hide()
             widget.deleteLater()

@@ -43,7 +43,7 @@ class DropPanel(QFrame):
         rect = QRectF(self.rect()).adjusted(1, 1, -1, -1)
         if self._is_hovered:
             painter.setPen(QPen(QColor(theme.accent), 2))
-            painter.setBrush(QColor(tokens.mixed(theme.accent, theme.surface_1, 0.12)))
+            painter.setBrush(QColor(theme.dropped_on))
         else:
             edge = tokens.mixed(theme.text_2, theme.line, 0.35)
             painter.setPen(QPen(QColor(edge), 1.5, Qt.PenStyle.CustomDashLine))

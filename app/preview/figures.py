@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app import labels
@@ -11,6 +12,7 @@ from app.widgets.controls import ElidedLabel
 from engine.core.units import memory_text
 from engine.protocol.plan import Plan
 
+_FOUR_FROM = 680  # px of width
 _NOTHING = "–"  # a figure that is not known yet
 
 
@@ -21,34 +23,47 @@ class Figure(QFrame):
         super().__init__(parent)
         self.setObjectName(f"figure-{name}")
         self.setProperty("kind", "card")
-        self._caption, self._value, self._detail = ElidedLabel(), QLabel(_NOTHING), ElidedLabel()
-        self._caption.setProperty("kind", "secondary")
-        self._detail.setProperty("kind", "secondary")
+        self._caption, self._value = ElidedLabel(), QLabel(_NOTHING)
+        self._detail, self._note = ElidedLabel(), QLabel()
+        for part in (self._caption, self._detail, self._note):
+            part.setProperty("kind", "secondary")
         self._value.setProperty("kind", "figure")
         row = QHBoxLayout()
         row.setSpacing(6)
         row.addWidget(self._value, 0, Qt.AlignmentFlag.AlignBaseline)
         row.addWidget(self._detail, 1, Qt.AlignmentFlag.AlignBaseline)
         column = QVBoxLayout(self)
-        column.setContentsMargins(12, 8, 8, 8)
+        column.setContentsMargins(10, 8, 8, 8)
         column.setSpacing(2)
-        column.addWidget(self._caption)
+        head = QHBoxLayout()
+        head.setSpacing(4)
+        head.addWidget(self._caption, 1)
+        head.addWidget(self._note)
+        column.addLayout(head)
         column.addLayout(row)
 
     @property
     def text(self) -> str:
-        """Figure and detail, as read."""
-        return f"{self._value.text()} {self._detail.whole}".strip()
+        """Figure with what belongs to it, as read."""
+        parts = (self._value.text(), self._detail.whole, self._note.text())
+        return " ".join(part for part in parts if part)
 
     def set_caption(self, caption: str) -> None:
         """Another language."""
         self._caption.setText(caption)
         self._name()
 
-    def show_value(self, value: str, detail: str = "") -> None:
-        """A new figure; "" for none yet."""
+    def show_value(self, value: str, detail: str = "", *, note: str = "") -> None:
+        """A new figure; "" for none yet.
+
+        Args:
+            value: The figure.
+            detail: What is read after it: a unit, or what it is a part of.
+            note: What kind of figure it is, next to the caption, where it is never cut.
+        """
         self._value.setText(value or _NOTHING)
         self._detail.setText(detail if value else "")
+        self._note.setText(note if value else "")
         self._name()
 
     def _name(self) -> None:
@@ -67,6 +82,11 @@ class FiguresRow(QWidget):
         for figure in self._figures.values():
             row.addWidget(figure, 1)
         self.clear()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Three figures where four would be cut: the time of a frame follows from the speed."""
+        super().resizeEvent(event)
+        self._figures["frame"].setVisible(self.width() >= _FOUR_FROM)
 
     def figure(self, name: str) -> Figure:
         """One of "speed", "left", "frame" and "memory"."""
@@ -104,7 +124,7 @@ class FiguresRow(QWidget):
         if self._left or self._plan is None:
             self._figures["left"].show_value(labels.duration(self._left) if self._left else "")
         else:
-            self._figures["left"].show_value(labels.expected(self._plan), tr("planned"))
+            self._figures["left"].show_value(labels.expected(self._plan), note=tr("planned"))
         self._show_memory()
 
     def _frame_text(self) -> tuple[str, str]:
@@ -121,7 +141,7 @@ class FiguresRow(QWidget):
             detail = tr("of {size}", size=planned) if planned else ""
             self._figures["memory"].show_value(memory_text(self._peak_bytes), detail)
         else:
-            self._figures["memory"].show_value(planned, tr("planned"))
+            self._figures["memory"].show_value(planned, note=tr("planned"))
 
     def changeEvent(self, event: QEvent) -> None:
         """Another language."""

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 from engine.protocol.media import MediaInfo
 
-_THIN_SPACE = "\u202f"  # narrow and never broken: groups digits in every language
 ROUNDED_S = Fraction(6, 10_000)  # s; some containers keep whole milliseconds only
 _UNCOUNTED = Fraction(1000)  # steps/s where a film has no steady rate
 
@@ -59,11 +58,6 @@ class FilmClock:
         """A time well inside a step: rounding it to a frame gives this one."""
         inside = Fraction(1, 4) if self.counts_frames and self.steps > 1 else Fraction(0)
         return float((step + inside) / self.rate)
-
-
-def grouped(number: int) -> str:
-    """A whole number with its digits in groups of three: "1 204"."""
-    return f"{number:,}".replace(",", _THIN_SPACE)
 
 
 def clock(seconds: float) -> str:

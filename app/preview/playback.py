@@ -64,6 +64,17 @@ def backwards(opened: Opener) -> Opener:
     return frames
 
 
+def opener(job_id: str, media: MediaInfo, plan: Plan, side: str) -> Opener:
+    """The source or a result of a job, as `engine.api.played_frames` reads it."""
+
+    def frames(start_s: float) -> Iterator[Frame]:
+        from engine.api import played_frames  # here: in the thread that reads
+
+        yield from played_frames(job_id, media, plan, side, start_s)
+
+    return frames
+
+
 class Playback(QObject):
     """Plays what the canvas shows; stands still when another job is shown."""
 
@@ -78,6 +89,7 @@ class Playback(QObject):
         self._job: tuple[str, MediaInfo] | None = None
         self._plan: Plan | None = None
         self._result = ""  # side of the engine that has the result, "" for none
+        self._excerpt: Plan | None = None  # of a part that was made before
         self._speed = 0.0
         self._mode_before: Mode | None = None  # while the key is held
         self.player = Player(self)
@@ -95,7 +107,7 @@ class Playback(QObject):
         self.stop()
         self._release()
         self._job = (job_id, media) if media is not None else None
-        self._plan, self._result = None, ""
+        self._plan, self._result, self._excerpt = None, "", None
 
     def set_plan(self, plan: Plan) -> None:
         """How the job's films are read."""
@@ -105,6 +117,10 @@ class Playback(QObject):
         """There is a result: the whole one, or pieces of it."""
         self._result = "result" if is_published else "pieces"
 
+    def set_excerpt(self, plan: Plan | None) -> None:
+        """A part of the film was made with this plan: it plays where there is no other result."""
+        self._excerpt = plan
+
     @property
     def is_playing(self) -> bool:
         """Whether frames follow each other."""
@@ -112,22 +128,20 @@ class Playback(QObject):
 
     def _films(self) -> dict[str, Opener]:
         mode, films = self._canvas.mode, {}
+        result = self._result or ("excerpt" if self._excerpt is not None else "")
         if mode is not Mode.RESULT or not self._result:
             films["source"] = self._opener("source")
-        if mode is not Mode.ORIGINAL and self._result:
-            films["result"] = self._opener(self._result)
+        if mode is not Mode.ORIGINAL and result:
+            films["result"] = self._opener(result)
         return {name: backwards(film) for name, film in films.items()} if self._speed < 0 else films
 
     def _opener(self, side: str) -> Opener:
         assert self._job is not None
-        (job_id, media), plan = self._job, self._plan
-
-        def frames(start_s: float) -> Iterator[Frame]:
-            from engine.api import played_frames  # here: in the thread that reads
-
-            yield from played_frames(job_id, media, plan, side, start_s)
-
-        return frames
+        plan = self._plan
+        if side == "excerpt":
+            side, plan = "result", self._excerpt
+        assert plan is not None
+        return opener(*self._job, plan, side)
 
     # Playing
 

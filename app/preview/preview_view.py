@@ -92,7 +92,7 @@ class PreviewView(QWidget):
         self.strip.open_clicked.connect(lambda: self.open_requested.emit(self._job_id))
         self.strip.folder_clicked.connect(lambda: self.folder_requested.emit(self._job_id))
         self.strip.report_clicked.connect(lambda: self.report_requested.emit(self._job_id))
-        self._ask.timeout.connect(self._ask_now)
+        self._ask.timeout.connect(self.ask_now)
         self.playback.began.connect(self._leave_live)
         self.playback.stopped.connect(self._ask.start)  # the whole picture of the frame
         self.playback.pictures_changed.connect(self._show_pictures)
@@ -146,7 +146,7 @@ class PreviewView(QWidget):
         self.bar.offer_tiles(False)
         small = QImage() if picture is None else scene.to_image(picture)
         self._show_pictures(small, QImage())
-        self._set_mode(Mode.ORIGINAL)
+        self.set_mode(Mode.ORIGINAL)
         self.canvas.fit()
         had_focus = self.empty.isAncestorOf(self.focusWidget() or self)
         self._pages.setCurrentWidget(self._work)
@@ -160,7 +160,7 @@ class PreviewView(QWidget):
             return
         self._plan = plan
         self.playback.set_plan(plan)
-        self._result_size = self._turned(plan.picture.size)
+        self._result_size = plan.picture.seen_size
         start, stop = (None if edge is None else float(edge) for edge in (plan.start, plan.stop))
         self.timeline.set_trim(start, stop)
         self.figures.show_plan(plan)
@@ -174,7 +174,7 @@ class PreviewView(QWidget):
         self.bar.offer_tiles(event.tiles > 1)
         if not self._mode_is_users and self.canvas.mode is Mode.ORIGINAL:
             has_source = not self._source_image.isNull()
-            self._set_mode(Mode.SPLIT if event.tiles == 1 and has_source else Mode.RESULT)
+            self.set_mode(Mode.SPLIT if event.tiles == 1 and has_source else Mode.RESULT)
         if self._result_size is None:
             self._result_size = event.canvas
             self._refresh_content()
@@ -203,7 +203,7 @@ class PreviewView(QWidget):
         source = QImage() if event.source is None else scene.to_image(event.source)
         self._show_pictures(source, result)
         if source.isNull() and not self._mode_is_users:  # decoded latents have gone with the job
-            self._set_mode(Mode.RESULT)
+            self.set_mode(Mode.RESULT)
 
     def _why_no_result(self) -> str:
         strip = self.timeline.strip
@@ -276,10 +276,10 @@ class PreviewView(QWidget):
         self.strip.show_report(report)
         self._show_below(self.strip)
         if not self._mode_is_users or self.canvas.mode in (Mode.ORIGINAL, Mode.RESULT):
-            self._set_mode(Mode.SPLIT)
+            self.set_mode(Mode.SPLIT)
         if self._film.counts_frames:
             self.timeline.set_step(first + (stop - first) // 3)  # beginnings are often black
-        self._ask_now()
+        self.ask_now()
 
     def failed(self, error: ErrorInfo) -> None:
         """The shown job ended without a result."""
@@ -325,14 +325,11 @@ class PreviewView(QWidget):
             self.bar.offer_follow(True)
         self._ask.stop()
 
-    def _ask_now(self) -> None:
+    def ask_now(self) -> None:
+        """Ask for the frame that is shown."""
         if self._job_id:
             self._asked_seconds = self.timeline.seconds_to_ask
             self.frame_requested.emit(self._job_id, self._asked_seconds)
-
-    def _turned(self, size: Size) -> Size:
-        is_turned = self._media is not None and self._media.video.rotation in (90, 270)
-        return size.transposed() if is_turned else size
 
     def _show_pictures(self, source: QImage, result: QImage) -> None:
         self._source_image, self._result_image = source, result
@@ -368,7 +365,8 @@ class PreviewView(QWidget):
 
     # View
 
-    def _set_mode(self, mode: Mode) -> None:
+    def set_mode(self, mode: Mode) -> None:
+        """Compare in another way."""
         self.bar.set_mode(mode)
         self.canvas.set_mode(mode)
 

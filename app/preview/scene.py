@@ -167,6 +167,7 @@ def draw_focus(painter: QPainter, area: QRectF) -> None:
 
 NEAREST_ABOVE = 2.0  # zoom from which single pixels are shown as squares
 _GAP = 8  # px between the two pictures side by side
+_MISSING = QColor("#262626")  # where a picture will be
 _VEIL = QColor(20, 22, 26, 110)  # over the source where the result is not made yet
 
 
@@ -231,22 +232,17 @@ class Scene:
     def paint(self, painter: QPainter, whole: QRectF) -> None:
         """Everything but the focus ring."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        well = QColor(_well())
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(well)
+        painter.fillRect(whole, QColor(tokens.SURROUND))
         for pane, shows in self.panes(whole):
             target = self.target(pane)
             area = target & pane
-            painter.drawRoundedRect(pane, tokens.RADIUS, tokens.RADIUS)
             if area.isEmpty():
                 continue
             painter.save()
             painter.setClipRect(area)
             self._paint_pane(painter, area, target, shows)
             painter.restore()
-            round_corners(painter, pane, QColor(tokens.current().background))
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(well)
+        round_corners(painter, whole, QColor(tokens.current().background))
 
     def _paint_pane(self, painter: QPainter, area: QRectF, target: QRectF, shows: str) -> None:
         if shows == "source":
@@ -263,7 +259,7 @@ class Scene:
 
     def _paint_layer(self, painter: QPainter, layer: Layer, target: QRectF) -> None:
         if layer.is_empty:
-            painter.fillRect(target, QColor(tokens.current().surface_2))
+            painter.fillRect(target, _MISSING)
             return
         is_smooth = self.viewport.zoom <= NEAREST_ABOVE
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, is_smooth)
@@ -315,9 +311,3 @@ class Scene:
         self._paint_layer(painter, self._difference, target)
         label = tr("Difference, {factor} times as bright", factor=AMPLIFIED)
         draw_label(painter, area, label, at_right=False)
-
-
-def _well() -> str:
-    """What the picture lies in, where it does not fill its pane."""
-    theme = tokens.current()
-    return tokens.mixed("#000000", theme.background, 0.35 if theme.is_dark else 0.07)

@@ -14,8 +14,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.i18n import tr
-from app.preview.film_clock import ROUNDED_S, FilmClock, clock, grouped
+from app.i18n import grouped, tr
+from app.preview.film_clock import ROUNDED_S, FilmClock, clock
 from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel

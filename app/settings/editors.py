@@ -19,13 +19,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import desktop, engine_messages
+from app import desktop
 from app.engine_messages import choice_hint, choice_text, setting_text, setting_title
 from app.i18n import mark, tr
 from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, Switch
-from engine.core.errors import SettingsError
-from engine.core.units import parse_clock
 from engine.settings import schema
 
 
@@ -95,20 +93,11 @@ class LineEditor(Editor):
 
 
 class TimeEditor(LineEditor):
-    """A time in the film, or nothing."""
+    """A time in the film, or nothing; the plan says what is wrong with one."""
 
     def __init__(self, name: str, empty: str, parent: QWidget | None = None) -> None:
         super().__init__(name, empty, parent)
         self._field.setAlignment(Qt.AlignmentFlag.AlignRight)
-        self._field.textEdited.connect(lambda _: mark_wrong(self._field, ""))
-
-    def _problem(self, text: str) -> str:
-        try:
-            parse_clock(text)
-        except SettingsError as err:
-            self._field.setAccessibleDescription(engine_messages.text(err.info()))
-            return engine_messages.hint(err.info()) or engine_messages.text(err.info())
-        return ""
 
 
 class PathEditor(LineEditor):
@@ -180,6 +169,21 @@ __all__ = ["ChoiceEditor", "Editor", "NumberEditor", "SwitchEditor", "make_edito
 _UNITS = {"x": "×", "frames": mark("frames"), "frames/s": mark("frames/s")}
 
 
+def value_text(name: str, value: Any) -> str:
+    """A value of a setting as it is read: with its unit, or the name of the choice."""
+    about = schema.about(name)
+    if isinstance(value, bool):
+        return tr("Yes") if value else tr("No")
+    if about.choices:
+        return choice_text(name, value)
+    if about.low_is_automatic and value == about.low:
+        return tr("Automatic")
+    if isinstance(value, str):
+        return Path(value).name if about.kind == "path" else value
+    unit = tr(_UNITS.get(about.unit, about.unit)) if about.unit else ""
+    return f"{value:g} {unit}".rstrip()
+
+
 class ChoiceEditor(Editor):
     """A value out of a few."""
 
@@ -190,8 +194,9 @@ class ChoiceEditor(Editor):
         self._reasons: Mapping[str, str] = {}
         super().__init__(name, self._box, parent)
         self._titles: Mapping[str, str] = {}
-        for value in schema.about(name).choices:
-            self._box.addItem(choice_text(name, value), value)
+        about = schema.about(name)
+        for value in about.choices or about.values:
+            self._box.addItem(value_text(name, value), value)
         self._box.activated.connect(lambda _: self.changed.emit(name, self._box.currentData()))
 
     def set_value(self, value: Any) -> None:
@@ -239,15 +244,15 @@ class ChoiceEditor(Editor):
             value = self._box.itemData(at)
             reason, item = self._reasons.get(value, ""), items.item(at)
             item.setText(self._text(value))
-            item.setToolTip(reason or choice_hint(self.name, value))
+            item.setToolTip(reason or choice_hint(self.name, str(value)))
             item.setEnabled(not reason)
 
-    def _text(self, value: str) -> str:
+    def _text(self, value: Any) -> str:
         if value == "auto" and self._meant:
             meant = self._titles.get(self._meant) or choice_text(self.name, self._meant)
             return tr("Auto · {choice}", choice=meant)
         note = self._notes.get(value)
-        text = self._titles.get(value) or choice_text(self.name, value)
+        text = self._titles.get(value) or value_text(self.name, value)
         return f"{text} · {note}" if note else text
 
 
@@ -342,7 +347,7 @@ def make_editor(name: str, parent: QWidget | None = None) -> Editor:
     """The editor that fits the type of a setting of jobs or of the program."""
     about = schema.about(name)
     kind = (schema.types_of(schema.EngineSettings) | schema.types_of(schema.JobSettings))[name]
-    if about.choices:
+    if about.choices or about.values:
         return ChoiceEditor(name, parent)
     if kind is bool:
         return SwitchEditor(name, parent)

@@ -65,6 +65,7 @@ class JobRow:
     picture: Picture | None = None
     thumbnail: QImage | None = None
     plan: Plan | None = None
+    awaits_plan: bool = False  # its choices were changed after `plan` was made
     stage: str = ""
     stage_share: float = 0.0  # of joining and checking, 0 to 1
     done: int = 0
@@ -83,6 +84,12 @@ class JobRow:
         if self.state is JobState.DONE:
             return 1.0
         return min(1.0, self.done / self.total) if self.total else 0.0
+
+    @property
+    def can_start(self) -> bool:
+        """True where it waits, and nothing that is known keeps it from starting."""
+        is_possible = self.error is None and (self.plan is None or self.plan.fits)
+        return self.state is JobState.WAITING and is_possible and not self.awaits_plan
 
     @property
     def is_doubtful(self) -> bool:

@@ -79,6 +79,11 @@ class QueueModel(QAbstractListModel):
         """The job that runs or is paused."""
         return next((row for row in self._rows if row.state.is_active), None)
 
+    @property
+    def can_start(self) -> bool:
+        """True while a job waits that can start."""
+        return any(row.can_start for row in self._rows)
+
     def find(self, job_id: str) -> JobRow | None:
         """The row of a job; None once it has left the queue."""
         return next((row for row in self._rows if row.job_id == job_id), None)
@@ -103,25 +108,30 @@ class QueueModel(QAbstractListModel):
         self, job_id: str, source: Path, settings: JobSettings, output: Path | None = None
     ) -> None:
         """Add a row for a file that the engine is about to read."""
-        at = len(self._rows)
-        self.beginInsertRows(QModelIndex(), at, at)
-        self._rows.append(JobRow(job_id=job_id, source=source, settings=settings, output=output))
-        self.endInsertRows()
-        self.queue_changed.emit()
+        row = JobRow(job_id=job_id, source=source, settings=settings, output=output)
+        self.insert(row, len(self._rows))
 
-    def put_back(self, row: JobRow, at: int) -> None:
-        """Show a row again that was taken away."""
+    def insert(self, row: JobRow, at: int) -> None:
+        """Show a row at a place: one that was taken away, or that an earlier run has begun."""
         at = min(at, len(self._rows))
         self.beginInsertRows(QModelIndex(), at, at)
         self._rows.insert(at, row)
         self.endInsertRows()
         self.queue_changed.emit()
 
+    def expect_plan(self, job_id: str) -> None:
+        """The choices of a job are being changed: what is known of its plan no longer holds."""
+        row = self.find(job_id)
+        if row is not None and row.state.can_change and not row.awaits_plan:
+            row.awaits_plan, row.error = True, None
+            self._emit_changed(row)
+
     def choose(self, job_id: str, settings: JobSettings, output: Path | None) -> None:
         """Remember other choices for a job; the engine's new plan follows."""
         row = self.find(job_id)
         if row is not None:
             row.settings, row.output = settings, output
+            row.awaits_plan, row.error = True, None
             self._emit_changed(row)
 
     def accept(self, job_id: str) -> None:
@@ -191,16 +201,19 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
                 row.picture, row.thumbnail = event.picture, image_of(event.picture)
         case events.JobRejected():
             row.state, row.error = JobState.REJECTED, event.error
+            row.awaits_plan = False
         case events.PlanChosen():
             row.plan, row.error, row.downgrades = event.plan, None, ()
+            row.awaits_plan = False
         case events.PlanFailed() if row.state.can_change:
-            row.error = event.error
+            row.error, row.awaits_plan = event.error, False
         case events.PlanDowngraded():
             row.plan = event.plan
             row.downgrades = (*row.downgrades, Downgrade(event.why, event.notice))
         case events.JobStarted():
             row.state, row.done, row.total = JobState.RUNNING, event.done, event.total
             row.error, row.report, row.stage, row.seconds_left = None, None, "prepare", 0.0
+            row.awaits_plan = False
         case events.StageStarted():
             row.stage, row.stage_share = event.stage, 0.0
         case events.StageProgress():

@@ -17,10 +17,9 @@ _DRAWN_COLOUR = "#A9B0BC"  # the colour in the files
 def icon(name: str, *, size: int = 20) -> QIcon:
     """An icon for buttons and menus; ask again after a change of theme."""
     theme = tokens.current()
-    faded = tokens.mixed(theme.text_2, theme.surface_1, 0.5)
     result = QIcon(pixmap(name, theme.text_2, size))
     result.addPixmap(pixmap(name, theme.text_1, size), QIcon.Mode.Active)
-    result.addPixmap(pixmap(name, faded, size), QIcon.Mode.Disabled)
+    result.addPixmap(pixmap(name, theme.text_3, size), QIcon.Mode.Disabled)
     return result
 
 

@@ -36,9 +36,8 @@ def palette_of(theme: Theme) -> QPalette:
     for name, colour in colours.items():
         palette.setColor(name, QColor(colour))
     disabled = QPalette.ColorGroup.Disabled
-    faded = QColor(mixed(theme.text_2, theme.surface_1, 0.6))
     for name in (role.WindowText, role.Text, role.ButtonText):
-        palette.setColor(disabled, name, faded)
+        palette.setColor(disabled, name, QColor(theme.text_3))
     return palette
 
 
@@ -53,8 +52,11 @@ QMainWindow, QDialog {{ background: {t.background}; }}
 QWidget#toolBar {{ background: {t.surface_1}; border-bottom: 1px solid {t.line}; }}
 QWidget#statusBar {{ background: {t.surface_1}; }}
 QWidget#queueColumn {{ background: {t.surface_1}; border-right: 1px solid {t.line}; }}
+QWidget#queueStrip {{ background: {t.surface_1}; border-right: 1px solid {t.line}; }}
+QFrame[kind="sheet"] {{ background: {t.surface_1}; border: 1px solid {t.line}; }}
+QFrame[kind="sheet"] QWidget#queueColumn {{ border: none; }}
 QWidget#choicesColumn {{ background: {t.surface_1}; border-left: 1px solid {t.line}; }}
-QWidget#decisionPanel {{ border-top: 1px solid {t.line}; }}
+QWidget#resultForm {{ border-top: 1px solid {t.line}; }}
 QFrame#runtimeBar, QFrame#afterQueueBar {{
   background: {t.surface_2}; border-bottom: 1px solid {t.line}; }}
 QFrame[kind="card"] {{
@@ -86,7 +88,7 @@ QLabel[kind="small"] {{ font-size: {tokens.SMALL_PX}px; }}
 QLabel[kind="planned"] {{
   color: {t.information}; border: 1px solid {t.information}; border-radius: 6px;
   font-size: {tokens.SMALL_PX}px; padding: 4px 8px; }}
-QLabel:disabled, QLabel[kind="secondary"]:disabled {{ color: {mixed(t.text_2, t.surface_1, 0.6)}; }}
+QLabel:disabled, QLabel[kind="secondary"]:disabled {{ color: {t.text_3}; }}
 QLabel[kind="section"] {{ color: {t.text_2}; font-weight: 600; }}
 QLabel[kind="title"] {{ font-size: {tokens.TITLE_PX}px; font-weight: 600; }}
 QLabel[kind="headline"] {{ font-size: 22px; font-weight: 600; }}
@@ -100,17 +102,15 @@ QLabel[kind="error"] {{ color: {t.error}; font-weight: 600; }}
 
 
 def _buttons(t: Theme) -> str:
-    hover = mixed(t.text_1, t.surface_2, 0.08)
-    faded = mixed(t.text_2, t.surface_2, 0.55)
     return f"""
 QPushButton, QToolButton {{
   background: {t.surface_2}; color: {t.text_1}; border: 1px solid {t.line};
   border-radius: {tokens.RADIUS}px; padding: 6px 12px; }}
-QPushButton:hover, QToolButton:hover {{ background: {hover}; }}
+QPushButton:hover, QToolButton:hover {{ background: {t.hovered}; }}
 QPushButton:pressed, QToolButton:pressed {{ background: {t.surface_3}; }}
 QToolButton:checked {{ background: {t.surface_3}; border: 1px solid {t.accent}; }}
 QPushButton:focus, QToolButton:focus {{ border: 2px solid {t.accent}; padding: 5px 11px; }}
-QPushButton:disabled, QToolButton:disabled {{ color: {faded}; background: {t.surface_2}; }}
+QPushButton:disabled, QToolButton:disabled {{ color: {t.text_3}; background: {t.surface_2}; }}
 QPushButton[kind="primary"] {{
   background: {t.accent}; color: {t.on_accent}; border: 1px solid {t.accent};
   border-radius: 10px; font-size: 15px; font-weight: 600; padding: 10px 20px; }}
@@ -118,26 +118,27 @@ QPushButton[kind="primary"]:hover {{ background: {t.accent_hover}; }}
 QPushButton[kind="primary"]:focus {{
   border: 2px solid {t.text_1}; padding: 9px 19px; }}
 QPushButton[kind="primary"]:disabled {{
-  background: {t.surface_3}; color: {t.text_2}; border-color: {t.surface_3}; }}
+  background: {t.surface_3}; color: {t.text_3}; border-color: {t.surface_3}; }}
 QPushButton[kind="large"] {{ border-radius: 10px; font-size: 15px; padding: 10px 16px; }}
 QPushButton[kind="large"]:focus {{ padding: 9px 15px; }}
 QPushButton[kind="quiet"], QToolButton[kind="quiet"] {{
   background: transparent; border: 1px solid transparent; color: {t.text_2}; }}
 QPushButton[kind="quiet"]:hover, QToolButton[kind="quiet"]:hover {{
-  background: {hover}; color: {t.text_1}; }}
+  background: {t.hovered}; color: {t.text_1}; }}
 QPushButton[kind="quiet"]:focus, QToolButton[kind="quiet"]:focus {{
   border: 2px solid {t.accent}; }}
 QToolButton[kind="icon"] {{ padding: 6px 8px; }}
 QToolButton[kind="icon"]:focus {{ padding: 5px 7px; }}
 QToolButton[kind="more"] {{
   background: transparent; border: 1px solid transparent; padding: 6px; }}
-QToolButton[kind="more"]:hover {{ background: {hover}; }}
+QToolButton[kind="more"]:hover {{ background: {t.hovered}; }}
 QToolButton[kind="more"]:focus {{ border: 2px solid {t.accent}; padding: 5px; }}
 QPushButton[kind="link"] {{
   background: transparent; border: 1px solid transparent; border-radius: 4px;
   color: {t.information}; font-size: {tokens.SMALL_PX}px; text-align: left; padding: 2px 0; }}
 QPushButton[kind="link"]:hover {{ color: {t.text_1}; }}
 QPushButton[kind="link"]:focus {{ border: 1px solid {t.accent}; }}
+QPushButton[kind="page"] {{ margin: 12px 16px; }}
 QPushButton[kind="fold"] {{ text-align: left; padding: 6px 12px; }}
 QPushButton[kind="segment"] {{
   background: transparent; border: 1px solid transparent; color: {t.text_2};
@@ -146,13 +147,12 @@ QPushButton[kind="segment"]:hover {{ color: {t.text_1}; }}
 QPushButton[kind="segment"]:checked {{
   background: {t.surface_3}; color: {t.text_1}; font-weight: 600; }}
 QPushButton[kind="segment"]:focus {{ border: 2px solid {t.accent}; padding: 4px 3px; }}
-QPushButton[kind="segment"]:disabled {{ color: {faded}; }}
+QPushButton[kind="segment"]:disabled {{ color: {t.text_3}; }}
 QToolButton::menu-indicator {{ image: none; width: 0; }}
 """
 
 
 def _fields(t: Theme) -> str:
-    faded = mixed(t.text_2, t.surface_2, 0.55)
     return f"""
 QComboBox, QLineEdit, QSpinBox, QDoubleSpinBox {{
   background: {t.surface_2}; color: {t.text_1}; border: 1px solid {t.line};
@@ -166,7 +166,7 @@ QComboBox:hover, QLineEdit:hover, QSpinBox:hover, QDoubleSpinBox:hover {{
 QComboBox:focus, QLineEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus {{
   border: 2px solid {t.accent}; padding: 0 9px; min-height: {tokens.CONTROL_HEIGHT - 4}px; }}
 QComboBox:disabled, QLineEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled {{
-  color: {faded}; }}
+  color: {t.text_3}; }}
 QLineEdit[wrong="true"] {{ border: 2px solid {t.error}; padding: 0 9px; }}
 QComboBox::drop-down {{ border: none; width: 28px; }}
 QComboBox::down-arrow {{ image: none; }}
@@ -175,7 +175,7 @@ QComboBox QAbstractItemView {{
   selection-background-color: {t.surface_3}; selection-color: {t.text_1};
   outline: none; padding: 4px; }}
 QComboBox QAbstractItemView::item {{ min-height: 28px; padding: 0 6px; border-radius: 6px; }}
-QComboBox QAbstractItemView::item:disabled {{ color: {faded}; }}
+QComboBox QAbstractItemView::item:disabled {{ color: {t.text_3}; }}
 QSlider {{ min-height: 22px; }}
 QSlider::groove:horizontal {{ height: 4px; background: {t.surface_3}; border-radius: 2px; }}
 QSlider::sub-page:horizontal {{ background: {t.accent}; border-radius: 2px; }}
@@ -183,8 +183,8 @@ QSlider::handle:horizontal {{
   width: 16px; height: 16px; margin: -6px 0; border-radius: 8px; background: {t.text_1}; }}
 QSlider::handle:horizontal:focus {{
   border: 2px solid {t.accent}; background: {t.surface_1}; width: 12px; height: 12px; }}
-QSlider::sub-page:horizontal:disabled {{ background: {faded}; }}
-QSlider::handle:horizontal:disabled {{ background: {faded}; }}
+QSlider::sub-page:horizontal:disabled {{ background: {t.text_3}; }}
+QSlider::handle:horizontal:disabled {{ background: {t.text_3}; }}
 """
 
 
@@ -213,7 +213,7 @@ QMenu {{
   background: {t.surface_2}; color: {t.text_1}; border: 1px solid {t.line}; padding: 4px; }}
 QMenu::item {{ padding: 6px 24px 6px 12px; border-radius: 6px; }}
 QMenu::item:selected {{ background: {t.surface_3}; }}
-QMenu::item:disabled {{ color: {mixed(t.text_2, t.surface_2, 0.55)}; }}
+QMenu::item:disabled {{ color: {t.text_3}; }}
 QMenu::separator {{ height: 1px; background: {t.line}; margin: 4px 8px; }}
 QMenu::icon {{ padding-left: 8px; }}
 QScrollBar:vertical {{ background: transparent; width: 10px; margin: 2px; }}

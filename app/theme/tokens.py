@@ -13,6 +13,7 @@ FIGURE_PX = 16
 
 TOP_HEIGHT = 52
 QUEUE_WIDTH = 292
+STRIP_WIDTH = 56
 CHOICES_WIDTH = 336
 FOOT_HEIGHT = 36
 CONTROL_HEIGHT = 34
@@ -20,7 +21,7 @@ CONTROL_HEIGHT = 34
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theme:
-    """Colours as "#RRGGBB"; text on `surface_1` has a contrast of at least 4.5."""
+    """Colours as "#RRGGBB"; every text has a contrast of at least 4.5 on every surface."""
 
     name: str
     is_dark: bool
@@ -31,12 +32,23 @@ class Theme:
     line: str
     text_1: str
     text_2: str
+    text_3: str  # of what is switched off
     accent: str
     accent_hover: str
     on_accent: str
     warning: str
     error: str
     information: str
+
+    @property
+    def hovered(self) -> str:
+        """`surface_2` below the pointer."""
+        return mixed(self.text_1, self.surface_2, 0.05)
+
+    @property
+    def dropped_on(self) -> str:
+        """`surface_1` below files that are being dragged."""
+        return mixed(self.accent, self.surface_1, 0.1)
 
 
 DARK = Theme(
@@ -49,6 +61,7 @@ DARK = Theme(
     line="#343A45",
     text_1="#ECEEF2",
     text_2="#A9B0BC",
+    text_3="#969DA9",
     accent="#4FC3A1",
     accent_hover="#63D2B2",
     on_accent="#08130F",
@@ -66,14 +79,53 @@ LIGHT = Theme(
     line="#CBD1DA",
     text_1="#15181D",
     text_2="#4A5160",
-    accent="#0B7A5B",
-    accent_hover="#096A4F",
+    text_3="#5C6370",
+    accent="#0A6B50",
+    accent_hover="#085F47",
     on_accent="#FFFFFF",
     warning="#8A5A00",
     error="#B3261E",
     information="#1D5FBF",
 )
-THEMES = {theme.name: theme for theme in (DARK, LIGHT)}
+BLACK = Theme(
+    name="dark",
+    is_dark=True,
+    background="#000000",
+    surface_1="#000000",
+    surface_2="#000000",
+    surface_3="#262626",
+    line="#FFFFFF",
+    text_1="#FFFFFF",
+    text_2="#FFFFFF",
+    text_3="#BFBFBF",
+    accent="#1AEBFF",
+    accent_hover="#8CF5FF",
+    on_accent="#000000",
+    warning="#FFD84D",
+    error="#FFA3A3",
+    information="#A8CEFF",
+)
+WHITE = Theme(
+    name="light",
+    is_dark=False,
+    background="#FFFFFF",
+    surface_1="#FFFFFF",
+    surface_2="#FFFFFF",
+    surface_3="#E6E6E6",
+    line="#000000",
+    text_1="#000000",
+    text_2="#000000",
+    text_3="#404040",
+    accent="#00436B",
+    accent_hover="#002F4C",
+    on_accent="#FFFFFF",
+    warning="#5C3B00",
+    error="#8A0000",
+    information="#003A8C",
+)
+THEMES = (DARK, LIGHT)
+HIGH_CONTRAST = (BLACK, WHITE)  # every text at least 7
+SURROUND = "#191919"  # around pictures in every theme: bright or coloured, it shifts how they look
 
 _current = DARK
 
@@ -83,10 +135,11 @@ def current() -> Theme:
     return _current
 
 
-def use(name: str) -> Theme:
+def use(name: str, *, is_high_contrast: bool = False) -> Theme:
     """Make a theme the current one; unknown names (an old settings file) mean the dark one."""
     global _current
-    _current = THEMES.get(name, DARK)
+    themes = HIGH_CONTRAST if is_high_contrast else THEMES
+    _current = next((theme for theme in themes if theme.name == name), themes[0])
     return _current
 
 

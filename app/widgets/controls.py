@@ -238,7 +238,7 @@ class ChoiceBox(QComboBox):
         """Draw the control as Qt does, then our arrow."""
         super().paintEvent(event)
         theme = tokens.current()
-        colour = theme.text_2 if self.isEnabled() else theme.line
+        colour = theme.text_2 if self.isEnabled() else theme.text_3
         painter = QPainter(self)
         size = 16
         arrow = pixmap("chevron-down", colour, size)

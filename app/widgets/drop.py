@@ -58,9 +58,7 @@ class DropZone(QAbstractButton):
         border.setWidthF(2.0 if self.hasFocus() else 1.25)
         border.setDashPattern([4, 3])
         painter.setPen(border)
-        fill = QColor(theme.accent)
-        fill.setAlphaF(0.07 if active else 0.0)
-        painter.setBrush(fill)
+        painter.setBrush(QColor(theme.dropped_on) if active else Qt.BrushStyle.NoBrush)
         radius = 16 if self._is_large else tokens.CARD_RADIUS - 2
         painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), radius, radius)
         self._paint_texts(painter)

@@ -11,7 +11,7 @@ from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.controls import Translated
 
-_ICONS = {"good": "check", "info": "info", "warning": "warning", "refusal": "error"}
+ICONS = {"good": "check", "info": "info", "warning": "warning", "refusal": "error"}
 
 
 def colour_of(severity: str) -> str:
@@ -70,7 +70,7 @@ class NoticeLine(QWidget):
             self._draw()
 
     def _draw(self) -> None:
-        name = _ICONS[self._severity]
+        name = ICONS[self._severity]
         self._icon.setPixmap(pixmap(name, colour_of(self._severity), 16))
 
 

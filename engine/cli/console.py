@@ -19,7 +19,7 @@ from engine.core.log import printable
 from engine.core.messages import Message, text_of
 from engine.protocol.events import Picture
 from engine.protocol.media import VideoInfo
-from engine.protocol.plan import Notice, Plan, Reasons
+from engine.protocol.plan import Notice, PicturePlan, Plan, Reasons
 from engine.protocol.report import DoctorLine, Report
 
 # What the engine's hints leave open, since the window has buttons for it.
@@ -34,7 +34,8 @@ _PROPERTIES = {
     DoctorLine: ("hint",),
     ErrorInfo: ("message", "hint"),
     Notice: ("message", "hint"),
-    Plan: ("frames", "fits"),
+    PicturePlan: ("seen_size",),
+    Plan: ("frames", "fits", "source_seen_size"),
     Reasons: ("message",),
     Report: ("passed",),
     VideoInfo: ("seen_size",),

@@ -48,7 +48,7 @@ def findings(notices: Iterable[Notice]) -> Iterator[str]:
 def plan_words(plan: Plan) -> str:
     """What will be done, in several lines; notices are printed apart."""
     lines = [
-        _line("Source", f"{plan.source} ({plan.source_size}, {_frames(plan)})"),
+        _line("Source", f"{plan.source} ({plan.source_seen_size}, {_frames(plan)})"),
         _line("Result", f"{plan.output}"),
         _line("Picture", _picture(plan.picture)),
         _line("Model", plan.work.line),
@@ -185,7 +185,7 @@ def _frames(plan: Plan) -> str:
 def _picture(picture: PicturePlan) -> str:
     crf = f", crf {picture.options['crf']}" if "crf" in picture.options else ""
     depth = f"{picture.bit_depth} bit {picture.chroma}"
-    return f"{picture.size} {picture.codec} ({picture.encoder}), {depth}{crf}"
+    return f"{picture.seen_size} {picture.codec} ({picture.encoder}), {depth}{crf}"
 
 
 def _allowed(plan: Plan) -> str:

@@ -18,17 +18,19 @@ class Control:
         self._cancelled = threading.Event()
         self._running = threading.Event()
         self._running.set()
-        self._pauses: tuple[float, float | None] = (0.0, None)  # s of those before, start of this
-
-    @property
-    def paused_seconds(self) -> float:
-        """Seconds spent paused so far, finished pauses only."""
-        return self._pauses[0]
+        self._lock = threading.Lock()  # of the following
+        self._waited = 0.0  # s, in pauses that are over
+        self._waits_since: float | None = None  # None until the first thread waits in a pause
+        self.resumed = 0  # pauses that are over
 
     def work_seconds(self) -> float:
-        """A clock of the work, s: it stands still in pauses and while the machine sleeps."""
-        before, began = self._pauses
-        return (awake_seconds() if began is None else began) - before
+        """A clock of the work, s: it stands still while the machine sleeps, and in pauses.
+
+        A pause counts from when a thread waits: what was under way when it came is work still.
+        """
+        with self._lock:
+            now = awake_seconds() if self._waits_since is None else self._waits_since
+            return now - self._waited
 
     @property
     def is_cancelled(self) -> bool:
@@ -47,19 +49,23 @@ class Control:
 
     def pause(self) -> None:
         """Pause at the next check."""
-        if not self._cancelled.is_set() and self._running.is_set():
-            self._pauses = (self.paused_seconds, awake_seconds())
+        if not self._cancelled.is_set():
             self._running.clear()
 
     def resume(self) -> None:
         """Resume the work."""
-        before, began = self._pauses
-        if began is not None:
-            self._pauses = (before + awake_seconds() - began, None)
-        self._running.set()
+        with self._lock:
+            if self._waits_since is not None:
+                self._waited += awake_seconds() - self._waits_since
+                self._waits_since = None
+            self.resumed += self.is_paused
+            self._running.set()
 
-    def resumes_within(self, seconds: float) -> bool:
+    def resumes_within(self, seconds: float | None) -> bool:
         """Wait for the end of a pause; False if it lasts longer. True at once where it runs."""
+        with self._lock:
+            if self.is_paused and self._waits_since is None:
+                self._waits_since = awake_seconds()
         return self._running.wait(seconds)
 
     def check_cancelled(self) -> None:
@@ -77,7 +83,7 @@ class Control:
         Raises:
             Cancelled: The job was cancelled, also while it was paused.
         """
-        self._running.wait()
+        self.resumes_within(None)
         if self._cancelled.is_set():
             raise Cancelled
 

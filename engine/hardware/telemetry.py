@@ -15,6 +15,7 @@ from engine.hardware.gpu_reading import OwnMemory
 from engine.protocol.events import EventSink, Telemetry
 
 _MB = 2**20
+_PEAK_PERIOD_S = 0.1
 _FAMILY_EVERY = 10  # samples; finding children visits all processes, the rest takes 0.4 ms
 
 logger = logging.getLogger(__name__)
@@ -84,8 +85,47 @@ class Sampler:
                 return
 
 
+class RamPeak:
+    """Peak of main memory of this process while a context lasts, in bytes.
+
+    The process's own peak is that of a context in which it rose; else the largest sample is.
+    """
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="peak of memory", daemon=True)
+        self._before, self._sampled = peak_ram_bytes(), 0
+
+    def __enter__(self) -> RamPeak:
+        """Begin."""
+        self._sample()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End; the thread has ended, too."""
+        self._stopping.set()
+        self._thread.join()
+
+    @property
+    def so_far(self) -> int:
+        """Since the beginning."""
+        self._sample()
+        now = peak_ram_bytes()
+        return now if now > self._before else self._sampled
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_PEAK_PERIOD_S):
+            self._sample()
+
+    def _sample(self) -> None:
+        with suppress(psutil.Error, OSError):
+            self._sampled = max(self._sampled, self._process.memory_info().rss)
+
+
 def peak_ram_bytes() -> int:
-    """Peak of main memory of this process, in bytes."""
+    """Peak of main memory of this process since it began, in bytes."""
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
     import resource

@@ -9,11 +9,13 @@ import logging
 import queue
 import threading
 import time
+from functools import partial
 
 from engine.core.errors import EngineError
 from engine.core.file_access import reported
 from engine.hardware import torch_memory
 from engine.hardware.telemetry import Sampler
+from engine.jobs.excerpts import ExcerptService
 from engine.jobs.job_service import JobService
 from engine.jobs.model_file_service import ModelFileService
 from engine.jobs.services import (
@@ -37,6 +39,7 @@ from engine.updates.service import UpdateService
 
 logger = logging.getLogger(__name__)
 
+_ALONE = (TaskKind.BENCHMARK, TaskKind.EXCERPT)  # no job runs next to them
 _CLOSE_S = 5.0  # for a download to end; what was downloaded stays in any case
 
 
@@ -53,14 +56,17 @@ class EngineThread(threading.Thread):
         self._inbox: queue.SimpleQueue[c.Command] = queue.SimpleQueue()
         self._tasks = TaskRunner(sink, ended=lambda: self.send(_TaskEnded()))
         self._jobs = JobService(
-            sink, machine, self.send, may_run=lambda: not self._tasks.runs(TaskKind.BENCHMARK)
+            sink, machine, self.send, may_run=lambda: not any(map(self._tasks.runs, _ALONE))
         )
         self._updates = UpdateService()
+        is_measured = partial(self._tasks.runs, TaskKind.BENCHMARK)
+        self._excerpts = ExcerptService(self._jobs, self.send, is_measured)
         self._services: tuple[Service, ...] = (
             ModelFileService(),
             RuntimeService(),
             self._updates,
-            BenchmarkService(lambda: self._jobs.is_running),
+            BenchmarkService(lambda: self._jobs.is_running or self._tasks.runs(TaskKind.EXCERPT)),
+            self._excerpts,
             DiagnosticsService(),
             LatentService(),
             ExaminationService(self.send),
@@ -109,18 +115,22 @@ class EngineThread(threading.Thread):
                 self._sink.emit(e.EngineReady(seconds=time.monotonic() - begin))
                 self._sink.emit(devices_here(self._pretend))
                 self._updates.tidy()
+                self._excerpts.tidy()
             case c.StopTask(kind=kind, subject=subject):
                 self._tasks.stop(kind, subject)
             case _TaskEnded():
                 self._jobs.run_next()
             case _:
+                if isinstance(command, c.StartQueue | c.RemoveJob):  # the film itself comes first
+                    self._tasks.stop(TaskKind.EXCERPT, getattr(command, "job_id", ""))
                 self._jobs.carry_out(command)
 
 
 def _refusal(command: c.Command, kind: TaskKind | None, error: EngineError) -> e.Event:
     """How the error of a command reaches the user."""
     if kind is not None:
-        return e.TaskFailed(kind=kind, error=error.info())
+        subject = getattr(command, "job_id", "")
+        return e.TaskFailed(kind=kind, subject=subject, error=error.info())
     job_id = getattr(command, "job_id", "")
     match command:
         case c.AddJob() | c.AdoptJob():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from engine.core.control import Control
 from engine.core.errors import EngineError, JobError, UnknownJob
+from engine.protocol.excerpt import Excerpt
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
@@ -54,6 +55,7 @@ class Job:
     is_accepted: bool = False  # its result is taken as it is
     plan_error: EngineError | None = None  # the present settings cannot be planned
     control: Control = field(default_factory=Control)
+    excerpts: list[Excerpt] = field(default_factory=list)  # also of other settings; the newest last
 
     def move_to(self, state: JobState) -> None:
         """Change the state.
@@ -69,6 +71,11 @@ class Job:
     def is_active(self) -> bool:
         """True while its threads exist."""
         return self.state in (JobState.RUNNING, JobState.PAUSED)
+
+    def excerpt_at(self, seconds: float) -> Excerpt | None:
+        """The newest excerpt of the present plan that shows a time of the source, in s."""
+        fitting = (one for one in reversed(self.excerpts) if one.shows(self.settings, self.plan))
+        return next((one for one in fitting if one.holds(seconds)), None)
 
 
 class JobQueue:

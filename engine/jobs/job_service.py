@@ -84,6 +84,19 @@ class JobService:
         return self._worker is not None
 
     @property
+    def machine(self) -> Machine:
+        """Where jobs are planned now."""
+        return self._machine
+
+    def job(self, job_id: str) -> Job:
+        """The job of that name.
+
+        Raises:
+            UnknownJob: There is none.
+        """
+        return self._jobs.get(job_id)
+
+    @property
     def has_ended(self) -> bool:
         """Whether Shutdown was asked for, and no job runs any more."""
         return self._is_closing and self._worker is None
@@ -99,8 +112,8 @@ class JobService:
                 self._add(command)
             case c.SourceExamined():
                 self._examined(command)
-            case c.AdoptJob(job_id=job_id, accept=accept):
-                self._adopt(job_id, accept=accept)
+            case c.AdoptJob():
+                self._adopt(command)
             case c.ChangeJob():
                 self._change(command)
             case c.RemoveJob(job_id=job_id, can_return=True):
@@ -126,6 +139,9 @@ class JobService:
                 self._cancel(job_id)
             case c.ShowFrame():
                 self._show_frame(command)
+            case c.ExcerptMade(job_id=job_id, excerpt=excerpt):
+                self._jobs.get(job_id).excerpts.append(excerpt)
+                self._sink.emit(e.ExcerptReady(job_id=job_id, excerpt=excerpt))
             case c.ChangeEngine(settings=settings):
                 self._machine = replace(self._machine, settings=settings)
             case c.Shutdown():
@@ -169,7 +185,8 @@ class JobService:
             job.plan = make_plan(job.media, job.settings, job.output, self._machine_for(job.id))
             self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
 
-    def _adopt(self, job_id: str, *, accept: bool) -> None:
+    def _adopt(self, command: c.AdoptJob) -> None:
+        job_id, accept = command.job_id, command.accept
         stored = self._store.load(job_id)
         job = Job(
             id=stored.id,
@@ -189,12 +206,14 @@ class JobService:
                 if checkpoint.records:
                     now = stored, job.settings, job.plan
                     job.plan = with_fate_of_segments(*now, checkpoint.frames)
-        self._enqueue(job)
+        self._enqueue(job, command.position)
 
-    def _enqueue(self, job: Job) -> None:
+    def _enqueue(self, job: Job, position: int | None = None) -> None:
         if any(other.id == job.id for other in self._jobs):
             raise JobError("queued-already", job=job.id)
         self._jobs.add(job)
+        if position is not None:
+            self._jobs.move(job, position)
         self._sink.emit(e.JobQueued(job_id=job.id, media=job.media))
         self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
         self.run_next()
@@ -249,6 +268,7 @@ class JobService:
         with self._store.held(job_id):
             pass  # refuses while another program is at it
         self._store.remove(job_id)
+        self._store.remove_excerpts(job_id)
         self._sink.emit(e.JobRemoved(job_id=job_id))
 
     def _retry(self, job_id: str, *, accept: bool) -> None:
@@ -335,6 +355,8 @@ class JobService:
 
     def _shutdown(self) -> None:
         self._is_closing = True
+        for job_id in (*(job.id for job in self._jobs), *self._removed):
+            self._store.remove_excerpts(job_id)
         active = self._jobs.active
         if active is not None:
             active.control.cancel()
@@ -352,9 +374,10 @@ class JobService:
             with being_read(job.media.path, "picture"):
                 source = frame_picture(media, command.seconds, command.longest_side)
         result = None
-        if job.state is JobState.FINISHED and job.plan.output.exists():
-            made = probe(job.plan.output)
-            shift = float(job.plan.start or 0)
+        excerpt = job.excerpt_at(command.seconds)
+        plan = job.plan if job.state is JobState.FINISHED or excerpt is None else excerpt.plan
+        if (job.state is JobState.FINISHED or excerpt is not None) and plan.output.exists():
+            made, shift = probe(plan.output), float(plan.start or 0)
             result = frame_picture(made, command.seconds - shift, command.longest_side)
         rate = job.plan.picture.frame_rate
         self._sink.emit(

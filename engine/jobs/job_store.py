@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,8 @@ from engine.settings.schema import JobSettings
 
 VERSION = 2  # of job.json
 _FILE = "job.json"
+_EXCERPTS = "excerpts"
+_OLD_NS = 2 * 86_400 * 10**9  # of excerpts: no program is at them any more
 _VARIANTS = {WorkPlan: registry.plan_class}
 _TRY_S, _POLL_S = 0.2, 0.01  # a look whether a job is held holds it for an instant
 
@@ -102,6 +105,24 @@ class JobStore:
             raise UnknownJob("not-a-name", job=job_id)
         folders = [root / job_id for root in self._roots]
         return next((one for one in folders if (one / _FILE).is_file()), folders[0])
+
+    def excerpts(self, job_id: str) -> Path:
+        """Folder of what was tried of a job, also of one that has not begun; need not exist.
+
+        Raises:
+            UnknownJob: The name could lead out of the folder.
+        """
+        return self._root / _EXCERPTS / self.folder(job_id).name
+
+    def remove_excerpts(self, job_id: str) -> None:
+        """Delete what was tried of a job; nothing happens where there is nothing."""
+        shutil.rmtree(self.excerpts(job_id), ignore_errors=True)
+
+    def old_excerpts(self) -> list[Path]:
+        """Folders of excerpts that a program which was killed has left."""
+        then_ns = time.time_ns() - _OLD_NS
+        found = (self._root / _EXCERPTS).glob("*")
+        return [folder for folder in found if 0 < _state_of(folder)[1] < then_ns]
 
     def save(self, job: Job) -> Path:
         """Write a job down before it begins; returns its folder.

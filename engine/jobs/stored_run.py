@@ -8,6 +8,8 @@ import linecache
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.core.errors import OutOfMemory
 from engine.core.log import job_log
@@ -30,6 +32,9 @@ from engine.pipeline.prepare import (
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import Report
+
+if TYPE_CHECKING:
+    from engine.pipeline.context import JobContext
 
 Send = Callable[[c.Command], None]
 _PIPELINE = "engine.pipeline.run"  # with torch and av
@@ -111,9 +116,6 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
     events.emit(e.JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
     prepared()
     from engine.pipeline.context import JobContext
-    from engine.pipeline.gpu_guard import cared_for, switched
-    from engine.pipeline.latents import film_of
-    from engine.pipeline.run import run_job
 
     context = JobContext(
         job_id=job.id,
@@ -125,9 +127,18 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
         accepts_damage=job.settings.accept_damaged or job.is_accepted,
         pictures=machine.settings.tile_previews,
     )
-    work = at_work(on_processor=job.plan.work.device == "cpu")
-    with job_log(folder), work, switched(context), cared_for(context):
-        context.media = film_of(context, folder)
-        report = run_job(context, checkpoint, overwrite=overwrite)
+    report = run_in(folder, context, checkpoint, overwrite=overwrite)
     job.plan = context.plan
     return replace(report, source=job.media.path)
+
+
+def run_in(folder: Path, context: JobContext, checkpoint: Checkpoint, *, overwrite: bool) -> Report:
+    """Run the rest of a job, with its log and what else it writes in a folder; as `run_job`."""
+    from engine.pipeline.gpu_guard import cared_for, switched
+    from engine.pipeline.latents import film_of
+    from engine.pipeline.run import run_job
+
+    work = at_work(on_processor=context.plan.work.device == "cpu")
+    with job_log(folder), work, switched(context), cared_for(context):
+        context.media = film_of(context, folder)
+        return run_job(context, checkpoint, overwrite=overwrite)

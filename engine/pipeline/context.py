@@ -50,6 +50,7 @@ class JobContext:
     send: Callable[[Command], None] = lambda command: None  # to the engine thread
     pictures: bool = True  # False: no previews are made
     is_learned_from: bool = True  # False where its time should not change what later plans predict
+    is_excerpt: bool = False  # a part to look at: no other stream, no wait for room
     accepts_damage: bool = False  # frames of the source that cannot be read are left out
     uses_last_room: bool = False  # the user let the job go on where a disk is nearly full
     releases_memory: bool = False  # a pause gives the device's memory back

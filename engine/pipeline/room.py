@@ -61,6 +61,8 @@ def with_room(context: JobContext, work: Callable[[], T], needed: Callable[[], i
         try:
             return work()
         except DiskFull as err:
+            if context.is_excerpt:
+                raise
             error = err
             forget_frames(err)
         free_memory()  # here, where the error and the work are no more
@@ -94,15 +96,16 @@ def _pause(context: JobContext, error: DiskFull, may_go_on: Callable[[], bool]) 
     notice = Notice(code="waits-for-room", severity="warning", params={"problem": error.as_message})
     context.events.emit(Warned(job_id=context.job_id, notice=notice))
     control = context.control
-    is_ours, paused_before = not control.is_paused, control.paused_seconds
+    is_ours, resumed_before = not control.is_paused, control.resumed
     if is_ours:
         context.send(PauseJob(job_id=context.job_id))
     while not may_go_on():
         control.check_cancelled()
-        if control.paused_seconds > paused_before and not control.is_paused:
+        if control.resumed > resumed_before and not control.is_paused:
             context.uses_last_room = True
             return
-        time.sleep(_POLL_S)
+        if control.resumes_within(_POLL_S):
+            time.sleep(_POLL_S)  # the pause that was asked for has not come yet
     if is_ours:
         context.send(ResumeJob(job_id=context.job_id))
 

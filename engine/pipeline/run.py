@@ -15,7 +15,7 @@ from engine.core import atomic_file
 from engine.core.errors import UnreadableMedia, advised
 from engine.core.geometry import FrameSpan
 from engine.core.messages import message
-from engine.hardware.telemetry import peak_ram_bytes
+from engine.hardware.telemetry import RamPeak
 from engine.models import registry
 from engine.models.upscalers import FrameUpscaler, ShotModel
 from engine.pipeline.context import JobContext, Throttle
@@ -63,6 +63,11 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
         EngineError: Whatever else stopped the job; finished segments stay.
         Cancelled: The user stopped it.
     """
+    with RamPeak() as ram:
+        return _run(context, segments, ram, overwrite=overwrite)
+
+
+def _run(context: JobContext, segments: SegmentLog, ram: RamPeak, *, overwrite: bool) -> Report:
     frames_before = frames_of(segments)
     _try_mux(context)
     while _lacks(context, segments):
@@ -82,7 +87,7 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
             source=context.media.path,
             output=context.plan.output,
             seconds=seconds,
-            peak_bytes=peak_ram_bytes(),
+            peak_bytes=ram.so_far,
             gpu_memory=advised(lambda: _gpu_memory(context), ()),
         )
         if frames_before == 0 and context.plan.latent is None:  # latents may be decoded already
@@ -229,7 +234,7 @@ def _through_shots(model: ShotModel, run: _Pass) -> None:
 def _try_mux(context: JobContext) -> None:
     """Leave out what the muxer does not take of the other streams, before frames are made."""
     before = context.plan
-    if context.media.kind != "video" or before.container in PICTURES:
+    if context.media.kind != "video" or before.container in PICTURES or context.is_excerpt:
         return
     after = with_one_retry(
         message("activity.joining"), lambda: tried(context.media, before, context.control)

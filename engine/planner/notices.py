@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.core.geometry import Size
@@ -216,10 +217,15 @@ def _source(media: MediaInfo) -> Iterator[Notice]:
 def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
     size = plan.picture.size
     if size != wanted:
+        asked = replace(plan.picture, size=wanted).seen_size
         yield Notice(
             code="size-rounded",
             severity="info",
-            params={"size": str(size), "wanted": str(wanted), "chroma": plan.picture.chroma},
+            params={
+                "size": str(plan.picture.seen_size),
+                "wanted": str(asked),
+                "chroma": plan.picture.chroma,
+            },
         )
     factor = max(size.width / plan.source_size.width, size.height / plan.source_size.height)
     yield from registry.family_of(plan.work).size_notices(plan.work, factor, size)

@@ -135,6 +135,7 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
         pattern=pattern,
         container=container,
         source_size=media.video.size,
+        source_rotation=media.video.rotation,
         deinterlacing=fields,
         enlarged=part,
         span=FrameSpan(0, _frames(media.video, start, stop)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ _LEAST, _MOST = 0.05, 20.0  # that a factor can be
 _FIRST_ERROR = 0.1  # how far one job alone may be off, as a share
 _KEPT = 20  # jobs of a kind whose memory is known
 _LATEST = 5  # of them decide
+_SCALE = re.compile(r"-x\d+(?=-)")  # in the name of a kind
 _HALF = 0.5  # of the way that a factor goes with each further job
 
 # CPU seconds on one core of a server processor of 2023, of a million pixels or, for the work of
@@ -113,17 +115,20 @@ class Rates:
         return self.gpus.get(gpu, {}).get(name)
 
     def learned(self, kind: str, gpu: str = "") -> Learned | None:
-        """What jobs of this kind taught, else those that differ in the encoder alone."""
+        """What jobs of this kind taught, else the nearest that did, scaled by their work.
+
+        Nearest are those that differ in the encoder alone, then those of the same model at another
+        scale: a guess next to a measurement of the same film would contradict it.
+        """
         own = self.jobs.get(_key(kind, gpu))
         if own is not None:
             return own
-        alike = [one for key, one in self.jobs.items() if _family(key) == _family(_key(kind, gpu))]
-        if not alike:
-            return None
-        middle = math.exp(sum(math.log(one.factor) for one in alike) / len(alike))
-        error = max(one.error for one in alike) + 0.1
-        memory = tuple(one.memory_factor for one in alike)
-        return Learned(factor=middle, error=error, jobs=0, memory=memory)
+        for is_alike in (_without_encoder, _without_scale):
+            wanted = is_alike(_key(kind, gpu))
+            alike = [one for key, one in self.jobs.items() if is_alike(key) == wanted]
+            if alike:
+                return _middle(alike, further=_FURTHER[is_alike])
+        return None
 
     def factor(self, kind: str, gpu: str = "") -> float:
         """Measured over predicted time of this kind; 1 where nothing was learned yet."""
@@ -240,10 +245,30 @@ def _key(kind: str, gpu: str) -> str:
     return f"{kind} on {gpu}" if gpu else kind
 
 
-def _family(key: str) -> tuple[str, str]:
-    """Kind without its encoder, and the gpu."""
+def _without_encoder(key: str) -> tuple[str, str]:
+    """Kind without its encoder, and the GPU."""
     kind, _, gpu = key.partition(" on ")
     return kind.rpartition("-")[0], gpu
+
+
+def _without_scale(key: str) -> tuple[str, str]:
+    """Kind without its encoder and its scale, and the GPU."""
+    kind, gpu = _without_encoder(key)
+    return _SCALE.sub("", kind), gpu
+
+
+# How much further off, as a share, a prediction by jobs of another kind may be.
+_FURTHER = {_without_encoder: 0.1, _without_scale: 0.2}
+
+
+def _middle(alike: Sequence[Learned], *, further: float) -> Learned:
+    """What jobs of several kinds taught together."""
+    return Learned(
+        factor=math.exp(sum(math.log(one.factor) for one in alike) / len(alike)),
+        error=max(one.error for one in alike) + further,
+        jobs=0,
+        memory=tuple(one.memory_factor for one in alike),
+    )
 
 
 def _file() -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine.protocol.excerpt import Excerpt
 from engine.protocol.media import MediaInfo
 from engine.protocol.model_file_state import ImportMode
 from engine.protocol.tasks import TaskKind
@@ -57,6 +58,7 @@ class AdoptJob(Command):
 
     job_id: str
     accept: bool = False  # its result is taken as it is, also with frames missing
+    position: int | None = None  # in the queue, from 0; None for the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,39 @@ class ShowFrame(Command):
     job_id: str
     seconds: float
     longest_side: int = 1920  # px; larger pictures are reduced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcerptCommand(Command):
+    """Something about parts of a job's film: a task, with the job as subject."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindScenes(ExcerptCommand):
+    """Look for scenes of the film that tell models apart; ends with ScenesFound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeExcerpt(ExcerptCommand):
+    """Make a part of a job's film by its plan, before the whole.
+
+    Ends with ExcerptReady; ShowFrame then has a result there. Refused while a job runs or is
+    paused, or the machine is measured; StartQueue stops it.
+    """
+
+    start: float  # s of the source
+    seconds: float = 0.0  # 0: the frame that is shown at `start`
+    settings: JobSettings | None = None  # in the place of the job's own, to compare them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcerptMade(Command):
+    """What a task made for MakeExcerpt; answered by ExcerptReady."""
+
+    job_id: str
+    excerpt: Excerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Protocol
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Box, Size
 from engine.core.messages import Message
+from engine.protocol.excerpt import Excerpt, Scene
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.media import MediaInfo, Reading
 from engine.protocol.model_file_state import PublishedState
@@ -138,6 +139,20 @@ class PreviewReady(JobEvent):
     seconds: float  # time stamp of the frame in the source
     source: Picture | None
     result: Picture | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenesFound(JobEvent):
+    """Scenes of the film that tell models apart, in its order; () where it has none."""
+
+    scenes: tuple[Scene, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcerptReady(JobEvent):
+    """A part of the film was tried: PreviewReady has its frames where the job has no result."""
+
+    excerpt: Excerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +287,7 @@ class TaskEvent(Event):
 class TaskProgress(TaskEvent):
     """How far a task is; all zero while it waits, or where nothing can be counted.
 
-    MB of 10**6 bytes; a benchmark counts its steps.
+    MB of 10**6 bytes; a benchmark counts its steps, an excerpt frames.
     """
 
     done: float = 0.0

@@ -167,6 +167,11 @@ class PicturePlan:
     options: dict[str, str] = field(default_factory=dict)  # of the encoder
     threads: int = 1
 
+    @property
+    def seen_size(self) -> Size:
+        """The picture as seen: after rotation; pixels may still be non-square."""
+        return self.size.transposed() if self.rotation in (90, 270) else self.size
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassPlan:
@@ -234,7 +239,8 @@ class Plan:
     output: Path
     container: str  # "mp4", "mkv", "mov", "image", "sequence"
     pattern: str = ""  # of the pictures in a "sequence", as "shot_%04d.png"; "" as the source's
-    source_size: Size
+    source_size: Size  # as stored
+    source_rotation: int = 0  # clockwise degrees
     deinterlacing: Deinterlacing | None = None  # how frames of the source become those of the job
     enlarged: Box | None = None  # part of the source within black bars, which are put back
     span: FrameSpan  # frames of the job; stop may be an estimate
@@ -262,6 +268,12 @@ class Plan:
     is_measured: bool = False  # the time follows from what was measured on this machine
     reasons: Reasons | None = None
     notices: tuple[Notice, ...] = ()
+
+    @property
+    def source_seen_size(self) -> Size:
+        """The source as seen: after rotation."""
+        is_turned = self.source_rotation in (90, 270)
+        return self.source_size.transposed() if is_turned else self.source_size
 
     @property
     def frames(self) -> int:

@@ -29,6 +29,7 @@ class TaskKind(StrEnum):
     PRESET = "preset"
     DIAGNOSTICS = "diagnostics"  # the path of the archive
     EXAMINATION = "examination"  # the id of the job whose source is looked at
+    EXCERPT = "excerpt"  # the id of the job a part of which is made; counts frames
 
 
 Phase = Literal[
@@ -54,7 +55,7 @@ class RunningTask(Protocol):
         ...
 
     def step(self, done: int, total: int, name: Message | None) -> None:
-        """So many steps of so many are done; `name` is the one that begins, None at the end."""
+        """So many steps or frames are done; `name` is the step that begins, None at the end."""
         ...
 
     def emit(self, event: Event) -> None:

@@ -45,6 +45,7 @@ class Setting:
         unit: Of a number; "s" also of a time.
         low: Least value.
         high: Largest value.
+        values: All that it may be; () for any within the limits.
         choices: All values that a text may have, but for names of GPUs; () for any.
         families: Models and sources that use it: "lite", "seedvr2", "wan", "latents"; () for all.
         kind: What a text without choices means; "" for other settings.
@@ -57,6 +58,7 @@ class Setting:
     unit: str = ""
     low: float | None = None
     high: float | None = None
+    values: tuple[int, ...] = ()
     choices: Sequence[str] = ()
     families: tuple[str, ...] = ()  # that read it; () for all
     kind: Kind = ""
@@ -172,7 +174,9 @@ class JobSettings:
 
     encoder: str = setting("auto", group="file", choices=("auto", "cpu", "nvenc"))
     speed: str = setting("auto", group="file", choices=("auto", "fast", "medium", "slow"))
-    bit_depth: int = setting(0, group="file", unit="bit", low=0, high=12, low_is_automatic=True)
+    bit_depth: int = setting(
+        0, group="file", unit="bit", low=0, high=12, values=(0, 8, 10, 12), low_is_automatic=True
+    )
     chroma: str = setting("auto", group="file", choices=("auto", "420", "422", "444"))
     overwrite: bool = setting(False, group="file", scope="source")
 
@@ -250,12 +254,13 @@ def check(settings: Any) -> None:
     for name, limits in describe(kind).items():
         value = getattr(settings, name)
         _check_type(name, value, types[name])
-        if limits.choices and value not in limits.choices and limits.kind != "device":
+        allowed = limits.choices or limits.values
+        if allowed and value not in allowed and limits.kind != "device":
             raise SettingsError(
                 "unknown-choice",
                 setting=name,
                 value=value,
-                allowed=", ".join(limits.choices),
+                allowed=", ".join(map(str, allowed)),
             )
         if (limits.low is not None and value < limits.low) or (
             limits.high is not None and value > limits.high

@@ -82,7 +82,7 @@ def compare_streams(
     ]
     checks = (
         _streams_check(expected, missing, left_out),
-        _content_check(source, pairs, sum(dropped.values())),
+        _content_check(result, pairs, sum(dropped.values())),
         _timing_check(pairs),
     )
     return checks, tuple((pair.source, pair.result) for pair in pairs)
@@ -316,13 +316,13 @@ def _streams_check(
     )
 
 
-def _content_check(source: ComparedFile, pairs: list[StreamPair], dropped: int) -> Check:
+def _content_check(result: ComparedFile, pairs: list[StreamPair], dropped: int) -> Check:
     faults = [
         message("check.stream-content.fault", stream=pair.name, fault=pair.fault)
         for pair in pairs
         if pair.fault is not None
     ]
-    packets = sum(len(source.packets[pair.source.index]) for pair in pairs) - dropped
+    packets = sum(len(result.packets[pair.result.index]) for pair in pairs)  # of the part
     found = message("check.stream-content.equal", packets=packets, streams=len(pairs))
     if dropped:
         found = message("check.stream-content.dropped", equal=found, count=dropped)

@@ -1,9 +1,14 @@
+from dataclasses import replace
+from pathlib import Path
+
 from app import labels
 from app.engine_messages import button
+from app.state.job_row import JobRow
 from app.widgets.error_view import ACTION_OF, error_title
 from engine.core import errors
 from engine.core.errors import EngineError, ErrorInfo
-from tests.helpers.plans import a_plan
+from engine.core.geometry import Size
+from tests.helpers.plans import a_media, a_plan
 
 
 def test_an_expected_time_is_a_range_unless_the_plan_is_of_an_earlier_version():
@@ -15,6 +20,14 @@ def test_an_expected_time_is_a_range_unless_the_plan_is_of_an_earlier_version():
     ):
         plan = a_plan(seconds=8, seconds_low=low, seconds_high=high)
         assert labels.expected(plan) == text
+
+
+def test_a_turned_film_is_named_by_the_sizes_that_are_seen():
+    media = a_media(rotation=90)
+    stored = Size(1280, 720)
+    plan = a_plan(picture=replace(a_plan().picture, size=stored, rotation=90))
+    row = JobRow(job_id="a", source=Path("a.mp4"), media=media, plan=plan)
+    assert labels.from_to(row) == "360×640 → 720×1280"
 
 
 def test_every_error_of_the_engine_has_a_button_and_an_unknown_one_a_title(qapp):

@@ -20,6 +20,11 @@ from tests.app.conftest import dropped, texts
 from tests.app.test_gauges import GPU
 
 
+def a_begun_job(name: str) -> UnfinishedJob:
+    files = {"source": Path(f"{name}.mp4"), "output": Path(f"{name}_x2.mp4")}
+    return UnfinishedJob(job_id=name, **files, frames_done=10, frames_total=240)
+
+
 def test_an_empty_window_invites_and_lets_the_engine_load(bench):
     assert bench.engine.is_started
     assert isinstance(bench.engine.commands[0], commands.Prepare)
@@ -125,13 +130,33 @@ def test_several_selected_films_go_and_return_together_in_their_order(bench):
 
 
 def test_discarded_jobs_of_the_last_time_are_offered_again(bench):
-    files = {"source": Path("old.mp4"), "output": Path("old_x2.mp4")}
-    left = UnfinishedJob(job_id="old", **files, frames_done=10, frames_total=240)
-    bench.program.offer_left_over((left,))
+    bench.program.offer_left_over((a_begun_job("old"),))
     bench.press("discardUnfinished")
     assert not bench.asked(commands.RemoveJob)
     bench.do("undo")
     assert bench.find("unfinishedBanner").isVisible()
+
+
+def test_films_that_were_begun_go_on_before_those_that_wait(bench):
+    bench.add("waits.mp4")
+    begun = (a_begun_job("first"), a_begun_job("second"))
+    bench.program.offer_left_over(begun)
+    bench.press("continueUnfinished")
+    films = [row.source.name for row in bench.program.queue.rows]
+    assert films == ["first.mp4", "second.mp4", "waits.mp4"]
+    assert [(c.job_id, c.position) for c in bench.asked(commands.AdoptJob)] == [
+        ("first", 0),
+        ("second", 1),
+    ]
+
+
+def test_films_that_are_added_after_a_finished_one_are_shown(bench):
+    bench.start()
+    bench.finish()
+    bench.window.intake.take([Path("new.mp4"), Path("other.mp4")])
+    bench.hear()
+    assert bench.window.selected.source.name == "new.mp4"
+    assert bench.find("primaryAction").text() == "Start queue (2)"
 
 
 def test_what_acts_on_another_film_than_the_selected_one_names_it(bench):
@@ -265,9 +290,7 @@ def test_closing_while_a_film_runs_asks_first(bench):
 
 
 def test_jobs_of_the_last_time_are_offered_and_go_on(bench):
-    files = {"source": Path("old.mp4"), "output": Path("old_x2.mp4")}
-    left = UnfinishedJob(job_id="old", **files, frames_done=10, frames_total=240)
-    bench.program.offer_left_over((left,))
+    bench.program.offer_left_over((a_begun_job("old"),))
     assert bench.find("unfinishedBanner").isVisible()
     bench.find("continueUnfinished").click()
     assert [c.job_id for c in bench.asked(commands.AdoptJob)] == ["old"]

@@ -103,6 +103,8 @@ class FakeTasks:
                 self.begin(BENCHMARK)
             case c.WriteDiagnostics(path=path):
                 self.begin(TaskKind.DIAGNOSTICS, str(path))
+            case c.ExcerptCommand(job_id=job_id):
+                self.begin(TaskKind.EXCERPT, job_id)
             case c.StopTask(kind=kind, subject=subject):
                 self._stop(kind, subject)
             case c.ShowLatent():

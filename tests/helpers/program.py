@@ -49,15 +49,16 @@ class Ended:
         return bool(re.search(r"^  hint: \S", self.err, re.MULTILINE))
 
 
-def command(*words: str | Path) -> list[str]:
-    """The program's command line."""
-    return [sys.executable, "-m", "engine", *map(str, words)]
+def command(*words: str | Path, module: str = "engine") -> list[str]:
+    """The program's command line, or another program of the tests."""
+    return [sys.executable, "-m", module, *map(str, words)]
 
 
 def start(
     *words: str | Path,
     env: Mapping[str, str] | None = None,
     before: Callable[[], None] | None = None,
+    module: str = "engine",
     **streams: Any,
 ) -> subprocess.Popen[str]:
     """Start the program at low priority; `before` runs in the child first."""
@@ -68,7 +69,7 @@ def start(
             before()
 
     return subprocess.Popen(
-        command(*words),
+        command(*words, module=module),
         cwd=ROOT,
         env={**os.environ, **(env or {})},
         preexec_fn=prepare,
@@ -82,6 +83,7 @@ def run(
     env: Mapping[str, str] | None = None,
     before: Callable[[], None] | None = None,
     folder: Path | None = None,
+    module: str = "engine",
 ) -> Ended:
     """Run the program to its end and measure it; output goes through files in `folder`."""
     import tempfile
@@ -91,7 +93,7 @@ def run(
         tempfile.TemporaryFile("w+", dir=folder, encoding="utf-8") as out,
         tempfile.TemporaryFile("w+", dir=folder, encoding="utf-8") as err,
     ):
-        process = start(*words, env=env, before=before, stdout=out, stderr=err)
+        process = start(*words, env=env, before=before, module=module, stdout=out, stderr=err)
         status, used, peak = _ended(process.pid)
         process.returncode = os.waitstatus_to_exitcode(status)
         for stream in (out, err):

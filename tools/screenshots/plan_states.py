@@ -82,7 +82,7 @@ def _on_gpu(player: Player) -> None:
 
 def _why(player: Player) -> None:
     _on_gpu(player)
-    player.program.window.decision.plan.unfold()
+    player.program.window.columns.why_sheet.open_up()
     player.settle()
 
 

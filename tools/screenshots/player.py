@@ -88,6 +88,7 @@ class Player:
             program.models.view,
             program.latents.sheet,
             program.bench.view,
+            program.taste.view,
             program.settings.dialog,
             program.runtime.view,
             program.updates.view,

@@ -29,6 +29,7 @@ from engine.settings.schema import JobSettings
 from tools.screenshots import (
     bench_states,
     download_states,
+    excerpt_states,
     latent_states,
     model_states,
     plan_states,
@@ -101,6 +102,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="every state, language and theme")
     parser.add_argument("--recording", type=Path, help="keep the recording here, or use it")
     parser.add_argument("--only", nargs="+", metavar="STATE", help="only these states")
+    parser.add_argument("--size", metavar="WxH", help="of the window, in logical pixels")
     parser.add_argument("--scale", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.scale is not None:
@@ -124,6 +126,7 @@ def main() -> int:
             command += ["--scale", str(scale), "--recording", str(recording)]
             command += ["--all"] if options.all else []
             command += ["--only", *options.only] if options.only else []
+            command += ["--size", options.size] if options.size else []
             subprocess.run(command, env={**os.environ, **places}, check=True)
     finally:
         shutil.rmtree(home, ignore_errors=True)
@@ -223,7 +226,7 @@ def _render(options: argparse.Namespace) -> int:
             program = Program(app, ui_state=ui_state)
             player = Player(program, recording)
             program.attach(player)
-            program.window.resize(*(NARROW if state.startswith("narrow") else SIZE))
+            program.window.resize(*_size(options, state))
             program.window.show()
             player.emit_telemetry()
             player.say(recording.presets)
@@ -239,6 +242,13 @@ def _render(options: argparse.Namespace) -> int:
             program.deleteLater()
             app.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     return 0
+
+
+def _size(options: argparse.Namespace, state: str) -> tuple[int, int]:
+    if options.size:
+        width, height = map(int, options.size.split("x"))
+        return width, height
+    return NARROW if state.startswith("narrow") else SIZE
 
 
 def _queued(player: Player) -> None:
@@ -349,6 +359,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     **plan_states.STATES,
     **download_states.STATES,
     **bench_states.STATES,
+    **excerpt_states.STATES,
     **latent_states.STATES,
     **runtime_states.STATES,
     **update_states.STATES,

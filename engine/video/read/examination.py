@@ -79,18 +79,18 @@ def _sample(media: MediaInfo, deadline: float) -> _Sample:
     with open_input(media.path) as container:
         stream: Any = container.streams[video.index]
         stream.thread_type = "SLICE"
-        frames = _decoded(container, stream, deadline)
+        frames = decoded_until(container, stream, deadline)
         for place in _PLACES:
             if duration and video.frame_count > _RUN * len(_PLACES):
                 container.seek(video.start_pts + round(duration * place), stream=stream)
-                frames = _decoded(container, stream, deadline)
+                frames = decoded_until(container, stream, deadline)
             _measure(sample, frames, media)
             if time.monotonic() > deadline:
                 break
     return sample
 
 
-def _decoded(container: Any, stream: Any, deadline: float) -> Iterator[VideoFrame]:
+def decoded_until(container: Any, stream: Any, deadline: float) -> Iterator[VideoFrame]:
     """The next frames; fewer where the file is damaged or time runs out."""
     try:
         for frame in container.decode(stream):
@@ -114,7 +114,7 @@ def _measure(sample: _Sample, frames: Iterator[VideoFrame], media: MediaInfo) ->
         sample.shape = sample.shape or shape
         if shape != sample.shape:
             break
-        luma = _luma(frame, media.video)
+        luma = luma_of(frame, media.video)
         if before is not None:
             steps.append(_steps(luma, before))
         if number % _DETAILED_EVERY == 0:
@@ -125,7 +125,7 @@ def _measure(sample: _Sample, frames: Iterator[VideoFrame], media: MediaInfo) ->
     sample.steps.append(np.array(steps, dtype=np.float32).reshape(-1, 4))
 
 
-def _luma(frame: VideoFrame, video: VideoInfo) -> Luma:
+def luma_of(frame: VideoFrame, video: VideoInfo) -> Luma:
     """Black is 0, white 1."""
     peak = float((1 << video.bit_depth) - 1)
     is_full = (video.tags.range or assumed_range(video)) == "pc"

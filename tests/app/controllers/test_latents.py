@@ -154,7 +154,7 @@ def test_latents_without_a_picture_say_why_until_their_result_is_shown_alone(ben
     bench.hear()
     preview, scene = bench.window.preview, bench.window.preview.canvas.scene
     assert scene.no_source_text.startswith("Latents are decoded when")
-    preview._ask_now()
+    preview.ask_now()
     about = {"job_id": job_id, "frame": 0, "seconds": preview._asked_seconds}
     bench.emit(events.PreviewReady(**about, source=None, result=grey()))
     assert preview.canvas.mode is Mode.RESULT

@@ -2,10 +2,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.controllers.queue import settings_for_next
 from app.jobs.choices_form import ChoicesForm, strength_of
+from app.settings.editors import Editor
 from engine.core.messages import message
 from engine.protocol import commands
 from engine.protocol.events import DeviceChoice, DevicesListed
@@ -36,7 +37,7 @@ def test_only_what_the_model_looks_at_is_shown(qtbot):
         family = model_family("lite" if model == "auto" else model)
         shown = {name for name in looked_at | always | {"latents"} if is_shown(form, name)}
         assert shown == always | of_family.get(family, set()), model
-        headings = [one.text() for one in form.more._headings.values() if not one.isHidden()]
+        headings = [one.text() for one in form.more.rows._headings.values() if not one.isHidden()]
         for text, families in headed.items():
             assert (text in headings) is (family in families), model
 
@@ -211,3 +212,36 @@ def test_a_gpu_can_be_chosen_where_there_are_several(bench):
     assert box.currentText() == "NVIDIA GeForce RTX 4090"
     bench.choose(device="auto")
     assert offered() == names
+
+
+def test_the_folded_rows_are_made_when_they_are_asked_for_and_then_show_the_job(qtbot):
+    """They are half of the window's controls, which each change of the theme visits."""
+    form = ChoicesForm()
+    qtbot.addWidget(form)
+    form.show_job(None, JobSettings(model="lite", segment_seconds=7))
+    before = len(form.findChildren(QWidget))
+    assert form.more.findChildren(Editor) == []
+    form.show_job(None, JobSettings(model="lite", segment_seconds=9))
+    form.more.unfold()
+    assert len(form.findChildren(QWidget)) > 2 * before
+    assert form.more.editors["segment_seconds"].control.value() == 9
+    assert is_shown(form, "tile")
+    assert not is_shown(form, "seed")
+
+
+def test_the_keyboard_reaches_the_unfolded_rows_right_after_their_button(qtbot):
+    window, form, after = QWidget(), ChoicesForm(), QPushButton()
+    column = QVBoxLayout(window)
+    column.addWidget(form)
+    column.addWidget(after)
+    qtbot.addWidget(window)
+    window.show()
+    form.more.unfold()
+    form.more.findChild(QPushButton, "moreChoices").setFocus()
+    reached = []
+    for _editor in form.more.editors:
+        window.focusNextChild()
+        reached.append(window.focusWidget())
+    controls = [one.control for one in form.more.editors.values() if one.isVisible()]
+    assert reached[: len(controls)] == controls
+    assert reached[len(controls)] is after

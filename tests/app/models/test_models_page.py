@@ -104,7 +104,7 @@ def test_progress_comes_in_megabytes_with_speed_and_time_left(models):
     models.engine.advance(FILE, 1204)
     models.engine.advance(FILE, 1400)
     models.bench.hear()
-    assert "1,400 of 3,400 MB · 12.5 MB/s · 2 min 40 s left" in models.texts(DIT)
+    assert "1\u202f400 of 3\u202f400 MB · 12.5 MB/s · 2 min 40 s left" in models.texts(DIT)
     top = models.bench.find("modelsButton")
     assert top.text() == "Models · 41 %"
     models.engine.finish(FILE)

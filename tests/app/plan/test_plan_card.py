@@ -1,8 +1,11 @@
 import dataclasses
 from pathlib import Path
 
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QPushButton, QWidget
 
+from app.plan.folded_notice import FoldedNotice
 from app.plan.memory_bars import rows_of
 from app.plan.notices import offers_of
 from engine.core.messages import message
@@ -75,9 +78,9 @@ def test_a_guessed_time_leads_to_the_speed_test(bench, qtbot):
     link = bench.find("speedTest")
     assert "time, estimated" in said(bench)
     assert link.isVisible()
-    assert "this GPU" in link.text()
+    assert "this GPU" in link.toolTip()
     bench.emit(events.PlanChosen(job_id=job_id, plan=plan()))  # on the processor
-    assert "GPU" not in link.text()
+    assert "GPU" not in link.toolTip()
     with qtbot.waitSignal(bench.window.page_requested) as heard:
         link.click()
     assert heard.args == ["bench"]
@@ -124,6 +127,9 @@ COMBED = Notice(
 def test_each_finding_of_a_source_has_a_button_that_helps(bench):
     made = dataclasses.replace(plan(), notices=(COMBED, BARS))
     job_id = say_plan(bench, made)
+    assert "720x432 of 720x576 show something" not in said(bench)
+    assert not remedies(bench), "a line each"
+    unfold(bench)
     assert "720x432 of 720x576 show something" in said(bench)
     assert list(remedies(bench)) == ["Black bars: Leave out, put back"], "one is chosen already"
     remedies(bench)["Black bars: Leave out, put back"].click()
@@ -143,21 +149,32 @@ def test_each_finding_of_a_source_has_a_button_that_helps(bench):
 def remedies(bench: Bench) -> dict[str, QPushButton]:
     """Buttons under lines, by their texts."""
     buttons = bench.find("planCard").findChildren(QPushButton)
-    found = [b for b in buttons if b.objectName().startswith("planRemedy") and not b.isHidden()]
+    found = [b for b in buttons if b.objectName().startswith("planRemedy") and b.isVisible()]
     return {button.text(): button for button in found}
+
+
+def unfold(bench: Bench) -> None:
+    """Open every notice, as a user does."""
+    for notice in bench.find("planCard").findChildren(FoldedNotice):
+        if notice.isVisible() and not notice.is_open:
+            QTest.mouseClick(notice.findChild(QWidget, "noticeHead"), Qt.MouseButton.LeftButton)
+    bench.hear()
 
 
 def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench):
     job_id = say_plan(bench, on_gpu(plan()))
-    assert "Clips of 45 frames." not in said(bench)
+    assert not bench.find("whySheet").isVisible()
     bench.press("whyThisPlan")
-    shown = said(bench)
+    shown = texts(bench.find("whySheet"))
     assert "The GPU's memory decides: 15.0 GB may be used" in shown
     assert "Clips of 45 frames." in shown
     assert "16.0 GB\ndoes not fit" in shown
     assert "9.0 GB\n+4 min 00 s" in shown
+    assert all(stage in shown for stage in ("Encode", "Transformer", "Decode", "Main memory"))
+    assert "Decode" in said(bench), "the fullest"
+    assert "Encode" not in said(bench)
     bench.emit(events.PlanChosen(job_id=job_id, plan=plan()))
-    assert not bench.find("whyThisPlan").isVisible()
+    assert "Clips of 45 frames." not in texts(bench.find("whySheet"))
     made = on_gpu(plan())
     step = dataclasses.replace(
         made.reasons.alternatives[0], device_bytes=12 * GIB, ram_bytes=30 * GIB
@@ -165,7 +182,7 @@ def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench):
     reasons = dataclasses.replace(made.reasons, alternatives=(step,))
     more = dataclasses.replace(made, reasons=reasons)
     bench.emit(events.PlanChosen(job_id=job_id, plan=more))
-    assert "30.0 GB\nmain memory: does not fit" in said(bench)
+    assert "30.0 GB\nmain memory: does not fit" in texts(bench.find("whySheet"))
 
 
 def test_a_smaller_plan_while_running_says_what_was_changed(bench):
@@ -174,6 +191,7 @@ def test_a_smaller_plan_while_running_says_what_was_changed(bench):
     notice = Notice(code="plan-changed", case="spilled", severity="info", params=SMALLER)
     smaller = on_gpu(plan(), needed=9.0)
     bench.emit(events.PlanDowngraded(job_id=job_id, plan=smaller, why="spilled", notice=notice))
+    unfold(bench)
     assert "chrome.exe holds 2.1 GB" in said(bench)
     assert any("memory spilled" in line and "21" in line for line in bench.program.log.lines)
     assert bench.program.telemetry.planned_bytes == smaller.device_bytes

@@ -6,7 +6,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
-from app.preview.film_clock import FilmClock, clock, grouped
+from app.i18n import grouped
+from app.preview.film_clock import FilmClock, clock
 from app.preview.timeline import Timeline
 from app.theme import tokens
 from engine.protocol.media import MediaInfo

@@ -55,7 +55,7 @@ def test_from_download_to_the_next_start(over):
     assert over.runtimes(commands.InstallRuntime) == ["cu130"]
     assert over.offered() == ["pause", "cancel"]
     over.advance(684.0)
-    assert "684 of 1,900 MB · 12.5 MB/s · 1 min 37 s left" in over.texts()
+    assert "684 of 1\u202f900 MB · 12.5 MB/s · 1 min 37 s left" in over.texts()
     assert over.bar.findChild(type(over.bar._bar), "runtimeShare").isVisible()
     over.engine.begin(RUNTIME, "cu130", "try")
     over.hear()

@@ -77,3 +77,18 @@ def test_a_reading_that_fails_does_not_end_the_sampler(monkeypatch: pytest.Monke
 
 def test_peak_memory_is_at_least_what_is_used_now() -> None:
     assert telemetry.peak_ram_bytes() >= psutil.Process().memory_info().rss * 0.9
+
+
+@pytest.mark.parametrize(("after", "expected"), [(900, 300), (1000, 1000)])
+def test_the_peak_is_that_of_the_context_and_not_of_what_ran_before(
+    monkeypatch: pytest.MonkeyPatch, after: int, expected: int
+) -> None:
+    """A large job and then a small one: the process's peak stays that of the large one."""
+    monkeypatch.setattr(telemetry, "_PEAK_PERIOD_S", 60)
+    peaks, sizes = iter((900, after)), iter((300, 200))
+    monkeypatch.setattr(telemetry, "peak_ram_bytes", lambda: next(peaks))
+    process = Mock(memory_info=lambda: SimpleNamespace(rss=next(sizes)))
+    monkeypatch.setattr(telemetry.psutil, "Process", lambda: process)
+    with telemetry.RamPeak() as peak:
+        assert peak.so_far == expected
+    assert "peak of memory" not in {thread.name for thread in threading.enumerate()}

@@ -227,6 +227,18 @@ def test_a_job_left_at_the_end_of_the_program_is_offered_and_finished_by_the_nex
     assert unfinished(tmp_path / "jobs") == ()
 
 
+def test_a_job_of_the_last_time_goes_on_before_those_that_wait(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, source)
+        heard.wait(e.SegmentDone)
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        add(engine, source, "b")
+        engine.send(c.AdoptJob(job_id="a", position=0))
+        engine.send(c.StartQueue())
+        assert heard.wait(e.JobStarted).job_id == "a"
+
+
 def test_a_job_that_fails_does_not_stop_the_queue(source, tmp_path):
     (tmp_path / "film_x2.mkv").write_bytes(b"another program's")
     with running_engine(tmp_path / "jobs") as (engine, heard):

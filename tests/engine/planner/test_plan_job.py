@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.cli.formatting import plan_words
 from engine.core.errors import ContainerMismatch, NoUsableGpu, SettingsError, UnsupportedMedia
 from engine.core.geometry import Size
 from engine.models.lite.plan import treatment_of
@@ -112,6 +113,19 @@ def test_a_picture_that_is_turned_in_pixels_has_its_seen_size():
     plan = planned(media=media)
     assert (plan.container, plan.picture.rotation) == ("image", 0)
     assert plan.picture.size == Size(720, 1280)
+
+
+def test_a_turned_film_is_spoken_of_as_it_is_seen():
+    media = a_media(rotation=90)  # 640x360 as stored
+    plan = planned(media=media, height=1081)
+    assert plan.picture.size == plan.picture.seen_size.transposed()
+    assert plan.source_seen_size == Size(360, 640)
+    assert plan.picture.seen_size == Size(608, 1082)
+    (rounded,) = [one for one in plan.notices if one.code == "size-rounded"]
+    assert (rounded.params["size"], rounded.params["wanted"]) == ("608x1082", "608x1081")
+    said = plan_words(plan)
+    assert "(360x640, " in said
+    assert "608x1082 h264" in said
 
 
 def test_size_as_stored():

@@ -109,8 +109,21 @@ def test_another_encoder_is_alike_and_another_model_is_not():
     found = load_rates()
     assert found.factor("lite-x2-cpu-libx265") == pytest.approx(2)
     assert found.learned("lite-x2-cpu-libx265").error > found.learned(KIND).error
-    assert found.learned("lite-x4-cpu-libx264") is None
+    assert found.learned("seedvr2-3b-x2-cpu-libx264") is None
     assert found.learned(KIND, "RTX 5090, 32 GB") is None
+
+
+def test_a_guess_at_another_scale_follows_what_was_measured_and_says_less():
+    """A film measured at x2 is not guessed to be faster at x4: the factor is one of the work."""
+    learn(KIND, predicted=100, measured=400)
+    found = load_rates()
+    other = found.learned("lite-x4-cpu-libx264")
+    assert other.factor == pytest.approx(found.factor(KIND))
+    assert other.error > found.learned("lite-x2-cpu-libx265").error
+    assert found.learned("lite-x4-own-cpu-libx264") is None
+    assert found.learned("lite-x4-cuda-libx264", "RTX 5090, 32 GB") is None
+    learn("lite-x4-cpu-ffv1", predicted=100, measured=200)
+    assert load_rates().factor("lite-x4-cpu-libx264") == pytest.approx(2)  # nearer than x2
 
 
 def test_memory_of_the_latest_jobs_is_planned_with():

@@ -13,6 +13,7 @@ from engine.protocol.media import ColourTags
 from engine.protocol.plan import PassPlan, Plan
 from engine.protocol.report import Report
 from engine.verify.verify import verify
+from engine.video.read.digest import digest
 from engine.video.read.probe import probe
 from tests.helpers.clips import cut_short, make_clip, make_picture, make_pictures
 from tests.helpers.fakes import make_plan
@@ -278,6 +279,9 @@ def test_part_of_a_film_is_compared_with_its_part(source: Path, tmp_path: Path) 
         assert report.frames_in == report.frames_out == 30
         expected = {"streams", "chapters"} | ({"sound-timing"} if late else set())
         assert codes(report) == expected, report.problems
+        copied = [stream.index for stream in probe(result).streams]
+        packets = sum(map(len, digest(result, copied).values()))
+        assert f"{packets} packets" in message(report, "stream-content"), "those of the part"
 
 
 def test_sound_of_a_part_may_end_with_the_picture(source: Path, tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def test_a_pause_is_no_part_of_the_speed(
         now[0] += 5
         counted.add(10)
         control.pause()
+        control.resumes_within(0)
         now[0] += 3600
         control.resume()
     assert [event.frames_per_second for event in shown] == [2, 2]

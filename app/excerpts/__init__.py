@@ -1,0 +1,1 @@
+"""Comparison of presets on parts of a film."""

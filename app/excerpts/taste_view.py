@@ -1,0 +1,316 @@
+"""Page of the taste test: places of a film, presets, and their snippets looped side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QHideEvent, QImage, QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QDialog,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.i18n import mark, tr
+from app.preview.film_clock import clock
+from app.widgets.controls import ChoiceBox, FlowLayout, Themed
+from app.widgets.notice_line import NoticeLine
+from engine.protocol.excerpt import Scene
+
+MOST_PRESETS = 4
+KINDS = {
+    "dark": mark("Dark"),
+    "motion": mark("Motion"),
+    "text": mark("Text or edges"),
+    "texture": mark("Texture"),
+    "flat": mark("Flat area"),
+    "": mark("Your choice"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snippet:
+    """What is shown of one preset at the place that is looked at; an empty name is the original."""
+
+    name: str
+    title: str
+    figures: str = ""
+
+
+class LoopPane(QWidget):
+    """A picture that is replaced frame by frame, its name, its figures and a button."""
+
+    taken = Signal(str)  # name of the preset
+
+    def __init__(self, snippet: Snippet, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName(f"loop-{snippet.name or 'original'}")
+        self.picture = PictureBox()
+        title, figures = QLabel(snippet.title), QLabel(snippet.figures or " ")
+        title.setProperty("kind", "strong")
+        figures.setProperty("kind", "secondary")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(self.picture, 1)
+        column.addWidget(title)
+        column.addWidget(figures)
+        use = QPushButton(tr("Use this preset"))
+        use.setObjectName("usePreset")
+        use.setAccessibleName(tr("Use the preset {name}", name=snippet.title))
+        use.clicked.connect(lambda: self.taken.emit(snippet.name))
+        policy = use.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)  # all pictures are equally high
+        use.setSizePolicy(policy)
+        use.setVisible(bool(snippet.name))
+        column.addWidget(use, 0, Qt.AlignmentFlag.AlignLeft)
+
+
+class PictureBox(QWidget):
+    """The frame of a loop, as large as fits."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.image = QImage()
+        self.setMinimumSize(120, 68)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+
+    def show_image(self, image: QImage) -> None:
+        """The next frame."""
+        self.image = image
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """The frame in the middle, on black."""
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), Qt.GlobalColor.black)
+        if not self.image.isNull():
+            painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+            size = self.image.size().scaled(self.size(), Qt.AspectRatioMode.KeepAspectRatio)
+            left, top = (self.width() - size.width()) // 2, (self.height() - size.height()) // 2
+            painter.drawImage(self.rect().adjusted(left, top, -left, -top), self.image)
+
+
+class TasteView(Themed, QDialog):
+    """Shows what the controller sets; emits the user's requests."""
+
+    make_requested = Signal()
+    stop_requested = Signal()
+    add_requested = Signal()  # of the place where the stage stands
+    look_changed = Signal()  # the snippets of another place are looked at
+    chosen = Signal()  # other places or presets
+    taken = Signal(str)  # name of a preset
+    closed = Signal()
+    retranslated = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("tasteDialog")
+        self.setMinimumSize(QSize(720, 480))
+        self.resize(QSize(1080, 640))
+        self._lead, self._where, self._with = QLabel(), QLabel(), QLabel()
+        self._progress = QLabel()
+        self._make, self._stop, self._add = QPushButton(), QPushButton(), QPushButton()
+        self._notice = NoticeLine()
+        self._offered: tuple[Scene | float, ...] = ()
+        self._places: dict[float, QCheckBox] = {}
+        self._look = ChoiceBox()
+        self._presets: dict[str, QCheckBox] = {}
+        self._panes: dict[str, LoopPane] = {}
+        self._shown: tuple[Snippet, ...] = ()
+        self._place_row, self._preset_row = FlowLayout(spacing=16), FlowLayout(spacing=16)
+        self._loops = QHBoxLayout()
+        self._loops.setSpacing(12)
+        self._name_parts()
+        self._lay_out()
+        self._make.clicked.connect(self.make_requested)
+        self._stop.clicked.connect(self.stop_requested)
+        self._add.clicked.connect(self.add_requested)
+        self._look.activated.connect(lambda _index: self.look_changed.emit())
+        self.show_state()
+        self.retranslate_ui()
+
+    def _name_parts(self) -> None:
+        names: dict[str, QWidget] = {
+            "tasteMake": self._make,
+            "tasteStop": self._stop,
+            "tasteAdd": self._add,
+        }
+        names |= {"tasteLook": self._look}
+        for name, widget in names.items():
+            widget.setObjectName(name)
+        self._make.setProperty("kind", "primary")
+        self._look.setSizeAdjustPolicy(ChoiceBox.SizeAdjustPolicy.AdjustToContents)
+        self._lead.setWordWrap(True)
+        for label in (self._lead, self._progress):
+            label.setProperty("kind", "secondary")
+        for label in (self._where, self._with):
+            label.setProperty("kind", "section")
+
+    def _lay_out(self) -> None:
+        below = QHBoxLayout()
+        for widget in (self._make, self._stop, self._progress):
+            below.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
+        below.addStretch(1)
+        below.addWidget(self._look, 0, Qt.AlignmentFlag.AlignVCenter)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 16, 20, 16)
+        column.setSpacing(10)
+        column.addWidget(self._lead)
+        column.addWidget(self._where)
+        places = QHBoxLayout()
+        places.addLayout(self._place_row, 1)
+        places.addWidget(self._add, 0, Qt.AlignmentFlag.AlignTop)
+        column.addLayout(places)
+        column.addWidget(self._with)
+        column.addLayout(self._preset_row)
+        column.addLayout(below)
+        column.addWidget(self._notice)
+        column.addLayout(self._loops, 1)
+
+    # Choices
+
+    def show_places(self, places: Sequence[Scene | float]) -> None:
+        """Places that can be chosen; those that were left out stay so, new ones are chosen."""
+        left_out = {seconds for seconds, box in self._places.items() if not box.isChecked()}
+        looked_at = self.looked_at
+        self._offered = tuple(places)
+        self._place_row.clear()
+        self._look.clear()
+        self._places = {}
+        for place in places:
+            kind, seconds = (place.kind, place.seconds) if isinstance(place, Scene) else ("", place)
+            title = f"{tr(KINDS[kind])} · {clock(seconds)}"
+            box = QCheckBox(title)
+            box.setChecked(seconds not in left_out)
+            box.toggled.connect(self.chosen)
+            self._places[seconds] = box
+            self._place_row.addWidget(box)
+            self._look.addItem(title, seconds)
+        self.look_at(looked_at)
+
+    @property
+    def looked_at(self) -> float | None:
+        """The place whose snippets are shown, s; None where there is none."""
+        found: float | None = self._look.currentData()
+        return found
+
+    def look_at(self, seconds: float | None) -> None:
+        """Show the snippets of another place."""
+        self._look.setCurrentIndex(max(0, self._look.findData(seconds)))
+        self.look_changed.emit()
+
+    def show_presets(self, titles: Mapping[str, str]) -> None:
+        """Presets that can be chosen, by name; the first two to begin with."""
+        before = self.presets
+        self._preset_row.clear()
+        self._presets = {}
+        for number, (name, title) in enumerate(titles.items()):
+            box = QCheckBox(title)
+            box.setObjectName(f"taste-{name}")
+            box.setChecked(name in before if before else number < 2)
+            box.toggled.connect(self._hold_to_most)
+            box.toggled.connect(self.chosen)
+            self._presets[name] = box
+            self._preset_row.addWidget(box)
+        self._hold_to_most()
+
+    def _hold_to_most(self) -> None:
+        is_full = len(self.presets) >= MOST_PRESETS
+        for box in self._presets.values():
+            box.setEnabled(box.isChecked() or not is_full)
+
+    @property
+    def places(self) -> tuple[float, ...]:
+        """Places that are chosen, s."""
+        return tuple(seconds for seconds, one in self._places.items() if one.isChecked())
+
+    @property
+    def presets(self) -> tuple[str, ...]:
+        """Names of the presets that are chosen."""
+        return tuple(name for name, box in self._presets.items() if box.isChecked())
+
+    # Work
+
+    def show_state(
+        self, *, count: int = 0, progress: str = "", why_not: str = "", problem: str = ""
+    ) -> None:
+        """How many snippets are to be made, or how that goes on.
+
+        Args:
+            count: Snippets that are missing.
+            progress: What is being made; "" for nothing.
+            why_not: What keeps any from being made; "" for nothing.
+            problem: Why the last one has failed.
+        """
+        self._count = count
+        self._make.setEnabled(count > 0 and not progress and not why_not)
+        self._make.setText(self._make_text())
+        self._stop.setVisible(bool(progress))
+        self._progress.setText(progress)
+        text = problem or why_not
+        self._notice.show_message("refusal" if problem else "info", text)
+        self._notice.setVisible(bool(text))
+
+    def _make_text(self) -> str:
+        count = self._count
+        return tr("Make snippets ({count})", count=count) if count else tr("Make snippets")
+
+    def show_snippets(self, snippets: Sequence[Snippet]) -> None:
+        """What can be seen of the place that is looked at."""
+        if tuple(snippets) == self._shown:
+            return
+        self._shown = tuple(snippets)
+        for pane in self._panes.values():
+            self._loops.removeWidget(pane)
+            pane.hide()
+            pane.deleteLater()
+        self._panes = {one.name: LoopPane(one) for one in snippets}
+        for pane in self._panes.values():
+            pane.taken.connect(self.taken)
+            self._loops.addWidget(pane, 1)
+
+    def show_images(self, images: Mapping[str, QImage]) -> None:
+        """The next frame of each loop."""
+        for name, image in images.items():
+            if name in self._panes:
+                self._panes[name].picture.show_image(image)
+
+    @property
+    def picture_size(self) -> QSize:
+        """That a picture may have, in px of the screen."""
+        pane = next(iter(self._panes.values()), None)
+        size = pane.picture.size() if pane is not None else QSize(320, 180)
+        return size * self.devicePixelRatioF()
+
+    # Language, end
+
+    def retranslate_ui(self) -> None:
+        """Texts in the current language."""
+        self.setWindowTitle(tr("Compare presets"))
+        self._lead.setText(
+            tr(
+                "Two seconds of telling places of the film, made in each preset and looped side "
+                "by side with the original. Speed and memory are measured here."
+            )
+        )
+        self._where.setText(tr("Places"))
+        self._with.setText(tr("Presets, four at most"))
+        self._add.setText(tr("Add the frame shown"))
+        self._look.setAccessibleName(tr("Place that is shown"))
+        self._stop.setText(tr("Stop"))
+        self._make.setText(self._make_text())
+        self.show_places(self._offered)
+        self.retranslated.emit()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Nothing plays once the page is closed."""
+        self.closed.emit()
+        super().hideEvent(event)

@@ -1,0 +1,131 @@
+"""A notice in one line that opens: its whole sentence, what to do next, and buttons that help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.theme import tokens
+from app.theme.icons import pixmap
+from app.widgets.controls import ElidedLabel, FlowLayout
+from app.widgets.notice_line import ICONS, colour_of
+from app.widgets.reveal import bring_into_view
+
+
+class FoldedNotice(QWidget):
+    """Opens and closes by a click on its line, Return or the space bar.
+
+    A sentence that fits into the line and has nothing below it does not open.
+
+    Args:
+        severity: Of the notice.
+        message: The sentence.
+        hint: What to do next; "" for nothing.
+        buttons: Shown below when it is open.
+    """
+
+    toggled = Signal(bool)  # by the user
+
+    def __init__(
+        self, severity: str, message: str, hint: str = "", buttons: Sequence[QPushButton] = ()
+    ) -> None:
+        super().__init__()
+        self._message, self._has_more = message, bool(hint or buttons)
+        self._head = _Head(severity, message)
+        self._head.pressed.connect(self._toggle)
+        self._body = QWidget()
+        column = QVBoxLayout(self._body)
+        column.setContentsMargins(24, 0, 0, 2)
+        column.setSpacing(6)
+        self._hint = QLabel(hint)
+        self._hint.setProperty("kind", "secondary")
+        self._hint.setWordWrap(True)
+        self._hint.setVisible(bool(hint))
+        self._hint.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        column.addWidget(self._hint)
+        if buttons:
+            row = FlowLayout(spacing=6)
+            for button in buttons:
+                row.addWidget(button)
+            column.addLayout(row)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.setSpacing(4)
+        whole.addWidget(self._head)
+        whole.addWidget(self._body)
+        self.set_open(False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether all of it is shown."""
+        return self._head.is_open
+
+    def set_open(self, is_open: bool) -> None:
+        """Show all of it, or its line."""
+        self._head.show_open(is_open)
+        self._body.setVisible(is_open and self._has_more)
+
+    def _toggle(self) -> None:
+        self.set_open(not self.is_open)
+        self.toggled.emit(self.is_open)
+        if self.is_open:
+            bring_into_view(self)
+
+
+class _Head(QWidget):
+    """Icon, sentence and arrow; one control for the keyboard."""
+
+    pressed = Signal()
+
+    def __init__(self, severity: str, message: str) -> None:
+        super().__init__()
+        self.is_open = False
+        self.setObjectName("noticeHead")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setAccessibleName(message)
+        icon = QLabel()
+        icon.setPixmap(pixmap(ICONS[severity], colour_of(severity), 16))
+        icon.setFixedSize(16, 18)
+        self._line, self._whole, self._arrow = ElidedLabel(), QLabel(message), QLabel()
+        self._line.setText(message)
+        self._whole.setWordWrap(True)
+        texts = QVBoxLayout()
+        texts.setContentsMargins(0, 0, 0, 0)
+        texts.addWidget(self._line)
+        texts.addWidget(self._whole)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 1, 0, 1)
+        row.setSpacing(8)
+        top = Qt.AlignmentFlag.AlignTop
+        row.addWidget(icon, 0, top)
+        row.addLayout(texts, 1)
+        row.addWidget(self._arrow, 0, top)
+
+    def show_open(self, is_open: bool) -> None:
+        """Show the whole sentence, or as much as one line holds."""
+        self.is_open = is_open
+        self._line.setVisible(not is_open)
+        self._whole.setVisible(is_open)
+        name = "chevron-up" if is_open else "chevron-down"
+        self._arrow.setPixmap(pixmap(name, tokens.current().text_2, 14))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """The press is ours, so that the release comes here, too."""
+        event.accept()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """A click anywhere on it."""
+        if self.rect().contains(event.position().toPoint()):
+            self.pressed.emit()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """As a button."""
+        if event.key() in (Qt.Key.Key_Space, Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.pressed.emit()
+            return
+        super().keyPressEvent(event)

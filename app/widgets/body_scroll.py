@@ -1,0 +1,39 @@
+"""A scroll area that is as high as what it holds, as far as there is room."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
+
+_LEAST = 72  # px
+
+
+class BodyScroll(QScrollArea):
+    """Scrolls up and down only, and only above its maximum height."""
+
+    def __init__(self, body: QWidget, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        body.setObjectName("scrolled")
+        self.setWidget(body)
+
+    def sizeHint(self) -> QSize:
+        """As high as the body at the width that there is."""
+        body, width = self.widget(), max(self.width(), self.minimumWidth())
+        hint = body.sizeHint()
+        height = body.heightForWidth(width) if body.hasHeightForWidth() else hint.height()
+        return QSize(hint.width(), height)
+
+    def minimumSizeHint(self) -> QSize:
+        """A few lines."""
+        return QSize(0, min(_LEAST, self.sizeHint().height()))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Another body height is another height of the area."""
+        if watched is self.widget() and event.type() == QEvent.Type.LayoutRequest:
+            self.updateGeometry()
+        return super().eventFilter(watched, event)

@@ -1,0 +1,113 @@
+"""A sheet over the stage: holds what has no room of its own, until it is closed."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.i18n import tr
+from app.theme.icons import icon
+from app.widgets.controls import Themed
+
+
+class Sheet(Themed, QFrame):
+    """Covers a part of `over`, as high as that; one sheet is open at a time.
+
+    Args:
+        over: The widget that it covers; its parent.
+        name: Its objectName.
+        width: px, at most: it never is wider than `over`.
+        is_left: At the left edge of `over`, else at the right one.
+    """
+
+    closed = Signal()
+
+    def __init__(self, over: QWidget, name: str, width: int, *, is_left: bool = False) -> None:
+        super().__init__(over)
+        self.setObjectName(name)
+        self.setProperty("kind", "sheet")
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._over, self._width, self._is_left = over, width, is_left
+        self._focus_before: QWidget | None = None
+        self._title, self._close = QLabel(), QToolButton()
+        self._title.setProperty("kind", "title")
+        self._close.setObjectName(f"{name}Close")
+        self._close.setProperty("kind", "more")
+        head = QHBoxLayout()
+        head.setContentsMargins(16, 8, 8, 0)
+        head.addWidget(self._title, 1)
+        head.addWidget(self._close)
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(1, 0, 1, 1)
+        self._column.setSpacing(0)
+        self._column.addLayout(head)
+        self._close.clicked.connect(self.close_down)
+        self.setVisible(False)
+        over.installEventFilter(self)
+        self.retranslate_ui()
+
+    def hold(self, body: QWidget) -> None:
+        """Take a widget in; it fills the sheet."""
+        self._column.addWidget(body, 1)
+        body.show()
+
+    def set_title(self, title: str) -> None:
+        """Heading, in the current language."""
+        self._title.setText(title)
+        self.setAccessibleName(title)
+
+    def open_up(self) -> None:
+        """Show it, in place of any other sheet."""
+        if not self.isHidden():
+            return
+        for other in self._over.findChildren(Sheet):
+            other.close_down()
+        self._focus_before = QApplication.focusWidget()
+        self._fit()
+        self.show()
+        self.raise_()
+        self.setFocus(Qt.FocusReason.OtherFocusReason)  # Tab goes to what it holds
+
+    def close_down(self) -> None:
+        """Hide it; the keyboard goes back to where it was."""
+        if self.isHidden():
+            return
+        held_focus = self.isAncestorOf(QApplication.focusWidget() or self._over)
+        self.hide()
+        before = self._focus_before
+        if held_focus and before is not None and before.isVisible():
+            before.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.closed.emit()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Escape closes."""
+        if event.key() == Qt.Key.Key_Escape:
+            self.close_down()
+            return
+        super().keyPressEvent(event)
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        """Stay as high as what it covers."""
+        if event.type() == QEvent.Type.Resize and not self.isHidden():
+            self._fit()
+        return False
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language, icons in the current theme."""
+        self._close.setIcon(icon("cancel", size=16))
+        self._close.setToolTip(tr("Close (Esc)"))
+        self._close.setAccessibleName(tr("Close"))
+
+    def _fit(self) -> None:
+        width = min(self._width, self._over.width())
+        left = 0 if self._is_left else self._over.width() - width
+        self.setGeometry(left, 0, width, self._over.height())

@@ -1,0 +1,59 @@
+"""An excerpt: a few frames of a film, made as its job would make them, before hours are spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal, get_args
+
+from engine.protocol.plan import Plan
+from engine.settings.schema import JobSettings
+
+SceneKind = Literal["dark", "motion", "text", "texture", "flat"]
+SCENE_KINDS: tuple[SceneKind, ...] = get_args(SceneKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Where models tell themselves apart."""
+
+    kind: SceneKind
+    seconds: float  # of the source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """A part of a film that was tried.
+
+    Attributes:
+        settings: That it was made with.
+        plan: Of the whole film with these settings, but for its part, its result and its streams:
+            the result has pictures only.
+        frames: That were made.
+        frames_per_second: Measured, without loading the model; 0 where it was over too soon.
+        device_bytes: Most that was measured on the GPU; 0 for the processor.
+    """
+
+    settings: JobSettings
+    plan: Plan
+    frames: int
+    frames_per_second: float
+    device_bytes: int
+
+    def holds(self, seconds: float) -> bool:
+        """Whether a time of the source, in s, lies in the part."""
+        first = self.plan.start or Fraction(0)
+        return first <= seconds and (self.plan.stop is None or seconds < self.plan.stop)
+
+    def shows(self, settings: JobSettings, plan: Plan) -> bool:
+        """Whether a job with these settings and this plan would make the same frames."""
+        return self.has(settings) and self.plan.work.model == plan.work.model
+
+    def has(self, settings: JobSettings) -> bool:
+        """Whether it was made with these settings, whatever part of the film they name."""
+        return _of_frames(self.settings) == _of_frames(settings)
+
+
+def _of_frames(settings: JobSettings) -> JobSettings:
+    """Settings without the part of the film and what becomes of an older result."""
+    return replace(settings, start="", stop="", overwrite=False)

@@ -1,0 +1,175 @@
+"""Try this frame, try 3 seconds: the bar over the picture."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QWidget
+
+from app.preview.scene import Mode
+from app.preview.try_bar import TryBar
+from engine.core.errors import DiskFull
+from engine.core.geometry import FrameSpan
+from engine.protocol import commands, events
+from engine.protocol.excerpt import Excerpt
+from engine.protocol.tasks import TaskKind
+from engine.settings.schema import JobSettings
+from tests.app.conftest import part, real_program, texts
+from tests.helpers.clips import Clip, make_clip
+
+KIND = TaskKind.EXCERPT
+
+
+def excerpt_of(bench, job_id: str, first: Fraction, stop: Fraction) -> Excerpt:
+    row = bench.program.queue.find(job_id)
+    plan = replace(row.plan, start=first, stop=stop, span=FrameSpan(0, 1))
+    return Excerpt(
+        settings=row.settings, plan=plan, frames=1, frames_per_second=0.0, device_bytes=0
+    )
+
+
+def made(bench, job_id: str, first: Fraction, stop: Fraction) -> None:
+    """The engine has made a part, and the task ends."""
+    excerpt = excerpt_of(bench, job_id, first, stop)
+    bench.emit(events.ExcerptReady(job_id=job_id, excerpt=excerpt))
+    bench.engine.tasks.finish(KIND)
+    bench.hear()
+
+
+@pytest.fixture
+def film(bench) -> str:
+    """A film that waits, with its playhead at frame 24."""
+    job_id = bench.add()
+    bench.window.preview.timeline.set_step(24)
+    return job_id
+
+
+def test_this_frame_is_asked_for_and_shown_next_to_the_source(bench, film):
+    view = bench.window.preview
+    assert view.canvas.mode is Mode.ORIGINAL
+    bench.press("tryFrame")
+    (asked,) = bench.asked(commands.MakeExcerpt)
+    assert (asked.job_id, asked.seconds, asked.settings) == (film, 0.0, None)
+    assert 1.0 < asked.start < 1.0 + 1 / 24
+    assert view.canvas.mode is Mode.SPLIT
+    assert not bench.find("tryFrame").isEnabled()
+    assert not bench.find("trySeconds").isEnabled()
+    before = len(bench.asked(commands.ShowFrame))
+    made(bench, film, Fraction(1), Fraction(1) + Fraction(1, 1000) * 41)
+    assert [c.seconds for c in bench.asked(commands.ShowFrame)[before:]] == [asked.start]
+    assert not bench.find("tryFrame").isEnabled(), "it was made"
+    assert bench.find("trySeconds").isEnabled()
+    view.timeline.set_step(30)
+    assert bench.find("tryFrame").isEnabled()
+
+
+def test_three_seconds_show_their_frames_and_can_be_stopped(bench, film):
+    bench.press("trySeconds")
+    assert [c.seconds for c in bench.asked(commands.MakeExcerpt)] == [3.0]
+    assert bench.find("tryStop").isVisible()
+    progress = events.TaskProgress(kind=KIND, subject=film, done=18, total=72)
+    bench.emit(progress)
+    assert "18 of 72 frames" in texts(bench.find("tryBar"))
+    bench.press("tryStop")
+    assert [(c.kind, c.subject) for c in bench.asked(commands.StopTask)] == [(KIND, "")]
+    assert not bench.find("tryStop").isVisible()
+    assert bench.find("trySeconds").isEnabled()
+
+
+def test_no_button_moves_or_changes_when_one_is_pressed(bench, film):
+    before = {
+        name: bench.find(name).mapToGlobal(QPoint(0, 0)) for name in ("tryFrame", "trySeconds")
+    }
+    bench.press("trySeconds")
+    for name, place in before.items():
+        assert bench.find(name).mapToGlobal(QPoint(0, 0)) == place
+    stop = bench.find("tryStop")
+    right = bench.find("trySeconds")
+    assert stop.mapToGlobal(QPoint(0, 0)).x() > right.mapToGlobal(QPoint(0, 0)).x() + right.width()
+
+
+def test_the_bar_stays_inside_a_narrow_picture(qtbot):
+    over = QWidget()
+    qtbot.addWidget(over)
+    bar = TryBar(over)
+    over.resize(330, 240)
+    over.show()
+    bar.offer(has_result=False)
+    bar.show_progress(18, 72)
+    assert over.rect().contains(bar.geometry())
+    stop = part(bar, "tryStop")
+    assert bar.rect().contains(stop.geometry())
+    over.resize(900, 240)
+    bar.show_progress(19, 72)
+    assert "19 of 72 frames" in texts(bar)
+
+
+def test_a_failure_says_why_until_the_next_try(bench, film):
+    bench.press("tryFrame")
+    bench.engine.tasks.fail(KIND, DiskFull("folder", folder="D:\\").info())
+    bench.hear()
+    assert "D:\\" in part(bench.window, "tryProblem").text()
+    bench.press("tryFrame")
+    assert not bench.find("tryProblem").isVisible()
+
+
+def test_other_choices_ask_for_another_try(bench, film):
+    made(bench, film, Fraction(1), Fraction(2))
+    assert not bench.find("tryFrame").isEnabled()
+    bench.choose(scale=4)
+    assert bench.find("tryFrame").isEnabled()
+
+
+def test_nothing_is_tried_of_a_running_film_or_next_to_one(bench, film):
+    bench.do("start")
+    assert not bench.find("tryBar").isVisible()
+    bench.add("other.mp4")
+    view = bench.window.queue_column.view
+    view.select(bench.program.queue.rows[1].job_id)
+    bench.hear()
+    assert bench.find("tryBar").isVisible()
+    assert not bench.find("tryFrame").isEnabled()
+    assert "being worked on" in bench.find("tryFrame").toolTip()
+
+
+def test_latents_are_not_tried(bench):
+    bench.add("wan.latent")
+    assert bench.program.queue.rows[0].media.holds_latents
+    assert not bench.find("tryBar").isVisible()
+
+
+def test_by_keyboard(bench, film, qtbot):
+    qtbot.keyClick(bench.window, Qt.Key.Key_T, Qt.KeyboardModifier.ControlModifier)
+    bench.hear()
+    assert [c.seconds for c in bench.asked(commands.MakeExcerpt)] == [0.0]
+
+
+def test_a_real_frame_is_seen_before_its_job(qapp, qtbot, tmp_path):
+    source = make_clip(tmp_path / "film.mkv", Clip(frames=30, rate=Fraction(25)))
+    with real_program(qapp, tmp_path) as program:
+        settings = JobSettings(model="lite", treatment="faithful", crf=30)
+        program.controller.add_file(source, settings=settings)
+        view = program.window.preview
+        bar = part(program.window, "tryBar")
+        qtbot.waitUntil(bar.isVisible, timeout=30_000)
+        view.timeline.set_step(12)
+        part(program.window, "tryFrame").click()
+        qtbot.waitUntil(lambda: not view._result_image.isNull(), timeout=60_000)
+        assert view.canvas.mode is Mode.SPLIT
+        assert view._result_image.width() == 192
+
+
+def test_space_plays_what_was_tried_next_to_the_source(bench, film, monkeypatch):
+    view = bench.window.preview
+    opened = []
+    monkeypatch.setattr(view.playback, "_opener", lambda side: opened.append(side) or iter)
+    monkeypatch.setattr(view.playback.player, "play", lambda films, *_: None)
+    bench.press("trySeconds")
+    made(bench, film, Fraction(1), Fraction(4))
+    view.playback.toggle()
+    assert opened == ["source", "excerpt"]
+    opened.clear()
+    view.timeline.set_step(200)
+    view.playback.toggle()
+    assert opened == ["source"], "nothing was made there"

@@ -1,0 +1,215 @@
+"""The window on small screens: it opens inside them and folds its columns down to 910x432."""
+
+import dataclasses
+
+import pytest
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+
+from app.ui_state import UiState
+from app.window_place import fitted, keep_place, key_of, place_window
+from engine.protocol.plan import Notice
+from tests.app.conftest import Bench, texts
+from tests.app.plan.test_plan_card import TOO_MUCH, plan, say_plan
+from tests.app.test_gauges import GPU
+from tests.app.test_narrow_window import cut_off, settle
+from tests.helpers.plans import on_gpu
+
+SIZES = ((910, 432), (910, 512), (1024, 600), (1280, 680), (1366, 728))
+
+
+def resize(bench: Bench, width: int, height: int) -> None:
+    bench.window.resize(width, height)
+    settle()
+
+
+def lies_inside(widget: QWidget) -> bool:
+    """Whether all of a widget can be seen in its window."""
+    window = widget.window()
+    place = QRect(widget.mapTo(window, QPoint(0, 0)), widget.size())
+    seen = widget.visibleRegion().boundingRect().size()
+    return window.rect().contains(place) and seen == widget.size()
+
+
+# Place
+
+
+def test_a_window_lies_on_the_free_part_of_its_screen_with_its_frame():
+    free = QRect(0, 0, 1280, 680)  # 1920x1080 at 150 %, less the task bar
+    place = fitted(QRect(-100, -50, 1440, 900), free)
+    assert free.contains(place.adjusted(0, -40, 0, 0))
+    assert fitted(QRect(2000, 900, 1000, 600), free) == QRect(280, 80, 1000, 600)
+    assert fitted(QRect(100, 100, 1000, 560), free) == QRect(100, 100, 1000, 560)
+
+
+@pytest.mark.parametrize("free", [QRect(0, 0, 1280, 680), QRect(0, 0, 910, 472)])
+def test_the_first_start_opens_inside_a_small_screen(bench, tmp_path, monkeypatch, free):
+    monkeypatch.setattr(type(bench.window.screen()), "availableGeometry", lambda _self: free)
+    place_window(bench.window, UiState(tmp_path / "new.ini"))
+    settle()
+    assert free.contains(bench.window.geometry())
+    assert lies_inside(bench.find("primaryAction"))
+
+
+def test_the_place_is_remembered_for_each_screen(bench, tmp_path, monkeypatch):
+    free = QRect(0, 0, 1280, 680)
+    monkeypatch.setattr(type(bench.window.screen()), "availableGeometry", lambda _self: free)
+    state = UiState(tmp_path / "kept.ini")
+    here = key_of(bench.window.screen())
+    bench.window.setGeometry(30, 60, 950, 560)
+    settle()
+    keep_place(bench.window, state)
+    state.keep_place("elsewhere_800x600", QRect(1, 2, 3, 4))
+    state.save()
+    bench.window.setGeometry(0, 40, 1000, 600)
+    again = UiState(tmp_path / "kept.ini")
+    assert (again.screen, again.is_maximised) == (here, False)
+    place_window(bench.window, again)
+    assert bench.window.geometry() == QRect(30, 60, 950, 560)
+    assert again.place("elsewhere_800x600") == QRect(1, 2, 3, 4)
+
+
+# Folding
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+def test_everything_that_starts_a_film_is_in_sight_and_nothing_is_cut(bench, size, language):
+    bench.program.use_language(language)
+    say_plan(bench, on_gpu(plan()))
+    bench.engine.emit_telemetry(GPU)
+    bench.hear()
+    resize(bench, *size)
+    assert (bench.window.width(), bench.window.height()) == size
+    for name in ("primaryAction", "outputName", "outputFolder", "planHead", "logButton"):
+        assert lies_inside(bench.find(name)), name
+    assert list(cut_off(bench.window.top)) == []
+    assert bench.find("planCard").parentWidget().parentWidget().height() <= 0.4 * size[1]
+
+
+def test_the_queue_becomes_a_strip_and_opens_over_the_stage(bench):
+    bench.add()
+    resize(bench, 1024, 600)
+    assert bench.find("openQueue").text() == "1"
+    assert not bench.window.queue_column.isVisible()
+    bench.press("openQueue")
+    assert bench.window.queue_column.view.isVisible()
+    QTest.keyClick(bench.find("queueSheet"), Qt.Key.Key_Escape)
+    assert not bench.window.queue_column.isVisible()
+    resize(bench, 1440, 900)
+    assert bench.window.queue_column.isVisible()
+    assert not bench.find("queueStrip").isVisible()
+
+
+def test_the_choices_become_a_sheet_and_work_there(bench):
+    bench.add()
+    resize(bench, 910, 512)
+    assert not bench.find("target").isVisible()
+    bench.press("openChoices")
+    settle()
+    assert lies_inside(bench.find("segment-x4"))
+    bench.find("segment-x4").click()
+    bench.window.choices.flush()
+    bench.hear()
+    assert bench.window.selected.settings.scale == 4
+    bench.press("openQueue")
+    assert not bench.find("target").isVisible(), "one sheet at a time"
+    resize(bench, 1440, 900)
+    assert lies_inside(bench.find("target"))
+
+
+# What opens or takes the focus is brought into view
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_choose_another_name_puts_a_cursor_that_can_be_seen(bench, size):
+    there = Notice(
+        code="output-exists", case="before-start", severity="refusal", params={"name": "film.mp4"}
+    )
+    say_plan(bench, dataclasses.replace(plan(), notices=(there,)))
+    resize(bench, *size)
+    bench.window.activateWindow()
+    bench.press("planHelp")
+    settle()
+    field = bench.find("outputName")
+    assert QApplication.focusWidget() is field
+    assert lies_inside(field)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_more_choices_show_themselves(bench, size):
+    bench.add()
+    resize(bench, *size)
+    if size[1] < 620:
+        bench.press("openChoices")
+    settle()
+    bench.press("moreChoices")
+    settle()
+    first = next(iter(bench.window.choices.more.editors.values()))
+    shown = [one for one in bench.window.choices.more.editors.values() if lies_inside(one)]
+    assert shown, f"{first.name} and all others lie below the fold"
+
+
+def test_change_the_choices_opens_the_sheet(bench):
+    bench.add()
+    resize(bench, 910, 512)
+    bench.window.activateWindow()
+    bench.do("choices")
+    settle()
+    assert lies_inside(bench.find("target"))
+
+
+def test_the_form_never_moves_sideways(bench):
+    bench.add()
+    bench.window.choices.more.unfold()
+    settle()
+    area = bench.window.choices.parentWidget().parentWidget()
+    for editor in bench.window.choices.more.editors.values():
+        area.ensureWidgetVisible(editor)
+        assert area.horizontalScrollBar().value() == 0
+
+
+# The right column
+
+
+def test_the_refusal_is_open_and_the_rest_a_line_each(bench):
+    more = Notice(code="colours-guessed", severity="info", params={"standard": "BT.709"})
+    made = dataclasses.replace(on_gpu(plan(), needed=20.0), notices=(more, TOO_MUCH))
+    say_plan(bench, made)
+    settle()
+    heads = bench.find("planCard").findChildren(QWidget, "noticeHead")
+    heights = [head.height() for head in heads if head.isVisible()]
+    assert len(heights) == 2
+    assert heights[1] <= 24
+    assert bench.find("planOffer0").isVisible()
+
+
+def test_a_film_that_was_started_shows_its_choices_as_text(bench):
+    bench.start()
+    settle()
+    shown = texts(bench.find("chosenText"))
+    assert "480×270 → 960×540" in shown
+    assert "Lite" in shown
+    assert "High · 16" in shown
+    assert bench.find("outputFixed").text() == "film_x2.mp4"
+    form = bench.window.choices
+    assert not [
+        one for one in form.findChildren(QWidget) if one.isVisible() and not one.isEnabled()
+    ]
+    bench.finish()
+    assert "480×270 → 960×540" in texts(bench.find("chosenText"))
+
+
+def test_a_plan_lists_what_it_copies_and_what_it_does_not(bench):
+    made = plan()
+    lost = dataclasses.replace(
+        made.streams[0], index=2, kind="subtitle", codec="dvb_subtitle", copied=False, why="no room"
+    )
+    say_plan(bench, dataclasses.replace(made, streams=(*made.streams, lost)))
+    assert bench.find("planStreams").whole == "Copied: sound track; left out: subtitle"
+    bench.press("whyThisPlan")
+    settle()
+    shown = texts(bench.find("whySheet"))
+    for text in ("Sound track · 2 channels · aac", "copied", "left out: no room"):
+        assert text in shown

@@ -1,0 +1,236 @@
+"""A frame or some seconds of a film, before its job."""
+
+import os
+import threading
+import time
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from PIL import Image
+
+from engine.api import probe
+from engine.core.errors import DiskFull
+from engine.jobs import excerpts, job_service
+from engine.pipeline.run import run_job
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.protocol.report import BenchReport
+from engine.protocol.tasks import TaskKind
+from engine.settings.schema import JobSettings
+from tests.helpers.clips import Clip, make_clip
+from tests.helpers.jobs import ENDS, planes_of, running_engine
+
+FAST = JobSettings(codec="ffv1", container="mkv", treatment="faithful", segment_seconds=0.5)
+STOP = c.StopTask(kind=TaskKind.EXCERPT, subject="a")
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_clip(tmp_path / "film.mkv", Clip(frames=30, rate=Fraction(25), audio_tracks=1))
+
+
+@pytest.fixture
+def engine(source, tmp_path):
+    """An engine with a film that waits, and its events."""
+    with running_engine(tmp_path / "jobs") as (running, heard):
+        running.send(c.AddJob(job_id="a", source=source, settings=FAST))
+        heard.wait(e.PlanChosen)
+        yield running, heard
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """An excerpt that makes nothing until the event is set or it is stopped."""
+    began, may_end = threading.Event(), threading.Event()
+
+    def wait(_job_id, _wanted, _machine, _folder, work):
+        began.set()
+        while not may_end.wait(0.01):
+            work.control.check()
+        raise DiskFull("folder", folder="held")
+
+    monkeypatch.setattr(excerpts, "made", wait)
+    yield began
+    may_end.set()
+
+
+def test_a_frame_is_made_as_its_job_makes_it(engine, tmp_path):
+    running, heard = engine
+    running.send(c.MakeExcerpt(job_id="a", start=0.5))
+    excerpt = heard.wait(e.ExcerptReady).excerpt
+    assert (excerpt.frames, excerpt.plan.start, excerpt.settings) == (1, Fraction(12, 25), FAST)
+    for seconds, is_there in ((0.479, False), (0.519, True), (0.521, False)):
+        running.send(c.ShowFrame(job_id="a", seconds=seconds))
+        assert (heard.wait(e.PreviewReady).result is not None) is is_there, seconds
+    running.send(c.StartQueue())
+    assert heard.wait(*ENDS).report.passed
+    assert (planes_of(excerpt.plan.output)[0] == planes_of(tmp_path / "film_x2.mkv")[12]).all()
+
+
+def test_the_last_frame_is_made(engine):
+    running, heard = engine
+    running.send(c.MakeExcerpt(job_id="a", start=9.0))
+    excerpt = heard.wait(e.ExcerptReady).excerpt
+    assert (excerpt.frames, excerpt.plan.start) == (1, Fraction(29, 25))
+    running.send(c.ShowFrame(job_id="a", seconds=1.18))
+    assert heard.wait(e.PreviewReady).result is not None
+
+
+def test_a_picture_is_made_as_a_whole(tmp_path):
+    picture = tmp_path / "picture.png"
+    Image.new("RGB", (64, 48), (200, 40, 40)).save(picture)
+    with running_engine(tmp_path / "jobs") as (running, heard):
+        running.send(c.AddJob(job_id="a", source=picture, settings=JobSettings(model="lite")))
+        running.send(c.MakeExcerpt(job_id="a", start=0.0))
+        excerpt = heard.wait(e.ExcerptReady).excerpt
+        assert (excerpt.frames, excerpt.plan.output.suffix) == (1, ".png")
+        running.send(c.ShowFrame(job_id="a", seconds=0.0))
+        assert heard.wait(e.PreviewReady).result.size.width == 128
+
+
+def test_some_seconds_are_shown_next_to_the_source_until_the_choices_change(engine):
+    running, heard = engine
+    running.send(c.MakeExcerpt(job_id="a", start=0.2, seconds=0.4))
+    excerpt = heard.wait(e.ExcerptReady).excerpt
+    assert (excerpt.frames, probe(excerpt.plan.output).video.frame_count) == (10, 10)
+    assert excerpt.plan.streams == ()
+    for seconds, is_there in ((0.1, False), (0.3, True), (0.59, True), (0.61, False)):
+        running.send(c.ShowFrame(job_id="a", seconds=seconds))
+        shown = heard.wait(e.PreviewReady)
+        assert (shown.result is not None) is is_there, seconds
+        assert shown.source is not None
+    other = replace(FAST, scale=4)
+    for settings, is_there in ((other, False), (replace(FAST, stop="1"), True)):
+        running.send(c.ChangeJob(job_id="a", settings=settings))
+        running.send(c.ShowFrame(job_id="a", seconds=0.3))
+        assert (heard.wait(e.PreviewReady).result is not None) is is_there, settings
+
+
+def test_other_settings_can_be_tried_and_are_not_shown_as_the_jobs_own(engine):
+    running, heard = engine
+    other = replace(FAST, scale=3)
+    running.send(c.MakeExcerpt(job_id="a", start=0.2, settings=other))
+    excerpt = heard.wait(e.ExcerptReady).excerpt
+    assert excerpt.settings == other
+    assert probe(excerpt.plan.output).video.size.width == 288
+    running.send(c.ShowFrame(job_id="a", seconds=0.2))
+    assert heard.wait(e.PreviewReady).result is None
+
+
+def test_what_was_tried_goes_with_its_job(engine, tmp_path):
+    running, heard = engine
+    running.send(c.MakeExcerpt(job_id="a", start=0.2))
+    output = heard.wait(e.ExcerptReady).excerpt.plan.output
+    assert output.is_file()
+    assert {path.name for path in tmp_path.iterdir()} == {"film.mkv", "jobs"}
+    running.send(c.RemoveJob(job_id="a", can_return=True))
+    heard.wait(e.JobRemoved)
+    assert output.is_file()
+    running.send(c.RemoveJob(job_id="a"))
+    heard.wait(e.JobRemoved)
+    assert not output.exists()
+
+
+def test_what_was_tried_goes_when_the_program_ends(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (running, heard):
+        running.send(c.AddJob(job_id="a", source=source, settings=FAST))
+        running.send(c.MakeExcerpt(job_id="a", start=0.2))
+        output = heard.wait(e.ExcerptReady).excerpt.plan.output
+    assert not output.exists()
+
+
+def test_what_a_killed_program_has_left_goes_after_two_days(tmp_path):
+    left = [tmp_path / "jobs" / "excerpts" / name for name in ("old", "new")]
+    for folder in left:
+        (folder / "1").mkdir(parents=True)
+    before = time.time() - 3 * 86400
+    os.utime(left[0], (before, before))
+    with running_engine(tmp_path / "jobs") as (running, heard):
+        running.send(c.Prepare())
+        heard.wait(e.DevicesListed)
+    assert [folder.exists() for folder in left] == [False, True]
+
+
+def test_an_excerpt_is_stopped_and_leaves_nothing(engine, held, tmp_path):
+    running, heard = engine
+    running.send(c.MakeExcerpt(job_id="a", start=0.2))
+    assert held.wait(10)
+    running.send(STOP)
+    assert heard.wait(e.TaskStopped).subject == "a"
+    assert not list((tmp_path / "jobs" / "excerpts" / "a").iterdir())
+
+
+def test_a_film_that_is_started_stops_an_excerpt(engine, held):
+    running, heard = engine
+    running.send(c.MakeExcerpt(job_id="a", start=0.2))
+    assert held.wait(10)
+    running.send(c.StartQueue())
+    assert heard.wait(e.TaskStopped).kind is TaskKind.EXCERPT
+    assert isinstance(heard.wait(*ENDS), e.JobFinished)
+
+
+def test_nothing_is_tried_next_to_a_running_job(engine, monkeypatch):
+    began, may_end = threading.Event(), threading.Event()
+
+    def run(*_):
+        began.set()
+        may_end.wait(30)
+        raise DiskFull("folder", folder="held")
+
+    monkeypatch.setattr(job_service, "run_stored", run)
+    running, heard = engine
+    running.send(c.StartQueue())
+    assert began.wait(10)
+    running.send(c.MakeExcerpt(job_id="a", start=0.2))
+    failed = heard.failed()
+    may_end.set()
+    assert (failed.subject, failed.error.case) == ("a", "excerpt-waits")
+
+
+def test_excerpt_and_measurement_exclude_each_other(engine, held, monkeypatch):
+    from engine.bench import full_run
+
+    began, may_end = threading.Event(), threading.Event()
+
+    def examine(**_):
+        began.set()
+        may_end.wait(30)
+        return BenchReport(machine={})
+
+    monkeypatch.setattr(full_run, "examine", examine)
+    running, heard = engine
+    running.send(c.MakeExcerpt(job_id="a", start=0.2))
+    assert held.wait(10)
+    running.send(c.RunBenchmark())
+    assert heard.failed().kind is TaskKind.BENCHMARK
+    running.send(STOP)
+    heard.wait(e.TaskStopped)
+    running.send(c.RunBenchmark())
+    assert began.wait(10)
+    running.send(c.MakeExcerpt(job_id="a", start=0.2))
+    assert heard.failed().error.case == "excerpt-waits-for-measurement"
+    may_end.set()
+
+
+def test_an_excerpt_that_fails_says_why_and_leaves_nothing(engine, monkeypatch, tmp_path):
+    def fail(context, *_args, **_kwargs):
+        raise DiskFull("folder", folder=tmp_path)
+
+    monkeypatch.setattr("engine.pipeline.run.run_job", fail)
+    running, heard = engine
+    running.send(c.MakeExcerpt(job_id="a", start=0.2))
+    assert heard.failed().error.code == "disk-full"
+    assert not list((tmp_path / "jobs" / "excerpts" / "a").iterdir())
+    monkeypatch.setattr("engine.pipeline.run.run_job", run_job)
+    running.send(c.MakeExcerpt(job_id="a", start=0.2))
+    assert heard.wait(e.ExcerptReady).excerpt.frames == 1
+
+
+def test_scenes_that_tell_models_apart_are_found(engine):
+    running, heard = engine
+    running.send(c.FindScenes(job_id="a"))
+    found = heard.wait(e.ScenesFound)
+    assert found.job_id == "a"
+    assert all(0 <= scene.seconds < 1.2 for scene in found.scenes)
+    assert found.scenes

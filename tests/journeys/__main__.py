@@ -1,0 +1,46 @@
+"""`python -m tests.journeys`: every journey on a screen of its own, and a table of results."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from tests.journeys.journeys import JOURNEYS
+from tests.journeys.screen import missing
+
+
+def main() -> int:
+    """Run; the exit status is 1 when a journey failed, 2 when none can run here."""
+    options = _parse()
+    if problem := missing():
+        print(f"no journeys here, {problem}")
+        return 2
+    names = [name for name in JOURNEYS if options.only in name]
+    failures = {}
+    width = max(map(len, names))
+    for name in names:
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="journey-") as folder:
+            try:
+                JOURNEYS[name](Path(folder))
+            except Exception:  # noqa: BLE001 - whatever ends a journey is its outcome
+                failures[name] = traceback.format_exc()
+        outcome = "failed" if name in failures else "passed"
+        print(f"{name:{width}}  {outcome}  {time.monotonic() - begin:6.1f} s", flush=True)
+    for name, trace in failures.items():
+        print(f"\n{name}\n{trace}")
+    return int(bool(failures))
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.journeys", description=__doc__)
+    parser.add_argument("--only", default="", help="journeys with this text in their name")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
