@@ -152,5 +152,7 @@ def test_films_whose_file_cannot_be_read_now_are_kept(bench):
     assert [film.source.name for film in restart.read().films] == ["one.mp4", "two.mp4"]
     restart.take_over(bench.program.controller, [], pytest.fail)
     assert [one.is_automatic for one in bench.asked(commands.AddJob)][-2:] == [True, True]
+    bench.hear()
+    bench.window.queue_column.view.select(bench.program.queue.rows[-1].job_id)
     bench.do("retry")
     assert not bench.asked(commands.AddJob)[-1].is_automatic, "the user has asked for it"
