@@ -226,11 +226,10 @@ class Program(QObject):
 
     def add_sample(self) -> None:
         """Queue the sample clip and start it: a demonstration, with Lite, which is always there."""
-        result = writable_folder() / "upreel_sample_x2.mp4"
         self.controller.add_file(
             paths.resource("samples", "upreel_sample.mp4"),
             settings=JobSettings(model="lite"),
-            output=paths.numbered(result) if result.exists() else result,
+            output=writable_folder(),
             starts_at_once=True,
         )
 
@@ -338,7 +337,8 @@ def _attach_engine(program: Program, options: argparse.Namespace) -> None:
 
     gpus = pretended(*options.pretend_gpu, memory=options.pretend_vram)
     settings = program.ui_state.engine_settings
-    program.attach(Engine(program.bridge, settings=settings, pretend=gpus))
+    paths.choose_jobs_folder(settings.job_folder)
+    program.attach(Engine(program.bridge, settings=settings, pretend=gpus, numbers_results=True))
     begun = unfinished()
     program.offer_left_over(begun)
     restart.take_over(program.controller, [job.job_id for job in begun], program.downloads.expect)

@@ -119,7 +119,11 @@ class MainWindow(QMainWindow):
             case "cancel":
                 self._controller.cancel()
             case "retry" | "accept":
-                self._controller.retry(job_id, accept=name == "accept")
+                chosen = self.queue_column.view.selected_ids if name == "retry" else [job_id]
+                for one in chosen:
+                    self._controller.retry(one, accept=name == "accept")
+            case "clear_finished":
+                self._controller.clear_finished()
             case "remove":
                 self._controller.remove(self.queue_column.view.selected_ids)
             case "undo":
@@ -248,6 +252,7 @@ class MainWindow(QMainWindow):
             "report": has_result,
             "retry": row is not None and (row.can_retry or row.state is JobState.REJECTED),
             "remove": row is not None and not row.state.is_active,
+            "clear_finished": any(one.can_clear for one in self._queue.rows),
             "move_up": row is not None and self._queue.position(row.job_id) > 0,
             "move_down": row is not None
             and self._queue.position(row.job_id) < self._queue.rowCount() - 1,
@@ -339,6 +344,10 @@ class MainWindow(QMainWindow):
         view.set_menu([self.actions_[name] if name else None for name in _MENU])
         view.selected.connect(self._user_selected)
         view.open_requested.connect(lambda _job_id: self.do("open_result"))
+        view.selection_changed.connect(lambda: self.choices.show_count(len(view.selected_ids)))
+        view.reordered.connect(self._controller.reorder)
+        self._controller.looked_through.connect(self.queue_column.added.show_found)
+        self.queue_column.clear_requested.connect(self._controller.clear_finished)
         self.queue_column.files_requested.connect(self.intake.ask_files)
         self.queue_column.folder_requested.connect(self.intake.ask_folder)
         self.decision.action_requested.connect(self.do)
@@ -356,7 +365,9 @@ class MainWindow(QMainWindow):
         self._controller.files_added.connect(self._show_added)
 
     def _choose(self, job_id: str, settings: object, output: object) -> None:
-        self._controller.choose(job_id, settings, output)
+        chosen = self.queue_column.view.selected_ids
+        others = chosen if job_id in chosen else ()  # else the selection has changed since
+        self._controller.choose(job_id, settings, output, others)
         self._ui_state.choices = self._controller.settings
 
     def _show_log(self, is_requested: bool) -> None:
@@ -368,4 +379,15 @@ class MainWindow(QMainWindow):
         self.actions_["log"].setChecked(is_visible and not self.log_dock.isHidden())
 
 
-_MENU = "open_result", "show_in_folder", "report", "", "retry", "move_up", "move_down", "", "remove"
+_MENU = (
+    "open_result",
+    "show_in_folder",
+    "report",
+    "",
+    "retry",
+    "move_up",
+    "move_down",
+    "",
+    "remove",
+    "clear_finished",
+)

@@ -63,8 +63,14 @@ class Engine:
 
     Events come from several threads: a sink only puts them into a queue.
 
-    With GPUs to `pretend`, here or in the environment, jobs are planned for them, and no job that
-    needs one can start; `pretended` finds them by their names.
+    Args:
+        sink: Gets the events.
+        settings: Of the program.
+        jobs_folder: For job folders; None for the one of this user.
+        pretend: GPUs, here or in the environment: jobs are planned for them, and no job that needs
+            one can start; `pretended` finds them by their names.
+        numbers_results: A result whose name the user did not choose, and which is there already,
+            gets a numbered name; else the job is refused.
     """
 
     def __init__(
@@ -74,11 +80,13 @@ class Engine:
         settings: EngineSettings | None = None,
         jobs_folder: Path | None = None,
         pretend: Sequence[GpuSpec] = (),
+        numbers_results: bool = False,
     ) -> None:
         machine = Machine(
             settings=settings or EngineSettings(),
             jobs_folder=jobs_folder or default_jobs_folder(),
             pretend=tuple(pretend) or pretended_gpu.from_environment(),
+            numbers_results=numbers_results,
         )
         self._thread = EngineThread(sink, machine)
 

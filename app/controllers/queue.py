@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.bridge.engine_bridge import EventHub
 from app.engine_messages import text
-from app.jobs.found_files import FileFinder, is_latent, is_wheel
+from app.jobs.found_files import FileFinder, FoundFiles, is_latent, is_wheel
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from app.state.removals import Removal, Removals
@@ -32,6 +32,7 @@ class QueueController(QObject):
     """Turns intents into commands; keeps queue model and engine in step."""
 
     files_added = Signal()
+    looked_through = Signal(object)  # FoundFiles: what was added and what was not
     latents_found = Signal(list)  # list[Path]: the user has to choose how they are read
     wheels_found = Signal(list)  # list[Path]: no films, but files of an NVIDIA runtime
     command_failed = Signal(str)  # why, in the current language
@@ -53,7 +54,7 @@ class QueueController(QObject):
         self.settings = JobSettings()  # for the next files
         self.removals = Removals(self)
         self._finder = FileFinder(self)
-        self._finder.found.connect(self.add_files)
+        self._finder.found.connect(self._add_found)
         hub.subscribe(events.JobQueued, self._after_queued)
         hub.subscribe(events.PreviewReady, self._keep_thumbnail)
         for ended in (
@@ -88,6 +89,10 @@ class QueueController(QObject):
         """Add files, and the films of folders; folders are looked through in another thread."""
         self._finder.look_through(paths)
 
+    def _add_found(self, found: FoundFiles) -> None:
+        self.add_files(found.files)
+        self.looked_through.emit(found)
+
     def add_files(self, files: Sequence[Path]) -> None:
         """Put files into the queue; latents wait until the user has chosen how they are read."""
         latents = [file for file in files if is_latent(file)]
@@ -109,6 +114,7 @@ class QueueController(QObject):
         settings: JobSettings | None = None,
         output: Path | None = None,
         starts_at_once: bool = False,
+        is_automatic: bool = False,
     ) -> str:
         """Put one file into the queue and return the name of its job.
 
@@ -117,12 +123,21 @@ class QueueController(QObject):
             settings: Choices for this file alone; None for those of the next files.
             output: The result; None for a file next to the source.
             starts_at_once: Whether it runs as soon as it was read.
+            is_automatic: Whether the program adds it by itself, at its start.
         """
         job_id, settings = uuid.uuid4().hex[:12], settings or self.settings
         if starts_at_once:
             self._start_when_queued.add(job_id)
         self._queue.add(job_id, file, settings, output)
-        self.send(commands.AddJob(job_id=job_id, source=file, settings=settings, output=output))
+        self.send(
+            commands.AddJob(
+                job_id=job_id,
+                source=file,
+                settings=settings,
+                output=output,
+                is_automatic=is_automatic,
+            )
+        )
         return job_id
 
     def continue_left_over(self, jobs: Sequence[UnfinishedJob]) -> None:
@@ -142,19 +157,52 @@ class QueueController(QObject):
 
     # Changing
 
-    def choose(self, job_id: str, settings: JobSettings, output: Path | None) -> None:
-        """Other choices for a job, and for the next files; without a job only for those."""
+    def choose(
+        self,
+        job_id: str,
+        settings: JobSettings,
+        output: Path | None,
+        others: Sequence[str] = (),
+    ) -> None:
+        """Other choices for a job, and for the next files; without a job only for those.
+
+        Args:
+            job_id: Of the job; "" for none.
+            settings: Of the job.
+            output: Of the job.
+            others: Jobs that get what has changed, and keep their other choices and their name.
+        """
         self.settings = settings_for_next(settings)
         row = self._queue.find(job_id)
         if row is None or not row.state.can_change:
             return
+        changes = _changes(row.settings, settings)
+        self._plan_with(row, settings, output)
+        for other in self._queue.rows:
+            if other.job_id in others and other is not row and other.state.can_change and changes:
+                requested = dataclasses.replace(other.settings, **changes)
+                self._plan_with(other, requested, other.output)
+
+    def _plan_with(self, row: JobRow, settings: JobSettings, output: Path | None) -> None:
+        job_id = row.job_id
         self._queue.choose(job_id, settings, output)
         self.send(commands.ChangeJob(job_id=job_id, settings=settings, output=output))
 
     def move(self, job_id: str, step: int) -> None:
         """Move a job up (-1) or down (1)."""
         at = self._queue.position(job_id)
-        if at < 0 or not self._queue.move(job_id, at + step):
+        if at >= 0:
+            self._move_to(job_id, at + step)
+
+    def reorder(self, job_ids: Sequence[str], before: int) -> None:
+        """Put jobs together in front of the one at a place; the end is the number of jobs."""
+        for job_id in job_ids:
+            is_above = self._queue.position(job_id) < before
+            self._move_to(job_id, before - 1 if is_above else before)
+            before += not is_above
+
+    def _move_to(self, job_id: str, to: int) -> None:
+        if not self._queue.move(job_id, to):
             return
         position = self._engine_position(job_id)
         if position >= 0:
@@ -182,6 +230,10 @@ class QueueController(QObject):
                 drop=lambda: self._delete([row.job_id for row in removed]),
             )
         )
+
+    def clear_finished(self) -> None:
+        """Take all films out of the queue whose result is there and without doubt."""
+        self.remove([row.job_id for row in self._queue.rows if row.can_clear])
 
     def _put_back(self, places: Sequence[tuple[int, JobRow]]) -> None:
         for at, row in places:
@@ -312,6 +364,17 @@ class QueueController(QObject):
         if self._queue_runs and is_empty and self._queue.active is None:
             self.stop()
             self.queue_ended.emit()
+
+
+def _changes(before: JobSettings, after: JobSettings) -> dict[str, object]:
+    """What differs, without what belongs to one film only."""
+    of_films = describe(JobSettings)
+    values = dataclasses.asdict(after)
+    return {
+        name: value
+        for name, value in values.items()
+        if value != getattr(before, name) and of_films[name].scope != "source"
+    }
 
 
 def settings_for_next(settings: JobSettings) -> JobSettings:

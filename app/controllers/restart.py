@@ -135,7 +135,7 @@ class RestartController(QObject):
                 downloads=row.job_id in self._downloads.films,
             )
             for row in self._queue.rows
-            if row.state.can_change or row.job_id in self._downloads.films
+            if row.state.can_change or row.awaits_source or row.job_id in self._downloads.films
         )
         return Waiting(films=films, starts=starts)
 
@@ -180,6 +180,7 @@ def take_over(
             settings=film.settings,
             output=film.output,
             starts_at_once=waiting.starts and not film.downloads,
+            is_automatic=True,
         )
         if film.downloads:
             expect(job_id)

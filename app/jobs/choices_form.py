@@ -113,6 +113,7 @@ class ChoicesForm(Translated, QWidget):
         self.settings = JobSettings()
         self.output: Path | None = None
         self._job_id = self._name = ""
+        self._selected_count = 1
         self._can_change, self._was_started = True, False
         self._is_of_latents = False
         self._plan: Plan | None = None
@@ -176,6 +177,11 @@ class ChoicesForm(Translated, QWidget):
         self.file.show_plan(plan)
         self.result.show_output(plan, self.output, self._can_change)
 
+    def show_count(self, count: int) -> None:
+        """How many films are selected: a change is for all of them."""
+        self._selected_count = count
+        self._show_subject()
+
     def choose(self, values: dict[str, object]) -> bool:
         """Take choices that were made elsewhere; False where the shown job's are fixed."""
         if not self._can_change:
@@ -236,6 +242,8 @@ class ChoicesForm(Translated, QWidget):
     def _show_subject(self) -> None:
         if not self._name:
             self._subject.setText(tr("for the next files"))
+        elif self._can_change and self._selected_count > 1:
+            self._subject.setText(tr("changes are for {count} films", count=self._selected_count))
         elif self._was_started:
             self._subject.setText(tr("fixed · {name}", name=self._name))
         else:

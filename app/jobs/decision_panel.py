@@ -40,17 +40,14 @@ def download_action(downloads: DownloadsModel, row: JobRow | None) -> str:
 def primary_action(
     model: QueueModel, downloads: DownloadsModel, row: JobRow | None
 ) -> tuple[str, str]:
-    """The main action now and the second one: names of actions, "" for none.
+    """The main action for the selected film and the second one: names of actions, "" for none.
 
-    A running job always wins, whichever job is selected: Pause must never be out of reach.
+    What concerns the film that runs has buttons of its own, which never mean anything else.
     """
-    active = model.active
-    if active is not None:
-        return ("resume" if active.state is JobState.PAUSED else "pause"), "cancel"
+    waits = model.count(JobState.WAITING) > 0 and model.active is None
     download = download_action(downloads, row)
     if download:
-        return download, "start" if model.can_start else ""
-    waits = model.count(JobState.WAITING) > 0
+        return download, "start" if waits and model.can_start else ""
     if row is not None and row.is_doubtful:
         return ("start" if waits else "add_files"), "accept"
     if row is not None and row.state is JobState.DONE:
@@ -61,7 +58,7 @@ def primary_action(
 
 
 class DecisionPanel(QWidget):
-    """Shows one of four cards, two buttons, and whether the running film is the last one."""
+    """Shows one of four cards, what can be done, and what concerns the film that runs."""
 
     action_requested = Signal(str)  # names of `primary_action`, and of `error_view.Help.action`
     choices_requested = Signal(dict)  # settings by name, that a refused plan offers
@@ -85,6 +82,7 @@ class DecisionPanel(QWidget):
         self._second.setObjectName("secondAction")
         self._second.setProperty("kind", "large")
         self._primary.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._running = _RunningRow()
         self._stops = Switch()
         self._stops.setObjectName("stopsAfterThis")
         buttons = QHBoxLayout()
@@ -101,10 +99,12 @@ class DecisionPanel(QWidget):
             within.addWidget(card)
         self._cards = CompactScroll(cards)
         column.addWidget(self._cards)
+        column.addWidget(self._running)
         column.addWidget(self._stops)
         column.addLayout(buttons)
         self._primary.clicked.connect(lambda: self.action_requested.emit(self._names[0]))
         self._second.clicked.connect(lambda: self.action_requested.emit(self._names[1]))
+        self._running.action_requested.connect(self.action_requested)
         self._stops.clicked.connect(self.stop_requested)
         self.plan.action_requested.connect(self.action_requested)
         self.plan.choices_requested.connect(self.choices_requested)
@@ -124,7 +124,7 @@ class DecisionPanel(QWidget):
             self.done.show_report(row.report)
             shown = self.done
         elif row is not None and row.plan is not None:
-            self.plan.show_job(row, download if self._model.active is not None else "")
+            self.plan.show_job(row)
             shown = self.plan
         for card in (self._hint, self.plan, self.done, self.error):
             card.setVisible(card is shown)
@@ -154,44 +154,28 @@ class DecisionPanel(QWidget):
     def _show_buttons(self) -> None:
         self._names = primary_action(self._model, self._downloads, self._row)
         waiting, active = self._model.count(JobState.WAITING), self._model.active
-        is_other = active is not None and active is not self._row
-        other = self._short(active.source.name) if active is not None and is_other else ""
         texts = {
             "start": tr("Start queue ({count})", count=waiting) if waiting > 1 else tr("Start"),
             "download_start": self._download_text(),
             "download_stop": tr("Stop the download"),
-            "pause": tr("Pause {name}", name=other) if other else tr("Pause"),
-            "resume": tr("Resume {name}", name=other) if other else tr("Resume"),
-            "cancel": tr("Cancel"),
             "add_files": tr("Add files …"),
             "retry": tr("Try again"),
             "accept": tr("Keep it as it is"),
         }
-        keys = {"start": "Ctrl+Enter", "pause": "Ctrl+P", "resume": "Ctrl+P"}
         first, second = self._names
         self._primary.setText(texts[first])
-        self._primary.setToolTip(keys.get(first, ""))
-        place = self._second.sizePolicy()  # of Cancel: nothing else comes to lie under the pointer
-        place.setRetainSizeWhenHidden(self._row is not None and self._row.can_retry)
-        self._second.setSizePolicy(place)
+        self._primary.setToolTip("Ctrl+Enter" if first == "start" else "")
         if second:
             self._second.setText(texts[second])
-        acts_on = active.source.name if active is not None and second == "cancel" else ""
-        self._second.setToolTip(tr("Cancel {name}", name=acts_on) if acts_on else "")
-        self._second.setAccessibleDescription(self._second.toolTip())
         self._second.setVisible(bool(second))
+        self._running.show_active(active, is_selected=active is self._row)
         self._stops.setText(tr("Finish this one, then stop"))
-        self._stops.setVisible(self._model.active is not None)
-        startable = self._model.can_start and not self.held
+        self._stops.setVisible(active is not None)
+        startable = self._model.can_start and not self.held and active is None
         self._primary.setEnabled(first != "start" or startable)
         if first == "start" and not startable:
             self._primary.setToolTip(self._why_not())
         self._primary.setAccessibleDescription(self._primary.toolTip())
-
-    def _short(self, name: str) -> str:
-        """The name of a film as wide as the button has room for."""
-        metrics = self._primary.fontMetrics()
-        return metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, _NAME_WIDTH)
 
     def _download_text(self) -> str:
         """What the button does, with the size of what comes where the plan knows it."""
@@ -204,6 +188,9 @@ class DecisionPanel(QWidget):
         """Why nothing can be started."""
         if self.held:
             return self.held
+        active = self._model.active
+        if active is not None:
+            return tr("{name} is being worked on", name=active.source.name)
         row = self._row
         if row is not None and row.error is not None:
             return text(row.error)
@@ -215,6 +202,50 @@ class DecisionPanel(QWidget):
         if plan.is_pretended:
             return tr("Planned for {gpu}: not in this machine", gpu=plan.card)
         return next(text(n) for n in plan.notices if n.severity == "refusal")
+
+
+class _RunningRow(QWidget):
+    """Pause and Cancel of the film that runs; hidden while none does."""
+
+    action_requested = Signal(str)  # "pause", "resume" or "cancel"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._name = "pause"
+        self._pause, self._cancel = QPushButton(), QPushButton()
+        self._pause.setObjectName("pauseAction")
+        self._cancel.setObjectName("cancelAction")
+        self._pause.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        for button in (self._pause, self._cancel):
+            button.setProperty("kind", "large")
+            row.addWidget(button)
+        self._pause.clicked.connect(lambda: self.action_requested.emit(self._name))
+        self._cancel.clicked.connect(lambda: self.action_requested.emit("cancel"))
+
+    def show_active(self, active: JobRow | None, *, is_selected: bool) -> None:
+        """Show the film that runs; it is named where another one is selected."""
+        self.setVisible(active is not None)
+        if active is None:
+            return
+        whole = active.source.name
+        name = "" if is_selected else self._short(whole)
+        if active.state is JobState.PAUSED:
+            self._name, text = "resume", tr("Resume {name}", name=name) if name else tr("Resume")
+        else:
+            self._name, text = "pause", tr("Pause {name}", name=name) if name else tr("Pause")
+        self._pause.setText(text)
+        self._pause.setToolTip("Ctrl+P")
+        self._cancel.setText(tr("Cancel"))
+        self._cancel.setToolTip(tr("Cancel {name}", name=whole))
+        self._cancel.setAccessibleDescription(self._cancel.toolTip())
+
+    def _short(self, name: str) -> str:
+        """The name of a film as wide as the button has room for."""
+        metrics = self._pause.fontMetrics()
+        return metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, _NAME_WIDTH)
 
 
 class _HintCard(QFrame):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QMimeData, QObject, QRunnable, QThreadPool, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.i18n import tr
+from app.i18n import mark, tr
 from app.jobs.file_suffixes import (
     LATENT_ENDINGS,
     PICTURE_ENDINGS,
@@ -23,7 +24,7 @@ from app.ui_state import UiState
 if TYPE_CHECKING:
     from app.controllers.queue import QueueController
 
-_MOST_FILES = 2000  # of one folder; more is a slip, or a job for the command line
+MOST_FILES = 2000  # of one folder; more is a slip, or a job for the command line
 _FEWEST_NUMBERED = 3  # pictures that count as a film
 
 
@@ -37,32 +38,61 @@ def is_wheel(path: Path) -> bool:
     return path.suffix.lower() in WHEEL_ENDINGS
 
 
-def media_files(paths: Sequence[Path]) -> list[Path]:
+@dataclass(slots=True)
+class FoundFiles:
+    """What a drop holds.
+
+    Attributes:
+        files: To be added.
+        skipped: Files of folders that are not, by the reason: a text of the window, English.
+    """
+
+    files: list[Path] = field(default_factory=list)
+    skipped: dict[str, list[Path]] = field(default_factory=dict)
+
+    def skip(self, reason: str, files: Sequence[Path]) -> None:
+        """Leave files out."""
+        if files:
+            self.skipped.setdefault(reason, []).extend(files)
+
+
+def media_files(paths: Sequence[Path]) -> FoundFiles:
     """Files as they are (the engine judges them), and of folders what looks like films.
 
     A folder that holds only numbered pictures is one film: the folder itself.
     """
-    found: list[Path] = []
+    found = FoundFiles()
     for path in paths:
         if path.is_dir():
-            found += _of_folder(path)
+            _look_through(path, found)
         else:
-            found.append(path)
-    return list(dict.fromkeys(found))
+            found.files.append(path)
+    found.files = list(dict.fromkeys(found.files))
+    return found
 
 
-def _of_folder(folder: Path) -> list[Path]:
+NO_MEDIA = mark("no film or picture: {count}")
+PICTURES = mark("pictures in a folder of films: {count}")
+TOO_MANY = mark("more than {most} in one folder: {count}")
+
+
+def _look_through(folder: Path, found: FoundFiles) -> None:
     videos: list[Path] = []
     pictures: list[Path] = []
     for where, folders, names in os.walk(folder):
         folders.sort()
         here = [Path(where, name) for name in sorted(names) if not name.startswith(".")]
-        videos += [p for p in here if p.suffix.lower() in VIDEO_ENDINGS | LATENT_ENDINGS]
+        films = [p for p in here if p.suffix.lower() in VIDEO_ENDINGS | LATENT_ENDINGS]
+        videos += films
         stills = [path for path in here if path.suffix.lower() in PICTURE_ENDINGS]
         pictures += [Path(where)] if _is_numbered(stills) else stills
-        if len(videos) + len(pictures) > _MOST_FILES:
+        found.skip(NO_MEDIA, [path for path in here if path not in {*films, *stills}])
+        if len(videos) + len(pictures) > MOST_FILES:
             break
-    return videos or pictures
+    media = videos or pictures
+    found.files += media[:MOST_FILES]
+    found.skip(TOO_MANY, media[MOST_FILES:])
+    found.skip(PICTURES, pictures if videos else [])
 
 
 def _is_numbered(stills: Sequence[Path]) -> bool:
@@ -74,7 +104,7 @@ def _is_numbered(stills: Sequence[Path]) -> bool:
 class FileFinder(QObject):
     """Looks through dropped folders without holding the window."""
 
-    found = Signal(list)  # list[Path]
+    found = Signal(object)  # FoundFiles
 
     def look_through(self, paths: Sequence[Path]) -> None:
         """Begin; `found` follows, at once when there is no folder among the paths."""

@@ -14,6 +14,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.i18n import tr
+from app.jobs.added_line import AddedLine
+from app.jobs.queue_foot import QueueFoot
 from app.jobs.queue_view import QueueView
 from app.jobs.undo_line import UndoLine
 from app.state.queue_model import QueueModel
@@ -31,6 +33,7 @@ class QueueColumn(Themed, QWidget):
     folder_requested = Signal()
     continue_requested = Signal()  # unfinished jobs of an earlier run
     discard_requested = Signal()
+    clear_requested = Signal()  # of the finished films
 
     def __init__(
         self, model: QueueModel, removals: Removals, parent: QWidget | None = None
@@ -52,6 +55,8 @@ class QueueColumn(Themed, QWidget):
         self._drop.setObjectName("dropZone")
         self._banner = _Banner(self)
         self._undo = UndoLine(removals, self)
+        self._foot = QueueFoot(model, self)
+        self.added = AddedLine(self)
         self._nothing = QLabel()
         self._nothing.setProperty("kind", "secondary")
         self._nothing.setWordWrap(True)
@@ -61,6 +66,7 @@ class QueueColumn(Themed, QWidget):
         self._drop.clicked.connect(self.files_requested)
         self._banner.accepted.connect(self.continue_requested)
         self._banner.declined.connect(self.discard_requested)
+        self._foot.clear_requested.connect(self.clear_requested)
         model.queue_changed.connect(self._show_count)
         self.retranslate_ui()
         self.view.setVisible(False)
@@ -108,7 +114,9 @@ class QueueColumn(Themed, QWidget):
         column.setSpacing(12)
         column.addLayout(head)
         column.addWidget(self._banner)
+        column.addWidget(self.added)
         column.addWidget(self.view)
+        column.addWidget(self._foot)
         column.addWidget(self._nothing)
         column.addWidget(self._drop)
         column.addStretch(1)

@@ -19,6 +19,7 @@ from PySide6.QtCore import (
 from PySide6.QtGui import (
     QAction,
     QColor,
+    QDropEvent,
     QFont,
     QFontMetrics,
     QImage,
@@ -227,6 +228,8 @@ class QueueView(QListView):
 
     selected = Signal(str)  # job_id, "" when nothing is
     open_requested = Signal(str)  # job_id
+    selection_changed = Signal()
+    reordered = Signal(list, int)  # job_ids; the row in front of which they shall be
 
     def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -239,6 +242,7 @@ class QueueView(QListView):
         self.setMouseTracking(True)
         model.rowsMoved.connect(lambda: self.scrollTo(self.currentIndex()))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -248,6 +252,7 @@ class QueueView(QListView):
         self.doubleClicked.connect(lambda index: self._open(index.data(JOB_ROLE)))
         self._card.open_requested.connect(self.open_requested)
         self.selectionModel().currentChanged.connect(self._report_selection)
+        self.selectionModel().selectionChanged.connect(lambda *_: self.selection_changed.emit())
         model.queue_changed.connect(self._fit)
 
     @property
@@ -280,6 +285,16 @@ class QueueView(QListView):
     def minimumSizeHint(self) -> QSize:
         """At least one card stays visible."""
         return QSize(200, min(self.sizeHint().height(), 108))
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """The end of a drag of cards: the model is changed by whoever hears of it."""
+        place = event.position().toPoint()
+        index = self.indexAt(place)
+        before = self._model.rowCount()
+        if index.isValid():
+            before = index.row() + (place.y() > self.visualRect(index).center().y())
+        event.accept()
+        self.reordered.emit(self.selected_ids, before)
 
     def _fit(self) -> None:
         self.setVisible(self._model.rowCount() > 0)

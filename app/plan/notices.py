@@ -9,7 +9,7 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QApplication, QLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.engine_messages import button, choice_text, hint, setting_title, text
-from app.i18n import mark, tr
+from app.i18n import tr
 from app.plan.download_lines import DownloadLines
 from app.plan.folded_notice import FoldedNotice
 from app.state.downloads_model import DownloadsModel, required_download
@@ -112,13 +112,8 @@ class PlanNotices(QWidget):
         self._below = FlowLayout(spacing=6)  # buttons of what is being downloaded
         column.addLayout(self._below)
 
-    def show_job(self, row: JobRow, download: str = "") -> None:
-        """Show what is known about the plan of a job, and a button that begins or ends a download.
-
-        Args:
-            row: The job.
-            download: "download_start" or "download_stop"; "" where another button does it.
-        """
+    def show_job(self, row: JobRow) -> None:
+        """Show what is known about the plan of a job."""
         focus = QApplication.focusWidget()
         focused = focus.objectName() if focus is not None and self.isAncestorOf(focus) else ""
         if row.job_id != self._job_id:
@@ -131,7 +126,7 @@ class PlanNotices(QWidget):
         found = self._found(row)
         is_coming = row.job_id in (*self._films, *self._failures)
         for at, notice in enumerate(found):
-            buttons = self._buttons(notice, row, at, download)
+            buttons = self._buttons(notice, row, at)
             for one in buttons:
                 if one.objectName() == focused:
                     QTimer.singleShot(0, one, one.setFocus)
@@ -154,7 +149,7 @@ class PlanNotices(QWidget):
         line.toggled.connect(lambda is_open: self._opened.__setitem__(key, is_open))
         self._lines.addWidget(line)
 
-    def _buttons(self, notice: Notice, row: JobRow, at: int, download: str) -> list[QPushButton]:
+    def _buttons(self, notice: Notice, row: JobRow, at: int) -> list[QPushButton]:
         """Choices that help; for what keeps the film from starting also another remedy."""
         is_refusal = notice.severity == "refusal"
         is_first = row.state.can_change and row.plan is not None and row.plan.fits
@@ -163,15 +158,13 @@ class PlanNotices(QWidget):
         buttons = [self._offer_button(offer, f"{name}{n}") for n, offer in enumerate(offers)]
         action = ACTION_OF.get(notice.code) if is_refusal else ""
         if notice.code == WeightsMissing.code and required_download(row):
-            action = download
+            action = ""  # the main button downloads it
         if action and not (offers and action == "choices"):
             buttons.append(self._help_button(notice, action, at))
         return buttons
 
     def _help_button(self, refusal: Notice, action: str, at: int) -> QPushButton:
-        help_ = QPushButton(
-            tr(_DOWNLOADS[action]) if action in _DOWNLOADS else button(refusal.code)
-        )
+        help_ = QPushButton(button(refusal.code))
         help_.setObjectName(f"planHelp{at or ''}")
         help_.clicked.connect(lambda: self.action_requested.emit(action))
         return help_
@@ -181,12 +174,6 @@ class PlanNotices(QWidget):
         button.setObjectName(name)
         button.clicked.connect(lambda: self.choices_requested.emit(offer.values))
         return button
-
-
-_DOWNLOADS = {
-    "download_start": mark("Download and start"),
-    "download_stop": mark("Stop the download"),
-}
 
 
 def _rank(notice: Notice) -> tuple[int, bool]:

@@ -41,7 +41,6 @@ class PlanCard(QFrame):
         self.setObjectName("planCard")
         self._downloads = downloads
         self._row: JobRow | None = None
-        self._download = ""
         self._icon, self._head, self._limit = QLabel(), QLabel(), QLabel()
         self._head.setObjectName("planHead")
         self._limit.setProperty("kind", "secondary")
@@ -67,17 +66,17 @@ class PlanCard(QFrame):
         self._guess.clicked.connect(lambda: self.action_requested.emit("bench"))
         self._lay_out()
 
-    def show_job(self, row: JobRow, download: str = "") -> None:
-        """Show the plan of a job; `download` as for `PlanNotices.show_job`."""
+    def show_job(self, row: JobRow) -> None:
+        """Show the plan of a job."""
         if row.plan is None:
             return
-        self._row, self._download = row, download
+        self._row = row
         self._show_head(row)
         self._bars.show_rows([fullest(row.plan)])
         downloads = self._downloads
         self._bars.setVisible(row.job_id not in (*downloads.films, *downloads.failures))  # for room
         self._show_figures(row)
-        self._notes.show_job(row, download)
+        self._notes.show_job(row)
         self._why.setText(tr("Why this plan"))
         self._streams.setText(summary(row))
         self._streams.setVisible(bool(self._streams.whole))
@@ -87,7 +86,7 @@ class PlanCard(QFrame):
         super().changeEvent(event)
         requested = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
         if event.type() in requested and self._row is not None:
-            self.show_job(self._row, self._download)
+            self.show_job(self._row)
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QPushButton,
+    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
@@ -19,11 +20,11 @@ from PySide6.QtWidgets import (
 from app.engine_messages import setting_text, setting_title
 from app.i18n import tr
 from app.settings.editors import Editor, make_editor
-from app.widgets.controls import Translated, fit_height
+from app.widgets.controls import Translated
 from engine.settings import schema
 from engine.settings.schema import EngineSettings
 
-_EDITOR_WIDTH, _COMMAND_WIDTH = 130, 240
+_EDITOR_WIDTH, _LONG_WIDTH, _MOST_HEIGHT = 130, 240, 640  # px
 
 
 class SettingsDialog(Translated, QDialog):
@@ -34,7 +35,7 @@ class SettingsDialog(Translated, QDialog):
     def __init__(self, settings: EngineSettings, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("settingsDialog")
-        self.setMinimumWidth(700)
+        self.setMinimumWidth(860)
         self.settings = settings
         self._title, self._foot = QLabel(), QLabel()
         self._title.setProperty("kind", "headline")
@@ -61,9 +62,12 @@ class SettingsDialog(Translated, QDialog):
         self._parts.addWidget(part)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Fonts are known now."""
+        """Fonts are known now: as high as all rows, where a low screen has room for that."""
         super().showEvent(event)
-        fit_height(self)
+        body = self._scroll.widget()
+        rest = self.height() - self._scroll.height()
+        needed = body.layout().totalHeightForWidth(self._scroll.width())
+        self.resize(self.width(), min(rest + needed, _MOST_HEIGHT))
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
@@ -105,13 +109,24 @@ class SettingsDialog(Translated, QDialog):
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 16, 20, 16)
         column.setSpacing(12)
-        column.addWidget(self._title)
-        column.addLayout(rows)
-        column.addWidget(self._foot)
+        body = QWidget()
+        body.setObjectName("scrolled")
+        within = QVBoxLayout(body)
+        within.setContentsMargins(0, 0, 8, 0)
+        within.setSpacing(12)
+        within.addLayout(rows)
+        within.addWidget(self._foot)
         self._parts = QVBoxLayout()
         self._parts.setSpacing(10)
-        column.addLayout(self._parts)
-        column.addStretch(1)
+        within.addLayout(self._parts)
+        within.addStretch(1)
+        self._scroll = QScrollArea()
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setWidget(body)
+        column.addWidget(self._title)
+        column.addWidget(self._scroll, 1)
         column.addLayout(buttons)
         self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before Tab is pressed
@@ -119,8 +134,8 @@ class SettingsDialog(Translated, QDialog):
     def _row(self, name: str) -> QHBoxLayout:
         editor = self.editors[name] = make_editor(name)
         editor.changed.connect(self._edit)
-        is_command = schema.about(name).kind == "command"
-        editor.setFixedWidth(_COMMAND_WIDTH if is_command else _EDITOR_WIDTH)
+        is_long = schema.about(name).kind in ("command", "folder", "pattern")
+        editor.setFixedWidth(_LONG_WIDTH if is_long else _EDITOR_WIDTH)
         label, description = QLabel(), QLabel()
         label.setBuddy(editor.control)
         description.setProperty("kind", "secondary")

@@ -103,8 +103,10 @@ class TimeEditor(LineEditor):
 class PathEditor(LineEditor):
     """A file of the user's, or nothing."""
 
-    def __init__(self, name: str, parent: QWidget | None = None) -> None:
-        super().__init__(name, mark("Published"), parent)
+    def __init__(
+        self, name: str, parent: QWidget | None = None, empty: str = mark("Published")
+    ) -> None:
+        super().__init__(name, empty, parent)
         self._browse = QToolButton()
         self._browse.setObjectName(f"browse-{name}")
         self.layout().setSpacing(4)
@@ -127,6 +129,25 @@ class PathEditor(LineEditor):
 
     def _problem(self, text: str) -> str:
         return "" if Path(text).is_file() else tr("There is no such file.")
+
+
+class FolderEditor(PathEditor):
+    """A folder of the user's, or nothing."""
+
+    def retranslate_ui(self) -> None:
+        """Texts of the button too."""
+        super().retranslate_ui()
+        self._browse.setToolTip(tr("Choose a folder"))
+        self._browse.setAccessibleName(f"{tr('Choose a folder')}: {setting_title(self.name)}")
+
+    def _ask(self) -> None:
+        chosen = QFileDialog.getExistingDirectory(self, setting_title(self.name), self._value)
+        if chosen:
+            self._field.setText(chosen)
+            self._finish()
+
+    def _problem(self, text: str) -> str:
+        return "" if Path(text).is_dir() else tr("There is no such folder.")
 
 
 class CommandEditor(LineEditor):
@@ -334,6 +355,11 @@ def make_editor(name: str, parent: QWidget | None = None) -> Editor:
         return NumberEditor(name, about, kind, parent)
     if about.kind == "path":
         return PathEditor(name, parent)
+    if about.kind == "folder":
+        empty = mark("Next to the source") if name == "output_folder" else mark("Automatic")
+        return FolderEditor(name, parent, empty)
+    if about.kind == "pattern":
+        return LineEditor(name, mark("Automatic"), parent)
     if about.kind == "command":
         return CommandEditor(name, mark("None"), parent)
     if about.kind == "time":

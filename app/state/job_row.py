@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PySide6.QtGui import QImage
 
-from engine.core.errors import ErrorInfo
+from engine.core.errors import ErrorInfo, SourceMissing, SourceUnreadable
 from engine.protocol.events import Picture
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Notice, Plan
@@ -96,6 +96,17 @@ class JobRow:
         """True where the result differs from its source and the user has not accepted that."""
         has_problems = self.report is not None and not self.report.passed
         return self.state is JobState.DONE and has_problems and not self.is_accepted
+
+    @property
+    def awaits_source(self) -> bool:
+        """True when a file was refused that can be read another time: on a drive that is away."""
+        is_rejected = self.state is JobState.REJECTED and self.error is not None
+        return is_rejected and self.error.code in (SourceMissing.code, SourceUnreadable.code)
+
+    @property
+    def can_clear(self) -> bool:
+        """True when the result is there and nothing is left to decide."""
+        return self.state is JobState.DONE and not self.is_doubtful
 
     @property
     def can_retry(self) -> bool:

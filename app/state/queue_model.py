@@ -57,6 +57,16 @@ class QueueModel(QAbstractListModel):
             return f"{row.source.name}, {labels.from_to(row)}, {labels.state(row)}"
         return None
 
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        """Cards can be dragged, to places between cards."""
+        if not index.isValid():
+            return Qt.ItemFlag.ItemIsDropEnabled
+        return super().flags(index) | Qt.ItemFlag.ItemIsDragEnabled
+
+    def supportedDropActions(self) -> Qt.DropAction:
+        """What a card's drag does."""
+        return Qt.DropAction.MoveAction
+
     # The window's side
 
     @property
@@ -81,6 +91,14 @@ class QueueModel(QAbstractListModel):
     def count(self, *states: JobState) -> int:
         """How many jobs are in one of these states."""
         return sum(row.state in states for row in self._rows)
+
+    @property
+    def seconds_left(self) -> float:
+        """How long all films that wait or run should still take, as far as it is known."""
+        waiting = (row.plan for row in self._rows if row.state is JobState.WAITING)
+        active = self.active
+        left = active.seconds_left if active is not None else 0.0
+        return left + sum(plan.seconds for plan in waiting if plan is not None and plan.fits)
 
     def position(self, job_id: str) -> int:
         """Row number of a job; -1 when it is not there."""

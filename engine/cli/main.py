@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
@@ -13,8 +14,9 @@ from engine.cli import context, parser
 from engine.cli.console import Console, standard, utf8_console
 from engine.cli.context import CommandContext
 from engine.core import log, paths
-from engine.core.errors import EngineError, InternalError
+from engine.core.errors import EngineError, InternalError, SettingsError
 from engine.core.file_access import reported
+from engine.settings.store import load_engine_settings
 
 if TYPE_CHECKING:
     from engine.cli.services import ApiServices
@@ -101,4 +103,6 @@ def _failed(console: Console, error: EngineError) -> int:
 def _services() -> ApiServices:
     from engine.cli.services import ApiServices
 
+    with contextlib.suppress(SettingsError):  # said where the settings are used
+        paths.choose_jobs_folder(load_engine_settings().job_folder)
     return ApiServices()

@@ -42,8 +42,22 @@ def cache_folder() -> Path:
     return Path(named) if named else _own_folder("user_cache_dir")
 
 
+_chosen_jobs_folder = ""
+
+
+def choose_jobs_folder(folder: str) -> None:
+    """Let this process keep its jobs in another folder; "" for the one of delivery."""
+    global _chosen_jobs_folder
+    _chosen_jobs_folder = folder
+
+
 def jobs_folder() -> Path:
     """Folder with one folder for each job."""
+    return windows_paths.openable(Path(_chosen_jobs_folder or own_jobs_folder()))
+
+
+def own_jobs_folder() -> Path:
+    """The one of delivery: jobs that were begun there stay there."""
     return windows_paths.openable(data_folder() / "jobs")
 
 

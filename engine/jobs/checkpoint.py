@@ -16,10 +16,13 @@ from engine.jobs.job_store import StoredJob
 from engine.models import registry
 from engine.pipeline.output import Publication
 from engine.pipeline.segments import SegmentRecord
+from engine.protocol.plan import Notice, Plan
+from engine.settings.schema import JobSettings
 
 logger = logging.getLogger(__name__)
 
 _PIECE_BYTES = 1 << 22
+_NOT_IN_SEGMENTS = ("container", "overwrite", "accept_damaged")  # settings
 
 
 class Checkpoint:
@@ -38,6 +41,11 @@ class Checkpoint:
     def records(self) -> list[SegmentRecord]:
         """Finished segments, in order, without gaps."""
         return self._records
+
+    @property
+    def frames(self) -> int:
+        """Frames in all finished segments."""
+        return sum(record.frames for record in self._records)
 
     @property
     def is_complete(self) -> bool:
@@ -81,6 +89,15 @@ class Checkpoint:
         del self._records[first:]
         return len(dropped)
 
+    def clear(self) -> None:
+        """Delete all segments, and a result that was made of them."""
+        paths = [self.path(record.number) for record in self._records]
+        notes = [_record_file(self._folder, record.number) for record in self._records]
+        for path in (self._result, self._end, *reversed(notes), *paths):
+            with writing(path):
+                path.unlink(missing_ok=True)
+        self._records.clear()
+
     @property
     def publication(self) -> Publication | None:
         """The finished result, where an earlier run may not have given it its name."""
@@ -122,6 +139,47 @@ def check_unchanged(stored: StoredJob) -> None:
         raise CheckpointMismatch("source", name=stored.media.path.name, what="source")
     if registry.family_of(stored.plan.work).has_changed(stored.plan.work):
         raise CheckpointMismatch("model", what="weights")
+
+
+def has_only_other_name(stored: StoredJob, settings: JobSettings) -> bool:
+    """Whether choices differ from those of a job in nothing that its segments hold."""
+    named = {name: getattr(settings, name) for name in _NOT_IN_SEGMENTS}
+    return replace(stored.settings, **named) == settings
+
+
+def fits_segments(stored: StoredJob, settings: JobSettings, plan: Plan) -> bool:
+    """Whether a plan goes on with the finished segments of a job."""
+    picture = replace(plan.picture, threads=stored.plan.picture.threads)
+    return picture == stored.plan.picture and has_only_other_name(stored, settings)
+
+
+def with_fate_of_segments(
+    stored: StoredJob, settings: JobSettings, plan: Plan, frames: int
+) -> Plan:
+    """A plan that says so where it cannot go on with finished segments.
+
+    They are replaced at the start where the user has made other choices. With the same choices it
+    is the machine that has changed: the plan is refused.
+
+    Args:
+        stored: The job that they belong to.
+        settings: The present choices.
+        plan: Made of them.
+        frames: In the segments.
+    """
+    if fits_segments(stored, settings, plan):
+        return plan
+    is_same = has_only_other_name(stored, settings)
+    notice = Notice(
+        code="segments-replaced",
+        case="machine" if is_same else "choices",
+        severity="refusal" if is_same else "warning",
+        params={
+            "percent": str(min(100, round(100 * frames / max(1, stored.plan.frames)))),
+            "encoder": stored.plan.picture.encoder,
+        },
+    )
+    return replace(plan, notices=(notice, *plan.notices))
 
 
 def _whole_records(folder: Path) -> list[SegmentRecord]:

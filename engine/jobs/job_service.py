@@ -7,14 +7,21 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, EngineError, JobError, UnknownJob
 from engine.core.file_access import reported
 from engine.hardware.process import keep_awake
-from engine.jobs.checkpoint import Checkpoint, check_unchanged
+from engine.jobs.checkpoint import (
+    Checkpoint,
+    check_unchanged,
+    has_only_other_name,
+    with_fate_of_segments,
+)
 from engine.jobs.job import Job, JobQueue, JobState
 from engine.jobs.job_store import JobStore
+from engine.jobs.reading_marks import being_read, check_safe
 from engine.jobs.stored_run import run_stored
 from engine.pipeline.prepare import (
     Machine,
@@ -23,10 +30,14 @@ from engine.pipeline.prepare import (
     make_plan,
     probe_source,
     taken_up,
+    with_model_of,
 )
 from engine.planner.findings import source_notices
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
+from engine.settings.schema import JobSettings
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +152,12 @@ class JobService:
                 raise TypeError(f"no answer to {type(command).__name__}")
 
     def _add(self, command: c.AddJob) -> None:
-        media = probe_source(command.source, command.settings)
+        if command.is_automatic:
+            check_safe(command.source)
+        with being_read(command.source, "probe"):
+            media = probe_source(command.source, command.settings)
+        if command.is_automatic:
+            check_safe(media.path)  # of a sequence the first picture
         plan = make_plan(media, command.settings, command.output, self._machine_for(command.job_id))
         job = Job(
             id=command.job_id,
@@ -181,13 +197,15 @@ class JobService:
             is_accepted=accept,
         )
         with self._store.held(job_id):
-            publication = Checkpoint(self._store.folder(job_id)).publication
+            checkpoint = Checkpoint(self._store.folder(job_id))
+            publication = checkpoint.publication
             if publication is None or not (publication.report.passed or accept):
                 check_unchanged(stored)
                 about = stored.media, stored.settings, stored.output
                 job.plan = taken_up(*about, stored.plan, self._machine_for(job_id))
-        if job.plan.picture != stored.plan.picture:
-            self._store.remove(job_id)  # segments of another encoder do not fit
+                if checkpoint.records:
+                    now = stored, job.settings, job.plan
+                    job.plan = with_fate_of_segments(*now, checkpoint.frames)
         self._enqueue(job, command.position)
 
     def _enqueue(self, job: Job, position: int | None = None) -> None:
@@ -205,15 +223,27 @@ class JobService:
         job.plan_error = None
         try:
             media = described(job.media, command.settings)
-            machine = self._machine_for(job.id)
-            plan = make_plan(media, command.settings, command.output, machine)
+            plan = self._planned(job.id, media, command.settings, command.output)
         except EngineError as err:
             job.plan_error = err
             raise
         job.media, job.plan = media, plan
         job.settings, job.output = command.settings, command.output
-        self._store.remove(job.id)  # segments of other settings do not fit
         self._sink.emit(e.PlanChosen(job_id=job.id, plan=plan))
+
+    def _planned(
+        self, job_id: str, media: MediaInfo, settings: JobSettings, output: Path | None
+    ) -> Plan:
+        """A plan for other choices; what is finished of a job stays until that starts."""
+        machine = self._machine_for(job_id)
+        checkpoint = Checkpoint(self._store.folder(job_id))
+        if not checkpoint.records:
+            return make_plan(media, settings, output, machine)
+        stored = self._store.load(job_id)
+        goes_on = has_only_other_name(stored, settings)
+        with_model = with_model_of(settings, stored.plan) if goes_on else settings
+        plan = make_plan(media, with_model, output, machine)
+        return with_fate_of_segments(stored, settings, plan, checkpoint.frames)
 
     def _set_aside(self, job_id: str) -> None:
         """Take a job out of the queue, with its segments left as they are."""
@@ -341,7 +371,8 @@ class JobService:
         media = decoded(job.media, job.plan, self._store.folder(job.id))
         source = None
         if media is not None:
-            source = frame_picture(media, command.seconds, command.longest_side)
+            with being_read(job.media.path, "picture"):
+                source = frame_picture(media, command.seconds, command.longest_side)
         result = None
         excerpt = job.excerpt_at(command.seconds)
         plan = job.plan if job.state is JobState.FINISHED or excerpt is None else excerpt.plan

@@ -13,7 +13,7 @@ from typing import Any
 
 import filelock
 
-from engine.core import atomic_file
+from engine.core import atomic_file, paths
 from engine.core.errors import (
     CheckpointMismatch,
     JobBusy,
@@ -89,10 +89,11 @@ class StoredJob:
 
 
 class JobStore:
-    """The folder of job folders."""
+    """The folder of job folders; jobs that were begun in the one of delivery are found there."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._roots = tuple(dict.fromkeys((root, paths.own_jobs_folder())))
 
     def folder(self, job_id: str) -> Path:
         """Folder of one job; need not exist.
@@ -102,7 +103,8 @@ class JobStore:
         """
         if not job_id or Path(job_id).name != job_id or job_id in (".", ".."):
             raise UnknownJob("not-a-name", job=job_id)
-        return self._root / job_id
+        folders = [root / job_id for root in self._roots]
+        return next((one for one in folders if (one / _FILE).is_file()), folders[0])
 
     def excerpts(self, job_id: str) -> Path:
         """Folder of what was tried of a job, also of one that has not begun; need not exist.
@@ -197,9 +199,8 @@ class JobStore:
 
     def ids(self) -> list[str]:
         """Names of all jobs that are not finished, oldest first."""
-        if not self._root.is_dir():
-            return []
-        found = [f for f in self._root.iterdir() if (f / _FILE).is_file()]
+        roots = (root for root in self._roots if root.is_dir())
+        found = [f for root in roots for f in root.iterdir() if (f / _FILE).is_file()]
         return [f.name for f in sorted(found, key=lambda f: ((f / _FILE).stat().st_mtime, f.name))]
 
     def remove(self, job_id: str) -> None:

@@ -11,6 +11,7 @@ from engine.core.errors import JobError
 from engine.hardware.gpu_table import GpuSpec
 from engine.hardware.pretended_gpu import fastest
 from engine.jobs import diagnostics_archive
+from engine.jobs.reading_marks import being_read
 from engine.pipeline.model_file_check import ready_vae
 from engine.pipeline.prepare import examined_source, required_latents
 from engine.planner import preset_choice
@@ -149,7 +150,8 @@ class ExaminationService:
         return Task(kind=self.kind, subject=command.job_id, do=partial(self._examine, command))
 
     def _examine(self, command: c.ExamineSource, work: RunningTask) -> None:
-        media = examined_source(command.media)
+        with being_read(command.media.path, "examination"):
+            media = examined_source(command.media)
         self._send(c.SourceExamined(job_id=command.job_id, media=media))
 
 

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 from engine.core.errors import OutOfMemory
 from engine.core.log import job_log
 from engine.hardware.process import at_work
-from engine.jobs.checkpoint import Checkpoint, check_unchanged
+from engine.jobs.checkpoint import (
+    Checkpoint,
+    check_unchanged,
+    fits_segments,
+    with_fate_of_segments,
+)
 from engine.jobs.job import Job
 from engine.jobs.job_store import JobStore
 from engine.pipeline.prepare import (
@@ -86,21 +91,28 @@ def run_stored(
 def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send: Send) -> Report:
     checkpoint = Checkpoint(store.folder(job.id))
     overwrite = job.settings.overwrite
-    publication = checkpoint.publication
-    if publication is not None:
+    stored = store.load(job.id) if checkpoint.records else None
+    goes_on = stored is not None and fits_segments(stored, job.settings, job.plan)
+    publication = checkpoint.publication if goes_on else None
+    if publication is not None and publication.output == job.plan.output:
         if (publication.report.passed or job.is_accepted) and publication.finish():
             return publication.report
         overwrite = overwrite or publication.is_published
-    if checkpoint.records:
-        check_unchanged(store.load(job.id))
+    if stored is not None and goes_on:
+        check_unchanged(stored)
     else:
         job.media = examined_source(job.media)
         settings = with_model_of(job.settings, job.plan)
         job.plan = make_plan(job.media, settings, job.output, machine)
+        if stored is not None:
+            about = stored, job.settings, job.plan
+            job.plan = with_fate_of_segments(*about, checkpoint.frames)
         events.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
     check_plan(job.media, job.plan, overwrite=overwrite)
+    if not goes_on:
+        checkpoint.clear()
     folder = store.save(job)
-    done = sum(record.frames for record in checkpoint.records)
+    done = checkpoint.frames
     events.emit(e.JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
     prepared()
     from engine.pipeline.context import JobContext

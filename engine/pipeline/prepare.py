@@ -6,6 +6,7 @@ A source is a film, pictures, or latents, which become a film before anything el
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -59,6 +60,7 @@ class Machine:
     jobs_folder: Path
     pretend: tuple[GpuSpec, ...] = ()  # plans are made for them, and cannot start
     taken: frozenset[Path] = frozenset()  # results of other jobs: a plan gets a numbered name
+    numbers_results: bool = False  # the same where a file of a name that we chose is there already
 
 
 def make_plan(
@@ -69,20 +71,25 @@ def make_plan(
     Args:
         media: The source.
         settings: What is wanted.
-        output: File of the result, a folder to put it into, or None for the folder of the source.
+        output: File of the result, a folder to put it into, or None for the folder of the machine's
+            settings, else that of the source.
         machine: Where it will run.
 
     Raises:
         EngineError: As planner.plan_job.plan_job.
     """
+    chosen = machine.settings
     output = windows_paths.openable(output) if output is not None else None
     named = None if output is None or is_folder(output) else output
     request = Request(media=media, settings=settings, output=named)
-    plan = plan_job(request, _budget(settings.device, output or media.path, machine), load_rates())
-    if named is None and output is not None:
-        name = default_output(media, settings, plan.container).name
-        plan = replace(plan, output=windows_paths.openable(output / name))
-    if plan.output in machine.taken:
+    place = output or Path(chosen.output_folder or media.path)
+    plan = plan_job(request, _budget(settings.device, place, machine), load_rates())
+    if named is None:
+        folder = output or Path(chosen.output_folder or plan.output.parent)
+        name = default_output(media, settings, plan.container, chosen.name_pattern).name
+        plan = replace(plan, output=windows_paths.openable(folder / name))
+    is_there = named is None and not settings.overwrite and os.path.lexists(plan.output)
+    if plan.output in machine.taken or (machine.numbers_results and is_there):
         plan = replace(plan, output=paths.numbered(plan.output, machine.taken))
     try:
         check_output(media, plan.output, overwrite=settings.overwrite)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from engine.settings.schema import JobSettings
 from engine.video.write import codecs
 
 _SUFFIX = {"mp4": ".mp4", "mkv": ".mkv", "mov": ".mov"}
+_REFUSED = re.compile(r'[<>:"/\\|?*]')
 _KEPT_PICTURES = {".png", ".tif", ".tiff"}
 
 
@@ -26,14 +28,24 @@ def stored_target(video: VideoInfo, settings: JobSettings) -> Size:
     return video.size if settings.model == "none" else video.size.scaled(settings.scale)
 
 
-def default_output(media: MediaInfo, settings: JobSettings, container: str) -> Path:
-    """Next to the source: `name_x2.ext`, `name_1080p.ext`, `name_1920x1080.ext`."""
+def default_output(
+    media: MediaInfo, settings: JobSettings, container: str, pattern: str = "{name}_{size}"
+) -> Path:
+    """Next to the source: `name_x2.ext`, `name_1080p.ext`, `name_1920x1080.ext`.
+
+    Args:
+        media: The source.
+        settings: Of the job.
+        container: Of the result.
+        pattern: Of the name without its ending; characters that no name may have become "-".
+    """
     stem = media.path.stem
     if media.kind == "sequence":
         stem = stem.rstrip("0123456789").rstrip("_-. ") or media.path.parent.name
     if media.holds_latents:
         stem = stem.rstrip("_") or stem  # ComfyUI's names end in it
-    name = f"{stem}_{_label(media, settings)}"
+    name = _REFUSED.sub("-", pattern).strip() or "{name}_{size}"
+    name = name.replace("{size}", _label(media, settings)).replace("{name}", stem)
     if container == "sequence":
         return media.path.parent / name
     if container == "image":

@@ -30,6 +30,7 @@ class AddJob(Command):
     source: Path
     settings: JobSettings = field(default_factory=JobSettings)
     output: Path | None = None  # None: next to the source, named by the target
+    is_automatic: bool = False  # not asked for: refused where reading it has ended the program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

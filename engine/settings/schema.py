@@ -33,7 +33,7 @@ COLOURS = ("two-scale", "lab", "wavelet", "wavelet_adaptive", "hsv", "adain", "n
 Group = Literal[
     "main", "picture", "clips", "memory", "own-files", "latents", "film", "file", "computing"
 ]
-Kind = Literal["", "time", "path", "command", "switches", "device"]
+Kind = Literal["", "time", "path", "folder", "pattern", "command", "switches", "device"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +204,9 @@ class EngineSettings:
     threads: int = setting(0, low=0, high=256, low_is_automatic=True)
     memory_share: float = setting(0.7, low=0.1, high=0.95)
     tile_previews: bool = setting(True)
+    output_folder: str = setting("", kind="folder")
+    name_pattern: str = setting("{name}_{size}", kind="pattern")
+    job_folder: str = setting("", kind="folder")
     after_queue: str = setting(
         "nothing", choices=("nothing", "sound", "sleep", "shut-down", "command")
     )

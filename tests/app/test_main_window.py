@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from PySide6.QtCore import QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -32,20 +32,19 @@ def test_an_empty_window_invites_and_lets_the_engine_load(bench):
     assert bench.find("emptyView").isVisible()
 
 
-def test_start_pause_resume_cancel_by_the_one_button(bench, qtbot):
+def test_start_pause_resume_and_cancel_by_buttons(bench, qtbot):
     bench.add()
-    primary = bench.find("primaryAction")
-    assert (primary.text(), primary.isEnabled()) == ("Start", True)
-    for text, kind in (
-        ("Start", commands.StartQueue),
-        ("Pause", commands.PauseJob),
-        ("Resume", commands.ResumeJob),
+    start, pause = bench.find("primaryAction"), bench.find("pauseAction")
+    for button, text, kind in (
+        (start, "Start", commands.StartQueue),
+        (pause, "Pause", commands.PauseJob),
+        (pause, "Resume", commands.ResumeJob),
     ):
-        assert primary.text() == text
-        qtbot.mouseClick(primary, Qt.MouseButton.LeftButton)
+        assert (button.text(), button.isEnabled()) == (text, True)
+        qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
         bench.hear()
         assert bench.asked(kind)
-    qtbot.mouseClick(bench.find("secondAction"), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(bench.find("cancelAction"), Qt.MouseButton.LeftButton)
     bench.hear()
     assert bench.asked(commands.CancelJob)
     assert bench.program.queue.rows[0].state is JobState.CANCELLED
@@ -175,19 +174,45 @@ def test_what_acts_on_another_film_than_the_selected_one_names_it(bench):
     waits = bench.add("two.mp4")
     bench.window.queue_column.view.select(waits)
     bench.hear()
-    assert bench.find("primaryAction").text() == "Pause one.mp4"
-    assert bench.find("secondAction").toolTip() == "Cancel one.mp4"
+    assert bench.find("pauseAction").text() == "Pause one.mp4"
+    assert bench.find("cancelAction").toolTip() == "Cancel one.mp4"
     bench.add("three.mp4")
     bench.do("cancel")
     assert bench.find("primaryAction").text() == "Start queue (2)"
 
 
-def test_no_button_takes_the_place_of_cancel_when_it_was_pressed(bench):
-    bench.start()
-    place = bench.find("secondAction").geometry()
-    bench.press("secondAction")
-    assert not bench.find("secondAction").isVisible()
-    assert not bench.find("primaryAction").geometry().intersects(place)
+def shown_buttons(bench):
+    """Text and place on the screen of each button below the card."""
+    bench.hear()
+    found = bench.find("decisionPanel").findChildren(QPushButton)
+    return {
+        one.objectName(): (one.text(), QRect(one.mapToGlobal(QPoint()), one.size()))
+        for one in found
+        if one.isVisible() and one.objectName().endswith("Action")
+    }
+
+
+def test_pause_and_cancel_become_nothing_else_on_their_pixels(bench):
+    bench.add("two.mp4")
+    bench.start("one.mp4")
+    running = shown_buttons(bench)
+    assert not bench.find("primaryAction").isEnabled(), "a film runs"
+    bench.press("cancelAction")
+    after = shown_buttons(bench)
+    assert [text for text, _ in after.values()] == ["Start", "Try again"]
+    for name in ("pauseAction", "cancelAction"):
+        assert not any(running[name][1].intersects(place) for _, place in after.values())
+
+
+def test_a_cancelled_film_offers_another_try_while_another_one_runs(bench):
+    cancelled = bench.start("one.mp4")
+    bench.do("cancel")
+    bench.start("two.mp4")
+    bench.window.queue_column.view.select(cancelled)
+    bench.hear()
+    assert bench.find("primaryAction").text() == "Try again"
+    bench.press("primaryAction")
+    assert bench.asked(commands.RetryJob)[-1].job_id == cancelled
 
 
 def test_a_result_that_was_held_back_or_differs_can_be_accepted_or_tried_again(bench):

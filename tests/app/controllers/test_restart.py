@@ -9,7 +9,7 @@ from app import desktop
 from app.controllers import restart
 from app.controllers.restart import Waiting, WaitingFilm
 from engine.core import paths
-from engine.core.errors import DiskFull
+from engine.core.errors import DiskFull, SourceMissing, SourceUnreadable, UnreadableMedia
 from engine.protocol import commands
 from engine.settings.schema import JobSettings
 
@@ -136,3 +136,23 @@ def test_films_that_wait_and_their_order_survive_a_crash(bench):
     assert kept == [(row.source.name, row.settings.scale) for row in bench.program.queue.rows]
     assert len(kept) == 2
     assert restart.read().films, "a crash while they are read loses nothing"
+
+
+def test_films_whose_file_cannot_be_read_now_are_kept(bench):
+    unsafe = SourceUnreadable("ended-program", name="one.mp4", count="2")
+    for name, error in (
+        ("one.mp4", unsafe),
+        ("two.mp4", SourceMissing("since-start", path="two.mp4")),
+    ):
+        bench.engine.reject[name] = error.info()
+        bench.add(name)
+    bench.engine.reject["letter.txt"] = UnreadableMedia("undecodable", name="letter.txt").info()
+    bench.add("letter.txt")
+    bench.program.restart.keep()
+    assert [film.source.name for film in restart.read().films] == ["one.mp4", "two.mp4"]
+    restart.take_over(bench.program.controller, [], pytest.fail)
+    assert [one.is_automatic for one in bench.asked(commands.AddJob)][-2:] == [True, True]
+    bench.hear()
+    bench.window.queue_column.view.select(bench.program.queue.rows[-1].job_id)
+    bench.do("retry")
+    assert not bench.asked(commands.AddJob)[-1].is_automatic, "the user has asked for it"

@@ -1,6 +1,8 @@
 from pathlib import Path
 
-from app.jobs.found_files import FileFinder, media_files
+from app.jobs import found_files
+from app.jobs.found_files import NO_MEDIA, PICTURES, TOO_MANY, FileFinder, media_files
+from tests.app.conftest import dropped, texts
 
 
 def touch(folder: Path, *names: str) -> None:
@@ -17,13 +19,40 @@ def test_of_a_folder_only_films_are_taken(tmp_path, qtbot):
         finder.look_through([tmp_path])  # in another thread
     (found,) = heard.args
     assert found == media_files([tmp_path])
-    assert [path.name for path in found] == ["a.MP4", "b.mkv", "c.mov"]
+    assert [path.name for path in found.files] == ["a.MP4", "b.mkv", "c.mov"]
+    names = {why: [path.name for path in files] for why, files in found.skipped.items()}
+    assert names == {NO_MEDIA: ["notes.txt"], PICTURES: ["cover.jpg"]}
+
+
+def test_what_a_folder_added_and_what_not_is_said_with_the_reasons(bench, qtbot, tmp_path):
+    folder = tmp_path / "films"
+    touch(folder, "b.mkv", "a.mp4", "notes.txt", "cover.jpg", "inner/c.mov", "inner/d.srt")
+    with qtbot.waitSignal(bench.program.controller.looked_through, timeout=3000):
+        bench.window.intake.take_drop(dropped(folder))
+    bench.hear()
+    line = bench.find("addedLine")
+    assert "3 added, 3 skipped" in texts(line)
+    assert "no film or picture: 2\npictures in a folder of films: 1" in texts(line)
+    bench.program.use_language("zh_CN")
+    bench.hear()
+    assert "已添加 3 个，跳过 3 个" in texts(line)
+    bench.press("closeAdded")
+    assert not line.isVisible()
+    bench.program.controller.add_paths([folder / "b.mkv"])
+    assert not line.isVisible(), "nothing was left out"
+
+
+def test_of_a_folder_that_holds_too_many_the_rest_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(found_files, "MOST_FILES", 2)
+    touch(tmp_path, "a.mkv", "b.mkv", "c.mkv")
+    found = media_files([tmp_path])
+    assert (len(found.files), len(found.skipped[TOO_MANY])) == (2, 1)
 
 
 def test_numbered_pictures_are_one_film_and_single_ones_are_taken_each(tmp_path):
     touch(tmp_path / "film", *(f"shot_{n:04d}.png" for n in range(5)))
-    assert media_files([tmp_path / "film"]) == [tmp_path / "film"]
+    assert media_files([tmp_path / "film"]).files == [tmp_path / "film"]
     touch(tmp_path / "pets", "cat.png", "dog.png")
-    assert [path.name for path in media_files([tmp_path / "pets"])] == ["cat.png", "dog.png"]
+    assert [path.name for path in media_files([tmp_path / "pets"]).files] == ["cat.png", "dog.png"]
     touch(tmp_path, "letter.docx")
-    assert media_files([tmp_path / "letter.docx"]) == [tmp_path / "letter.docx"]
+    assert media_files([tmp_path / "letter.docx"]).files == [tmp_path / "letter.docx"]

@@ -16,7 +16,7 @@ from engine.protocol import events as e
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.fields import interlaced, write
-from tests.helpers.jobs import ENDS, running_engine
+from tests.helpers.jobs import ENDS, Listener, running_engine
 
 FAST = JobSettings(crf=30, segment_seconds=0.5, treatment="faithful")
 
@@ -80,6 +80,31 @@ def test_the_same_film_twice_has_two_results(source, tmp_path):
         ends = [heard.wait(*ENDS) for _ in range(2)]
     assert [type(end) for end in ends] == [e.JobFinished] * 2, ends
     assert [end.report.output.name for end in ends] == ["film_x2.mkv", "film_x2 (2).mkv"]
+
+
+def test_a_result_that_is_there_already_stays_and_the_new_one_has_a_number(source, tmp_path):
+    """In the window; a name that the user has chosen is refused."""
+    (tmp_path / "film_x2.mkv").write_bytes(b"of last week")
+    heard = Listener()
+    engine = Engine(heard, jobs_folder=tmp_path / "jobs", numbers_results=True)
+    engine.start()
+    try:
+
+        def planned(name, **about):
+            add(engine, source, name, **about)
+            while (event := heard.wait(e.PlanChosen)).job_id != name:
+                pass
+            return event.plan
+
+        assert planned("a").output.name == "film_x2 (2).mkv"
+        assert planned("b", output=tmp_path).output.name == "film_x2 (3).mkv"
+        assert not planned("c", output=tmp_path / "film_x2.mkv").fits
+        replaces = replace(FAST, overwrite=True, scale=4)
+        (tmp_path / "film_x4.mkv").write_bytes(b"to be replaced")
+        assert planned("d", settings=replaces).output.name == "film_x4.mkv"
+    finally:
+        assert engine.close(timeout_s=60)
+    assert (tmp_path / "film_x2.mkv").read_bytes() == b"of last week"
 
 
 def test_a_removed_job_returns_with_its_finished_segments(source, tmp_path):
@@ -304,19 +329,26 @@ def test_a_job_that_cannot_go_on_can_be_removed(source, tmp_path):
     assert unfinished(tmp_path / "jobs") == ()
 
 
-@pytest.mark.parametrize("is_same_picture", [True, False])
-def test_a_job_whose_gpu_is_gone_goes_on_elsewhere(source, tmp_path, is_same_picture):
-    """With its segments, unless another encoder would write the rest."""
-    with running_engine(tmp_path / "jobs") as (engine, heard):
+def interrupted(source, jobs) -> None:
+    """A job "a" with a finished segment, left by an earlier run."""
+    with running_engine(jobs) as (engine, heard):
         engine.send(c.StartQueue())
         add(engine, source)
         heard.wait(e.SegmentDone)
-    file = tmp_path / "jobs" / "a" / "job.json"
+
+
+def begun_elsewhere(jobs, **picture) -> None:
+    """The record of job "a" as if its GPU had been another one."""
+    file = jobs / "a" / "job.json"
     stored = json.loads(file.read_text(encoding="utf-8"))
     stored["plan"]["gpu"] = "NVIDIA GeForce RTX 4090"
-    if not is_same_picture:
-        stored["plan"]["picture"]["encoder"] = "h264_nvenc"
+    stored["plan"]["picture"] |= picture
     file.write_text(json.dumps(stored), encoding="utf-8")
+
+
+def test_a_job_whose_gpu_is_gone_goes_on_elsewhere(source, tmp_path):
+    interrupted(source, tmp_path / "jobs")
+    begun_elsewhere(tmp_path / "jobs")
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.AdoptJob(job_id="a"))
         notices = heard.wait(e.PlanChosen).plan.notices
@@ -325,4 +357,49 @@ def test_a_job_whose_gpu_is_gone_goes_on_elsewhere(source, tmp_path, is_same_pic
         done = heard.wait(*ENDS)
         assert isinstance(done, e.JobFinished), done
         assert done.report.passed
-        assert bool(heard.of(e.JobStarted)[0].done) == is_same_picture
+        assert heard.of(e.JobStarted)[0].done
+
+
+def test_segments_of_an_encoder_that_is_gone_stay_until_the_user_chooses_otherwise(
+    source, tmp_path
+):
+    jobs = tmp_path / "jobs"
+    interrupted(source, jobs)
+    begun_elsewhere(jobs, encoder="h264_nvenc")
+    with running_engine(jobs) as (engine, heard):
+        engine.send(c.AdoptJob(job_id="a"))
+        assert not heard.wait(e.PlanChosen).plan.fits
+        engine.send(c.ChangeJob(job_id="a", settings=FAST))  # planned again, with the same choices
+        assert not heard.wait(e.PlanChosen).plan.fits
+        engine.send(c.StartQueue())
+        failed = heard.wait(*ENDS)
+        assert isinstance(failed, e.JobFailed), failed
+        assert "h264_nvenc" in failed.error.message
+        assert list(jobs.glob("a/segment_*.mkv"))
+        engine.send(c.StopQueue())
+        engine.send(c.RetryJob(job_id="a"))
+        heard.wait(e.PlanChosen)
+        engine.send(c.ChangeJob(job_id="a", settings=replace(FAST, crf=31)))
+        plan = heard.wait(e.PlanChosen).plan
+        assert plan.fits
+        assert plan.notices[0].code == "segments-replaced"
+        engine.send(c.StartQueue())
+        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        assert not heard.of(e.JobStarted)[-1].done
+
+
+def test_another_name_and_choices_that_are_taken_back_cost_no_finished_segment(source, tmp_path):
+    jobs, output = tmp_path / "jobs", tmp_path / "another.mkv"
+    interrupted(source, jobs)
+    with running_engine(jobs) as (engine, heard):
+        engine.send(c.AdoptJob(job_id="a"))
+        heard.wait(e.PlanChosen)
+        for settings, is_kept in ((replace(FAST, crf=31), False), (FAST, True)):
+            engine.send(c.ChangeJob(job_id="a", settings=settings, output=output))
+            codes = {notice.code for notice in heard.wait(e.PlanChosen).plan.notices}
+            assert ("segments-replaced" not in codes) == is_kept
+            assert list(jobs.glob("a/segment_*.mkv"))
+        engine.send(c.StartQueue())
+        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        assert heard.of(e.JobStarted)[0].done
+    assert output.exists()

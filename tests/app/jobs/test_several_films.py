@@ -1,0 +1,118 @@
+"""What is done with several films at once, and with their order."""
+
+import pytest
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QApplication
+
+from app.state.job_row import JobState
+from engine.core.errors import ErrorInfo
+from engine.protocol import commands
+from tests.app.conftest import dropped, texts
+
+NAMES = ("one.mp4", "two.mp4", "three.mp4", "four.mp4")
+
+
+@pytest.fixture
+def films(bench):
+    """Names of four jobs that wait."""
+    return [bench.add(name) for name in NAMES]
+
+
+def select(bench, job_ids):
+    view = bench.window.queue_column.view
+    view.select(job_ids[0])
+    for job_id in job_ids[1:]:
+        index = bench.program.queue.index(bench.program.queue.position(job_id))
+        view.selectionModel().select(index, view.selectionModel().SelectionFlag.Select)
+    bench.hear()
+
+
+def order(bench):
+    return [row.source.name.removesuffix(".mp4") for row in bench.program.queue.rows]
+
+
+def test_a_choice_is_for_all_selected_films_and_changes_nothing_else_of_them(bench, films):
+    bench.window.queue_column.view.select(films[1])
+    bench.choose(scale=4, start="1", crf=20)
+    select(bench, films[:3])
+    assert "changes are for 3 films" in texts(bench.window.choices)
+    bench.choose(codec="hevc", stop="5")
+    made = [(r.settings.codec, r.settings.scale, r.settings.crf) for r in bench.program.queue.rows]
+    assert made == [("hevc", 2, 16), ("hevc", 4, 20), ("hevc", 2, 16), ("auto", 2, 16)]
+    assert [row.settings.stop for row in bench.program.queue.rows] == ["5", "", "", ""]
+    assert bench.program.queue.rows[1].settings.start == "1", "a trim belongs to one film"
+
+
+def test_all_selected_films_are_tried_again(bench, films):
+    error = ErrorInfo(code="disk-full", case="folder", params={"folder": "/films"})
+    bench.do("start")
+    for _ in films:
+        bench.fail(error)
+    assert bench.program.queue.count(JobState.FAILED) == 4, "a failed film stops no other"
+    select(bench, films[:3])
+    bench.do("retry")
+    assert [one.job_id for one in bench.asked(commands.RetryJob)] == films[:3]
+
+
+@pytest.mark.parametrize(
+    ("dragged", "onto", "is_below", "expected"),
+    [
+        ([0], 2, True, ["two", "three", "one", "four"]),
+        ([0], 2, False, ["two", "one", "three", "four"]),
+        ([3], 0, False, ["four", "one", "two", "three"]),
+        ([0, 3], 1, True, ["two", "one", "four", "three"]),
+    ],
+)
+def test_cards_are_dragged_to_another_place(bench, films, dragged, onto, is_below, expected):
+    view = bench.window.queue_column.view
+    select(bench, [films[at] for at in dragged])
+    rect = view.visualRect(bench.program.queue.index(onto))
+    place = QPointF(rect.center().x(), rect.bottom() - 12 if is_below else rect.top() + 2)
+    mime = bench.program.queue.mimeData(view.selectedIndexes())
+    no_button = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
+    drop = QDropEvent(place, Qt.DropAction.MoveAction, mime, *no_button)
+    view.dropEvent(drop)
+    bench.hear()
+    assert order(bench) == expected
+    in_engine = list(films)
+    for move in bench.asked(commands.MoveJob):
+        in_engine.remove(move.job_id)
+        in_engine.insert(move.position, move.job_id)
+    assert in_engine == [row.job_id for row in bench.program.queue.rows]
+    assert not bench.program.queue.removeRows(0, 1), "as the view tries at the end of a drag"
+    flags = bench.program.queue.flags(bench.program.queue.index(0))
+    assert flags & Qt.ItemFlag.ItemIsDragEnabled
+
+
+def test_files_that_are_dragged_over_the_cards_reach_the_window(bench, films, tmp_path):
+    mime = dropped(tmp_path / "five.mp4")
+    place = bench.window.queue_column.view.viewport().rect().center()
+    no_button = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
+    enter = QDragEnterEvent(place, Qt.DropAction.CopyAction, mime, *no_button)
+    QApplication.sendEvent(bench.window.queue_column.view.viewport(), enter)
+    assert enter.isAccepted()
+    assert bench.find("dropOverlay").isVisible()
+
+
+def test_the_time_of_the_whole_queue_is_shown(bench, films):
+    plans = [row.plan for row in bench.program.queue.rows]
+    assert bench.find("queueTime").text().startswith("4 films · about ")
+    assert bench.program.queue.seconds_left == pytest.approx(sum(plan.seconds for plan in plans))
+    for job_id in films[1:]:
+        bench.program.controller.remove([job_id])
+    bench.hear()
+    assert not bench.find("queueTime").isVisible(), "the card says it"
+
+
+def test_finished_films_are_cleared_and_can_return(bench, films):
+    assert not bench.find("clearFinished").isVisible()
+    bench.do("start")
+    bench.finish()
+    bench.engine.finish(failed=("likeness",))  # two.mp4: to be looked at
+    bench.hear()
+    bench.finish()
+    bench.press("clearFinished")
+    assert order(bench) == ["two", "four"]
+    bench.do("undo")
+    assert order(bench) == ["one", "two", "three", "four"]

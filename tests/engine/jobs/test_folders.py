@@ -1,0 +1,107 @@
+"""Folders and names that the user has chosen for results and for jobs."""
+
+from pathlib import Path
+
+import pytest
+
+from engine import api
+from engine.cli.main import main
+from engine.core import paths
+from engine.jobs.job_store import JobStore
+from engine.pipeline.prepare import Machine, make_plan
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.settings.schema import EngineSettings, JobSettings
+from tests.helpers.clips import Clip, make_clip
+from tests.helpers.jobs import ENDS, Listener
+
+FAST = JobSettings(crf=30, segment_seconds=0.5, treatment="faithful")
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_clip(tmp_path / "film.mkv", Clip(frames=30))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("{name}_{size}", "film_x2.mkv"),
+        ("{size} of {name}", "x2 of film.mkv"),
+        ("a/b:{name}", "a-b-film.mkv"),
+        ("", "film_x2.mkv"),
+    ],
+)
+def test_results_without_a_name_of_their_own_go_where_the_settings_say(
+    source, tmp_path, pattern, name
+):
+    (tmp_path / "results").mkdir()
+    chosen = EngineSettings(output_folder=str(tmp_path / "results"), name_pattern=pattern)
+    machine = Machine(settings=chosen, jobs_folder=tmp_path / "jobs")
+    media = api.probe(source)
+    assert make_plan(media, FAST, None, machine).output == tmp_path / "results" / name
+    assert make_plan(media, FAST, tmp_path, machine).output == tmp_path / name
+    own = tmp_path / "own.mkv"
+    assert make_plan(media, FAST, own, machine).output == own
+
+
+def test_a_folder_of_results_that_is_gone_is_a_refusal_in_the_plan(source, tmp_path):
+    chosen = EngineSettings(output_folder=str(tmp_path / "gone"))
+    machine = Machine(settings=chosen, jobs_folder=tmp_path / "jobs")
+    assert not make_plan(api.probe(source), FAST, None, machine).fits
+
+
+def interrupted(source: Path) -> e.PlanChosen:
+    heard = Listener()
+    engine = api.Engine(heard)
+    engine.start()
+    engine.send(c.StartQueue())
+    engine.send(c.AddJob(job_id="a", source=source, settings=FAST))
+    chosen = heard.wait(e.PlanChosen)
+    heard.wait(e.SegmentDone)
+    assert engine.close(timeout_s=60)
+    return chosen
+
+
+def test_pieces_are_kept_and_played_in_the_chosen_folder_of_jobs(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "_chosen_jobs_folder", "")
+    paths.choose_jobs_folder(str(tmp_path / "large disk"))
+    plan = interrupted(source).plan
+    assert list((tmp_path / "large disk" / "a").glob("segment_*.mkv"))
+    assert not paths.own_jobs_folder().exists()
+    frames = api.played_frames("a", api.probe(source), plan, "pieces", 0.0)
+    assert next(iter(frames)).seconds == 0
+    assert [job.job_id for job in api.unfinished()] == ["a"]
+
+
+def test_a_job_that_was_begun_goes_on_after_another_folder_was_chosen(
+    source, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(paths, "_chosen_jobs_folder", "")
+    interrupted(source)
+    paths.choose_jobs_folder(str(tmp_path / "large disk"))
+    assert [job.job_id for job in api.unfinished()] == ["a"]
+    heard = Listener()
+    engine = api.Engine(heard)
+    engine.start()
+    engine.send(c.AdoptJob(job_id="a"))
+    engine.send(c.StartQueue())
+    assert isinstance(heard.wait(*ENDS), e.JobFinished)
+    assert engine.close(timeout_s=60)
+    assert heard.of(e.JobStarted)[0].done
+    assert JobStore(paths.jobs_folder()).ids() == []
+
+
+def test_the_command_line_finds_the_jobs_of_the_folder_in_the_settings_file(
+    source, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(paths, "_chosen_jobs_folder", "")
+    paths.choose_jobs_folder(str(tmp_path / "large disk"))
+    interrupted(source)
+    paths.choose_jobs_folder("")
+    assert api.unfinished() == ()
+    toml = f"[engine]\njob_folder = '{tmp_path / 'large disk'}'\n"
+    paths.data_folder().mkdir(parents=True, exist_ok=True)
+    (paths.data_folder() / "settings.toml").write_text(toml, encoding="utf-8")
+    assert main(["resume"]) == 0
+    assert "film.mkv" in "".join(capsys.readouterr())
