@@ -355,6 +355,7 @@ class MainWindow(QMainWindow):
         self._drops.hovered.connect(self.show_drop_hover)
         self._drops.dropped.connect(self.intake.take_drop)
         self.choices.changed.connect(self._choose)
+        self.preview.timeline.volume.keep_in(self._ui_state)
         self.preview.frame_requested.connect(self._controller.show_frame)
         self.preview.files_requested.connect(self.intake.ask_files)
         self.preview.sample_requested.connect(self.sample_requested)

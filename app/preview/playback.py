@@ -9,10 +9,14 @@ from typing import cast
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QImage, QKeyEvent
 
+from app import engine_messages
+from app.i18n import tr
 from app.preview.compare_canvas import CompareCanvas
 from app.preview.player import Frame, Opener, Player
 from app.preview.scene import Mode
+from app.preview.sound import Part, SoundOut
 from app.preview.timeline import Timeline
+from engine.core.errors import EngineError
 from engine.core.geometry import Size
 from engine.protocol.events import Picture
 from engine.protocol.media import MediaInfo
@@ -80,7 +84,12 @@ class Playback(QObject):
         self._result = ""  # side of the engine that has the result, "" for none
         self._speed = 0.0
         self._mode_before: Mode | None = None  # while the key is held
-        self.player = Player(self)
+        self._knows_silence = False  # the user was told that there is no device
+        self.player, self.sound = Player(self), SoundOut(self)
+        self.sound.no_device.connect(self._tell_silence)
+        timeline.volume.gain_changed.connect(self._set_gain)
+        self._set_gain(timeline.volume.gain)
+        self.player.failed.connect(self._tell_failure)
         self.player.shown.connect(self._show)
         self.player.ended.connect(self._ended)
         self.player.playing_changed.connect(timeline.show_playing)
@@ -96,6 +105,7 @@ class Playback(QObject):
         self._release()
         self._job = (job_id, media) if media is not None else None
         self._plan, self._result = None, ""
+        self._timeline.set_note("")
 
     def set_plan(self, plan: Plan) -> None:
         """How the job's films are read."""
@@ -152,10 +162,39 @@ class Playback(QObject):
         box = Size(max(1, round(target.width())), max(1, round(target.height())))
         at = self._timeline.seconds_to_ask
         self.began.emit()
+        self._timeline.set_note("")
         self.player.play(self._films(), at if speed > 0 else -at, abs(speed), box)
+        self._play_sound(at)
+
+    def _play_sound(self, start_s: float) -> None:
+        """That of the source, whichever side is shown; only at its own speed."""
+        assert self._job is not None
+        media = self._job[1]
+        if self._speed != 1.0 or not media.audio_streams:
+            self.sound.stop()
+            return
+
+        def parts(start: float, rate: int) -> Iterator[Part]:
+            from engine.api import played_sound  # here: in the thread of the sound
+
+            yield from played_sound(media, start, rate)
+
+        self.sound.play(parts, start_s, lambda: self.player.heard)
+
+    def _set_gain(self, gain: float) -> None:
+        self.sound.gain = gain
+
+    def _tell_silence(self) -> None:
+        if not self._knows_silence:
+            self._knows_silence = True
+            self._timeline.set_note(tr("No sound device: playing without sound."))
+
+    def _tell_failure(self, error: EngineError) -> None:
+        self._timeline.set_note(engine_messages.text(error.info()))
 
     def stop(self) -> None:
         """Stand still."""
+        self.sound.stop()
         if self.is_playing:
             self.player.stop()
             self.stopped.emit()
@@ -183,6 +222,7 @@ class Playback(QObject):
             self._timeline.set_step(self._timeline.strip.span[0])
             self.play(self._speed)
         else:
+            self.sound.stop()
             self.stopped.emit()
 
     # Keys

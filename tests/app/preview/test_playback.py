@@ -8,6 +8,7 @@ from pytestqt.qtbot import QtBot
 from app.preview.playback import Playback, backwards
 from app.preview.preview_view import PreviewView
 from app.preview.scene import Mode
+from engine.core.errors import SourceMissing
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from tests.app.preview.test_player import FakeFrame, _film
@@ -115,3 +116,35 @@ def test_backwards_gives_every_frame_once():
     assert [frame.frame.number for frame in frames] == list(range(25, -1, -1))
     assert isinstance(frames[0].frame, FakeFrame)
     assert [frame.seconds for frame in frames] == sorted(frame.seconds for frame in frames)
+
+
+def test_a_film_that_cannot_be_played_says_so(view, qtbot, monkeypatch):
+    def frames(_start):
+        raise SourceMissing("latents", file="film.wan", path="film.wan")
+        yield
+
+    monkeypatch.setattr(Playback, "_opener", lambda self, side: frames)
+    _key(view, Qt.Key.Key_Space)
+    qtbot.waitUntil(lambda: "film.wan" in view.timeline._title.text())
+    monkeypatch.setattr(Playback, "_opener", lambda self, side: _film(250))
+    _key(view, Qt.Key.Key_Space)
+    assert "film.wan" not in view.timeline._title.text()
+
+
+def test_no_device_is_said_once(view):
+    view.playback._tell_silence()
+    assert "without sound" in view.timeline._title.text()
+    view.timeline.set_note("")
+    view.playback._tell_silence()
+    assert "without sound" not in view.timeline._title.text()
+
+
+def test_sound_is_that_of_the_source_at_its_own_speed(view, media, monkeypatch):
+    heard = []
+    monkeypatch.setattr(view.playback.sound, "play", lambda *about: heard.append(about[1]))
+    monkeypatch.setattr(view.playback.sound, "stop", lambda: heard.append("stop"))
+    assert media.audio_streams
+    view.timeline.set_step(50)
+    _key(view, Qt.Key.Key_L)
+    _key(view, Qt.Key.Key_L)
+    assert heard == [pytest.approx(2.0, abs=0.04), "stop"]
