@@ -63,7 +63,7 @@ class SoundBuffer:
         return sum(len(samples) for _, samples in self._parts) < _AHEAD_S * self._rate
 
     def give(self, out: NDArray[np.float32], position: float | None, gain: float) -> None:
-        """Fill [n, 2] with what is to be heard from a position on, s; silence where there is none."""
+        """Fill [n, 2] with what is to be heard from a position on, s; silence for nothing."""
         out[:] = 0
         if position is None:
             self._next = None

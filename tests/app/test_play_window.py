@@ -1,0 +1,42 @@
+"""Playback through the window with the real engine: a film of Lite, seen and played by keys."""
+
+from dataclasses import replace
+
+from PySide6.QtCore import Qt
+
+from app.state.job_row import JobState
+from tests.app.conftest import dropped
+from tests.helpers.clips import make_clip
+
+_PATIENCE_MS = 90_000
+
+
+def test_space_plays_both_sides_of_a_finished_film(program, qtbot, tmp_path):
+    window, playback = program.window, program.window.preview.playback
+    film = make_clip(tmp_path / "film.mkv", frames=25, size=(64, 48), audio_tracks=1)
+    window.intake.take_drop(dropped(film))
+    qtbot.waitUntil(lambda: bool(program.queue.rows), timeout=_PATIENCE_MS)
+    row = program.queue.rows[0]
+    qtbot.waitUntil(lambda: row.plan is not None, timeout=_PATIENCE_MS)
+    program.controller.choose(row.job_id, replace(row.settings, model="lite"), None)
+    qtbot.waitUntil(lambda: row.plan.work.model == "lite", timeout=_PATIENCE_MS)
+    playback.trim_chosen.emit({"start": "", "stop": "0.5"})
+    qtbot.waitUntil(lambda: row.plan.stop is not None, timeout=_PATIENCE_MS)
+    window.do("start")
+    ended = (JobState.DONE, JobState.FAILED)
+    qtbot.waitUntil(lambda: row.state in ended, timeout=_PATIENCE_MS)
+    assert (row.state, row.error) == (JobState.DONE, None)
+    seen = []
+    playback.pictures_changed.connect(
+        lambda source, result: seen.append((source.size(), result.size()))
+    )
+    window.preview.timeline.set_step(0)
+    window.preview.canvas.setFocus()
+    window.setFocus()
+    qtbot.keyClick(window, Qt.Key.Key_Space)
+    assert playback.is_playing
+    qtbot.waitUntil(lambda: sum(not r.isEmpty() for _, r in seen) >= 3, timeout=_PATIENCE_MS)
+    source, result = next(pair for pair in seen if not pair[1].isEmpty())
+    assert not source.isEmpty()
+    assert result.width() >= source.width()
+    qtbot.waitUntil(lambda: not playback.is_playing, timeout=_PATIENCE_MS)
