@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -24,6 +25,7 @@ from engine.protocol.plan import Plan
 
 _FASTEST = 8.0
 _PART_S = 0.25  # that is decoded at once to be played backwards
+_LOOK_S = 0.3  # between two looks for more of a film that is being made
 _HELD = Qt.Key.Key_H  # shows the original while it is down
 
 
@@ -68,6 +70,24 @@ def backwards(opened: Opener) -> Opener:
     return frames
 
 
+def growing(opened: Opener, grows: Callable[[], bool]) -> Opener:
+    """Frames of a film that is being made; at its end those that are finished later."""
+
+    def frames(start: float) -> Iterator[Frame]:
+        last = float("-inf")
+        while True:
+            is_more_to_come = grows()  # asked before reading: what comes meanwhile is not missed
+            for frame in opened(max(start, last)):
+                if frame.seconds > last + 1e-6:
+                    last = frame.seconds
+                    yield frame
+            if not is_more_to_come:
+                return
+            time.sleep(_LOOK_S)
+
+    return frames
+
+
 class Playback(QObject):
     """Plays what the canvas shows; stands still when another job is shown."""
 
@@ -83,6 +103,7 @@ class Playback(QObject):
         self._plan: Plan | None = None
         self._result = ""  # side of the engine that has the result, "" for none
         self._speed = 0.0
+        self._run = 0  # counts what was played: earlier threads wait for nothing any more
         self._mode_before: Mode | None = None  # while the key is held
         self._knows_silence = False  # the user was told that there is no device
         self.player, self.sound = Player(self), SoundOut(self)
@@ -125,8 +146,18 @@ class Playback(QObject):
         if mode is not Mode.RESULT or not self._result:
             films["source"] = self._opener("source")
         if mode is not Mode.ORIGINAL and self._result:
-            films["result"] = self._opener(self._result)
+            films["result"] = self._result_opener()
         return {name: backwards(film) for name, film in films.items()} if self._speed < 0 else films
+
+    def _result_opener(self) -> Opener:
+        opened, strip, run = self._opener(self._result), self._timeline.strip, self._run
+        if self._speed < 0 or strip.value() >= strip.span[0] + strip.finished:
+            return opened  # the source is played meanwhile
+
+        def grows() -> bool:
+            return run == self._run and self._result == "pieces" and self._timeline.is_running
+
+        return growing(opened, grows)
 
     def _opener(self, side: str) -> Opener:
         assert self._job is not None
@@ -163,6 +194,7 @@ class Playback(QObject):
         at = self._timeline.seconds_to_ask
         self.began.emit()
         self._timeline.set_note("")
+        self._run += 1
         self.player.play(self._films(), at if speed > 0 else -at, abs(speed), box)
         self._play_sound(at)
 
@@ -194,6 +226,7 @@ class Playback(QObject):
 
     def stop(self) -> None:
         """Stand still."""
+        self._run += 1
         self.sound.stop()
         if self.is_playing:
             self.player.stop()

@@ -245,6 +245,8 @@ class Player(QObject):
         position = self._clock.position
         if reached and position > min(reached) + _RUNS_AHEAD_S:
             position = min(reached) + _RUNS_AHEAD_S
+            self._clock.set(position, 0.0)  # nothing is heard meanwhile
+        elif not self._clock.speed:
             self._clock.set(position, self._speed)
         self._show(self._common(lanes, position))
 

@@ -302,6 +302,11 @@ class Timeline(QFrame):
         """Whether playback begins again at its end."""
         return self._loop.isChecked()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether more of the result is being made."""
+        return self._is_running
+
     def show_playing(self, is_playing: bool) -> None:
         """Whether the button plays or halts."""
         self._is_playing = is_playing

@@ -5,6 +5,8 @@ from dataclasses import replace
 from PySide6.QtCore import Qt
 
 from app.state.job_row import JobState
+from engine.core.errors import DiskFull
+from engine.protocol import events
 from tests.app.conftest import dropped
 from tests.helpers.clips import make_clip
 
@@ -40,3 +42,16 @@ def test_space_plays_both_sides_of_a_finished_film(program, qtbot, tmp_path):
     assert not source.isEmpty()
     assert result.width() >= source.width()
     qtbot.waitUntil(lambda: not playback.is_playing, timeout=_PATIENCE_MS)
+
+
+def test_pieces_of_a_failed_job_are_played_when_it_is_selected_again(bench):
+    first = bench.start("first.mp4")
+    bench.emit(events.StageProgress(job_id=first, stage="write", done=5, total=100))
+    bench.fail(DiskFull("folder", folder="/films").info())
+    second = bench.add("second.mp4")
+    view = bench.window.queue_column.view
+    for job_id, result in ((second, ""), (first, "pieces")):
+        view.select(job_id)
+        bench.hear()
+        assert bench.window.preview.playback._result == result
+    assert bench.window.preview.timeline.strip.finished == 5

@@ -5,7 +5,7 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QKeyEvent
 from pytestqt.qtbot import QtBot
 
-from app.preview.playback import Playback, backwards
+from app.preview.playback import Playback, backwards, growing
 from app.preview.preview_view import PreviewView
 from app.preview.scene import Mode
 from engine.core.errors import SourceMissing
@@ -148,3 +148,22 @@ def test_sound_is_that_of_the_source_at_its_own_speed(view, media, monkeypatch):
     _key(view, Qt.Key.Key_L)
     _key(view, Qt.Key.Key_L)
     assert heard == [pytest.approx(2.0, abs=0.04), "stop"]
+
+
+def test_a_growing_result_goes_on_when_pieces_come(monkeypatch):
+    monkeypatch.setattr("app.preview.playback._LOOK_S", 0.0)
+    made, looks = [10, 10, 20], iter([True, True, False])
+    films = iter(made)
+    frames = growing(lambda start: _film(next(films))(max(0.0, start)), lambda: next(looks))(0.0)
+    assert [frame.number for frame in frames] == list(range(20))
+
+
+def test_only_a_running_job_is_waited_for(view):
+    view.timeline.set_finished(10, is_running=True)
+    view.playback.set_result(is_published=False)
+    view.timeline.set_step(view.timeline.strip.span[0])
+    assert view.playback._result_opener().__qualname__.startswith("growing")
+    view.stopped()
+    assert not view.timeline.is_running
+    view.timeline.set_step(view.timeline.strip.span[0] + 10)
+    assert not view.playback._result_opener().__qualname__.startswith("growing")
