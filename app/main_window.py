@@ -112,6 +112,9 @@ class MainWindow(QMainWindow):
                 self._controller.cancel()
             case "retry" | "accept":
                 self._controller.retry(job_id, accept=name == "accept")
+            case "run_again" if row is not None:
+                again = self._controller.add_file(row.source, settings=row.settings)
+                self.queue_column.view.select(again)
             case "remove":
                 self._controller.remove(self.queue_column.view.selected_ids)
             case "undo":
@@ -233,6 +236,7 @@ class MainWindow(QMainWindow):
             "show_in_folder": has_result,
             "report": has_result,
             "retry": row is not None and (row.can_retry or row.state is JobState.REJECTED),
+            "run_again": row is not None and row.state is JobState.DONE,
             "remove": row is not None and not row.state.is_active,
             "move_up": row is not None and self._queue.position(row.job_id) > 0,
             "move_down": row is not None
@@ -379,4 +383,15 @@ class MainWindow(QMainWindow):
         self.actions_["log"].setChecked(is_visible and not self.log_dock.isHidden())
 
 
-_MENU = "open_result", "show_in_folder", "report", "", "retry", "move_up", "move_down", "", "remove"
+_MENU = (
+    "open_result",
+    "show_in_folder",
+    "report",
+    "",
+    "retry",
+    "run_again",
+    "move_up",
+    "move_down",
+    "",
+    "remove",
+)

@@ -55,3 +55,19 @@ def test_pieces_of_a_failed_job_are_played_when_it_is_selected_again(bench):
         bench.hear()
         assert bench.window.preview.playback._result == result
     assert bench.window.preview.timeline.strip.finished == 5
+
+
+def test_a_finished_film_is_run_again_with_its_choices(bench):
+    first = bench.add()
+    bench.choose(model="lite")
+    assert not bench.window.actions_["run_again"].isEnabled()
+    bench.do("start")
+    bench.finish()
+    bench.choose(model="auto")
+    assert bench.window.actions_["run_again"].isEnabled()
+    bench.do("run_again")
+    done, waiting = bench.program.queue.rows
+    assert (done.job_id, done.state) == (first, JobState.DONE)
+    assert bench.window.selected is waiting
+    assert (waiting.source, waiting.settings) == (done.source, done.settings)
+    assert waiting.state.can_change
