@@ -105,7 +105,7 @@ class Playback(QObject):
         self._speed = 0.0
         self._run = 0  # counts what was played: earlier threads wait for nothing any more
         self._mode_before: Mode | None = None  # while the key is held
-        self._knows_silence = False  # the user was told that there is no device
+        self._knows_silence = False  # the line about a missing device was shown
         self.player, self.sound = Player(self), SoundOut(self)
         self.sound.no_device.connect(self._tell_silence)
         timeline.volume.gain_changed.connect(self._set_gain)

@@ -51,7 +51,7 @@ class SoundBuffer:
         self._is_closed = False
 
     def add(self, part: Part) -> bool:
-        """Wait for room and take a part; False when nobody listens any more."""
+        """Wait for room and take a part; False when no listener is left."""
         first = int(part.seconds * self._rate + 1e-3)
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or self._is_short)
@@ -87,7 +87,7 @@ class SoundBuffer:
             return self._changed.wait_for(lambda: self._is_closed, seconds)
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """No listener is left."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -17,8 +17,8 @@ NOW = SimpleNamespace(outputBufferDacTime=5.0, currentTime=5.0)
 
 def _part(first: int, count: int) -> SimpleNamespace:
     """Samples whose value is their number."""
-    numbers = np.arange(first, first + count, dtype=np.float32)
-    return SimpleNamespace(seconds=first / RATE, samples=np.stack([numbers, numbers], axis=1))
+    values = np.arange(first, first + count, dtype=np.float32)
+    return SimpleNamespace(seconds=first / RATE, samples=np.stack([values, values], axis=1))
 
 
 def _given(buffer: SoundBuffer, position: float | None, count: int = 10) -> list[int]:
