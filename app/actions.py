@@ -30,6 +30,7 @@ SPECS = {
     "show_in_folder": _Spec(mark("Show in folder"), "folder", ("Ctrl+E",)),
     "report": _Spec(mark("What was checked"), "check", ("Ctrl+I",)),
     "retry": _Spec(mark("Try again"), "retry", ("Ctrl+R",)),
+    "run_again": _Spec(mark("Run again with other choices"), "copy", ("Ctrl+D",)),
     "move_up": _Spec(mark("Move up"), "up", ("Ctrl+Up",)),
     "move_down": _Spec(mark("Move down"), "down", ("Ctrl+Down",)),
     "remove": _Spec(mark("Remove from the queue"), "trash", ("Del",)),

@@ -124,6 +124,9 @@ class MainWindow(QMainWindow):
                     self._controller.retry(one, accept=name == "accept")
             case "clear_finished":
                 self._controller.clear_finished()
+            case "run_again" if row is not None:
+                again = self._controller.add_file(row.source, settings=row.settings)
+                self.queue_column.view.select(again)
             case "remove":
                 self._controller.remove(self.queue_column.view.selected_ids)
             case "undo":
@@ -251,6 +254,7 @@ class MainWindow(QMainWindow):
             "show_in_folder": has_result,
             "report": has_result,
             "retry": row is not None and (row.can_retry or row.state is JobState.REJECTED),
+            "run_again": row is not None and row.state is JobState.DONE,
             "remove": row is not None and not row.state.is_active,
             "clear_finished": any(one.can_clear for one in self._queue.rows),
             "move_up": row is not None and self._queue.position(row.job_id) > 0,
@@ -356,6 +360,7 @@ class MainWindow(QMainWindow):
         self._drops.dropped.connect(self.intake.take_drop)
         self.choices.edited.connect(self._queue.expect_plan)
         self.choices.changed.connect(self._choose)
+        self.preview.timeline.volume.keep_in(self._ui_state)
         self.preview.frame_requested.connect(self._controller.show_frame)
         self.preview.files_requested.connect(self.intake.ask_files)
         self.preview.sample_requested.connect(self.sample_requested)
@@ -385,6 +390,7 @@ _MENU = (
     "report",
     "",
     "retry",
+    "run_again",
     "move_up",
     "move_down",
     "",

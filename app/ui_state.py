@@ -79,6 +79,27 @@ class UiState:
         self._store.setValue("source_folder", str(value))
 
     @property
+    def volume(self) -> int:
+        """Of playback, in per cent."""
+        try:
+            return min(max(int(str(self._store.value("volume", 100))), 0), 100)
+        except ValueError:
+            return 100
+
+    @volume.setter
+    def volume(self, value: int) -> None:
+        self._store.setValue("volume", value)
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether playback is silent."""
+        return str(self._store.value("muted", "no")) == "yes"
+
+    @is_muted.setter
+    def is_muted(self, value: bool) -> None:
+        self._store.setValue("muted", "yes" if value else "no")
+
+    @property
     def choices(self) -> JobSettings:
         """Choices of the last job."""
         return self._settings("choices", JobSettings)

@@ -38,6 +38,7 @@ from engine.updates.manifest import is_signed
 if TYPE_CHECKING:
     from engine.bench.options import BenchOptions
     from engine.jobs.playback import PlayedFrame, Side
+    from engine.video.read.sound import Sound
 
 __all__ = [
     "Engine",
@@ -49,6 +50,7 @@ __all__ = [
     "is_signed",
     "plan",
     "played_frames",
+    "played_sound",
     "pretended",
     "probe",
     "start_update",
@@ -197,6 +199,17 @@ def played_frames(
 
     folder = JobStore(jobs_folder or default_jobs_folder()).folder(job_id)
     yield from frames(media, plan, side, start_s, folder)
+
+
+def played_sound(media: MediaInfo, start_s: float, rate: int) -> Iterator[Sound]:
+    """Sound of a source from a time on, stereo at a rate in Hz; in the caller's thread.
+
+    Raises:
+        InputError: The film cannot be read (any more).
+    """
+    from engine.jobs.playback import played_sound as sound
+
+    yield from sound(media, start_s, rate)
 
 
 def start_update() -> Path:

@@ -44,6 +44,9 @@ class PreviewController(QObject):
         self._view.show_job(row.job_id, row.media, row.picture)
         if row.plan is not None:
             self._view.show_plan(row.job_id, row.plan)
+        if row.report is None and row.done:  # its finished pieces can be played
+            self._view.timeline.set_finished(row.done, is_running=row.state.is_active)
+            self._view.playback.set_result(is_published=False)
         if row.report is not None:
             self._view.finished(row.report)
         elif row.error is not None and row.state is JobState.FAILED:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QImage, QKeyEvent
 
-from app.i18n import mark
+from app import engine_messages
+from app.i18n import mark, tr
 from app.preview.compare_canvas import CompareCanvas
 from app.preview.player import Frame, Opener, Player
 from app.preview.scene import Mode
+from app.preview.sound import Part, SoundOut
 from app.preview.timeline import Timeline
+from engine.core.errors import EngineError
 from engine.core.geometry import Size
 from engine.protocol.events import Picture
 from engine.protocol.media import MediaInfo
@@ -21,6 +25,7 @@ from engine.protocol.plan import Plan
 
 _FASTEST = 8.0
 _PART_S = 0.25  # that is decoded at once to be played backwards
+_LOOK_S = 0.3  # between two looks for more of a film that is being made
 _HELD = Qt.Key.Key_H  # shows the original while it is down
 KEYS = (  # what `take_key` knows, for the list of keys
     (("Space",), mark("Play or halt")),
@@ -84,6 +89,24 @@ def opener(job_id: str, media: MediaInfo, plan: Plan, side: str) -> Opener:
     return frames
 
 
+def growing(opened: Opener, grows: Callable[[], bool]) -> Opener:
+    """Frames of a film that is being made; at its end those that are finished later."""
+
+    def frames(start: float) -> Iterator[Frame]:
+        last = float("-inf")
+        while True:
+            is_more_to_come = grows()  # asked before reading: what comes meanwhile is not missed
+            for frame in opened(max(start, last)):
+                if frame.seconds > last + 1e-6:
+                    last = frame.seconds
+                    yield frame
+            if not is_more_to_come:
+                return
+            time.sleep(_LOOK_S)
+
+    return frames
+
+
 class Playback(QObject):
     """Plays what the canvas shows; stands still when another job is shown."""
 
@@ -100,8 +123,14 @@ class Playback(QObject):
         self._result = ""  # side of the engine that has the result, "" for none
         self._excerpt: Plan | None = None  # of a part that was made before
         self._speed = 0.0
+        self._run = 0  # counts what was played: earlier threads wait for nothing any more
         self._mode_before: Mode | None = None  # while the key is held
-        self.player = Player(self)
+        self._knows_silence = False  # the line about a missing device was shown
+        self.player, self.sound = Player(self), SoundOut(self)
+        self.sound.no_device.connect(self._tell_silence)
+        timeline.volume.gain_changed.connect(self._set_gain)
+        self._set_gain(timeline.volume.gain)
+        self.player.failed.connect(self._tell_failure)
         self.player.shown.connect(self._show)
         self.player.ended.connect(self._ended)
         self.player.playing_changed.connect(timeline.show_playing)
@@ -117,6 +146,7 @@ class Playback(QObject):
         self._release()
         self._job = (job_id, media) if media is not None else None
         self._plan, self._result, self._excerpt = None, "", None
+        self._timeline.set_note("")
 
     def set_plan(self, plan: Plan) -> None:
         """How the job's films are read."""
@@ -141,8 +171,18 @@ class Playback(QObject):
         if mode is not Mode.RESULT or not self._result:
             films["source"] = self._opener("source")
         if mode is not Mode.ORIGINAL and result:
-            films["result"] = self._opener(result)
+            films["result"] = self._result_opener(result)
         return {name: backwards(film) for name, film in films.items()} if self._speed < 0 else films
+
+    def _result_opener(self, side: str) -> Opener:
+        opened, strip, run = self._opener(side), self._timeline.strip, self._run
+        if side != "pieces" or self._speed < 0 or strip.value() >= strip.span[0] + strip.finished:
+            return opened  # the source is played meanwhile
+
+        def grows() -> bool:
+            return run == self._run and self._result == "pieces" and self._timeline.is_running
+
+        return growing(opened, grows)
 
     def _opener(self, side: str) -> Opener:
         assert self._job is not None
@@ -175,10 +215,41 @@ class Playback(QObject):
         box = Size(max(1, round(target.width())), max(1, round(target.height())))
         at = self._timeline.seconds_to_ask
         self.began.emit()
+        self._timeline.set_note("")
+        self._run += 1
         self.player.play(self._films(), at if speed > 0 else -at, abs(speed), box)
+        self._play_sound(at)
+
+    def _play_sound(self, start_s: float) -> None:
+        """That of the source, whichever side is shown; only at its own speed."""
+        assert self._job is not None
+        media = self._job[1]
+        if self._speed != 1.0 or not media.audio_streams:
+            self.sound.stop()
+            return
+
+        def parts(start: float, rate: int) -> Iterator[Part]:
+            from engine.api import played_sound  # here: in the thread of the sound
+
+            yield from played_sound(media, start, rate)
+
+        self.sound.play(parts, start_s, lambda: self.player.heard)
+
+    def _set_gain(self, gain: float) -> None:
+        self.sound.gain = gain
+
+    def _tell_silence(self) -> None:
+        if not self._knows_silence:
+            self._knows_silence = True
+            self._timeline.set_note(tr("No sound device: playing without sound."))
+
+    def _tell_failure(self, error: EngineError) -> None:
+        self._timeline.set_note(engine_messages.text(error.info()))
 
     def stop(self) -> None:
         """Stand still."""
+        self._run += 1
+        self.sound.stop()
         if self.is_playing:
             self.player.stop()
             self.stopped.emit()
@@ -206,6 +277,7 @@ class Playback(QObject):
             self._timeline.set_step(self._timeline.strip.span[0])
             self.play(self._speed)
         else:
+            self.sound.stop()
             self.stopped.emit()
 
     # Keys

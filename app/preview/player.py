@@ -45,17 +45,23 @@ class PlayClock:
     """
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
-        self._now, self._since, self._base = now, now(), 0.0
-        self.speed = 0.0
+        self._now = now
+        self._begun = (0.0, now(), 0.0)  # one value, as other threads read it: s, when, speed
+
+    @property
+    def speed(self) -> float:
+        """Seconds of the film in a second."""
+        return self._begun[2]
 
     @property
     def position(self) -> float:
         """Seconds of the film."""
-        return self._base + (self._now() - self._since) * self.speed
+        base, since, speed = self._begun
+        return base + (self._now() - since) * speed
 
     def set(self, position: float, speed: float) -> None:
         """Go on from a position."""
-        self._base, self._since, self.speed = position, self._now(), speed
+        self._begun = (position, self._now(), speed)
 
 
 @dataclass(slots=True)
@@ -155,6 +161,7 @@ class Player(QObject):
 
     shown = Signal(float, object)  # s, images by name of their film
     ended = Signal()
+    failed = Signal(object)  # EngineError: one of the films cannot be read
     playing_changed = Signal(bool)
 
     def __init__(
@@ -177,6 +184,12 @@ class Player(QObject):
     def position(self) -> float:
         """Seconds of the film."""
         return self._clock.position
+
+    @property
+    def heard(self) -> float | None:
+        """Position of what is to be heard, s; None while the clock stands. From any thread."""
+        clock = self._clock
+        return clock.position if clock.speed > 0 else None
 
     def play(self, films: Mapping[str, Opener], start_s: float, speed: float, box: Size) -> None:
         """Play films from a time on; the clock starts with their first pictures.
@@ -205,6 +218,7 @@ class Player(QObject):
         if self.is_playing:
             self._timer.stop()
             self._stop_lanes()
+            self._clock.set(self._clock.position, 0.0)
             self.playing_changed.emit(False)
 
     def _stop_lanes(self) -> None:
@@ -216,7 +230,10 @@ class Player(QObject):
         """Show what is due."""
         lanes = list(self._playing.lanes.values())
         if all(lane.is_over for lane in lanes):
+            errors = [lane.failed for lane in lanes if lane.failed is not None]
             self.stop()
+            if errors:
+                self.failed.emit(errors[0])
             self.ended.emit()
             return
         if not self._playing.begun:
@@ -228,6 +245,8 @@ class Player(QObject):
         position = self._clock.position
         if reached and position > min(reached) + _RUNS_AHEAD_S:
             position = min(reached) + _RUNS_AHEAD_S
+            self._clock.set(position, 0.0)  # nothing is heard meanwhile
+        elif not self._clock.speed:
             self._clock.set(position, self._speed)
         self._show(self._common(lanes, position))
 

@@ -292,6 +292,7 @@ class PreviewView(QWidget):
 
     def _stop(self) -> None:
         self._is_running = self._is_followed = False
+        self.timeline.set_finished(self.timeline.strip.finished, is_running=False)
         self.canvas.set_live(False)
         self.bar.offer_follow(False)
         self.bar.offer_tiles(False)

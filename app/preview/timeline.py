@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 
 from app.i18n import grouped, tr
 from app.preview.film_clock import ROUNDED_S, FilmClock, clock
+from app.preview.volume import VolumeControl
 from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
@@ -218,7 +219,7 @@ class TimelineStrip(QAbstractSlider):
 
 
 class Timeline(QFrame):
-    """The slider, playback's two buttons, and figures above it."""
+    """The slider, playback's controls, and figures above it."""
 
     seconds_chosen = Signal(float)  # s of the source, well inside a frame
     span_chosen = Signal(int, int)  # as the strip's
@@ -230,6 +231,8 @@ class Timeline(QFrame):
         self.setProperty("kind", "card")
         self._film: FilmClock | None = None
         self._is_running = False
+        self._note = ""
+        self.volume = VolumeControl()
         self._play, self._loop = QToolButton(), QToolButton()
         self._play.setObjectName("playButton")
         self._loop.setObjectName("loopButton")
@@ -251,6 +254,7 @@ class Timeline(QFrame):
             button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
             button.setProperty("kind", "icon")
             head.addWidget(button)
+        head.addWidget(self.volume)
         head.addWidget(self._title)
         head.addWidget(self._trim, 1)
         head.addWidget(self._position)
@@ -260,6 +264,11 @@ class Timeline(QFrame):
         column.addLayout(head)
         column.addWidget(self.strip)
         self.retranslate()
+
+    def set_note(self, text: str) -> None:
+        """What playback has to say, in place of the title; "" for nothing."""
+        self._note = text
+        self._title.setText(self._title_text())
 
     def set_film(self, film: FilmClock) -> None:
         """Another film."""
@@ -292,6 +301,11 @@ class Timeline(QFrame):
     def is_looped(self) -> bool:
         """Whether playback begins again at its end."""
         return self._loop.isChecked()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether more of the result is being made."""
+        return self._is_running
 
     def show_playing(self, is_playing: bool) -> None:
         """Whether the button plays or halts."""
@@ -333,6 +347,8 @@ class Timeline(QFrame):
         self._position.setText(text)
 
     def _title_text(self) -> str:
+        if self._note:
+            return self._note
         if self._is_running:
             return tr("Timeline: green is finished")
         return tr("Timeline")

@@ -20,6 +20,7 @@ from engine.protocol.plan import Plan
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe
+from engine.video.read.sound import Sound, sound_from
 
 Side = Literal["source", "result", "pieces"]  # pieces: what is finished of a result
 
@@ -67,6 +68,12 @@ def played_frames(
         yield from _whole(probe(plan.output), float(plan.start or 0), start_s)
     else:
         yield from _segments(film, plan, start_s, folder)
+
+
+def played_sound(media: MediaInfo, start_s: float, rate: int) -> Iterator[Sound]:
+    """Sound of a source from a time on, as `sound_from`; of what holds none, nothing."""
+    if media.kind == "video" and not media.holds_latents:
+        yield from sound_from(media, max(Fraction(0), _rounded(start_s)), rate)
 
 
 def played_file(path: Path, start_s: float) -> Iterator[PlayedFrame]:

@@ -5,9 +5,10 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QKeyEvent
 from pytestqt.qtbot import QtBot
 
-from app.preview.playback import Playback, backwards
+from app.preview.playback import Playback, backwards, growing
 from app.preview.preview_view import PreviewView
 from app.preview.scene import Mode
+from engine.core.errors import SourceMissing
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from tests.app.preview.test_player import FakeFrame, _film
@@ -115,3 +116,54 @@ def test_backwards_gives_every_frame_once():
     assert [frame.frame.number for frame in frames] == list(range(25, -1, -1))
     assert isinstance(frames[0].frame, FakeFrame)
     assert [frame.seconds for frame in frames] == sorted(frame.seconds for frame in frames)
+
+
+def test_a_film_that_cannot_be_played_says_so(view, qtbot, monkeypatch):
+    def frames(_start):
+        raise SourceMissing("latents", file="film.wan", path="film.wan")
+        yield
+
+    monkeypatch.setattr(Playback, "_opener", lambda self, side: frames)
+    _key(view, Qt.Key.Key_Space)
+    qtbot.waitUntil(lambda: "film.wan" in view.timeline._title.text())
+    monkeypatch.setattr(Playback, "_opener", lambda self, side: _film(250))
+    _key(view, Qt.Key.Key_Space)
+    assert "film.wan" not in view.timeline._title.text()
+
+
+def test_no_device_is_said_once(view):
+    view.playback._tell_silence()
+    assert "without sound" in view.timeline._title.text()
+    view.timeline.set_note("")
+    view.playback._tell_silence()
+    assert "without sound" not in view.timeline._title.text()
+
+
+def test_sound_is_that_of_the_source_at_its_own_speed(view, media, monkeypatch):
+    heard = []
+    monkeypatch.setattr(view.playback.sound, "play", lambda *about: heard.append(about[1]))
+    monkeypatch.setattr(view.playback.sound, "stop", lambda: heard.append("stop"))
+    assert media.audio_streams
+    view.timeline.set_step(50)
+    _key(view, Qt.Key.Key_L)
+    _key(view, Qt.Key.Key_L)
+    assert heard == [pytest.approx(2.0, abs=0.04), "stop"]
+
+
+def test_a_growing_result_goes_on_when_pieces_come(monkeypatch):
+    monkeypatch.setattr("app.preview.playback._LOOK_S", 0.0)
+    made, looks = [10, 10, 20], iter([True, True, False])
+    films = iter(made)
+    frames = growing(lambda start: _film(next(films))(max(0.0, start)), lambda: next(looks))(0.0)
+    assert [frame.number for frame in frames] == list(range(20))
+
+
+def test_only_a_running_job_is_waited_for(view):
+    view.timeline.set_finished(10, is_running=True)
+    view.playback.set_result(is_published=False)
+    view.timeline.set_step(view.timeline.strip.span[0])
+    assert view.playback._result_opener().__qualname__.startswith("growing")
+    view.stopped()
+    assert not view.timeline.is_running
+    view.timeline.set_step(view.timeline.strip.span[0] + 10)
+    assert not view.playback._result_opener().__qualname__.startswith("growing")

@@ -1,0 +1,170 @@
+"""Sound of what plays: read ahead in a thread, follows the clock of the pictures."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from PySide6.QtCore import QObject, Signal
+
+from engine.core.errors import EngineError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_log = logging.getLogger(__name__)
+_AHEAD_S = 1.0  # of sound that waits: 0.4 MB
+_DRIFT_S = 0.04  # that sound and pictures may be apart before sound is left out, or waits
+_LOOK_S = 0.3  # between two looks whether the device is still there
+_DEVICE = threading.Lock()  # PortAudio opens and closes in one thread at a time
+
+
+class Part(Protocol):
+    """As `engine.api.played_sound` gives them: samples float32 [n, 2] from a time on, s."""
+
+    seconds: float
+    samples: NDArray[np.float32]
+
+
+SoundOpener = Callable[[float, int], Iterator[Part]]  # from a time on, s, at a rate in Hz
+Position = Callable[[], float | None]  # s of the film; None while it stands still
+
+
+class SoundBuffer:
+    """Sound that waits for its time.
+
+    The clock of the pictures leads, as it waits where reading is slow, and runs without a device
+    too. A device's own clock differs by parts in a million: it is corrected by a jump when both
+    are `_DRIFT_S` apart, hours later or after such a wait; until then no sample is touched.
+    """
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._parts: deque[tuple[int, NDArray[np.float32]]] = deque()  # first sample, samples
+        self._next: int | None = None  # the sample after those that were given last
+        self._changed = threading.Condition()
+        self._is_closed = False
+
+    def add(self, part: Part) -> bool:
+        """Wait for room and take a part; False when no listener is left."""
+        first = int(part.seconds * self._rate + 1e-3)
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._is_short)
+            self._parts.append((first, part.samples))
+            return not self._is_closed
+
+    @property
+    def _is_short(self) -> bool:
+        return sum(len(samples) for _, samples in self._parts) < _AHEAD_S * self._rate
+
+    def give(self, out: NDArray[np.float32], position: float | None, gain: float) -> None:
+        """Fill [n, 2] with what is to be heard from a position on, s; silence for nothing."""
+        out[:] = 0
+        if position is None:
+            self._next = None
+            return
+        first = round(position * self._rate)
+        if self._next is not None and abs(first - self._next) < _DRIFT_S * self._rate:
+            first = self._next
+        self._next = stop = first + len(out)
+        with self._changed:
+            while self._parts and self._parts[0][0] + len(self._parts[0][1]) <= first:
+                self._parts.popleft()
+            for begin, samples in self._parts:
+                low, high = max(begin, first), min(begin + len(samples), stop)
+                if low < high:
+                    out[low - first : high - first] = gain * samples[low - begin : high - begin]
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end; True when it has come."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._is_closed, seconds)
+
+    def close(self) -> None:
+        """No listener is left."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+
+class _Voice:
+    """One run of the sound; everything slow happens in its thread, the first import too."""
+
+    def __init__(
+        self, opened: SoundOpener, start_s: float, position: Position, owner: SoundOut
+    ) -> None:
+        self._opened, self._start_s, self._position, self._owner = opened, start_s, position, owner
+        self._stopped = threading.Event()
+        self._buffer: SoundBuffer | None = None
+        self.thread = threading.Thread(target=self._run, name="sound", daemon=True)
+
+    def stop(self) -> None:
+        """Be silent; the thread ends."""
+        self._stopped.set()
+        if self._buffer is not None:
+            self._buffer.close()
+
+    def _run(self) -> None:
+        try:
+            with _DEVICE:
+                self._use(importlib.import_module("sounddevice"))
+        except EngineError as err:
+            _log.warning("sound ends: %s", err.message)
+        except Exception as err:  # noqa: BLE001  PortAudio: missing, without a device, lost
+            _log.info("no sound: %s", err)
+            if not self._stopped.is_set():
+                self._owner.no_device.emit()
+
+    def _use(self, device: Any) -> None:
+        rate = int(device.query_devices(kind="output")["default_samplerate"])
+        self._buffer = buffer = SoundBuffer(rate)
+        options = {"samplerate": rate, "channels": 2, "dtype": "float32"}
+        with device.OutputStream(
+            callback=self._give, finished_callback=buffer.close, **options
+        ) as stream:
+            self._read(buffer, rate)
+            while stream.active and not self._stopped.is_set() and not buffer.wait(_LOOK_S):
+                pass
+            if not self._stopped.is_set():
+                raise OSError("the device has gone")
+
+    def _read(self, buffer: SoundBuffer, rate: int) -> None:
+        for part in self._opened(self._start_s, rate):
+            if self._stopped.is_set() or not buffer.add(part):
+                return
+
+    def _give(self, out: NDArray[np.float32], _count: int, time: Any, _status: object) -> None:
+        position, buffer = self._position(), self._buffer
+        if position is not None:
+            position += max(0.0, time.outputBufferDacTime - time.currentTime)
+        if buffer is not None:
+            buffer.give(out, position, self._owner.gain)
+
+
+class SoundOut(QObject):
+    """Plays sound on the device of the system; without one it is silent."""
+
+    no_device = Signal()  # from the thread of the sound
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.gain = 1.0
+        self._voice: _Voice | None = None
+
+    def play(self, opened: SoundOpener, start_s: float, position: Position) -> None:
+        """Follow a position that begins at a time, s; the earlier sound ends."""
+        self.stop()
+        self._voice = _Voice(opened, start_s, position, self)
+        self._voice.thread.start()
+
+    def stop(self) -> None:
+        """Be silent."""
+        if self._voice is not None:
+            self._voice.stop()
+            self._voice = None
