@@ -32,6 +32,7 @@ from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.controllers.runtimes import RuntimesController
 from app.controllers.settings import PresetsController, SettingsController
+from app.controllers.tray import TrayController
 from app.controllers.updates import UpdatesController
 from app.desktop.single_instance import SingleInstance
 from app.i18n import Languages, system_language, tr
@@ -158,6 +159,8 @@ class Program(QObject):
         self.after_queue = AfterQueueController(
             self.window, self.controller, self.queue, self.download_model, self.ui_state
         )
+        self.tray = TrayController(self.window, self.controller, self.queue)
+        self.tray.opened.connect(lambda: self.come_forward(()))
         self.updates = UpdatesController(
             self.window, self.controller, self.queue, self.update_model, self.restart
         )
