@@ -1,4 +1,4 @@
-"""The icon beside the clock: how far the queue is, and one notification when it ends."""
+"""The icon in the system tray: how far the queue is, and one notification when it ends."""
 
 from __future__ import annotations
 
