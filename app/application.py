@@ -6,7 +6,6 @@ import argparse
 import gc
 import importlib
 import logging
-import os
 import sys
 import threading
 import traceback
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QStandardPaths, Signal
 from PySide6.QtWidgets import QApplication, QMessageBox
 
-from app import desktop
+from app import desktop, start_options
 from app.bridge.engine_bridge import EngineBridge
 from app.controllers import restart
 from app.controllers.after_queue import AfterQueueController
@@ -35,6 +34,7 @@ from app.controllers.restart import RestartController
 from app.controllers.runtimes import RuntimesController
 from app.controllers.settings import PresetsController, SettingsController
 from app.controllers.taste import TasteController
+from app.controllers.tray import TrayController
 from app.controllers.updates import UpdatesController
 from app.desktop.single_instance import SingleInstance
 from app.i18n import Languages, system_language, tr
@@ -52,8 +52,7 @@ from app.theme.fonts import interface_font
 from app.theme.look import Look
 from app.ui_state import UiState
 from app.widgets.reveal import follow_focus
-from engine.core import paths, windows_paths
-from engine.core.errors import EngineError
+from engine.core import paths
 from engine.protocol import events
 from engine.protocol.commands import Prepare
 from engine.settings.schema import JobSettings
@@ -166,6 +165,8 @@ class Program(QObject):
         self.after_queue = AfterQueueController(
             self.window, self.controller, self.queue, self.download_model, self.ui_state
         )
+        self.tray = TrayController(self.window, self.controller, self.queue)
+        self.tray.opened.connect(lambda: self.come_forward(()))
         self.updates = UpdatesController(
             self.window, self.controller, self.queue, self.update_model, self.restart
         )
@@ -267,7 +268,7 @@ class Program(QObject):
 
 def run(argv: Sequence[str]) -> int:
     """Open the window and stay until it is closed; the exit status."""
-    options = _parse(argv)
+    options = start_options.parse(argv)
     from engine.core import log
 
     log.setup()
@@ -348,38 +349,6 @@ def _attach_engine(program: Program, options: argparse.Namespace) -> None:
         program.controller.add_paths(options.files)
     if options.demo:
         program.add_sample()
-
-
-def no_options() -> argparse.Namespace:
-    """As if the program was started without arguments."""
-    return _parse(["upreel"])
-
-
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="upreel", description="Upscales and restores video.")
-    parser.add_argument("files", nargs="*", help="films, pictures or folders to queue")
-    parser.add_argument("--demo", action="store_true", help="upscale the sample clip")
-    parser.add_argument(
-        "--pretend-gpu",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="plan only, as if this GPU were here; twice for two of them",
-    )
-    memory = os.environ.get("UPREEL_PRETEND_VRAM", "")
-    parser.add_argument("--pretend-vram", default=memory, help="plan only, with so much memory")
-    options = parser.parse_args(list(argv[1:]))
-    requested = os.environ.get("UPREEL_PRETEND_GPU", "").split(",")
-    options.pretend_gpu = options.pretend_gpu or [name for name in requested if name.strip()]
-    options.files = [windows_paths.openable(Path(name)).absolute() for name in options.files]
-    if options.pretend_gpu or options.pretend_vram:
-        from engine.api import pretended
-
-        try:
-            pretended(*options.pretend_gpu, memory=options.pretend_vram)
-        except EngineError as err:
-            parser.error(f"{err.message} {err.hint}")
-    return options
 
 
 def _show_crash(

@@ -97,7 +97,8 @@ class Findings:
 
 
 def _try_program(seen: Findings, folder: Path, out: Path) -> None:
-    from app.application import Program, begin_work, make_application, no_options
+    from app.application import Program, begin_work, make_application
+    from app.start_options import no_options
 
     _look_at_resources(seen)
     app = make_application(["upreel"])

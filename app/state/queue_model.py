@@ -22,6 +22,7 @@ from engine.settings.schema import JobSettings
 JOB_ROLE = Qt.ItemDataRole.UserRole + 1
 Index = QModelIndex | QPersistentModelIndex
 _TOP = QModelIndex()  # no row: asks for the list itself
+_WHILE_PAUSED = "waits-for-room"  # a warning that is no longer true when the job goes on
 _STAGES_WITH_FRAMES = ("upscale", "write")
 
 
@@ -224,6 +225,7 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
             row.state = JobState.PAUSED
         case events.JobResumed():
             row.state = JobState.RUNNING
+            row.warnings = tuple(one for one in row.warnings if one.code != _WHILE_PAUSED)
         case events.JobFinished():
             row.state, row.report, row.seconds_left = JobState.DONE, event.report, 0.0
         case events.JobFailed():

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from PySide6.QtCore import QTimer
 
-from app.application import Program, begin_work, make_application, no_options
+from app.application import Program, begin_work, make_application
+from app.start_options import no_options
 from engine.protocol import events
 from engine.settings.schema import JobSettings
 

@@ -96,7 +96,8 @@ def _child(begin: float) -> dict[str, float]:
     sys.excepthook = _end
     from PySide6.QtCore import Qt, QTimer
 
-    from app.application import Program, begin_work, make_application, no_options
+    from app.application import Program, begin_work, make_application
+    from app.start_options import no_options
     from engine.protocol import events
 
     app = make_application(["upreel"])

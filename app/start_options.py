@@ -1,0 +1,44 @@
+"""What the window is started with: files, and options for trials."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.core import windows_paths
+from engine.core.errors import EngineError
+
+
+def no_options() -> argparse.Namespace:
+    """As if the program was started without arguments."""
+    return parse(["upreel"])
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The options; ends the program with a sentence where they cannot be."""
+    parser = argparse.ArgumentParser(prog="upreel", description="Upscales and restores video.")
+    parser.add_argument("files", nargs="*", help="films, pictures or folders to queue")
+    parser.add_argument("--demo", action="store_true", help="upscale the sample clip")
+    parser.add_argument(
+        "--pretend-gpu",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="plan only, as if this GPU were here; twice for two of them",
+    )
+    memory = os.environ.get("UPREEL_PRETEND_VRAM", "")
+    parser.add_argument("--pretend-vram", default=memory, help="plan only, with so much memory")
+    options = parser.parse_args(list(argv[1:]))
+    requested = os.environ.get("UPREEL_PRETEND_GPU", "").split(",")
+    options.pretend_gpu = options.pretend_gpu or [name for name in requested if name.strip()]
+    options.files = [windows_paths.openable(Path(name)).absolute() for name in options.files]
+    if options.pretend_gpu or options.pretend_vram:
+        from engine.api import pretended
+
+        try:
+            pretended(*options.pretend_gpu, memory=options.pretend_vram)
+        except EngineError as err:
+            parser.error(f"{err.message} {err.hint}")
+    return options
