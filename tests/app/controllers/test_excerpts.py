@@ -154,7 +154,6 @@ def test_a_real_frame_is_seen_before_its_job(qapp, qtbot, tmp_path):
         view = program.window.preview
         bar = part(program.window, "tryBar")
         qtbot.waitUntil(bar.isVisible, timeout=30_000)
-        view.timeline.set_step(12)
         part(program.window, "tryFrame").click()
         qtbot.waitUntil(lambda: not view._result_image.isNull(), timeout=60_000)
         assert view.canvas.mode is Mode.SPLIT
