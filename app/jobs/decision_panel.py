@@ -154,8 +154,9 @@ class DecisionPanel(QWidget):
     def _show_buttons(self) -> None:
         self._names = primary_action(self._model, self._downloads, self._row)
         waiting, active = self._model.count(JobState.WAITING), self._model.active
+        start = tr("Start queue ({count})", count=waiting) if waiting > 1 else tr("Start")
         texts = {
-            "start": tr("Start queue ({count})", count=waiting) if waiting > 1 else tr("Start"),
+            "start": tr("{count} waiting", count=waiting) if waiting and active else start,
             "download_start": self._download_text(),
             "download_stop": tr("Stop the download"),
             "add_files": tr("Add files …"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -21,14 +21,13 @@ from app import labels
 from app.engine_messages import text, title
 from app.i18n import tr
 from app.theme.icons import pixmap
-from app.widgets.controls import ElidedLabel
 from app.widgets.notice_line import NoticeLine, colour_of
 from engine.core.units import memory_text
 from engine.protocol.report import Report
 
 
 class DoneCard(QFrame):
-    """Done, how many checks passed, how long it took, and the name of the result."""
+    """How many checks passed, and how long it took."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -36,13 +35,10 @@ class DoneCard(QFrame):
         self.setObjectName("doneCard")
         self._report: Report | None = None
         self._icon, self._head = QLabel(), QLabel()
-        self._name = ElidedLabel(Qt.TextElideMode.ElideMiddle)
-        self._folder = ElidedLabel(Qt.TextElideMode.ElideMiddle)
         self._facts, self._problem = QLabel(), QLabel()
         for label in (self._facts, self._problem):
             label.setWordWrap(True)
         self._facts.setProperty("kind", "secondary")
-        self._folder.setProperty("kind", "secondary")
         head = QHBoxLayout()
         head.setSpacing(6)
         head.addWidget(self._icon)
@@ -51,7 +47,7 @@ class DoneCard(QFrame):
         column.setContentsMargins(14, 12, 14, 12)
         column.setSpacing(6)
         column.addLayout(head)
-        for part in (self._problem, self._name, self._folder, self._facts):
+        for part in (self._problem, self._facts):
             column.addWidget(part)
 
     def show_report(self, report: Report) -> None:
@@ -67,8 +63,6 @@ class DoneCard(QFrame):
         )
         self._head.setProperty("kind", severity)
         self._head.style().polish(self._head)
-        self._name.setText(report.output.name)
-        self._folder.setText(labels.folder(report.output.parent))
         self._facts.setText(facts(report))
         self._problem.setVisible(not report.passed)
         self._problem.setText("\n".join(text(check.message) for check in report.problems[:2]))
