@@ -6,12 +6,13 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -263,13 +264,13 @@ def _collect(stream: Iterable[str], lines: list[str]) -> None:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)  # also what it has started
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
     for stream in (process.stdin, process.stdout):
         if stream is not None:
             stream.close()
