@@ -152,6 +152,8 @@ def interrupted_while_it_runs(folder: Path, end: str) -> None:
         assert len(made) == 2
         getattr(upreel, end)()
         upreel.start()
+        upreel.drop([other])  # when it is read, the engine has looked for what was begun
+        upreel.wait_for_cards("the new film alone", lambda cards: _states(cards) == ["Waiting"])
         assert {file: file.stat().st_mtime_ns for file in folder.glob("*_x2.mp4")} == made
         assert upreel.find("Continue") is None
         upreel.close()

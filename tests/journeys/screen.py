@@ -32,9 +32,9 @@ def missing() -> str:
     absent = [name for name in _PROGRAMS if shutil.which(name) is None]
     if not _ACCESSIBILITY_BUS.exists():
         absent.append("at-spi2-core")
-    probe = "import gi; gi.require_version('Atspi', '2.0')"
-    if subprocess.run([_SYSTEM_PYTHON, "-c", probe], capture_output=True, check=False).returncode:
-        absent.append("gir1.2-atspi-2.0")
+    words = (_SYSTEM_PYTHON, "-c", "import gi")
+    if not Path(words[0]).exists() or subprocess.run(words, capture_output=True).returncode:
+        absent.append("python3-gi")
     return f"not installed: {', '.join(absent)}" if absent else ""
 
 
@@ -167,7 +167,7 @@ class Screen:
             raise AssertionError("the accessibility bus does not answer") from None
         return [
             Control(**node | {"box": tuple(node["box"]), "states": frozenset(node["states"])})
-            for node in nodes or ()
+            for node in nodes
         ]
 
     def _listen(self) -> None:
