@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ def main() -> int:
     if problem := missing():
         print(f"no journeys here, {problem}")
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # screens and programs end with it
     names = [name for name in JOURNEYS if options.only in name]
     failures = {}
     width = max(map(len, names))

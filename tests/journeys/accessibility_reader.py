@@ -1,76 +1,101 @@
-"""Prints what a program shows to screen readers; run by Debian's own Python, which has Atspi.
+"""Prints what a program shows to screen readers; run by Debian's own Python, which has Gio.
 
 Each line of standard input is the id of a process. The answer is one line of JSON: a list of nodes
 in the order of the tree, each with role, name, description, text, states, depth and rectangle: the
 part of it that is not scrolled away, in pixels of the screen. What is not shown is left out, except
 rows of lists.
+
+All children of a node come in one answer. Asked one by one, Qt's scroll areas look up an index
+without a check, and the program crashes where a scroll bar has gone since they were counted.
 """
 
 import json
 import sys
 
-import gi
+from gi.repository import Gio, GLib
 
-gi.require_version("Atspi", "2.0")
-from gi.repository import Atspi, GLib  # noqa: E402 - the version has to be chosen first
-
-_STATES = {
-    "showing": Atspi.StateType.SHOWING,
-    "enabled": Atspi.StateType.ENABLED,
-    "checked": Atspi.StateType.CHECKED,
-    "focused": Atspi.StateType.FOCUSED,
-    "selected": Atspi.StateType.SELECTED,
-}
+_NODE = "org.a11y.atspi.Accessible"
+_BOX = "org.a11y.atspi.Component"
+_TEXT = "org.a11y.atspi.Text"
+_ON_SCREEN = 0  # of AtspiCoordType
+_SHOWING = 25  # of AtspiStateType, as the others
+_STATES = {"checked": 4, "enabled": 8, "focused": 12, "selected": 23, "showing": _SHOWING}
 _ROWS = ("list item", "table cell")
 _WINDOWS = ("frame", "dialog", "alert", "window", "popup menu")  # not clipped by their parent
+_PATIENCE_MS = 20_000
 
 
-def nodes_of(process):
-    """Nodes of every window of a process; empty while it shows none."""
-    desktop = Atspi.get_desktop(0)
-    desktop.set_cache_mask(Atspi.Cache.NONE)  # else states of before are answered
-    found = []
-    for at in range(desktop.get_child_count()):
-        application = desktop.get_child_at_index(at)
-        if application is not None and application.get_process_id() == process:
-            for number in range(application.get_child_count()):
-                window = application.get_child_at_index(number)
-                if window is not None:
-                    _walk(window, 0, None, found)
-    return found
+class Bus:
+    """The accessibility bus; a node is the name of a connection and the path of an object."""
+
+    def __init__(self):
+        session = Gio.bus_get_sync(Gio.BusType.SESSION)
+        where = session.call_sync(
+            *("org.a11y.Bus", "/org/a11y/bus", "org.a11y.Bus", "GetAddress"),
+            *(None, None, Gio.DBusCallFlags.NONE, _PATIENCE_MS),
+        )
+        flags = Gio.DBusConnectionFlags
+        self._bus = Gio.DBusConnection.new_for_address_sync(
+            where.unpack()[0], flags.AUTHENTICATION_CLIENT | flags.MESSAGE_BUS_CONNECTION
+        )
+
+    def ask(self, node, interface, method, *arguments):
+        """The answer of a node; `arguments` are pairs of type and value."""
+        kinds = "".join(kind for kind, _ in arguments)
+        sent = GLib.Variant(f"({kinds})", tuple(value for _, value in arguments))
+        flags = Gio.DBusCallFlags.NONE
+        answer = self._bus.call_sync(
+            *node, interface, method, sent, None, flags, _PATIENCE_MS
+        ).unpack()
+        return answer[0] if len(answer) == 1 else answer
+
+    def value(self, node, interface, name):
+        """A property of a node."""
+        kind = "org.freedesktop.DBus.Properties"
+        return self.ask(node, kind, "Get", ("s", interface), ("s", name))
+
+    def windows(self, process):
+        """Nodes of the windows of a process; none while it shows none."""
+        bus = ("org.freedesktop.DBus", "/org/freedesktop/DBus")
+        root = ("org.a11y.atspi.Registry", "/org/a11y/atspi/accessible/root")
+        found = []
+        for program in self.ask(root, _NODE, "GetChildren"):
+            question = "GetConnectionUnixProcessID", ("s", program[0])
+            if self.ask(bus, "org.freedesktop.DBus", *question) == process:
+                found += self.ask(program, _NODE, "GetChildren")
+        return found
 
 
-def _walk(node, depth, clip, found):
+def walk(bus, node, depth, clip, found):
     """Note a node and all below it; `clip` is what those above it leave visible, None for all."""
-    states = node.get_state_set()
-    role = node.get_role_name()
-    if role not in _ROWS and not states.contains(Atspi.StateType.SHOWING):
+    low, high = bus.ask(node, _NODE, "GetState")
+    states = low | high << 32
+    role = bus.ask(node, _NODE, "GetRoleName")
+    if role not in _ROWS and not states >> _SHOWING & 1:
         return
-    knows = node.get_interfaces()
+    interfaces = bus.ask(node, _NODE, "GetInterfaces")
     box = clip
-    if "Component" in knows:
-        place = Atspi.Component.get_extents(node, Atspi.CoordType.SCREEN)
-        box = _common([place.x, place.y, place.width, place.height], clip)
-    if role not in _ROWS and box[2] * box[3] == 0:
+    if _BOX in interfaces:
+        whole = bus.ask(node, _BOX, "GetExtents", ("u", _ON_SCREEN))
+        box = _common(whole, None if role in _WINDOWS else clip)
+    if role not in _ROWS and box is not None and box[2] * box[3] == 0:
         return
+    is_text = _TEXT in interfaces
     found.append(
         {
             "role": role,
-            "name": node.get_name() or "",
-            "description": node.get_description() or "",
-            "text": Atspi.Text.get_text(node, 0, -1) if "Text" in knows else "",
-            "box": box,
-            "states": [name for name, state in _STATES.items() if states.contains(state)],
+            "name": bus.value(node, _NODE, "Name"),
+            "description": bus.value(node, _NODE, "Description"),
+            "text": bus.ask(node, _TEXT, "GetText", ("i", 0), ("i", -1)) if is_text else "",
+            "box": box or (0, 0, 0, 0),
+            "states": [name for name, bit in _STATES.items() if states >> bit & 1],
             "depth": depth,
         }
     )
     if role == "combo box":
         return  # its rows are a list that is closed
-    for at in range(node.get_child_count()):
-        child = node.get_child_at_index(at)
-        if child is not None:
-            is_window = child.get_role_name() in _WINDOWS
-            _walk(child, depth + 1, None if is_window else box, found)
+    for child in bus.ask(node, _NODE, "GetChildren"):
+        walk(bus, child, depth + 1, box, found)
 
 
 def _common(one, other):
@@ -85,12 +110,16 @@ def _common(one, other):
 
 def main():
     """Answer until standard input ends."""
+    bus = Bus()
     for line in sys.stdin:
+        found = []
         try:
-            answer = nodes_of(int(line))
-        except GLib.Error:  # a control went, or the program ended, while it was read
-            answer = None
-        print(json.dumps(answer), flush=True)
+            for window in bus.windows(int(line)):
+                walk(bus, window, 0, None, found)
+        except GLib.Error as err:  # a control went, or the program ended, while it was read
+            print(err.message, file=sys.stderr)
+            found = []
+        print(json.dumps(found), flush=True)
 
 
 main()

@@ -119,7 +119,7 @@ def interrupted_while_it_waits(folder: Path, end: str) -> None:
 
 def interrupted_while_it_runs(folder: Path, end: str) -> None:
     """A job is ended while it is made, paused and checked; no finished piece is made twice."""
-    film = make_film(folder / "long.mp4", "480x270", 8, sound=True)
+    film = make_film(folder / "long.mp4", "480x270", 12, sound=True)
     whole = folder / "uninterrupted.mp4"
     words = ("--set", "segment_seconds=0.5", "--set", "treatment=faithful")
     upscale(film, whole, "--model", "lite", *words)
@@ -131,9 +131,9 @@ def interrupted_while_it_runs(folder: Path, end: str) -> None:
         upreel.drop([film, other])
         upreel.wait_for_cards("both are read", lambda cards: _states(cards) == ["Waiting"] * 2)
         upreel.press(_START)
-        for count in (1, 4, 8):
+        for count in (1, 3, 5):
             kept = until("pieces", lambda n=count: _at_least(upreel, n), shown=upreel.shown)
-            if count == 4:
+            if count == 3:
                 screen.key("ctrl+p")
                 upreel.wait_for_cards("paused", lambda cards: "Paused" in _states(cards)[0])
                 kept = upreel.pieces
@@ -152,6 +152,8 @@ def interrupted_while_it_runs(folder: Path, end: str) -> None:
         assert len(made) == 2
         getattr(upreel, end)()
         upreel.start()
+        upreel.drop([other])  # when it is read, the engine has looked for what was begun
+        upreel.wait_for_cards("the new film alone", lambda cards: _states(cards) == ["Waiting"])
         assert {file: file.stat().st_mtime_ns for file in folder.glob("*_x2.mp4")} == made
         assert upreel.find("Continue") is None
         upreel.close()

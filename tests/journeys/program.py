@@ -122,8 +122,9 @@ class Upreel:
 
     @property
     def log(self) -> str:
-        """What it has printed so far."""
-        return (self.folder / "upreel.log").read_text("utf-8", "replace")
+        """What it has printed so far, and what its libraries did when they crashed."""
+        files = self.folder / "upreel.log", self._data / "logs" / "crash.log"
+        return "\n".join(file.read_text("utf-8", "replace") for file in files if file.exists())
 
     # What it shows
 

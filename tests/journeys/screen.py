@@ -6,12 +6,13 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -31,9 +32,9 @@ def missing() -> str:
     absent = [name for name in _PROGRAMS if shutil.which(name) is None]
     if not _ACCESSIBILITY_BUS.exists():
         absent.append("at-spi2-core")
-    probe = "import gi; gi.require_version('Atspi', '2.0')"
-    if subprocess.run([_SYSTEM_PYTHON, "-c", probe], capture_output=True, check=False).returncode:
-        absent.append("gir1.2-atspi-2.0")
+    words = (_SYSTEM_PYTHON, "-c", "import gi")
+    if not Path(words[0]).exists() or subprocess.run(words, capture_output=True).returncode:
+        absent.append("python3-gi")
     return f"not installed: {', '.join(absent)}" if absent else ""
 
 
@@ -166,7 +167,7 @@ class Screen:
             raise AssertionError("the accessibility bus does not answer") from None
         return [
             Control(**node | {"box": tuple(node["box"]), "states": frozenset(node["states"])})
-            for node in nodes or ()
+            for node in nodes
         ]
 
     def _listen(self) -> None:
@@ -263,13 +264,13 @@ def _collect(stream: Iterable[str], lines: list[str]) -> None:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)  # also what it has started
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
     for stream in (process.stdin, process.stdout):
         if stream is not None:
             stream.close()
