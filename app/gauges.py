@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QHBoxLayout,
+    QLabel,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app import labels
 from app.i18n import tr
@@ -157,6 +164,7 @@ class Gauges(Themed, QAbstractButton):
         self.setObjectName("gauges")
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self._model, self._is_tight = model, False
         self._video_memory = VideoMemory()
         self._ram = Gauge("88.8 / 88 GB", has_bar=True)
@@ -191,7 +199,7 @@ class Gauges(Themed, QAbstractButton):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(QColor(theme.accent), 2) if self.hasFocus() else Qt.PenStyle.NoPen)
         painter.setBrush(QColor(theme.surface_2) if self.underMouse() else Qt.BrushStyle.NoBrush)
-        ground = QRectF(self.rect()).adjusted(1, 1, -1, -1)
+        ground = QRectF(self.rect()).adjusted(1, 4, -1, -5)
         painter.drawRoundedRect(ground, tokens.RADIUS, tokens.RADIUS)
 
     def _open(self) -> None:

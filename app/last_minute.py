@@ -73,7 +73,7 @@ QUANTITIES = (
     VIDEO_MEMORY,
     Quantity(
         mark("GPU"),
-        lambda sample: (sample.reading.gpu.load_percent, 0.0) if sample.reading.gpu else None,
+        lambda sample: (0.0, sample.reading.gpu.load_percent) if sample.reading.gpu else None,
         _percent,
         _hundred,
     ),
@@ -84,7 +84,7 @@ QUANTITIES = (
         lambda sample: sample.reading.ram_total_mb,
         is_shared=True,
     ),
-    Quantity(mark("CPU"), lambda sample: (sample.reading.cpu_percent, 0.0), _percent, _hundred),
+    Quantity(mark("CPU"), lambda sample: (0.0, sample.reading.cpu_percent), _percent, _hundred),
     Quantity(mark("Speed"), lambda sample: (sample.frames_per_second, 0.0), _fps),
 )
 
@@ -104,13 +104,16 @@ class LastMinute(QFrame):
         self._title.setProperty("kind", "title")
         self._curves = {quantity: CurveRow(quantity) for quantity in QUANTITIES}
         self._stages = StageTable()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 12, 16, 14)
+        column = QVBoxLayout()
         column.setSpacing(10)
         column.addWidget(self._title)
         for row in self._curves.values():
             column.addWidget(row)
-        column.addWidget(self._stages)
+        sides = QHBoxLayout(self)  # side by side it is as low as the smallest window
+        sides.setContentsMargins(16, 12, 16, 14)
+        sides.setSpacing(28)
+        sides.addLayout(column)
+        sides.addWidget(self._stages, 0, Qt.AlignmentFlag.AlignTop)
         model.read.connect(self._show)
         self._show()
 
@@ -232,6 +235,8 @@ class Curve(QWidget):
             painter.drawLine(QPointF(0, y), QPointF(self.width(), y))
 
     def _area(self, painter: QPainter, line: Sequence[tuple[float, float]], colour: str) -> None:
+        if not any(value for _, value in line):
+            return
         points = [QPointF(self._x(age), self._y(value)) for age, value in line]
         bottom = float(self.height())
         ground = [QPointF(points[-1].x(), bottom), QPointF(points[0].x(), bottom)]
@@ -259,7 +264,7 @@ class StageTable(QWidget):
         super().__init__()
         self.setObjectName("stageTable")
         self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 4, 0, 0)
+        self._grid.setContentsMargins(0, 2, 0, 0)
         self._grid.setHorizontalSpacing(20)
         self._grid.setVerticalSpacing(3)
         self._grid.setColumnStretch(0, 1)
@@ -301,6 +306,6 @@ def stage_rows(model: TelemetryModel, now: float) -> list[tuple[str, str, str]]:
             rows += [
                 (f"    {labels.stage_name(one)}", "", labels.duration(time))
                 for one, time in planned.items()
-                if one not in _AROUND
+                if one not in _AROUND and round(time)
             ]
     return rows

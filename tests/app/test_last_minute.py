@@ -1,10 +1,11 @@
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel
 
+from app import labels
 from app.bridge.engine_bridge import EventHub
-from app.last_minute import LastMinute
+from app.last_minute import Curve, LastMinute
 from app.state.telemetry_model import StageTimes, TelemetryModel
 from engine.protocol import events
 from tests.app.conftest import Bench, texts
@@ -20,17 +21,14 @@ def reading(at: float) -> events.Telemetry:
     )
 
 
-def popup(bench: Bench) -> LastMinute | None:
-    return next((w for w in QApplication.topLevelWidgets() if _is_open(w)), None)
-
-
-def _is_open(widget: object) -> bool:
-    return isinstance(widget, LastMinute) and widget.isVisible()
+def popup() -> LastMinute | None:
+    shown = QApplication.activePopupWidget()
+    return shown if isinstance(shown, LastMinute) else None
 
 
 def open_it(bench: Bench) -> LastMinute:
     bench.press("gauges")
-    found = popup(bench)
+    found = popup()
     assert found is not None
     return found
 
@@ -78,13 +76,13 @@ def test_stages_are_timed_without_pauses_and_anew_for_each_job():
 
 def test_a_click_on_any_gauge_opens_the_last_minute(bench):
     hear(bench, GPU)
-    assert popup(bench) is None
+    assert popup() is None
     gauges = bench.find("gauges")
     inside = bench.find("videoMemoryName")
     QTest.mouseClick(
         gauges, Qt.MouseButton.LeftButton, pos=inside.mapTo(gauges, inside.rect().center())
     )
-    opened = popup(bench)
+    opened = popup()
     assert opened is not None
     assert opened.mapToGlobal(QPoint()).y() >= gauges.mapToGlobal(QPoint(0, gauges.height())).y()
     shown = texts(opened)
@@ -102,16 +100,16 @@ def test_keys_open_and_close_the_last_minute(bench, key):
     assert gauges.focusPolicy() & Qt.FocusPolicy.TabFocus
     assert gauges.accessibleName() == "The last minute"
     QTest.keyClick(gauges, key)
-    opened = popup(bench)
+    opened = popup()
     assert opened is not None
     QTest.keyClick(opened, Qt.Key.Key_Escape if key == Qt.Key.Key_Enter else key)
-    assert popup(bench) is None
+    assert popup() is None
 
 
 def test_it_follows_readings_alone_and_is_gone_when_closed(bench):
     hear(bench, GPU)
     opened = open_it(bench)
-    curve = opened.findChildren(type(opened.layout().itemAt(1).widget()))[0].curve
+    curve = opened.findChildren(Curve)[0]
     before = len(curve.points)
     bench.start()
     bench.engine.advance(10)
@@ -122,7 +120,7 @@ def test_it_follows_readings_alone_and_is_gone_when_closed(bench):
     gone = []
     opened.destroyed.connect(lambda: gone.append(True))
     opened.close()
-    QApplication.sendPostedEvents(opened, 52)
+    QApplication.sendPostedEvents(opened, QEvent.Type.DeferredDelete)
     assert gone
 
 
@@ -154,9 +152,13 @@ def test_stage_times_stand_next_to_the_planned_ones(bench, theme):
         *("Upscaling", "45 s", ""),
     ]
     stages = bench.program.telemetry.plan.stages
-    assert stages
-    assert len(shown) - at == 9 + 3 * sum(one.stage not in ("latents", "verify") for one in stages)
+    inside = [one for one in stages if one.stage != "verify" and round(one.seconds)]
+    assert inside
+    rows = [(labels.stage_name(one.stage), "", labels.duration(one.seconds)) for one in inside]
+    assert shown[at + 9 :] == [text for row in rows for text in row]
     assert any("planned peak 11.4" in text for text in shown)
     assert not unreadable(opened)
+    assert opened.width() <= 910
+    assert opened.height() <= 432  # the smallest window
     opened.close()
     bench.program.use_theme("dark")

@@ -145,6 +145,7 @@ def _last_minute(player: Player) -> None:
             events.StageStarted(job_id="", stage="run", at=last.at - 41),
         ]
     )
+    player.program.telemetry.history.clear()
     for second in range(-59, 1):
         share = max(0.0, min(1.0, (second + 41) / 12))
         wave = (second % 9) / 9
@@ -173,6 +174,7 @@ def _last_minute(player: Player) -> None:
 def _last_minute_here(player: Player) -> None:
     """The same on this machine, as it was recorded, without a GPU."""
     player.add("sample", "upreel_sample.mp4")
+    player.program.telemetry.history.clear()
     for event in player.recording.part(0.9):
         if isinstance(event, events.Telemetry):
             player.program.bridge.deliver(event)
