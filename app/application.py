@@ -131,7 +131,7 @@ class Program(QObject):
         )
         self.look.dress()  # here: set before, it is applied with each addWidget
         self._preview = PreviewController(self.window.preview, hub, self)
-        self._desktop = DesktopController(self.window, self.queue, self)
+        self._desktop = DesktopController(self.window, self.controller, self.queue)
         self.models = ModelsController(
             self.window, self.controller, self.telemetry, self.model_files
         )

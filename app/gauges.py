@@ -203,7 +203,7 @@ class Gauges(Themed, QAbstractButton):
         painter.drawRoundedRect(ground, tokens.RADIUS, tokens.RADIUS)
 
     def _open(self) -> None:
-        LastMinute(self._model, self).open_below()
+        LastMinute(self._model, self).show()
 
     def set_narrow(self, is_narrow: bool, is_tight: bool) -> None:
         """Closer together where there is little room; where it is tight, without loads."""

@@ -117,15 +117,14 @@ class LastMinute(QFrame):
         model.read.connect(self._show)
         self._show()
 
-    def open_below(self) -> None:
-        """Open it below its opener, inside of the screen."""
+    def _place(self) -> None:
+        """Below its opener, inside of the screen."""
         self.adjustSize()
         corner = self._opener.mapToGlobal(QPoint(self._opener.width(), self._opener.height()))
         screen = self._opener.screen().availableGeometry()
         left = max(screen.left(), min(corner.x(), screen.right()) - self.width())
         top = max(screen.top(), min(corner.y() + _BELOW, screen.bottom() - self.height()))
         self.move(left, top)
-        self.show()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """What opened it closes it, too; Escape does anyway."""
@@ -140,7 +139,7 @@ class LastMinute(QFrame):
             planned = self._model.planned_bytes / 2**20 if quantity is VIDEO_MEMORY else 0.0
             row.show_samples(samples, planned)
         self._stages.show_times(self._model)
-        self.adjustSize()
+        self._place()
 
 
 class CurveRow(QWidget):
