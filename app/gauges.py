@@ -111,7 +111,8 @@ def _gb(megabytes: float) -> str:
     return f"{labels.gigabytes(megabytes)} GB"
 
 
-_APART, _NEAR, _EDGE = 20, 12, 8  # px between gauges, and left and right of them
+_APART, _NEAR = 20, 12  # px between gauges
+_EDGE, _EDGE_TIGHT = 8, 3  # px left and right of them
 
 
 class Gauge(QWidget):
@@ -208,6 +209,8 @@ class Gauges(Themed, QAbstractButton):
     def set_narrow(self, is_narrow: bool, is_tight: bool) -> None:
         """Closer together where there is little room; where it is tight, without loads."""
         self.layout().setSpacing(_NEAR if is_narrow else _APART)
+        edge = _EDGE_TIGHT if is_tight else _EDGE
+        self.layout().setContentsMargins(edge, 0, edge, 0)
         self._is_tight = is_tight
         self._show_loads()
 

@@ -103,7 +103,7 @@ class LastMinute(QFrame):
         self._title = QLabel(tr("The last minute"))
         self._title.setProperty("kind", "title")
         self._curves = {quantity: CurveRow(quantity) for quantity in QUANTITIES}
-        self._stages = StageTable()
+        self._stages = TimesTable()
         column = QVBoxLayout()
         column.setSpacing(10)
         column.addWidget(self._title)
@@ -182,7 +182,7 @@ class CurveRow(QWidget):
 
 
 def _legend(ours: float, others: float, planned: float) -> str:
-    """Parts in MB as rich text, each behind a square of its colour."""
+    """Parts in MB as rich text, each after a square of its colour."""
     theme = tokens.current()
     parts = [
         (theme.accent, f"Upreel {labels.gigabytes(ours)}"),
@@ -256,12 +256,12 @@ class Curve(QWidget):
         return 1.0 + (self.height() - 2.0) * (1.0 - min(1.0, value / self._whole))
 
 
-class StageTable(QWidget):
+class TimesTable(QWidget):
     """Taken and planned time of each stage; hidden before the first film begins."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.setObjectName("stageTable")
+        self.setObjectName("timesTable")
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 2, 0, 0)
         self._grid.setHorizontalSpacing(20)
@@ -297,7 +297,7 @@ def stage_rows(model: TelemetryModel, now: float) -> list[tuple[str, str, str]]:
     """Name, taken and planned time of each stage; stages side by side have planned times alone."""
     planned = {one.stage: one.seconds for one in model.plan.stages} if model.plan else {}
     rows = []
-    for stage, seconds in model.stage_times.seconds(now).items():
+    for stage, seconds in model.work_times.seconds(now).items():
         name = "latents" if stage == _LATENTS else stage
         plan = labels.duration(planned[name]) if name in planned else ""
         rows.append((labels.stage_name(name), labels.duration(seconds), plan))

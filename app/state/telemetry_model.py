@@ -22,7 +22,7 @@ class Sample:
     frames_per_second: float
 
 
-class StageTimes:
+class WorkTimes:
     """How long the stages of the running job took, or of the last one; pauses are no work."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class StageTimes:
             case events.JobFinished() | events.JobFailed() | events.JobCancelled():
                 if event.job_id == self._job_id:
                     self._stop(event.at)
-                    self._job_id = ""  # started again, it begins anew
+                    self._job_id = ""  # tried again, it begins at 0
 
     @property
     def running(self) -> str:
@@ -78,10 +78,10 @@ class TelemetryModel(QObject):
         self.seconds_left = 0.0
         self.plan: Plan | None = None  # of the running job
         self.history: deque[Sample] = deque()  # of the last minute
-        self.stage_times = StageTimes()
+        self.work_times = WorkTimes()
         self._jobs_running: set[str] = set()
         hub.subscribe(events.Telemetry, self._read)
-        hub.subscribe(events.JobEvent, self.stage_times.hear)
+        hub.subscribe(events.JobEvent, self.work_times.hear)
         hub.subscribe(events.EngineReady, self._ready)
         hub.subscribe(events.StageProgress, self._progress)
         hub.subscribe(events.JobStarted, self._start)

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from app import labels
 from app.bridge.engine_bridge import EventHub
 from app.last_minute import Curve, LastMinute
-from app.state.telemetry_model import StageTimes, TelemetryModel
+from app.state.telemetry_model import WorkTimes, TelemetryModel
 from engine.protocol import events
 from tests.app.conftest import Bench, texts
 from tests.app.plan.test_plan_card import plan, say_plan
@@ -47,8 +47,8 @@ def test_readings_of_the_last_minute_are_kept_with_the_speed_of_their_time():
     assert [one.frames_per_second for one in model.history] == [100.0 - age for age in ages]
 
 
-def test_stages_are_timed_without_pauses_and_anew_for_each_job():
-    times = StageTimes()
+def test_stages_are_timed_without_pauses_and_from_0_for_each_job():
+    times = WorkTimes()
 
     def hear_all(*said: events.JobEvent) -> None:
         for event in said:
@@ -135,7 +135,7 @@ def test_without_a_gpu_there_are_no_curves_of_it(bench):
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
-def test_stage_times_stand_next_to_the_planned_ones(bench, theme):
+def test_work_times_stand_next_to_the_planned_ones(bench, theme):
     bench.program.use_theme(theme)
     say_plan(bench, on_gpu(plan(), needed=11.4))
     bench.do("start")
