@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from app import labels
 from app.bridge.engine_bridge import EventHub
 from app.last_minute import Curve, LastMinute
-from app.state.telemetry_model import WorkTimes, TelemetryModel
+from app.state.telemetry_model import TelemetryModel, WorkTimes
 from engine.protocol import events
 from tests.app.conftest import Bench, texts
 from tests.app.plan.test_plan_card import plan, say_plan
