@@ -45,6 +45,12 @@ def want(bench: Bench, what: str, command: str = "") -> None:
     bench.program.ui_state.engine_settings = settings
 
 
+def last(bench):
+    """The latest command about the queue; frames are asked for at any time."""
+    kinds = (commands.StartQueue, commands.StopQueue)
+    return [one for one in bench.engine.commands if isinstance(one, kinds)][-1]
+
+
 def pass_by(bench: Bench, seconds: int) -> None:
     for _ in range(seconds):
         if bench.program.after_queue.bar.isVisible():
@@ -52,12 +58,6 @@ def pass_by(bench: Bench, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("what", ["sleep", "shut-down"])
-def last(bench):
-    """The latest command about the queue; frames are asked for at any time."""
-    kinds = (commands.StartQueue, commands.StopQueue)
-    return [one for one in bench.engine.commands if isinstance(one, kinds)][-1]
-
-
 def test_a_minute_after_the_last_film_though_one_has_failed(bench, computer, what):
     want(bench, what)
     bench.add("one.mp4")
