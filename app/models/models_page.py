@@ -204,6 +204,7 @@ class ModelsPage(Themed, QDialog):
             if self._model.is_known
             else tr("Looking at what is here …")
         )
+        self._all.setVisible(bool(self._model.files))
         self._heads.setVisible(bool(self._model.files))
         self._show_imports()
         found = self._found()
@@ -302,7 +303,6 @@ class ModelsPage(Themed, QDialog):
         inner.setContentsMargins(0, 0, 12, 0)
         inner.setSpacing(16)
         inner.addWidget(self._heads)
-        inner.addWidget(self._nothing)
         inner.addStretch(1)
         self._scroll = QScrollArea()
         self._scroll.setWidgetResizable(True)
@@ -319,6 +319,7 @@ class ModelsPage(Themed, QDialog):
         column.addWidget(self._no_gpu)
         column.addLayout(self._top)
         column.addWidget(self.recommended)
+        column.addWidget(self._nothing)
         column.addWidget(self._all)
         column.addWidget(self._scroll, 1)
         self._space = QWidget()

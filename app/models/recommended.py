@@ -68,7 +68,7 @@ class Recommended(QFrame):
     def show_all(self) -> None:
         """Parts, sizes and what is missing, in the current language."""
         presets = self._presets.presets
-        self.setVisible(bool(presets) and self._files.is_known)
+        self.setVisible(bool(presets and self._files.files))
         packages, runtime = recommended(presets, self._files), self._runtime()
         if not packages:
             self._title.setText(tr("Recommended: Lite, built in"))
