@@ -133,7 +133,11 @@ class Program(QObject):
         self._preview = PreviewController(self.window.preview, hub, self)
         self._desktop = DesktopController(self.window, self.controller, self.queue)
         self.models = ModelsController(
-            self.window, self.controller, self.telemetry, self.model_files
+            self.window,
+            self.controller,
+            self.telemetry,
+            self.model_files,
+            (self.presets, self.runtime_model),
         )
         self.latents = LatentsController(self.window, self.controller, self.queue, self.models, hub)
         self._presets = PresetsController(self.window, self.controller, self.presets, self.ui_state)
@@ -148,6 +152,7 @@ class Program(QObject):
         self.runtime = RuntimesController(
             self.window, self.controller, self.runtime_model, self.restart, self.ui_state, hub
         )
+        self.models.runtime_requested.connect(self.runtime.act_on)
         self.downloads = DownloadsController(
             self.window,
             (self.controller, self.queue),
