@@ -59,6 +59,7 @@ def test_a_model_that_is_not_the_published_one_is_never_used(server, program, qt
     wait(qtbot, lambda: program.model_files.is_known)
     server.files = {path: b"x" * len(content) for path, content in server.files.items()}
     program.models.open_view()
+    program.models.view.unfold()
     program.models.view.act("get", "tiny-dit")
     wait(qtbot, lambda: not program.model_files.running)
     tasks = program.model_files.tasks.of(TaskKind.MODEL_FILE).values()

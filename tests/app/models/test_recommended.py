@@ -1,13 +1,17 @@
 from dataclasses import replace
 
+from app.models.models_page import ModelsPage
+from app.runtimes.runtime_labels import title_of
 from engine.protocol import commands, events
+from engine.protocol.tasks import TaskKind
 from engine.settings.presets import Preset
 from tests.app.conftest import Bench, part, texts
+from tests.helpers.fake_states import make_listed
 
 FILES = ["seedvr2-text", "seedvr2-vae", "seedvr2-7b-sharp-q4"]
 
 
-def _open(bench: Bench, *, automatic: str, precision: str = ""):
+def _open(bench: Bench, *, automatic: str, precision: str = "") -> ModelsPage:
     preset = Preset(
         name="best",
         title="Best",
@@ -57,3 +61,16 @@ def test_all_models_are_folded_and_stay_open_once_opened(bench):
     view.close()
     bench.do("models")
     assert row.isVisible()
+
+
+def test_the_runtime_that_is_missing_comes_with_the_files(bench):
+    bench.engine.tasks.runtimes = make_listed()
+    bench.engine.tasks.list(TaskKind.RUNTIME)
+    bench.hear()
+    view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
+    runtime = bench.program.runtime_model.status.runtime
+    assert runtime is not None
+    assert title_of(runtime) in texts(part(view, "recommended"))
+    part(view, "getRecommended").click()
+    bench.hear()
+    assert [one.runtime for one in bench.asked(commands.InstallRuntime)] == [runtime.id]
