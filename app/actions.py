@@ -34,7 +34,7 @@ SPECS = {
     "move_up": _Spec(mark("Move up"), "up", ("Ctrl+Up",)),
     "move_down": _Spec(mark("Move down"), "down", ("Ctrl+Down",)),
     "remove": _Spec(mark("Remove from the queue"), "trash", ("Del",)),
-    "clear_finished": _Spec(mark("Clear finished"), "check"),
+    "clear_finished": _Spec(mark("Clear finished"), "check", ("Ctrl+Shift+Del",)),
     "undo": _Spec(mark("Undo the removal"), "", ("Ctrl+Z",)),
     "models": _Spec(mark("Models"), "models", ("Ctrl+M",)),
     "bench": _Spec(mark("Speed test and benchmark"), "gauge", ("Ctrl+B",)),

@@ -131,9 +131,13 @@ class Program(QObject):
         )
         self.look.dress()  # here: set before, it is applied with each addWidget
         self._preview = PreviewController(self.window.preview, hub, self)
-        self._desktop = DesktopController(self.window, self.queue, self)
+        self._desktop = DesktopController(self.window, self.controller, self.queue)
         self.models = ModelsController(
-            self.window, self.controller, self.telemetry, self.model_files
+            self.window,
+            self.controller,
+            self.telemetry,
+            self.model_files,
+            (self.presets, self.runtime_model),
         )
         self.latents = LatentsController(self.window, self.controller, self.queue, self.models, hub)
         self._presets = PresetsController(self.window, self.controller, self.presets, self.ui_state)
@@ -148,6 +152,7 @@ class Program(QObject):
         self.runtime = RuntimesController(
             self.window, self.controller, self.runtime_model, self.restart, self.ui_state, hub
         )
+        self.models.runtime_requested.connect(self.runtime.act_on)
         self.downloads = DownloadsController(
             self.window,
             (self.controller, self.queue),
@@ -246,15 +251,15 @@ class Program(QObject):
         self.queue.queue_changed.connect(self._show_stage)
         self.bridge.subscribe(events.DevicesListed, window.choices.show_devices)
         for planned in (events.PlanChosen, events.PlanDowngraded):
-            self.bridge.subscribe(planned, self._remember_peak)
-        self.queue.queue_changed.connect(self._remember_peak)
+            self.bridge.subscribe(planned, self._remember_plan)
+        self.queue.queue_changed.connect(self._remember_plan)
 
     def _show_stage(self) -> None:
         self._preview.show_row(self.window.selected)
 
-    def _remember_peak(self, _event: events.JobEvent | None = None) -> None:
-        plan = self.queue.active.plan if self.queue.active is not None else None
-        self.telemetry.planned_bytes = plan.device_bytes if plan is not None else 0
+    def _remember_plan(self, _event: events.JobEvent | None = None) -> None:
+        active = self.queue.active
+        self.telemetry.plan = active.plan if active is not None else None
 
     def _continue(self) -> None:
         self.controller.continue_left_over(self._left_over)

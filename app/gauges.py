@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QHBoxLayout,
+    QLabel,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app import labels
 from app.i18n import tr
+from app.last_minute import LastMinute
 from app.state.telemetry_model import TelemetryModel
+from app.theme import tokens
 from app.widgets.controls import Themed
 from app.widgets.meters import ShareBar, ShareRing
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
 
-_MB_PER_GB = 1024
 _MOST_HOLDERS = 6
 
 
@@ -49,7 +59,9 @@ class VideoMemory(QWidget):
             spilled=gpu.spilled_mb / total,
             tick=planned or None,
         )
-        self._figure.setText(f"{_number(gpu.ours_mb + gpu.others_mb)} / {_gb(gpu.total_mb)}")
+        self._figure.setText(
+            f"{labels.gigabytes(gpu.ours_mb + gpu.others_mb)} / {_gb(gpu.total_mb)}"
+        )
         self._show_spill(gpu.spilled_mb)
         self.setToolTip("\n".join(_lines(gpu, planned_bytes)))
         self.setAccessibleName(f"VRAM {self._figure.text()}")
@@ -77,7 +89,7 @@ def about_gpu(gpu: GpuReading) -> str:
 
 def _lines(gpu: GpuReading, planned_bytes: int) -> list[str]:
     """What the ring shows as text, and which programs hold memory."""
-    ours, others = _number(gpu.ours_mb), _number(gpu.others_mb)
+    ours, others = labels.gigabytes(gpu.ours_mb), labels.gigabytes(gpu.others_mb)
     lines = [tr("Upreel {ours} GB, others {others} GB", ours=ours, others=others)]
     if gpu.spilled_mb:
         size = _gb(gpu.spilled_mb)
@@ -95,15 +107,12 @@ def _held(holder: GpuProcess) -> str:
     return holder.name if holder.mb is None else f"{holder.name}: {_gb(holder.mb)}"
 
 
-def _number(megabytes: float) -> str:
-    return f"{megabytes / _MB_PER_GB:.1f}"
-
-
 def _gb(megabytes: float) -> str:
-    return f"{_number(megabytes)} GB"
+    return f"{labels.gigabytes(megabytes)} GB"
 
 
 _APART, _NEAR = 20, 12  # px between gauges
+_EDGE, _EDGE_TIGHT = 8, 3  # px left and right of them
 
 
 class Gauge(QWidget):
@@ -148,11 +157,15 @@ class Gauge(QWidget):
         self.setAccessibleDescription(explanation)
 
 
-class Gauges(Themed, QWidget):
-    """All gauges in a row, fed by the telemetry model."""
+class Gauges(Themed, QAbstractButton):
+    """All gauges in a row, fed by the telemetry model; one button, which opens the last minute."""
 
     def __init__(self, model: TelemetryModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setObjectName("gauges")
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self._model, self._is_tight = model, False
         self._video_memory = VideoMemory()
         self._ram = Gauge("88.8 / 88 GB", has_bar=True)
@@ -161,17 +174,43 @@ class Gauges(Themed, QWidget):
         self._speed = Gauge("888.8 fps")
         self._left = Gauge("88 min 88 s")
         row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
+        row.setContentsMargins(_EDGE, 0, _EDGE, 0)
         row.setSpacing(_APART)
         for part in (self._video_memory, self._gpu, self._ram, self._cpu, self._speed, self._left):
             row.addWidget(part)
         self._gpu.setVisible(False)
         model.changed.connect(self._show)
+        self.clicked.connect(self._open)
         self.retranslate_ui()
+
+    def sizeHint(self) -> QSize:
+        """That of the row."""
+        return self.layout().sizeHint()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Enter does what Space does."""
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.click()
+            return
+        super().keyPressEvent(event)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """A ground below the pointer, a frame for the keyboard."""
+        theme, painter = tokens.current(), QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(QColor(theme.accent), 2) if self.hasFocus() else Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(theme.surface_2) if self.underMouse() else Qt.BrushStyle.NoBrush)
+        ground = QRectF(self.rect()).adjusted(1, 4, -1, -5)
+        painter.drawRoundedRect(ground, tokens.RADIUS, tokens.RADIUS)
+
+    def _open(self) -> None:
+        LastMinute(self._model, self).show()
 
     def set_narrow(self, is_narrow: bool, is_tight: bool) -> None:
         """Closer together where there is little room; where it is tight, without loads."""
         self.layout().setSpacing(_NEAR if is_narrow else _APART)
+        edge = _EDGE_TIGHT if is_tight else _EDGE
+        self.layout().setContentsMargins(edge, 0, edge, 0)
         self._is_tight = is_tight
         self._show_loads()
 
@@ -183,6 +222,8 @@ class Gauges(Themed, QWidget):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
+        self.setAccessibleName(tr("The last minute"))
+        self.setToolTip(tr("Shows the last minute, and times of the stages"))
         self._ram.name(tr("RAM"))
         self._cpu.name(tr("CPU"))
         self._gpu.name(tr("GPU"))
@@ -211,11 +252,11 @@ class Gauges(Themed, QWidget):
         assert self._cpu.bar is not None
         self._ram.bar.set_shares(ours / total, others / total)
         self._ram.show_figure(
-            f"{(ours + others) / _MB_PER_GB:.1f} / {total / _MB_PER_GB:.0f} GB",
+            f"{labels.gigabytes(ours + others)} / {total / 1024:.0f} GB",
             tr(
                 "Upreel {ours} GB, others {others} GB",
-                ours=f"{ours / _MB_PER_GB:.1f}",
-                others=f"{others / _MB_PER_GB:.1f}",
+                ours=labels.gigabytes(ours),
+                others=labels.gigabytes(others),
             ),
         )
         self._cpu.bar.set_shares(0.0, reading.cpu_percent / 100)

@@ -13,6 +13,10 @@ from engine.core.windows_paths import shown
 from engine.protocol.plan import Plan
 
 _STAGES = {
+    "prepare": mark("Preparing"),
+    "weights": mark("Model files"),
+    "run": mark("Upscaling"),
+    "mux": mark("Joining"),
     "latents": mark("Latents"),
     "read": mark("Read"),
     "encode": mark("Encode"),
@@ -55,6 +59,11 @@ def difference(seconds: float) -> str:
     if abs(seconds) < 0.5:
         return tr("as long")
     return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
+
+
+def gigabytes(megabytes: float) -> str:
+    """Memory in GB of 1024 MB, without the unit: "1.2"."""
+    return f"{megabytes / 1024:.1f}"
 
 
 def size(value: Size) -> str:

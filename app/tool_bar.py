@@ -55,7 +55,6 @@ class ToolBar(Themed, QWidget):
         row.addWidget(self._chip)
         row.addStretch(1)
         row.addWidget(self._gauges)
-        row.addSpacing(6)
         row.addWidget(self._models)
         for action in others:
             row.addWidget(_icon_button(action))

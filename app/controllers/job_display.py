@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app import desktop
 from app.bridge.engine_bridge import EventHub
+from app.controllers.queue import QueueController
 from app.desktop.windows_rules import Progress
 from app.preview.preview_view import PreviewView
 from app.state.job_row import JobRow, JobState
@@ -66,30 +67,57 @@ class PreviewController(QObject):
 
 
 class DesktopController(QObject):
-    """Follows the queue; a failure stays on the button until the next job runs or is looked at."""
+    """Follows the queue; a failure stays on the button until the next job runs or is looked at.
 
-    def __init__(self, window: QWidget, queue: QueueModel, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._window, self._queue = window, queue
+    Shown is how much of all films is done that run from Start until nothing starts by itself.
+    """
+
+    def __init__(self, window: QWidget, controller: QueueController, queue: QueueModel) -> None:
+        super().__init__(window)
+        self._window, self._controller, self._queue = window, controller, queue
         self._running = ""  # job_id
+        self._ended: dict[str, float] = {}  # job_id -> its weight
         self._shown = _NOTHING
         queue.job_changed.connect(self.refresh)
         queue.queue_changed.connect(self.refresh)
+        controller.queue_stops.connect(lambda _stops: self.refresh())
         window.installEventFilter(self)
 
     def refresh(self, _job_id: str = "") -> None:
         """Look at the queue again."""
         active = self._queue.active
+        if self._running and (active is None or active.job_id != self._running):
+            self._end()
         if active is not None:
             self._running = active.job_id
-            self._show(*_progress_of(active))
-        elif self._running:
-            ended, self._running = self._queue.find(self._running), ""
-            has_failed = ended is not None and ended.state is JobState.FAILED
-            is_seen = QApplication.activeWindow() is not None
-            self._show(*((Progress.FAILED, _STEPS) if has_failed and not is_seen else _NOTHING))
-            if not is_seen and (has_failed or not self._queue.count(JobState.WAITING)):
-                QApplication.alert(self._window)
+            self._show(*self._progress_of(active))
+        elif not self._controller.goes_on:
+            self._ended.clear()
+            if self._shown[0] is not Progress.FAILED:
+                self._show(*_NOTHING)
+
+    def _end(self) -> None:
+        """The film that ran runs no more."""
+        ended, self._running = self._queue.find(self._running), ""
+        if ended is not None:
+            self._ended[ended.job_id] = _weight(ended)
+        has_failed = ended is not None and ended.state is JobState.FAILED
+        if QApplication.activeWindow() is not None:
+            return
+        if has_failed:
+            self._show(Progress.FAILED, _STEPS)
+        if has_failed or not self._queue.count(JobState.WAITING):
+            QApplication.alert(self._window)
+
+    def _progress_of(self, active: JobRow) -> tuple[Progress, int]:
+        coming = [row for row in self._queue.rows if row.can_start and self._controller.goes_on]
+        to_do = {row.job_id: _weight(row) for row in (active, *coming)}
+        ended = sum(weight for name, weight in self._ended.items() if name not in to_do)
+        done = ended + active.share * _weight(active)
+        steps = round(_STEPS * done / (ended + sum(to_do.values())))
+        if active.state is JobState.PAUSED:
+            return Progress.PAUSED, steps
+        return (Progress.RUNNING, steps) if active.total or ended else (Progress.UNKNOWN, 0)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """What failed is seen as soon as the user comes back to the window."""
@@ -103,8 +131,6 @@ class DesktopController(QObject):
             desktop.show_progress(int(self._window.winId()), progress, steps / _STEPS)
 
 
-def _progress_of(row: JobRow) -> tuple[Progress, int]:
-    steps = int(_STEPS * row.share)
-    if row.state is JobState.PAUSED:
-        return Progress.PAUSED, steps
-    return (Progress.RUNNING, steps) if row.total else (Progress.UNKNOWN, 0)
+def _weight(row: JobRow) -> float:
+    """Of a film among others: seconds that it should take, at least one."""
+    return max(1.0, row.plan.seconds if row.plan is not None else 0.0)

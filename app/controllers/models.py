@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 
 from app.controllers.queue import QueueController
 from app.main_window import MainWindow
 from app.models import model_labels
 from app.models.models_page import ModelsPage
+from app.models.recommended import Recommended
 from app.state.downloads_model import MISSING
+from app.state.listings import PresetsModel
 from app.state.model_files_model import ModelFilesModel
+from app.state.runtimes_model import RuntimesModel
 from app.state.telemetry_model import TelemetryModel
 from app.widgets.controls import bring_up
 from engine.protocol import commands
@@ -24,16 +27,20 @@ from engine.settings.schema import JobSettings
 class ModelsController(QObject):
     """Joins the page of models, the window and the engine; the model knows each request at once."""
 
+    runtime_requested = Signal(str, str)  # action, id of a runtime
+
     def __init__(
         self,
         window: MainWindow,
         controller: QueueController,
         telemetry: TelemetryModel,
         model: ModelFilesModel,
+        recommends: tuple[PresetsModel, RuntimesModel],
     ) -> None:
         super().__init__(window)
         self._window, self._controller = window, controller
         self._telemetry, self.model = telemetry, model
+        self._recommends = recommends
         self._here: frozenset[str] | None = None
         self._view: ModelsPage | None = None
         window.page_requested.connect(self._open)
@@ -45,7 +52,9 @@ class ModelsController(QObject):
     def view(self) -> ModelsPage:
         """The page; made when the user first opens it."""
         if self._view is None:
-            view = self._view = ModelsPage(self.model, self._telemetry, self._window)
+            card = Recommended(self.model, *self._recommends)
+            card.runtime_requested.connect(self.runtime_requested)
+            view = self._view = ModelsPage(self.model, self._telemetry, card, self._window)
             view.get_requested.connect(self.get)
             view.stop_requested.connect(self.stop)
             view.verify_requested.connect(self.verify)

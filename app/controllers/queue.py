@@ -324,6 +324,11 @@ class QueueController(QObject):
             self.stop()
             self.send(commands.CancelJob(job_id=row.job_id))
 
+    @property
+    def goes_on(self) -> bool:
+        """True while films that wait will start by themselves."""
+        return self._queue_runs and self._queue.can_start
+
     def _run_queue(self, runs: bool) -> None:
         self._queue_runs = runs
         self.send(commands.StartQueue() if runs else commands.StopQueue())

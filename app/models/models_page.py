@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QMessageBox,
     QPushButton,
     QScrollArea,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -29,6 +30,7 @@ from app.models.file_rows import (
     ImportRow,
     group_texts,
 )
+from app.models.recommended import Recommended
 from app.state.model_files_model import MB, ModelFilesModel, Package
 from app.state.telemetry_model import TelemetryModel
 from app.theme.icons import icon
@@ -51,13 +53,23 @@ class ModelsPage(Themed, QDialog):
     refresh_requested = Signal()
 
     def __init__(
-        self, model: ModelFilesModel, telemetry: TelemetryModel, parent: QWidget | None = None
+        self,
+        model: ModelFilesModel,
+        telemetry: TelemetryModel,
+        recommended: Recommended,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.setObjectName("modelsDialog")
         self.resize(900, 660)
         self.setMinimumSize(760, 420)
         self._model, self._telemetry = model, telemetry
+        self.recommended = recommended
+        self._all = QToolButton()
+        self._all.setObjectName("allModels")
+        self._all.setCheckable(True)
+        self._all.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self._all.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._no_gpu = NoticeLine()
         self._no_gpu.setObjectName("noGpu")
         self._ids: tuple[tuple[str, str], ...] = ()
@@ -73,6 +85,9 @@ class ModelsPage(Themed, QDialog):
         self._list.setObjectName("scrolled")
         self._heads = ColumnHeads()
         self._lay_out()
+        recommended.get_requested.connect(self.get_requested)
+        self._all.toggled.connect(self._fold)
+        self._fold(False)
         self._import.clicked.connect(self._ask_file)
         self._again.clicked.connect(self.refresh_requested)
         self._close.clicked.connect(self.close)
@@ -86,6 +101,8 @@ class ModelsPage(Themed, QDialog):
         self.setWindowTitle(tr("Models"))
         self._title.setText(tr("Models"))
         self._scroll.setAccessibleName(tr("Models"))
+        self._all.setText(tr("All models"))
+        self.recommended.show_all()
         self._import.setText(tr("Import a file …"))
         self._import.setIcon(icon("folder", size=16))
         self._again.setText(tr("Look again"))
@@ -109,10 +126,15 @@ class ModelsPage(Themed, QDialog):
             group.set_texts(*group_texts(model))
         self._show_all()
 
+    def unfold(self) -> None:
+        """Show all files; they stay open."""
+        self._all.setChecked(True)
+
     def reveal(self, file: str) -> None:
-        """Scroll to a file and give its button the focus."""
+        """Open the list, scroll to a file and give its button the focus."""
         row = self._rows.get(file)
         if row is not None:
+            self.unfold()
             self._scroll.ensureWidgetVisible(row)
             row.focus_button()
 
@@ -165,6 +187,11 @@ class ModelsPage(Themed, QDialog):
 
     # Showing
 
+    def _fold(self, is_open: bool) -> None:
+        self._all.setArrowType(Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow)
+        self._scroll.setVisible(is_open)
+        self._space.setVisible(not is_open)
+
     def _show_all(self) -> None:
         self._room.setText(
             tr("{size} free on the disk", size=bytes_text(self._model.free_mb * MB))
@@ -177,6 +204,7 @@ class ModelsPage(Themed, QDialog):
             if self._model.is_known
             else tr("Looking at what is here …")
         )
+        self._all.setVisible(bool(self._model.files))
         self._heads.setVisible(bool(self._model.files))
         self._show_imports()
         found = self._found()
@@ -275,7 +303,6 @@ class ModelsPage(Themed, QDialog):
         inner.setContentsMargins(0, 0, 12, 0)
         inner.setSpacing(16)
         inner.addWidget(self._heads)
-        inner.addWidget(self._nothing)
         inner.addStretch(1)
         self._scroll = QScrollArea()
         self._scroll.setWidgetResizable(True)
@@ -291,6 +318,11 @@ class ModelsPage(Themed, QDialog):
         column.addLayout(head)
         column.addWidget(self._no_gpu)
         column.addLayout(self._top)
+        column.addWidget(self.recommended)
+        column.addWidget(self._nothing)
+        column.addWidget(self._all)
         column.addWidget(self._scroll, 1)
+        self._space = QWidget()
+        column.addWidget(self._space, 1)
         column.addLayout(foot)
         self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from PySide6.QtCore import QObject, Signal
@@ -119,7 +120,8 @@ class _Voice:
         except Exception as err:  # noqa: BLE001  PortAudio: missing, without a device, lost
             _log.info("no sound: %s", err)
             if not self._stopped.is_set():
-                self._owner.no_device.emit()
+                with suppress(RuntimeError):  # the window is gone
+                    self._owner.no_device.emit()
 
     def _use(self, device: Any) -> None:
         rate = int(device.query_devices(kind="output")["default_samplerate"])

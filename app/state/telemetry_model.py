@@ -1,17 +1,74 @@
-"""The machine and the speed at this moment, for the gauges."""
+"""The machine and the speed now and in the last minute, for the gauges."""
 
 from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
 
 from app.bridge.engine_bridge import EventHub
 from engine.protocol import events
+from engine.protocol.plan import Plan
+
+HISTORY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A reading of the machine and the speed at that moment, frames/s."""
+
+    reading: events.Telemetry
+    frames_per_second: float
+
+
+class WorkTimes:
+    """How long the stages of the running job took, or of the last one; pauses are no work."""
+
+    def __init__(self) -> None:
+        self._job_id, self._stage, self._since = "", "", 0.0
+        self._taken: dict[str, float] = {}
+
+    def hear(self, event: events.JobEvent) -> None:
+        """Take any event of a job: only where a stage begins or work stops matters."""
+        match event:
+            case events.StageStarted():
+                self._stop(event.at)
+                if event.job_id != self._job_id:
+                    self._job_id, self._taken = event.job_id, {}
+                self._stage, self._since = event.stage, event.at
+                self._taken.setdefault(event.stage, 0.0)
+            case events.JobPaused() if event.job_id == self._job_id:
+                self._stop(event.at)
+            case events.JobResumed() if event.job_id == self._job_id and self._taken:
+                self._stage, self._since = next(reversed(self._taken)), event.at
+            case events.JobFinished() | events.JobFailed() | events.JobCancelled():
+                if event.job_id == self._job_id:
+                    self._stop(event.at)
+                    self._job_id = ""  # tried again, it begins at 0
+
+    @property
+    def running(self) -> str:
+        """The stage that is in work; "" for none."""
+        return self._stage
+
+    def seconds(self, now: float) -> dict[str, float]:
+        """Seconds of each stage so far, in their order; `now` is s of time.monotonic()."""
+        if not self._stage:
+            return dict(self._taken)
+        so_far = self._taken[self._stage] + max(0.0, now - self._since)
+        return {**self._taken, self._stage: so_far}
+
+    def _stop(self, at: float) -> None:
+        self._taken = self.seconds(at)
+        self._stage = ""
 
 
 class TelemetryModel(QObject):
-    """Latest readings; `changed` announces newer ones."""
+    """Latest readings; `changed` announces newer ones, `read` those of the machine alone."""
 
     changed = Signal()
+    read = Signal()  # about once a second
 
     def __init__(self, hub: EventHub, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -19,9 +76,12 @@ class TelemetryModel(QObject):
         self.is_ready = False  # heavy libraries are loaded
         self.frames_per_second = 0.0
         self.seconds_left = 0.0
-        self.planned_bytes = 0  # predicted for the GPU, of the running job
+        self.plan: Plan | None = None  # of the running job
+        self.history: deque[Sample] = deque()  # of the last minute
+        self.work_times = WorkTimes()
         self._jobs_running: set[str] = set()
         hub.subscribe(events.Telemetry, self._read)
+        hub.subscribe(events.JobEvent, self.work_times.hear)
         hub.subscribe(events.EngineReady, self._ready)
         hub.subscribe(events.StageProgress, self._progress)
         hub.subscribe(events.JobStarted, self._start)
@@ -31,7 +91,11 @@ class TelemetryModel(QObject):
 
     def _read(self, event: events.Telemetry) -> None:
         self.reading = event
+        self.history.append(Sample(event, self.frames_per_second))
+        while event.at - self.history[0].reading.at > HISTORY_S:
+            self.history.popleft()
         self.changed.emit()
+        self.read.emit()
 
     def _ready(self, _event: events.EngineReady) -> None:
         self.is_ready = True
@@ -60,3 +124,8 @@ class TelemetryModel(QObject):
     def is_running(self) -> bool:
         """True while a job holds the engine."""
         return bool(self._jobs_running)
+
+    @property
+    def planned_bytes(self) -> int:
+        """The peak that is predicted for the GPU, of the running job; 0 for none."""
+        return self.plan.device_bytes if self.plan is not None else 0

@@ -169,3 +169,26 @@ def _rank(state: PublishedState) -> tuple[bool, int]:
 def unknown(file_id: str) -> UnknownWeights:
     """Error for an id that is neither in the catalogue nor a file of the user's own."""
     return UnknownWeights("no-such-file", file=repr(file_id))
+
+
+# Precision that suits a GPU from a size on (an eighth of it may be missing), the next one below:
+# 7B as Q4_K_M was measured by others as good as fp16, as plain fp8 worse; longer clips are worth
+# more than the last bits of 3B's weights.
+_SUITED = {
+    "seedvr2-3b": ((12 * 2**30, "fp16"), (0, "q8")),
+    "seedvr2-7b": ((24 * 2**30, "fp16"), (0, "q4")),
+    "seedvr2-7b-sharp": ((24 * 2**30, "fp16"), (0, "q4")),
+}
+
+
+def suited_precision(model: str, gpu_bytes: int) -> str:
+    """The precision to download for a GPU of this size; 0 bytes for the processor.
+
+    "" for a model without published transformers; else one that the catalogue has:
+    of those it does not have, the most exact other one.
+    """
+    if model not in _SUITED:
+        return ""
+    suited = next(name for least, name in _SUITED[model] if gpu_bytes >= least * 7 // 8)
+    known = precisions_of(model)
+    return suited if suited in known or not known else known[0]

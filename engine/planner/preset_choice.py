@@ -17,6 +17,7 @@ from engine.core.paths import resource
 from engine.core.serialization import read_toml
 from engine.hardware.budget import gpu_here
 from engine.hardware.gpu_table import GIB, GpuSpec
+from engine.model_files import catalogue
 from engine.runtimes.advice import needed_runtime
 from engine.settings import preset_store
 from engine.settings.presets import Goal, Preset, Value, applied
@@ -85,10 +86,11 @@ def presets_of(title: str, memory_bytes: int) -> tuple[Preset, ...]:
         memory_bytes: Size of its memory; 0 without one.
     """
     tier = tier_of(memory_bytes)
-    return tuple(_preset(tier, name, title or "Processor") for name in tier.presets)
+    precision = catalogue.suited_precision(tier.automatic, memory_bytes)
+    return tuple(_preset(tier, name, title or "Processor", precision) for name in tier.presets)
 
 
-def _preset(tier: Tier, name: Goal, title: str) -> Preset:
+def _preset(tier: Tier, name: Goal, title: str, precision: str) -> Preset:
     about = dict(tier.presets[name])
     goals = tuple(about.pop("goals", (name,)))
     same = " (the same here)" if len(goals) > 1 else ""
@@ -100,6 +102,7 @@ def _preset(tier: Tier, name: Goal, title: str) -> Preset:
         description=about.pop("description"),
         changes=_AS_PLANNED | about,
         automatic=tier.automatic,
+        precision=precision,
     )
 
 

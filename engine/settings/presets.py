@@ -26,6 +26,7 @@ class Preset:
     changes: dict[str, Value] = field(default_factory=dict)
     is_own: bool = False
     automatic: str = ""  # model that "auto" stands for on the GPU of the preset; "" for own ones
+    precision: str = ""  # of its transformer that suits the GPU; "" where it has none
 
 
 def applied(preset: Preset, settings: JobSettings) -> JobSettings:

@@ -14,8 +14,8 @@ def test_a_job_that_waits_for_room_says_so_and_can_go_on(bench):
     bench.do("pause")
     seen = texts(bench.window)
     assert "/jobs" in seen, seen
-    assert bench.find("primaryAction").text() == "Resume"
-    bench.press("primaryAction")
+    assert bench.find("pauseAction").text() == "Resume"
+    bench.press("pauseAction")
     assert bench.asked(commands.ResumeJob) == [commands.ResumeJob(job_id=job_id)]
     bench.hear()
     assert "/jobs" not in texts(bench.window), "it has gone on"

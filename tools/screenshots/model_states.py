@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.errors import ErrorInfo
 from engine.core.messages import message
+from engine.planner import preset_choice
 from engine.protocol import events
 from engine.protocol.model_file_state import PublishedState, State
 from engine.protocol.tasks import TaskKind
@@ -59,9 +60,16 @@ def _shared(player: Player) -> dict[str, State]:
     return {file.id.replace("-", "_"): "here" for file in _companions(player)}
 
 
-def _models(player: Player) -> None:
+def _recommended(player: Player) -> None:
     _list(player)
     player.program.models.open_view()
+    presets = preset_choice.presets_of("RTX 5070 Ti, 16 GB", 16 * 2**30)
+    player.say([events.PresetsListed(presets=presets, card="RTX 5070 Ti, 16 GB")])
+
+
+def _models(player: Player) -> None:
+    _recommended(player)
+    player.program.models.view.unfold()
 
 
 def _fetching(player: Player) -> None:
@@ -169,6 +177,7 @@ def _models_wan(player: Player) -> None:
 
 STATES: dict[str, Callable[[Player], None]] = {
     "models": _models,
+    "models_recommended": _recommended,
     "models_fetching": _fetching,
     "models_failed": _failed,
     "models_complete": _complete,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtWidgets import QComboBox, QScrollArea
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QScrollArea
 
 from engine.core.errors import ResultHeldBack
 from engine.core.messages import message
@@ -130,6 +130,60 @@ def _spilled(player: Player) -> None:
     _telemetry(player, _SPILLED)
 
 
+def _last_minute(player: Player) -> None:
+    """A film runs on the GPU, and the gauges are open: a minute of made-up readings."""
+    _on_gpu(player)
+    plan = player.program.queue.rows[0].plan
+    assert plan is not None
+    last = next(e for e in reversed(player.recording.said) if isinstance(e, events.Telemetry))
+    total = plan.frames
+    player.play(
+        [
+            events.JobStarted(job_id="", total=total, at=last.at - 50),
+            events.StageStarted(job_id="", stage="prepare", at=last.at - 50),
+            events.StageStarted(job_id="", stage="weights", at=last.at - 48),
+            events.StageStarted(job_id="", stage="run", at=last.at - 41),
+        ]
+    )
+    player.program.telemetry.history.clear()
+    for second in range(-59, 1):
+        share = max(0.0, min(1.0, (second + 41) / 12))
+        wave = (second % 9) / 9
+        gpu = replace(
+            _SPILLED,
+            spilled_mb=0,
+            ours_mb=round(share * (7200 + 1400 * wave)),
+            others_mb=1310 + 6 * (second + 60),
+            load_percent=round(4 + share * (82 + 12 * wave)),
+        )
+        speed = events.StageProgress(
+            job_id="sample",
+            stage="write",
+            done=second + 60,
+            total=total,
+            frames_per_second=share * (0.36 + 0.06 * wave),
+        )
+        player.program.bridge.deliver(speed)
+        ram = round(last.ram_ours_mb * (1 + share * (1 + wave)))
+        reading = replace(last, gpu=gpu, at=last.at + second, ram_ours_mb=ram)
+        player.program.bridge.deliver(reading)
+    player.program.window.findChild(QAbstractButton, "gauges").click()
+    player.settle()
+
+
+def _last_minute_here(player: Player) -> None:
+    """The same on this machine, as it was recorded, without a GPU."""
+    player.add("sample", "upreel_sample.mp4")
+    player.program.telemetry.history.clear()
+    for event in player.recording.part(0.9):
+        if isinstance(event, events.Telemetry):
+            player.program.bridge.deliver(event)
+        elif isinstance(event, events.JobEvent):
+            player.program.bridge.deliver(replace(event, job_id="sample"))
+    player.program.window.findChild(QAbstractButton, "gauges").click()
+    player.settle()
+
+
 def _findings(player: Player) -> None:
     """An interlaced recording with black bars."""
     said = player.recording.on_gpu
@@ -208,9 +262,12 @@ STATES: dict[str, Callable[[Player], None]] = {
     "card_findings": _findings,
     "held_back": _held_back,
     "after_queue": _after_queue,
+    "last_minute": _last_minute,
+    "last_minute_no_gpu": _last_minute_here,
     "preset_list": _preset_list,
     "preset_menu": _preset_menu,
     "device_list": _device_list,
+    "narrow_last_minute": _last_minute,
     "narrow_card": _on_gpu,
     "narrow_card_findings": _findings,
     "narrow_after_queue": _after_queue,

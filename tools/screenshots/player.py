@@ -108,7 +108,7 @@ class Player:
             painter = QPainter(picture)
             opener = popup.parentWidget() or shown
             below = opener.mapTo(shown, opener.rect().bottomRight())
-            painter.drawPixmap(below.x() - popup.width(), below.y() + 4, popup.grab())
+            painter.drawPixmap(max(0, below.x() - popup.width()), below.y() + 4, popup.grab())
             painter.end()
             popup.close()
         return picture

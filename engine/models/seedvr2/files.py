@@ -30,14 +30,6 @@ from engine.protocol.plan import WeightsPlan
 from engine.settings.schema import JobSettings
 
 TEXT_TOKENS = 58  # of the published text embedding
-# Precision that suits a GPU from a size on (an eighth of it may be missing), the next one below:
-# 7B as Q4_K_M was measured by others as good as fp16, as plain fp8 worse; longer clips are worth
-# more than the last bits of 3B's weights.
-_SUITED = {
-    "seedvr2-3b": ((12 * 2**30, "fp16"), (0, "q8")),
-    "seedvr2-7b": ((24 * 2**30, "fp16"), (0, "q4")),
-    "seedvr2-7b-sharp": ((24 * 2**30, "fp16"), (0, "q4")),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,23 +97,13 @@ def configs(plan: SeedVr2Plan) -> tuple[DitConfig, VaeConfig]:
     )
 
 
-def suited_precision(model: str, gpu_bytes: int) -> str:
-    """The precision to download for a GPU of this size; 0 bytes for the processor.
-
-    One that the catalogue has: of those it does not have, the most exact other one.
-    """
-    suited = next(name for least, name in _SUITED[model] if gpu_bytes >= least * 7 // 8)
-    known = catalogue.precisions_of(model)
-    return suited if suited in known or not known else known[0]
-
-
 def _published(
     model: str, precision: str, gpu_bytes: int, store: Store
 ) -> tuple[PublishedState, ...]:
     """The files of the catalogue; unless requested those that suit the GPU or are here."""
     if precision != "auto":
         return _listed(model, precision, store)
-    suited = _listed(model, suited_precision(model, gpu_bytes), store)
+    suited = _listed(model, catalogue.suited_precision(model, gpu_bytes), store)
     if all(state.is_here for state in suited):
         return suited
     whole = store.best_present(model)

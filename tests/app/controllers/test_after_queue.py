@@ -45,6 +45,12 @@ def want(bench: Bench, what: str, command: str = "") -> None:
     bench.program.ui_state.engine_settings = settings
 
 
+def last(bench):
+    """The latest command about the queue; frames are asked for at any time."""
+    kinds = (commands.StartQueue, commands.StopQueue)
+    return [one for one in bench.engine.commands if isinstance(one, kinds)][-1]
+
+
 def pass_by(bench: Bench, seconds: int) -> None:
     for _ in range(seconds):
         if bench.program.after_queue.bar.isVisible():
@@ -129,7 +135,7 @@ def test_a_film_that_is_refused_at_the_end_does_not_keep_it_from_ending(bench, c
     assert computer.asked == []
     bench.emit(events.JobRejected(job_id="late", source="late.mp4", error=FULL))
     assert computer.asked == ["sound"]
-    assert isinstance(bench.engine.commands[-1], commands.StopQueue), "the next one waits for Start"
+    assert isinstance(last(bench), commands.StopQueue), "the next one waits for Start"
 
 
 def test_films_that_wait_for_downloads_come_first(bench, computer):
@@ -193,7 +199,7 @@ def test_finish_this_one_then_stop(bench):
     assert not switch.isChecked()
     bench.press("stopsAfterThis")
     bench.press("stopsAfterThis")
-    assert isinstance(bench.engine.commands[-1], commands.StartQueue), "taken back"
+    assert isinstance(last(bench), commands.StartQueue), "taken back"
     bench.press("stopsAfterThis")
     bench.finish()
     assert bench.engine.running is None

@@ -41,6 +41,30 @@ def test_the_button_follows_the_running_film(bench, shown):
     assert shown[-1] == (Progress.NONE, 0.0)
 
 
+def test_the_button_goes_on_across_the_films_of_a_queue(bench, shown):
+    for name in ("one.mp4", "two.mp4"):
+        bench.add(name)
+    bench.do("start")
+    bench.engine.advance(120)
+    bench.hear()
+    assert shown[-1] == (Progress.RUNNING, 0.25)
+    bench.finish()
+    bench.engine.advance(120)
+    bench.hear()
+    assert shown[-1] == (Progress.RUNNING, 0.75)
+    assert Progress.NONE not in [state for state, _ in shown]  # not between films either
+    shares = [share for state, share in shown if state is Progress.RUNNING]
+    assert shares == sorted(shares)
+    bench.finish()
+    assert shown[-1] == (Progress.NONE, 0.0)
+    bench.start("three.mp4")
+    bench.engine.advance(120)
+    bench.hear()
+    assert shown[-1] == (Progress.RUNNING, 0.5)  # another queue
+    bench.do("cancel")
+    assert shown[-1] == (Progress.NONE, 0.0)
+
+
 def test_the_user_is_called_once_when_the_last_film_is_done(bench, shown):
     called: list[object] = []
     bench.patch.setattr(QApplication, "alert", staticmethod(called.append))

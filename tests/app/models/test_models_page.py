@@ -34,6 +34,7 @@ class Open:
         self.bench, self.engine = bench, bench.engine.tasks
         bench.do("models")
         self.view: ModelsPage = bench.program.models.view
+        self.view.unfold()
 
     def part(self, name: str) -> Any:
         return part(self.view, name)

@@ -162,8 +162,8 @@ def test_only_a_running_job_is_waited_for(view):
     view.timeline.set_finished(10, is_running=True)
     view.playback.set_result(is_published=False)
     view.timeline.set_step(view.timeline.strip.span[0])
-    assert view.playback._result_opener().__qualname__.startswith("growing")
+    assert view.playback._result_opener("pieces").__qualname__.startswith("growing")
     view.stopped()
     assert not view.timeline.is_running
     view.timeline.set_step(view.timeline.strip.span[0] + 10)
-    assert not view.playback._result_opener().__qualname__.startswith("growing")
+    assert not view.playback._result_opener("pieces").__qualname__.startswith("growing")

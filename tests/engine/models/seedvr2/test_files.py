@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.model_files.catalogue import suited_precision
 from engine.model_files.store import Store
-from engine.models.seedvr2.files import files_of, suited_precision
+from engine.models.seedvr2.files import files_of
 from engine.settings.schema import JobSettings
 
 GIB = 2**30

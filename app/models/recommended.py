@@ -1,0 +1,125 @@
+"""What the presets Balanced and Best use on this GPU, with one button for what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
+
+from app.i18n import tr
+from app.models import model_labels
+from app.runtimes import runtime_labels
+from app.state.listings import PresetsModel
+from app.state.model_files_model import ModelFilesModel, Package, size_of
+from app.state.runtimes_model import RuntimesModel, Situation
+from app.state.runtimes_model import size_of as runtime_size
+from engine.core.units import bytes_text
+from engine.protocol.runtime_state import RuntimeState
+from engine.settings.presets import Preset
+
+_GOALS = {"balanced", "best"}
+
+
+def recommended(presets: Sequence[Preset], files: ModelFilesModel) -> tuple[Package, ...]:
+    """Packages of these presets, each once; none where they use Lite."""
+    found: dict[str, Package] = {}
+    for preset in presets:
+        if not _GOALS.isdisjoint(preset.goals):
+            package = _package(preset, files)
+            if package is not None:
+                found.setdefault(package.main.id, package)
+    return tuple(found.values())
+
+
+def _package(preset: Preset, files: ModelFilesModel) -> Package | None:
+    """The file that suits the GPU, or another one that is here already, as in a plan."""
+    model = str(preset.changes.get("model", "auto"))
+    model = preset.automatic if model == "auto" else model
+    precision = str(preset.changes.get("precision", "auto"))
+    package = files.best_package(model, precision)
+    suited = files.best_package(model, preset.precision or precision)
+    if precision != "auto" or package is None or suited is None:
+        return package
+    return suited if suited.is_complete or not package.main.is_here else package
+
+
+class Recommended(QFrame):
+    """A card on top of the page; emits requests for what is missing."""
+
+    get_requested = Signal(str)  # id of a transformer
+    runtime_requested = Signal(str, str)  # "download" or "continue", id of a runtime
+
+    def __init__(
+        self, files: ModelFilesModel, presets: PresetsModel, runtimes: RuntimesModel
+    ) -> None:
+        super().__init__()
+        self.setObjectName("recommended")
+        self.setProperty("kind", "card")
+        self._files, self._presets, self._runtimes = files, presets, runtimes
+        self._title, self._text, self._state = QLabel(), QLabel(), QLabel()
+        self._button = QPushButton()
+        self._button.setObjectName("getRecommended")
+        self._lay_out()
+        self._button.clicked.connect(self._get)
+        for changed in (files.changed, presets.changed, runtimes.changed):
+            changed.connect(self.show_all)
+
+    def show_all(self) -> None:
+        """Parts, sizes and what is missing, in the current language."""
+        presets = self._presets.presets
+        self.setVisible(bool(presets and self._files.files))
+        packages, runtime = recommended(presets, self._files), self._runtime()
+        if not packages:
+            self._title.setText(tr("Recommended: Lite, built in"))
+            self._text.setText(tr("The presets of this machine use it; nothing to fetch."))
+            self._state.setText(tr("Everything is here"))
+            self._button.hide()
+            return
+        files = {file.id: file for package in packages for file in package.files}
+        total = sum(map(size_of, files.values()))
+        parts = [model_labels.full_title(file) for file in files.values()]
+        if runtime is not None:
+            total += runtime_size(runtime)
+            parts.append(runtime_labels.title_of(runtime))
+        self._title.setText(
+            tr("Recommended for {gpu}", gpu=self._presets.card or tr("this machine"))
+        )
+        self._text.setText(tr("Balanced and Best use: {parts}", parts=" · ".join(reversed(parts))))
+        lacks = runtime is not None or any(package.lacking for package in packages)
+        runs = any(file in self._files.running for file in files) or self._runtimes.is_running
+        size = bytes_text(total)
+        if runs:
+            self._state.setText(tr("Fetching"))
+        elif lacks:
+            self._state.setText(tr("{size} in all", size=size))
+        else:
+            self._state.setText(f"{tr('Everything is here')} · {size}")
+        self._button.setText(tr("Get what is missing"))
+        self._button.setVisible(lacks)
+        self._button.setEnabled(not runs)
+
+    def _runtime(self) -> RuntimeState | None:
+        status = self._runtimes.status
+        is_offered = status.situation in (Situation.OFFER, Situation.PARTIAL)
+        return status.runtime if is_offered else None
+
+    def _get(self) -> None:
+        runtime = self._runtime()
+        for package in recommended(self._presets.presets, self._files):
+            if package.lacking:
+                self.get_requested.emit(package.main.id)
+        if runtime is not None:
+            self.runtime_requested.emit("download", runtime.id)
+
+    def _lay_out(self) -> None:
+        self._title.setProperty("kind", "title")
+        self._text.setWordWrap(True)
+        self._state.setProperty("kind", "secondary")
+        texts = QVBoxLayout()
+        for label in (self._title, self._text, self._state):
+            texts.addWidget(label)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(14, 10, 14, 10)
+        row.addLayout(texts, 1)
+        row.addWidget(self._button)

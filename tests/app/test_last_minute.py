@@ -1,0 +1,164 @@
+import pytest
+from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QLabel
+
+from app import labels
+from app.bridge.engine_bridge import EventHub
+from app.last_minute import Curve, LastMinute
+from app.state.telemetry_model import TelemetryModel, WorkTimes
+from engine.protocol import events
+from tests.app.conftest import Bench, texts
+from tests.app.plan.test_plan_card import plan, say_plan
+from tests.app.test_gauges import GPU, hear
+from tests.helpers.accessible import unnamed, unreadable
+from tests.helpers.plans import on_gpu
+
+
+def reading(at: float) -> events.Telemetry:
+    return events.Telemetry(
+        at=at, gpu=GPU, ram_total_mb=16384, ram_ours_mb=1024, ram_others_mb=2048, cpu_percent=50.0
+    )
+
+
+def popup() -> LastMinute | None:
+    shown = QApplication.activePopupWidget()
+    return shown if isinstance(shown, LastMinute) else None
+
+
+def open_it(bench: Bench) -> LastMinute:
+    bench.press("gauges")
+    found = popup()
+    assert found is not None
+    return found
+
+
+def test_readings_of_the_last_minute_are_kept_with_the_speed_of_their_time():
+    hub = EventHub()
+    model = TelemetryModel(hub)
+    for second in range(100):
+        progress = events.StageProgress(
+            job_id="a", stage="write", done=1, total=9, frames_per_second=float(second + 1)
+        )
+        hub.deliver(progress)
+        hub.deliver(reading(1000.0 + second))
+    ages = [1099.0 - one.reading.at for one in model.history]
+    assert ages == [float(age) for age in range(60, -1, -1)]
+    assert [one.frames_per_second for one in model.history] == [100.0 - age for age in ages]
+
+
+def test_stages_are_timed_without_pauses_and_from_0_for_each_job():
+    times = WorkTimes()
+
+    def hear_all(*said: events.JobEvent) -> None:
+        for event in said:
+            times.hear(event)
+
+    hear_all(
+        events.JobStarted(job_id="a", at=0.0),
+        events.StageStarted(job_id="a", stage="prepare", at=0.0),
+        events.StageStarted(job_id="a", stage="run", at=2.0),
+        events.JobPaused(job_id="a", at=5.0),
+    )
+    assert times.seconds(60.0) == {"prepare": 2.0, "run": 3.0}
+    assert times.running == ""
+    hear_all(events.JobResumed(job_id="a", at=100.0), events.JobCancelled(job_id="b", at=101.0))
+    assert times.running == "run"
+    assert times.seconds(104.0) == {"prepare": 2.0, "run": 7.0}
+    hear_all(
+        events.StageStarted(job_id="a", stage="mux", at=110.0),
+        events.JobCancelled(job_id="a", at=111.0),
+    )
+    assert times.seconds(500.0) == {"prepare": 2.0, "run": 13.0, "mux": 1.0}
+    hear_all(events.StageStarted(job_id="a", stage="prepare", at=600.0))  # tried again
+    assert times.seconds(601.0) == {"prepare": 1.0}
+
+
+def test_a_click_on_any_gauge_opens_the_last_minute(bench):
+    hear(bench, GPU)
+    assert popup() is None
+    gauges = bench.find("gauges")
+    inside = bench.find("videoMemoryName")
+    QTest.mouseClick(
+        gauges, Qt.MouseButton.LeftButton, pos=inside.mapTo(gauges, inside.rect().center())
+    )
+    opened = popup()
+    assert opened is not None
+    assert opened.mapToGlobal(QPoint()).y() >= gauges.mapToGlobal(QPoint(0, gauges.height())).y()
+    shown = texts(opened)
+    for text in ("VRAM", "12.0 / 15.9 GB", "Upreel 10.0", "others 2.0", "RAM", "98 %", "Speed"):
+        assert text in shown
+    assert "planned peak" not in shown
+    assert not unnamed(opened)
+    opened.close()
+
+
+@pytest.mark.parametrize("key", [Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space])
+def test_keys_open_and_close_the_last_minute(bench, key):
+    hear(bench, GPU)
+    gauges = bench.find("gauges")
+    assert gauges.focusPolicy() & Qt.FocusPolicy.TabFocus
+    assert gauges.accessibleName() == "The last minute"
+    QTest.keyClick(gauges, key)
+    opened = popup()
+    assert opened is not None
+    QTest.keyClick(opened, Qt.Key.Key_Escape if key == Qt.Key.Key_Enter else key)
+    assert popup() is None
+
+
+def test_it_follows_readings_alone_and_is_gone_when_closed(bench):
+    hear(bench, GPU)
+    opened = open_it(bench)
+    curve = opened.findChildren(Curve)[0]
+    before = len(curve.points)
+    bench.start()
+    bench.engine.advance(10)
+    bench.hear()
+    assert len(curve.points) == before  # progress comes ten times as often
+    hear(bench, GPU)
+    assert len(curve.points) == before + 1
+    gone = []
+    opened.destroyed.connect(lambda: gone.append(True))
+    opened.close()
+    QApplication.sendPostedEvents(opened, QEvent.Type.DeferredDelete)
+    assert gone
+
+
+def test_without_a_gpu_there_are_no_curves_of_it(bench):
+    hear(bench, None)
+    opened = open_it(bench)
+    names = [label.text() for label in opened.findChildren(QLabel) if label.isVisible()]
+    assert "VRAM" not in names
+    assert "GPU" not in names
+    assert {"RAM", "CPU", "Speed"} <= set(names)
+    opened.close()
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_work_times_stand_next_to_the_planned_ones(bench, theme):
+    bench.program.use_theme(theme)
+    say_plan(bench, on_gpu(plan(), needed=11.4))
+    bench.do("start")
+    job_id = bench.program.queue.active.job_id
+    bench.emit(events.StageStarted(job_id=job_id, stage="prepare", at=100.0))
+    bench.emit(events.StageStarted(job_id=job_id, stage="run", at=103.0))
+    bench.emit(reading(148.0))
+    opened = open_it(bench)
+    shown = [label.text().strip() for label in opened.findChildren(QLabel) if label.isVisible()]
+    at = shown.index("Stages of the film")
+    assert shown[at : at + 9] == [
+        *("Stages of the film", "taken", "planned"),
+        *("Preparing", "3 s", ""),
+        *("Upscaling", "45 s", ""),
+    ]
+    stages = bench.program.telemetry.plan.stages
+    inside = [one for one in stages if one.stage != "verify" and round(one.seconds)]
+    assert inside
+    rows = [(labels.stage_name(one.stage), "", labels.duration(one.seconds)) for one in inside]
+    assert shown[at + 9 :] == [text for row in rows for text in row]
+    assert any("planned peak 11.4" in text for text in shown)
+    assert not unreadable(opened)
+    assert opened.width() <= 910
+    assert opened.height() <= 432  # the smallest window
+    opened.close()
+    bench.program.use_theme("dark")
