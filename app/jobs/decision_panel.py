@@ -173,7 +173,10 @@ class DecisionPanel(QWidget):
         self._stops.setText(tr("Finish this one, then stop"))
         self._stops.setVisible(active is not None)
         startable = self._model.can_start and not self.held and active is None
-        self._primary.setEnabled(first != "start" or startable)
+        is_able = first != "start" or startable
+        if self._primary.hasFocus() and not is_able and active is not None:
+            self._running.setFocus()  # else Qt moves it to the log, and the next key opens that
+        self._primary.setEnabled(is_able)
         if first == "start" and not startable:
             self._primary.setToolTip(self._why_not())
         self._primary.setAccessibleDescription(self._primary.toolTip())
@@ -215,6 +218,7 @@ class _RunningRow(QWidget):
         self._name = "pause"
         self._pause, self._cancel = QPushButton(), QPushButton()
         self._pause.setObjectName("pauseAction")
+        self.setFocusProxy(self._pause)
         self._cancel.setObjectName("cancelAction")
         self._pause.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         row = QHBoxLayout(self)

@@ -80,6 +80,7 @@ class ResultForm(Themed, QWidget):
         self._is_named = chosen is not None and chosen != plan.output.parent
         if not self._name.hasFocus():
             self._name.setText(plan.output.name)
+            self._name.setCursorPosition(0)  # a long name is seen from its beginning
         self._fixed.setText(plan.output.name)
         self._fixed.setVisible(not can_change)
         for part in (self._name, self._browse):

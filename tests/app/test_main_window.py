@@ -169,6 +169,18 @@ def test_films_that_are_added_after_a_finished_one_are_shown(bench):
     assert bench.find("primaryAction").text() == "Start queue (2)"
 
 
+def test_the_keyboard_goes_from_start_to_pause(bench):
+    bench.add()
+    bench.find("primaryAction").setFocus()
+    bench.press("primaryAction")
+    assert bench.window.focusWidget() is bench.find("pauseAction")
+
+
+def test_a_long_name_of_a_result_is_seen_from_its_beginning(bench):
+    bench.add("a film with a name that is longer than the field for the name.mp4")
+    assert bench.find("outputName").cursorPosition() == 0
+
+
 def test_what_acts_on_another_film_than_the_selected_one_names_it(bench):
     bench.start("one.mp4")
     waits = bench.add("two.mp4")

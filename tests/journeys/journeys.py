@@ -31,7 +31,7 @@ def first_film(folder: Path, width: int = 1920, height: int = 1080) -> None:
         upreel.wait_for_cards("a result of 4 times", lambda cards: "→ 384×256" in cards[0].sizes)
         upreel.press(_START)  # 3
         upreel.wait_for_cards("done", lambda cards: cards[0].is_done)
-        upreel.press("Open result", role="push button")  # 4
+        upreel.press("Open( result)?", role="push button")  # 4
         opened = until("the result is opened", lambda: upreel.opened)
         result = folder / opened[0].rsplit("/", 1)[1]
         stream = film_stream(result)
@@ -152,7 +152,7 @@ def interrupted_while_it_runs(folder: Path, end: str) -> None:
         assert len(made) == 2
         getattr(upreel, end)()
         upreel.start()
-        upreel.drop([other])  # when it is read, the engine has looked for what was begun
+        upreel.drop([make_clip(folder / "new.mp4")])  # read once the engine has looked for old jobs
         upreel.wait_for_cards("the new film alone", lambda cards: _states(cards) == ["Waiting"])
         assert {file: file.stat().st_mtime_ns for file in folder.glob("*_x2.mp4")} == made
         assert upreel.find("Continue") is None
