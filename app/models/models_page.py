@@ -86,6 +86,7 @@ class ModelsPage(Themed, QDialog):
         self._heads = ColumnHeads()
         self._lay_out()
         recommended.get_requested.connect(self.get_requested)
+        recommended.get_requested.connect(self.unfold)  # the rows show how far it is, and errors
         self._all.toggled.connect(self._fold)
         self._fold(False)
         self._import.clicked.connect(self._ask_file)

@@ -115,6 +115,7 @@ class Recommended(QFrame):
     def _lay_out(self) -> None:
         self._title.setProperty("kind", "title")
         self._text.setWordWrap(True)
+        self._button.setProperty("kind", "primary")
         self._state.setProperty("kind", "secondary")
         texts = QVBoxLayout()
         for label in (self._title, self._text, self._state):

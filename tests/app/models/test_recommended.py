@@ -33,6 +33,7 @@ def test_one_button_gets_what_the_presets_use_on_this_gpu(bench):
     bench.hear()
     asked = [command.file for command in bench.asked(commands.DownloadModelFile)]
     assert sorted(asked) == sorted(FILES)
+    assert part(view, f"model-file-{FILES[-1]}").isVisible(), "progress and errors are seen"
     assert not part(view, "getRecommended").isEnabled()
 
 
