@@ -41,7 +41,10 @@ def main() -> int:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.journeys", description=__doc__)
     parser.add_argument("--only", default="", help="journeys with this text in their name")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if not any(options.only in name for name in JOURNEYS):
+        parser.error(f"no journey has {options.only!r} in its name")
+    return options
 
 
 if __name__ == "__main__":
