@@ -79,7 +79,7 @@ TILED_WAN = {"size": Size(144, 64), "decode_tile": Size(224, 224)}
 CASES = {
     "seedvr2-3b": Case(),
     "seedvr2-7b-2d-half": Case(
-        changes={"kind": "7b"}, dtype=HALF, vae=VaeSwitches(convolution="2d")
+        changes={"kind": "7b"}, frames=9, dtype=HALF, vae=VaeSwitches(convolution="2d")
     ),
     "seedvr2-frames": Case(changes={"join": "frames", "clip": 9, "shared": 2}, frames=17),
     "seedvr2-encode-tiles-half": Case(changes=ENCODED, on_gpu=PARKED, frames=21, dtype=HALF),
@@ -87,12 +87,17 @@ CASES = {
     "seedvr2-decode-tiles": Case(changes=DECODED, on_gpu=PARKED),
     "seedvr2-decode-warm-half": Case(changes={**DECODED, "warm_up": 2}, dtype=HALF),
     "seedvr2-whole-tiles": Case(changes=WHOLE),
-    "seedvr2-streamed-half": Case(on_gpu={"blocks_on_device": 0, "pin_bytes": 10**9}, dtype=HALF),
-    "seedvr2-half-pinned": Case(
-        changes={"kind": "7b"}, on_gpu={"blocks_on_device": 0, "pin_bytes": 15 * 10**6}
+    "seedvr2-streamed-half": Case(
+        frames=9, on_gpu={"blocks_on_device": 0, "pin_bytes": 10**9}, dtype=HALF
     ),
-    "seedvr2-not-pinned": Case(on_gpu={"blocks_on_device": 1, "pin_bytes": 0}),
+    "seedvr2-half-pinned": Case(
+        frames=9,
+        changes={"kind": "7b"},
+        on_gpu={"blocks_on_device": 0, "pin_bytes": 15 * 10**6},
+    ),
+    "seedvr2-not-pinned": Case(frames=9, on_gpu={"blocks_on_device": 1, "pin_bytes": 0}),
     "seedvr2-no-kernels-half": Case(
+        frames=9,
         dtype=HALF,
         vae=VaeSwitches(convolution="3d", kernels=False),
         dit=DitSwitches(kernels=False),
