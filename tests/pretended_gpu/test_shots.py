@@ -85,8 +85,8 @@ CASES = {
     "seedvr2-encode-tiles-half": Case(changes=ENCODED, on_gpu=PARKED, frames=21, dtype=HALF),
     "seedvr2-encode-warm": Case(changes={**ENCODED, "warm_up": 2}, frames=21),
     "seedvr2-decode-tiles": Case(changes=DECODED, on_gpu=PARKED),
-    "seedvr2-decode-warm-half": Case(changes={**DECODED, "warm_up": 2}, dtype=HALF),
-    "seedvr2-whole-tiles": Case(changes=WHOLE),
+    "seedvr2-decode-warm-half": Case(frames=9, changes={**DECODED, "warm_up": 2}, dtype=HALF),
+    "seedvr2-whole-tiles": Case(frames=9, changes=WHOLE),
     "seedvr2-streamed-half": Case(
         frames=9, on_gpu={"blocks_on_device": 0, "pin_bytes": 10**9}, dtype=HALF
     ),
