@@ -186,16 +186,11 @@ def _legend(ours: float, others: float, planned: float) -> str:
     theme = tokens.current()
     parts = [
         (theme.accent, f"Upreel {labels.gigabytes(ours)}"),
-        (_colour_of_others(), tr("others {size}", size=labels.gigabytes(others))),
+        (theme.others, tr("others {size}", size=labels.gigabytes(others))),
     ]
     if planned:
         parts.append((theme.warning, tr("planned peak {size}", size=labels.gigabytes(planned))))
     return " &nbsp; ".join(f'<span style="color:{colour}">■</span> {t}' for colour, t in parts)
-
-
-def _colour_of_others() -> str:
-    theme = tokens.current()
-    return tokens.mixed(theme.text_2, theme.surface_3, 0.55)
 
 
 class Curve(QWidget):
@@ -226,7 +221,7 @@ class Curve(QWidget):
         if self._whole <= 0:
             return
         both = [(age, ours + others) for age, ours, others in self.points]
-        self._area(painter, both, _colour_of_others())
+        self._area(painter, both, theme.others)
         self._area(painter, [(age, ours) for age, ours, _ in self.points], theme.accent)
         if self._planned:
             painter.setPen(QPen(QColor(theme.warning), 2))

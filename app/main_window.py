@@ -43,14 +43,8 @@ from app.window_place import SMALLEST, keep_place, place_window
 from engine.core import paths
 
 _LOG_HEIGHT = 160
-_PAGES = (
-    "models",
-    "bench",
-    "settings",
-    "help",
-    "runtime",
-    "restart",
-)  # each opened by a controller
+# Each is opened by a controller.
+_PAGES = ("models", "bench", "settings", "help", "runtime", "restart")
 _DOWNLOADS = ("download_start", "download_stop")
 _NEED_CHOICES = ("rename", "folder", "choices")
 

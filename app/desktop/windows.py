@@ -29,7 +29,7 @@ def show_in_folder(path: Path) -> bool:
     whole = windows_paths.openable(path)
     try:
         if not whole.exists():
-            os.startfile(windows_paths.shown(whole.parent))  # noqa: S606 - shows a folder; nothing of the user is started
+            os.startfile(windows_paths.shown(whole.parent))  # noqa: S606 - a folder opens, no file
             return True
         subprocess.Popen(  # noqa: S603 - Explorer by its full path; the file is only marked
             command_for(PureWindowsPath(whole), _folder()),

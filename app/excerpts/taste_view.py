@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QHideEvent, QImage, QPainter, QPaintEvent
+from PySide6.QtGui import QColor, QHideEvent, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QCheckBox,
     QDialog,
@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 
 from app.i18n import mark, tr
 from app.preview.film_clock import clock
+from app.theme import tokens
 from app.widgets.controls import ChoiceBox, FlowLayout, Themed
 from app.widgets.notice_line import NoticeLine
 from engine.protocol.excerpt import Scene
@@ -88,9 +89,9 @@ class PictureBox(QWidget):
         self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """The frame in the middle, on black."""
+        """The frame in the middle."""
         painter = QPainter(self)
-        painter.fillRect(self.rect(), Qt.GlobalColor.black)
+        painter.fillRect(self.rect(), QColor(tokens.SURROUND))
         if not self.image.isNull():
             painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
             size = self.image.size().scaled(self.size(), Qt.AspectRatioMode.KeepAspectRatio)
@@ -142,8 +143,8 @@ class TasteView(Themed, QDialog):
             "tasteMake": self._make,
             "tasteStop": self._stop,
             "tasteAdd": self._add,
+            "tasteLook": self._look,
         }
-        names |= {"tasteLook": self._look}
         for name, widget in names.items():
             widget.setObjectName(name)
         self._make.setProperty("kind", "primary")

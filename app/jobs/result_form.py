@@ -20,10 +20,9 @@ from app.i18n import tr
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, Themed
 from app.widgets.reveal import bring_into_view
-from engine.core.windows_paths import shown
+from engine.core.windows_paths import NOT_IN_NAMES, shown
 from engine.protocol.plan import Plan
 
-_CHARACTERS_REFUSED = set('<>:"/\\|?*')
 _MARGIN = 16  # px at both sides, as the cards below
 
 
@@ -127,7 +126,7 @@ class ResultForm(Themed, QWidget):
             return
         if not name:
             self.output_chosen.emit(None)
-        elif not _CHARACTERS_REFUSED & set(name):
+        elif not NOT_IN_NAMES.search(name):
             self.output_chosen.emit(self._output.parent / with_ending(name, self._output.suffix))
         else:
             self._name.setText(self._output.name)

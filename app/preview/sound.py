@@ -117,7 +117,7 @@ class _Voice:
                 self._use(importlib.import_module("sounddevice"))
         except EngineError as err:
             _log.warning("sound ends: %s", err.message)
-        except Exception as err:  # noqa: BLE001  PortAudio: missing, without a device, lost
+        except Exception as err:  # noqa: BLE001 - no library, no device, a lost one: pictures go on
             _log.info("no sound: %s", err)
             if not self._stopped.is_set():
                 with suppress(RuntimeError):  # the window is gone

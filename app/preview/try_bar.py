@@ -35,8 +35,12 @@ class TryBar(Translated, QFrame):
         self._compare = QPushButton()
         self._progress, self._problem = QLabel(), QLabel()
         self._problem.setWordWrap(True)
-        names = {"tryFrame": self._frame, "trySeconds": self._seconds, "tryStop": self._stop}
-        names |= {"tryCompare": self._compare}
+        names = {
+            "tryFrame": self._frame,
+            "trySeconds": self._seconds,
+            "tryCompare": self._compare,
+            "tryStop": self._stop,
+        }
         for name, button in names.items():
             button.setObjectName(name)
             button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture

@@ -47,11 +47,6 @@ class WorkTimes:
                     self._stop(event.at)
                     self._job_id = ""  # tried again, it begins at 0
 
-    @property
-    def running(self) -> str:
-        """The stage that is in work; "" for none."""
-        return self._stage
-
     def seconds(self, now: float) -> dict[str, float]:
         """Seconds of each stage so far, in their order; `now` is s of time.monotonic()."""
         if not self._stage:

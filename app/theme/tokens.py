@@ -46,6 +46,11 @@ class Theme:
         return mixed(self.text_1, self.surface_2, 0.05)
 
     @property
+    def others(self) -> str:
+        """The part of other programs in meters and curves."""
+        return mixed(self.text_2, self.surface_3, 0.55)
+
+    @property
     def dropped_on(self) -> str:
         """`surface_1` below files that are being dragged."""
         return mixed(self.accent, self.surface_1, 0.1)

@@ -48,7 +48,7 @@ class ShareBar(QWidget):
         painter.setBrush(QColor(theme.surface_3))
         painter.drawRoundedRect(bar, 3, 3)
         both = min(1.0, self._ours + self._others)
-        _part(painter, bar, both, tokens.mixed(theme.text_2, theme.surface_3, 0.55))
+        _part(painter, bar, both, theme.others)
         _part(painter, bar, self._ours, theme.error if self._is_over else theme.accent)
         if self._tick is not None:
             x = min(self.width() - 2.0, self.width() * self._tick)
@@ -104,7 +104,7 @@ class ShareRing(QWidget):
         ring = QRectF(4, 4, self.width() - 8, self.height() - 8)
         arcs = [
             (0.0, 1.0, theme.surface_3),
-            (self._ours, self._others, tokens.mixed(theme.text_2, theme.surface_3, 0.55)),
+            (self._ours, self._others, theme.others),
             (0.0, self._ours, theme.accent),
             (1.0 - self._spilled, self._spilled, theme.error),
         ]

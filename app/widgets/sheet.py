@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import (
     QApplication,
@@ -28,8 +28,6 @@ class Sheet(Themed, QFrame):
         width: px, at most: it never is wider than `over`.
         is_left: At the left edge of `over`, else at the right one.
     """
-
-    closed = Signal()
 
     def __init__(self, over: QWidget, name: str, width: int, *, is_left: bool = False) -> None:
         super().__init__(over)
@@ -86,7 +84,6 @@ class Sheet(Themed, QFrame):
         before = self._focus_before
         if held_focus and before is not None and before.isVisible():
             before.setFocus(Qt.FocusReason.OtherFocusReason)
-        self.closed.emit()
 
     def toggle(self) -> None:
         """Open it, or close it: its button was pressed."""

@@ -22,7 +22,7 @@ _LONGEST_SHORT = 180  # characters; leaves room for the names of our own parts a
 _LONGEST_NAME = 255
 
 _RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])", re.IGNORECASE)
-_NOT_IN_NAMES = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
+NOT_IN_NAMES = re.compile(r'[<>:"/\\|?*\x00-\x1f]')  # on any system: disks are shared
 
 
 def openable(path: Path) -> Path:
@@ -85,7 +85,7 @@ def problem_on_windows(name: str) -> NameProblem | None:
     """Why Windows allows no file of this name; None where it does."""
     if is_reserved(name):
         return NameProblem("device", {"name": name})
-    found = _NOT_IN_NAMES.search(name)
+    found = NOT_IN_NAMES.search(name)
     if found is not None:
         sign = found[0] if found[0].isprintable() else f"U+{ord(found[0]):04X}"
         return NameProblem("character", {"sign": sign})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from engine.core import atomic_file
 from engine.core.errors import HashMismatch, UnknownWeights, WeightsMissing
+from engine.core.windows_paths import NOT_IN_NAMES
 from engine.downloads.hashing import FileIdentity, hashed, pieces, sha256_of
 from engine.downloads.part_file import PartFile
 from engine.downloads.transfer import Listener
@@ -186,4 +186,4 @@ def _own_name(path: Path, digest: str) -> str:
 
 def _plain(name: str) -> str:
     """A name that every system takes."""
-    return re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", name).rstrip(". ")[-_LONGEST_NAME:]
+    return NOT_IN_NAMES.sub("_", name).rstrip(". ")[-_LONGEST_NAME:]

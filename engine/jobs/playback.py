@@ -76,11 +76,6 @@ def played_sound(media: MediaInfo, start_s: float, rate: int) -> Iterator[Sound]
         yield from sound_from(media, max(Fraction(0), _rounded(start_s)), rate)
 
 
-def played_file(path: Path, start_s: float) -> Iterator[PlayedFrame]:
-    """Frames of any film from a time on, in s of the film."""
-    yield from _whole(probe(path), 0.0, start_s)
-
-
 def _whole(film: MediaInfo, shift: float, start_s: float) -> Iterator[PlayedFrame]:
     base = film.video.time_base
     exact = (_rounded(max(0.0, start_s - shift)) + film.start) / base
@@ -94,8 +89,10 @@ def _segments(film: MediaInfo, plan: Plan, start_s: float, folder: Path) -> Iter
     """Those of finished segments, and of others that are finished meanwhile."""
     base, picture = film.video.time_base, plan.picture
     first = (_rounded(start_s) + film.start) / base
+    checkpoint = Checkpoint(folder)
     for number in count():
-        checkpoint = Checkpoint(folder)
+        if number >= len(checkpoint.records):
+            checkpoint = Checkpoint(folder)  # only here: it reads the notes of all segments
         if number >= len(checkpoint.records):
             return
         record = checkpoint.records[number]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import reduce
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,8 @@ from engine.core.messages import Message, message
 from engine.model_files.formats.open_weights import WeightsFile
 from engine.model_files.keymap import KeyMap
 from engine.ops.transfer.flat_storage import put_tensor
+
+M = TypeVar("M", bound=nn.Module)
 
 _NAMED = 4  # tensors that a message names; it counts the rest
 _FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
@@ -101,6 +104,24 @@ def fill(module: nn.Module, weights: FileWeights, path: Path) -> None:
     for name in shapes_of(module):
         assign(module, name, weights[name])
     check_filled(module)
+
+
+def on_meta(make: Callable[[], M], file: WeightsFile, found: Shapes) -> M:
+    """A model on the meta device, to which exactly the tensors of a file belong.
+
+    Args:
+        make: Makes the model.
+        file: Open.
+        found: Shapes of its tensors, by the names of the model.
+
+    Raises:
+        WeightsError: As `check_numbers` and `check_keys`.
+    """
+    with torch.device("meta"):
+        model = make()
+    check_numbers(file)
+    check_keys(shapes_of(model), found, file.path)
+    return model
 
 
 def shapes_of(module: nn.Module) -> dict[str, tuple[int, ...]]:

@@ -123,11 +123,11 @@ class Rates:
         own = self.jobs.get(_key(kind, gpu))
         if own is not None:
             return own
-        for is_alike in (_without_encoder, _without_scale):
-            wanted = is_alike(_key(kind, gpu))
-            alike = [one for key, one in self.jobs.items() if is_alike(key) == wanted]
+        for alike_by, further in _NEAREST:
+            wanted = alike_by(_key(kind, gpu))
+            alike = [one for key, one in self.jobs.items() if alike_by(key) == wanted]
             if alike:
-                return _middle(alike, further=_FURTHER[is_alike])
+                return _middle(alike, further)
         return None
 
     def factor(self, kind: str, gpu: str = "") -> float:
@@ -257,11 +257,11 @@ def _without_scale(key: str) -> tuple[str, str]:
     return _SCALE.sub("", kind), gpu
 
 
-# How much further off, as a share, a prediction by jobs of another kind may be.
-_FURTHER = {_without_encoder: 0.1, _without_scale: 0.2}
+# Which kinds are alike, and how much further off, as a share, a prediction by such a one may be.
+_NEAREST = ((_without_encoder, 0.1), (_without_scale, 0.2))
 
 
-def _middle(alike: Sequence[Learned], *, further: float) -> Learned:
+def _middle(alike: Sequence[Learned], further: float) -> Learned:
     """What jobs of several kinds taught together."""
     return Learned(
         factor=math.exp(sum(math.log(one.factor) for one in alike) / len(alike)),

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 from pathlib import Path
 
 from engine.core.geometry import Size
+from engine.core.windows_paths import NOT_IN_NAMES
 from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from engine.video.write import codecs
 
 _SUFFIX = {"mp4": ".mp4", "mkv": ".mkv", "mov": ".mov"}
-_REFUSED = re.compile(r'[<>:"/\\|?*]')
 _KEPT_PICTURES = {".png", ".tif", ".tiff"}
 
 
@@ -44,7 +43,7 @@ def default_output(
         stem = stem.rstrip("0123456789").rstrip("_-. ") or media.path.parent.name
     if media.holds_latents:
         stem = stem.rstrip("_") or stem  # ComfyUI's names end in it
-    name = _REFUSED.sub("-", pattern).strip() or "{name}_{size}"
+    name = NOT_IN_NAMES.sub("-", pattern).strip() or "{name}_{size}"
     name = name.replace("{size}", _label(media, settings)).replace("{name}", stem)
     if container == "sequence":
         return media.path.parent / name

@@ -56,7 +56,7 @@ def run_cases(
 
 def _fast_folder() -> str | None:
     """A folder in memory where there is one: cases write thousands of small files."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - files of a test
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - tempfile names what lies in it
 
 
 class _Worker:

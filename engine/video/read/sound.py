@@ -16,9 +16,7 @@ from engine.protocol.media import MediaInfo
 from engine.video.read.media_file import open_input, readable_packets, translated
 
 _BEFORE = Fraction(1, 2)  # s that a seek goes further back, for decoders that need a run-up
-_ROUNDED = Fraction(
-    1, 50
-)  # s that time stamps of a track may be off (Matroska rounds them to 1 ms)
+_ROUNDED = Fraction(1, 50)  # s that time stamps may be off: Matroska rounds them to 1 ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import torch
 from engine.core.errors import WrongModel
 from engine.model_files.formats.safetensors_file import SafetensorsFile
 from engine.models.identify import SEEDVR2_VAE, content_message, recognise
-from engine.models.load import FileWeights, check_keys, check_numbers, load_module, shapes_of
+from engine.models.load import FileWeights, load_module, on_meta
 from engine.models.seedvr2.vae.config import VAE_KEYS, VaeConfig, infer_vae_config
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
@@ -72,12 +72,7 @@ def check_vae(path: Path) -> None:
 
 
 def _checked(file: SafetensorsFile, config: VaeConfig) -> SeedVr2Vae:
-    """The plain model on the meta device, to which the tensors of the file belong."""
-    with torch.device("meta"):
-        plain = SeedVr2Vae(config)
-    check_numbers(file)
-    check_keys(shapes_of(plain), FileWeights(file, VAE_KEYS).shapes, file.path)
-    return plain
+    return on_meta(lambda: SeedVr2Vae(config), file, FileWeights(file, VAE_KEYS).shapes)
 
 
 def vae_config_of(file: SafetensorsFile) -> VaeConfig:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Union
 import torch
 
 from engine.model_files.formats.open_weights import WeightsFile, open_weights
-from engine.models.load import FiniteWeights, check_keys, check_numbers, fill, shapes_of
+from engine.models.load import FiniteWeights, fill, on_meta
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.keymap import wan_config_of, wan_keys
 from engine.models.wan.vae.plain import WanVae
@@ -75,13 +75,8 @@ def check_wan(path: Path) -> None:
 
 
 def _checked(file: WeightsFile, config: WanConfig) -> WanVae:
-    """The plain model on the meta device, to which the tensors of the file belong."""
-    with torch.device("meta"):
-        plain = WanVae(config)
-    check_numbers(file)
     found = FiniteWeights(file, wan_keys(file.shapes)).shapes
-    check_keys(shapes_of(plain), found, file.path)
-    return plain
+    return on_meta(lambda: WanVae(config), file, found)
 
 
 def _fast(
