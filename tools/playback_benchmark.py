@@ -33,11 +33,13 @@ def measure(seconds: float, height: int) -> dict[str, float]:
 
     from app.application import make_application
     from app.preview.compare_canvas import CompareCanvas
-    from app.preview.player import Frame, Opener, Player
+    from app.preview.player import Frame, Player
     from app.preview.scene import Mode
     from engine.bench.clips import RATE, make_clip
     from engine.core.geometry import Size
-    from engine.jobs.playback import played_file
+    from engine.jobs.playback import PlayedFrame
+    from engine.video.read.frame_reader import FrameReader
+    from engine.video.read.probe import probe
 
     app = make_application(["upreel"])
     canvas, player = CompareCanvas(), Player()
@@ -57,15 +59,17 @@ def measure(seconds: float, height: int) -> dict[str, float]:
         film = Path(folder) / "film.mp4"
         make_clip(film, Size(height * 16 // 9, height), round(seconds * RATE))
 
-        def opener() -> Opener:
-            def frames(start_s: float) -> Iterator[Frame]:
-                yield from played_file(film, start_s)
+        media = probe(film)
 
-            return frames
+        def frames(_start_s: float) -> Iterator[Frame]:
+            base = media.video.time_base
+            with FrameReader(media) as reader:
+                for frame in reader:
+                    yield PlayedFrame(float(frame.pts * base - media.start), frame, media.video)
 
         begin, cpu = time.perf_counter(), time.process_time()
         timer.start()
-        player.play({"source": opener(), "result": opener()}, 0.0, 1.0, Size(960, 540))
+        player.play({"source": frames, "result": frames}, 0.0, 1.0, Size(960, 540))
         app.exec()
         wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
     due = player.counts.shown + player.counts.dropped

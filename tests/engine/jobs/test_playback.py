@@ -10,6 +10,8 @@ import pytest
 
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
+from engine.jobs import playback
+from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.playback import played_frames
 from engine.pipeline.display import exact_picture, quick_picture
 from engine.video.read.frame_reader import FrameReader
@@ -36,6 +38,24 @@ def test_pieces_have_the_times_of_the_source_while_the_rest_is_made(tmp_path: Pa
     later = list(played_frames(media, plan, "pieces", pieces[-2].seconds, folder))
     assert _seconds(later) == _seconds(pieces[-2:])
     assert later[0].picture(Size(64, 64)) == pieces[-2].picture(Size(64, 64))
+
+
+def test_the_notes_of_segments_are_read_again_only_at_their_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    plan = small_job("lite", tmp_path).plan
+    folder = tmp_path / "job"
+    with pytest.raises(Cancelled):
+        run(plan, folder, stop_after=2)
+    read: list[Path] = []
+
+    def counted(path: Path) -> Checkpoint:
+        read.append(path)
+        return Checkpoint(path)
+
+    monkeypatch.setattr(playback, "Checkpoint", counted)
+    assert list(played_frames(probe(plan.source), plan, "pieces", 0.0, folder))
+    assert len(read) == 2
 
 
 def test_the_result_of_a_trim_is_shown_at_the_times_of_the_source(tmp_path: Path):
