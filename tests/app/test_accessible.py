@@ -39,6 +39,8 @@ def test_all_that_acts_has_a_name_a_key_and_contrast(bench, theme):
     bench.hear()
     faults.append(_faults(bench.window))
     bench.finish()
+    bench.window.actions_["log"].trigger()
+    bench.hear()
     faults.append(_faults(bench.window))
     for page, dialog in (
         ("models", lambda: bench.program.models.view),
