@@ -118,6 +118,10 @@ class ResultHeldBack(OutputError, code="result-held-back"):
     """Frames cannot be read that should be there: a shorter film needs the user's consent."""
 
 
+class ResultGone(InputError, code="result-gone"):
+    """A finished result was deleted or replaced."""
+
+
 class DiskFull(OutputError, code="disk-full"):
     """No space left while writing, or too little before the start."""
 

@@ -20,12 +20,11 @@ from engine.jobs.checkpoint import (
     with_fate_of_segments,
 )
 from engine.jobs.job import Job, JobQueue, JobState
-from engine.jobs.job_store import JobStore
+from engine.jobs.job_store import JobStore, state_of
 from engine.jobs.reading_marks import being_read, check_safe
 from engine.jobs.stored_run import run_stored
 from engine.pipeline.prepare import (
     Machine,
-    decoded,
     described,
     make_plan,
     probe_source,
@@ -327,6 +326,8 @@ class JobService:
             job.move_to(JobState.WAITING)
             return
         job.move_to(command.state)
+        if command.state is JobState.FINISHED:
+            job.made = state_of(job.plan.output)
         self._sink.emit(command.event)
         if not self._is_closing:
             self.run_next()
@@ -364,28 +365,8 @@ class JobService:
     # --- looking
 
     def _show_frame(self, command: c.ShowFrame) -> None:
-        from engine.pipeline.display import frame_picture
-        from engine.video.read.probe import probe
+        from engine.jobs.frame_preview import frame_events
 
         job = self._jobs.get(command.job_id)
-        media = decoded(job.media, job.plan, self._store.folder(job.id))
-        source = None
-        if media is not None:
-            with being_read(job.media.path, "picture"):
-                source = frame_picture(media, command.seconds, command.longest_side)
-        result = None
-        excerpt = job.excerpt_at(command.seconds)
-        plan = job.plan if job.state is JobState.FINISHED or excerpt is None else excerpt.plan
-        if (job.state is JobState.FINISHED or excerpt is not None) and plan.output.exists():
-            made, shift = probe(plan.output), float(plan.start or 0)
-            result = frame_picture(made, command.seconds - shift, command.longest_side)
-        rate = job.plan.picture.frame_rate
-        self._sink.emit(
-            e.PreviewReady(
-                job_id=job.id,
-                frame=round(command.seconds * rate),
-                seconds=command.seconds,
-                source=source,
-                result=result,
-            )
-        )
+        for event in frame_events(job, command, self._store.folder(job.id)):
+            self._sink.emit(event)

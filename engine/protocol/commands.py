@@ -144,6 +144,7 @@ class ShowFrame(Command):
     job_id: str
     seconds: float
     longest_side: int = 1920  # px; larger pictures are reduced
+    has_source: bool = True  # False where the result alone is compared with another one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,13 +132,21 @@ class TileDone(JobEvent):
 class PreviewReady(JobEvent):
     """Source and result of one frame; `result` is None where it is not made yet.
 
-    `source` is None where latents are not decoded yet, or the decoded ones have gone with the job.
+    `source` is None where latents are not decoded yet, or the decoded ones have gone with the job,
+    and where it was not asked for.
     """
 
     frame: int
     seconds: float  # time stamp of the frame in the source
     source: Picture | None
     result: Picture | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultLost(JobEvent):
+    """A finished result was deleted or replaced, or cannot be read: it cannot be looked at."""
+
+    error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -297,22 +297,6 @@ def test_orders_that_make_no_sense_are_answered_not_obeyed(source, tmp_path):
         assert (rejected.error.code, bool(rejected.error.hint)) == ("unreadable-media", True)
 
 
-def test_frames_are_shown_before_and_after(source, tmp_path):
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        add(engine, source)
-        engine.send(c.ShowFrame(job_id="a", seconds=0.4, longest_side=64))
-        shown = heard.wait(e.PreviewReady)
-        assert shown.source.size.width == 64
-        assert shown.result is None
-        engine.send(c.StartQueue())
-        heard.wait(*ENDS)
-        engine.send(c.ShowFrame(job_id="a", seconds=0.4))
-        shown = heard.wait(e.PreviewReady)
-        assert (shown.frame, shown.source.size.width) == (10, 96)
-        assert shown.result is not None
-        assert shown.result.size.width == 192
-
-
 def test_a_job_that_cannot_go_on_can_be_removed(source, tmp_path):
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.StartQueue())
