@@ -22,6 +22,7 @@ from app.bridge.engine_bridge import EngineBridge
 from app.controllers import restart
 from app.controllers.after_queue import AfterQueueController
 from app.controllers.bench import BenchmarkController
+from app.controllers.comparison import ComparisonController
 from app.controllers.diagnostics import DiagnosticsController
 from app.controllers.downloads import DownloadsController
 from app.controllers.excerpts import ExcerptsController
@@ -131,6 +132,7 @@ class Program(QObject):
         )
         self.look.dress()  # here: set before, it is applied with each addWidget
         self._preview = PreviewController(self.window.preview, hub, self)
+        self._comparison = ComparisonController(self.window, self.queue, self.presets, hub)
         self._desktop = DesktopController(self.window, self.controller, self.queue)
         self.models = ModelsController(
             self.window,
@@ -256,6 +258,8 @@ class Program(QObject):
 
     def _show_stage(self) -> None:
         self._preview.show_row(self.window.selected)
+        self._comparison.refresh()
+        self.excerpts.refresh()
 
     def _remember_plan(self, _event: events.JobEvent | None = None) -> None:
         active = self.queue.active

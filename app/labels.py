@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.engine_messages import choice_text
 from app.i18n import mark, tr
 from app.state.downloads_model import can_download
 from app.state.job_row import JobRow, JobState
@@ -81,6 +82,13 @@ def target(row: JobRow) -> str:
     if settings.height:
         return f"{settings.height}p"
     return f"×{settings.scale}"
+
+
+def result_name(plan: Plan | None) -> str:
+    """What a result is called after its model."""
+    model = plan.work.model if plan is not None else ""
+    own = {"": tr("Result"), "lite": "Lite", "none": tr("Same size")}
+    return own.get(model) or choice_text("model", model)
 
 
 def from_to(row: JobRow) -> str:

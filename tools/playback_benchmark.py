@@ -47,7 +47,7 @@ def measure(seconds: float, height: int) -> dict[str, float]:
     canvas.show()
     canvas.set_mode(Mode.SPLIT)
     player.shown.connect(
-        lambda _seconds, images: canvas.set_pictures(images["source"], images["result"])
+        lambda _seconds, images: canvas.set_pictures(images["first"], images["second"])
     )
     ticks: list[float] = []
     timer = QTimer()
@@ -69,7 +69,7 @@ def measure(seconds: float, height: int) -> dict[str, float]:
 
         begin, cpu = time.perf_counter(), time.process_time()
         timer.start()
-        player.play({"source": frames, "result": frames}, 0.0, 1.0, Size(960, 540))
+        player.play({"first": frames, "second": frames}, 0.0, 1.0, Size(960, 540))
         app.exec()
         wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
     due = player.counts.shown + player.counts.dropped

@@ -45,25 +45,25 @@ class ExcerptsController(QObject):
         model.progressed.connect(self.refresh)
         model.changed.connect(self.refresh)
         queue.job_changed.connect(self.refresh)
-        queue.queue_changed.connect(self.refresh)
         self._view.timeline.strip.valueChanged.connect(self.refresh)
-        window.queue_column.view.selected.connect(self.refresh)
 
     def refresh(self, *_: object) -> None:
         """Look at film and task again."""
         row, task = self.window.selected, self.model.task
         if row is None or not _can_be_tried(row):
             self.bar.hide()
+            self._view.pair.set_remedy("")
             return
         excerpt = self.model.at(row, self._view.timeline.seconds_to_ask)
         self._view.playback.set_excerpt(excerpt.plan if excerpt is not None else None)
         is_own = task is not None and task.subject == row.job_id
         if task is not None and task.runs and is_own:
             self.bar.show_progress(int(task.done), int(task.total))
+            self._view.pair.set_remedy("")
             return
-        self.bar.offer(
-            has_result=excerpt is not None, why_not=self.why_not(row), problem=self.problem(row)
-        )
+        why_not = self.why_not(row)
+        self.bar.offer(has_result=excerpt is not None, why_not=why_not, problem=self.problem(row))
+        self._view.pair.set_remedy(why_not or tr("“Try this frame” makes it now."))
 
     def problem(self, row: JobRow) -> str:
         """Why the last try of a film has failed; "" where it has not."""
@@ -88,7 +88,7 @@ class ExcerptsController(QObject):
         row = self.window.selected
         if row is None:
             return
-        if self._view.canvas.mode is Mode.ORIGINAL:
+        if self._view.canvas.mode is Mode.FIRST:
             self._view.set_mode(Mode.SPLIT)
         self.model.begin(row.job_id)
         start = self._view.timeline.seconds_to_ask
@@ -101,7 +101,7 @@ class ExcerptsController(QObject):
     def _show_made(self, job_id: str) -> None:
         if job_id == self._view.job_id:
             self.refresh()
-            self._view.ask_now()
+            self._view.pair.ask_now()
 
 
 def _can_be_tried(row: JobRow) -> bool:

@@ -10,7 +10,7 @@ from app.widgets.controls import bring_up
 
 
 class HelpController(QObject):
-    """Opens the page when the window asks for it."""
+    """Opens the page when the window asks for it, and closes it when it asks again."""
 
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
@@ -26,5 +26,9 @@ class HelpController(QObject):
         return self._view
 
     def _open(self, page: str) -> None:
-        if page == "help":
+        if page != "help":
+            return
+        if self.view.isVisible():
+            self.view.close()
+        else:
             bring_up(self.view)

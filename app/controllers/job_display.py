@@ -36,7 +36,7 @@ class PreviewController(QObject):
 
     def show_row(self, row: JobRow | None) -> None:
         """Another job was selected, or the shown one was read or has begun."""
-        self._view.timeline.set_can_trim(row is not None and row.state.can_change)
+        self._view.pair.set_can_trim(row is not None and row.state.can_change)
         if row is None or row.media is None:
             self._view.show_empty()
             return

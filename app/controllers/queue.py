@@ -334,11 +334,12 @@ class QueueController(QObject):
         self.send(commands.StartQueue() if runs else commands.StopQueue())
         self.queue_stops.emit(not runs)
 
-    def show_frame(self, job_id: str, seconds: float) -> None:
-        """Ask for the picture at a time."""
+    def show_frame(self, job_id: str, seconds: float, has_source: bool) -> None:
+        """Ask for the picture at a time, of the result alone or of the source too."""
         row = self._queue.find(job_id)
         if row is not None and row.media is not None:
-            self.send(commands.ShowFrame(job_id=job_id, seconds=seconds))
+            about = {"job_id": job_id, "seconds": seconds, "has_source": has_source}
+            self.send(commands.ShowFrame(**about))
 
     # Answers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeySequence
+from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import (
     QDialog,
     QGridLayout,
@@ -80,6 +80,8 @@ class HelpView(Translated, QDialog):
         self._lay_out()
         self._switch.chosen.connect(self.show_page)
         self._close.clicked.connect(self.close)
+        for keys in SPECS["help"].shortcuts:  # what opens it closes it, as Escape does
+            QShortcut(QKeySequence(keys), self, self.close)
         self.show_page("keys")
         self.retranslate_ui()
 

@@ -1,4 +1,4 @@
-"""Source against result on one widget: split line, zoom and pan. Nothing moves by itself."""
+"""Two films on one widget: split line, zoom and pan. Nothing moves by itself."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from PySide6.QtGui import (
     QMouseEvent,
     QPainter,
     QPaintEvent,
+    QPixmap,
     QResizeEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from app.i18n import mark, tr
 from app.preview import scene
@@ -38,8 +39,11 @@ KEYS = (  # what the picture knows while it has the keyboard, for the list of ke
 )
 
 
-class CompareCanvas(QWidget):
-    """Shows two pictures of one frame so that they can be compared."""
+class CompareCanvas(QLabel):
+    """Shows two pictures of one frame so that they can be compared.
+
+    A label with a picture, as that is what screen readers call a picture; it paints its own.
+    """
 
     zoom_changed = Signal(float)  # device pixels for one pixel of the result
     split_changed = Signal(float)  # 0 to 1 of the visible picture
@@ -48,6 +52,7 @@ class CompareCanvas(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("compareCanvas")
+        self.setPixmap(QPixmap(1, 1))
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -86,32 +91,26 @@ class CompareCanvas(QWidget):
             self.update()
 
     def set_content(self, content: QSizeF) -> None:
-        """Size of the result as seen, in its pixels; both pictures are painted at this size."""
+        """Size of the larger result as seen, in its pixels; both pictures are painted at it."""
         if content != self.scene.viewport.content:
             self.scene.viewport.set_content(content)
             self._zoomed()
 
-    def set_pictures(self, source: QImage, result: QImage) -> None:
+    def set_pictures(self, first: QImage, second: QImage) -> None:
         """Another frame; null images for what there is not."""
-        self.scene.set_pictures(source, result)
+        self.scene.set_pictures(first, second)
         self.update()
 
-    def set_no_result_text(self, text: str) -> None:
-        """Why the frame has no result, as text."""
-        if text != self.scene.no_result_text:
-            self.scene.no_result_text = text
+    def set_missing_texts(self, first: str, second: str) -> None:
+        """Why each film has no picture of the frame, as text; "" while one is on its way."""
+        if (first, second) != self.scene.missing_texts:
+            self.scene.missing_texts = (first, second)
             self.update()
 
-    def set_no_source_text(self, text: str) -> None:
-        """Why the frame has no picture of the source, as text; "" while one is on its way."""
-        if text != self.scene.no_source_text:
-            self.scene.no_source_text = text
-            self.update()
-
-    def set_labels(self, source: str, result: str) -> None:
+    def set_labels(self, first: str, second: str) -> None:
         """Names of the two pictures, shown in their corners."""
-        if (source, result) != self.scene.labels:
-            self.scene.labels = (source, result)
+        if (first, second) != self.scene.labels:
+            self.scene.labels = (first, second)
             self.update()
 
     def set_live(self, is_live: bool) -> None:
@@ -128,10 +127,10 @@ class CompareCanvas(QWidget):
     def tile_changed(self, box: Box) -> None:
         """Repaint a part of the tile map's canvas, where it is visible."""
         scene = self.scene
-        if not scene.shows_tiles or scene.mode in (Mode.ORIGINAL, Mode.DIFFERENCE):
+        if not scene.shows_tiles or scene.mode in (Mode.FIRST, Mode.DIFFERENCE):
             return
         for pane, shows in scene.panes(QRectF(self.rect())):
-            if shows != "source":
+            if shows != "first":
                 rect = scene.tile_map.on_target(box, scene.target(pane))
                 self.update(rect.toAlignedRect().adjusted(-3, -3, 3, 3))
 
@@ -318,11 +317,11 @@ class CompareCanvas(QWidget):
 
     def retranslate(self) -> None:
         """Texts for screen readers; painted texts are translated when they are painted."""
-        self.setAccessibleName(tr("Picture"))
         self.setAccessibleDescription(
             tr(
                 "Left and right go a frame back or forward; with Shift, arrow keys move the line "
-                "or the picture. Plus and minus zoom, 0 fits, 1 is 100 %. H shows the original."
+                "or the picture. Plus and minus zoom, 0 fits, 1 is 100 %. H shows the original, "
+                "or A."
             )
         )
         self.update()

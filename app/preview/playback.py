@@ -13,6 +13,7 @@ from PySide6.QtGui import QImage, QKeyEvent
 from app import engine_messages
 from app.i18n import mark, tr
 from app.preview.compare_canvas import CompareCanvas
+from app.preview.film import Film
 from app.preview.player import Frame, Opener, Player
 from app.preview.scene import Mode
 from app.preview.sound import Part, SoundOut
@@ -26,14 +27,14 @@ from engine.protocol.plan import Plan
 _FASTEST = 8.0
 _PART_S = 0.25  # that is decoded at once to be played backwards
 _LOOK_S = 0.3  # between two looks for more of a film that is being made
-_HELD = Qt.Key.Key_H  # shows the original while it is down
+_HELD = Qt.Key.Key_H  # shows the first film while it is down
 KEYS = (  # what `take_key` knows, for the list of keys
     (("Space",), mark("Play or halt")),
     (("J", "L"), mark("Play backwards or forwards; again: twice as fast")),
     (("K",), mark("Halt")),
     (("Left", "Right"), mark("A frame back or forward")),
     (("I", "O"), mark("The result begins or ends here")),
-    (("H",), mark("Show the original while the key is held")),
+    (("H",), mark("Show the original, or A, while the key is held")),
 )
 
 
@@ -112,15 +113,15 @@ class Playback(QObject):
 
     began = Signal()
     stopped = Signal()
-    pictures_changed = Signal(QImage, QImage)  # source, result; null for what there is not
+    pictures_changed = Signal(QImage, QImage)  # of both films; null for what there is not
     trim_chosen = Signal(dict)  # settings "start" and "stop"
 
     def __init__(self, canvas: CompareCanvas, timeline: Timeline, parent: QObject) -> None:
         super().__init__(parent)
         self._canvas, self._timeline = canvas, timeline
-        self._job: tuple[str, MediaInfo] | None = None
-        self._plan: Plan | None = None
-        self._result = ""  # side of the engine that has the result, "" for none
+        self._media: MediaInfo | None = None
+        self._pair: tuple[Film, Film] | None = None
+        self._job_id, self._result = "", ""  # side of the engine that has its result, "" for none
         self._excerpt: Plan | None = None  # of a part that was made before
         self._speed = 0.0
         self._run = 0  # counts what was played: earlier threads wait for nothing any more
@@ -144,20 +145,22 @@ class Playback(QObject):
         """Another job, or none."""
         self.stop()
         self._release()
-        self._job = (job_id, media) if media is not None else None
-        self._plan, self._result, self._excerpt = None, "", None
+        self._job_id, self._media = job_id, media
+        self._pair, self._result, self._excerpt = None, "", None
         self._timeline.set_note("")
 
-    def set_plan(self, plan: Plan) -> None:
-        """How the job's films are read."""
-        self._plan = plan
+    def set_pair(self, pair: tuple[Film, Film]) -> None:
+        """Which two films are shown; where they play, the new ones go on."""
+        if pair != self._pair:
+            self._pair = pair
+            self.refresh()
 
     def set_result(self, *, is_published: bool) -> None:
-        """There is a result: the whole one, or pieces of it."""
+        """The job has a result: the whole one, or pieces of it."""
         self._result = "result" if is_published else "pieces"
 
     def set_excerpt(self, plan: Plan | None) -> None:
-        """A part of the film was made with this plan: it plays where there is no other result."""
+        """A part of the film was made with this plan: it plays where the job has no result."""
         self._excerpt = plan
 
     @property
@@ -166,31 +169,39 @@ class Playback(QObject):
         return self.player.is_playing
 
     def _films(self) -> dict[str, Opener]:
+        """What is read of the pair: what is shown, and the first film where the second ends."""
+        assert self._pair is not None
         mode, films = self._canvas.mode, {}
-        result = self._result or ("excerpt" if self._excerpt is not None else "")
-        if mode is not Mode.RESULT or not self._result:
-            films["source"] = self._opener("source")
-        if mode is not Mode.ORIGINAL and result:
-            films["result"] = self._result_opener(result)
+        first, second = self._pair
+        sides = self._side(first), self._side(second)
+        if sides[0] and (mode is not Mode.SECOND or sides[1] in ("", "excerpt")):
+            films["first"] = self._opener(first, sides[0])
+        if sides[1] and (mode is not Mode.FIRST or not sides[0]):
+            films["second"] = self._growing_opener(second, sides[1])
         return {name: backwards(film) for name, film in films.items()} if self._speed < 0 else films
 
-    def _result_opener(self, side: str) -> Opener:
-        opened, strip, run = self._opener(side), self._timeline.strip, self._run
+    def _side(self, film: Film) -> str:
+        """Which film of its job the engine reads, or "excerpt"; "" for none yet."""
+        if film.side == "source" or film.job_id != self._job_id:
+            return film.side
+        return self._result or ("excerpt" if self._excerpt is not None else "")
+
+    def _growing_opener(self, film: Film, side: str) -> Opener:
+        opened, strip, run = self._opener(film, side), self._timeline.strip, self._run
         if side != "pieces" or self._speed < 0 or strip.value() >= strip.span[0] + strip.finished:
-            return opened  # the source is played meanwhile
+            return opened  # the first film is played meanwhile
 
         def grows() -> bool:
             return run == self._run and self._result == "pieces" and self._timeline.is_running
 
         return growing(opened, grows)
 
-    def _opener(self, side: str) -> Opener:
-        assert self._job is not None
-        plan = self._plan
+    def _opener(self, film: Film, side: str) -> Opener:
+        plan = film.plan
         if side == "excerpt":
             side, plan = "result", self._excerpt
         assert plan is not None
-        return opener(*self._job, plan, side)
+        return opener(film.job_id, film.media, plan, side)
 
     # Playing
 
@@ -202,8 +213,8 @@ class Playback(QObject):
             self.play(1.0)
 
     def play(self, speed: float) -> None:
-        """Play from the playhead; below 0 backwards."""
-        if self._job is None or self._plan is None or self._timeline.strip.maximum() == 0:
+        """Play from the playhead; below 0 backwards. Nothing where there is no film to play."""
+        if not self._can_play:
             return
         first, stop = self._timeline.strip.span
         step = self._timeline.strip.value()
@@ -220,10 +231,16 @@ class Playback(QObject):
         self.player.play(self._films(), at if speed > 0 else -at, abs(speed), box)
         self._play_sound(at)
 
+    @property
+    def _can_play(self) -> bool:
+        """Whether what is shown is a film, and has its plans."""
+        has_plans = self._pair is not None and all(film.plan is not None for film in self._pair)
+        return has_plans and self._timeline.strip.maximum() > 0
+
     def _play_sound(self, start_s: float) -> None:
-        """That of the source, whichever side is shown; only at its own speed."""
-        assert self._job is not None
-        media = self._job[1]
+        """That of the source, whichever film is shown; only at its own speed."""
+        media = self._media
+        assert media is not None
         if self._speed != 1.0 or not media.audio_streams:
             self.sound.stop()
             return
@@ -267,7 +284,7 @@ class Playback(QObject):
     def _show(self, seconds: float, images: Mapping[str, QImage]) -> None:
         self._timeline.show_seconds(abs(seconds))
         none = QImage()
-        self.pictures_changed.emit(images.get("source", none), images.get("result", none))
+        self.pictures_changed.emit(images.get("first", none), images.get("second", none))
         strip = self._timeline.strip
         if self._timeline.is_looped and self._speed > 0 and strip.value() >= strip.span[1] - 1:
             self.play(self._speed)
@@ -284,7 +301,7 @@ class Playback(QObject):
 
     def take_key(self, event: QKeyEvent) -> bool:
         """A key that no control has used; False where it means nothing here either."""
-        if event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier or self._job is None:
+        if event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier or self._pair is None:
             return False
         strip = self._timeline.strip
         match Qt.Key(event.key()):
@@ -309,25 +326,27 @@ class Playback(QObject):
         return True
 
     def release_key(self, event: QKeyEvent) -> None:
-        """The original goes with its key."""
+        """The first film goes with its key."""
         if event.key() == _HELD and not event.isAutoRepeat():
             self._release()
 
     def _hold(self, is_repeated: bool) -> None:
         if not is_repeated and self._mode_before is None:
             self._mode_before = self._canvas.mode
-            self._canvas.set_mode(Mode.ORIGINAL)
-            if self._mode_before is Mode.RESULT:
-                self.refresh()  # the source was not read so far
+            self._canvas.set_mode(Mode.FIRST)
+            if self._mode_before is Mode.SECOND:
+                self.refresh()  # it was not read so far
 
     def _release(self) -> None:
         if self._mode_before is not None:
             mode, self._mode_before = self._mode_before, None
             self._canvas.set_mode(mode)
-            if mode is Mode.RESULT:
+            if mode is Mode.SECOND:
                 self.refresh()
 
     # Trim
 
     def _choose_trim(self, first: int, stop: int) -> None:
+        if not self._timeline.strip.can_trim:
+            return
         self.trim_chosen.emit(self._timeline.trim_of(first, stop))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QIcon, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app import labels
@@ -15,6 +16,8 @@ from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text, memory_text
 from engine.protocol.report import Report
+
+_BETWEEN = 70  # px of icon and margins
 
 
 class ReportStrip(QFrame):
@@ -34,16 +37,18 @@ class ReportStrip(QFrame):
         self._title.setObjectName("reportTitle")
         self._detail.setProperty("kind", "secondary")
         self._open, self._folder = QPushButton(), QPushButton()
-        self._details, self._compare = QPushButton(), QPushButton()
-        self._buttons = self._compare, self._details, self._folder, self._open
+        self._details, self._compare, self._again = QPushButton(), QPushButton(), QPushButton()
+        self._buttons = self._again, self._compare, self._details, self._folder, self._open
         self._open.setObjectName("openButton")
         self._folder.setObjectName("folderButton")
         self._details.setObjectName("reportButton")
         self._compare.setObjectName("compareButton")
+        self._again.setObjectName("againButton")
         self._open.clicked.connect(lambda: self.action_requested.emit("open_result"))
         self._folder.clicked.connect(lambda: self.action_requested.emit("show_in_folder"))
         self._details.clicked.connect(lambda: self.action_requested.emit("report"))
         self._compare.clicked.connect(self.compare_clicked)
+        self._again.clicked.connect(lambda: self.action_requested.emit("run_again"))
         words = QVBoxLayout()
         words.setSpacing(2)
         words.addWidget(self._title)
@@ -104,20 +109,38 @@ class ReportStrip(QFrame):
     def retranslate(self) -> None:
         """Set all texts and icons again."""
         self._open.setText(tr("Open"))
-        self._open.setIcon(icon("play", size=16))
         self._open.setToolTip(tr("Play the result with the program that opens such files"))
         self._folder.setText(tr("Folder"))
         self._folder.setToolTip(tr("Show the result in its folder"))
         self._details.setText(tr("Report"))
         self._details.setToolTip(tr("Every check, with the values of source and result"))
         self._compare.setText(tr("Compare"))
-        self._compare.setToolTip(tr("Play original and result together, in step"))
+        self._compare.setToolTip(tr("Play both films together, in step"))
+        self._again.setIcon(icon("copy", size=16))
+        self._again.setAccessibleName(tr("Run again with other choices"))
+        self._again.setToolTip(tr("Run again with other choices (Ctrl+D); this result stays"))
         for button in self._buttons:
             button.setVisible(self._report is not None)
         if self._report is not None:
             self._fill_report(self._report)
         elif self._error is not None:
             self._fill_error(self._error)
+        self._give_way()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Find out what fits."""
+        super().resizeEvent(event)
+        self._give_way()
+
+    def _give_way(self) -> None:
+        """In a narrow window the words of the ending come before those of a button, and icons."""
+        self._again.setText(tr("Run again …"))
+        self._open.setIcon(icon("play", size=16))
+        needed = self._title.sizeHint().width() + _BETWEEN
+        needed += sum(button.sizeHint().width() + 8 for button in self._buttons)
+        if needed > self.width():
+            self._again.setText("")
+            self._open.setIcon(QIcon())
 
 
 def _summary(report: Report) -> str:

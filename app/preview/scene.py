@@ -1,4 +1,4 @@
-"""What the preview shows and how it is painted: source, result, difference, tiles, labels."""
+"""What the preview shows of two films: each, both, their difference, tiles, labels."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ def to_image(picture: Picture) -> QImage:
 
 
 def difference(first: QImage, second: QImage) -> QImage:
-    """Absolute difference, `AMPLIFIED` times as bright, at the size of `second`."""
-    result = QImage(second.size(), QImage.Format.Format_RGB32)
+    """Absolute difference, `AMPLIFIED` times as bright, at the size of the larger one."""
+    size = max((first.size(), second.size()), key=lambda one: one.width() * one.height())
+    result = QImage(size, QImage.Format.Format_RGB32)
     if result.isNull():
         return result
     painter = QPainter(result)
-    painter.drawImage(0, 0, resized(first, second.size()))
+    painter.drawImage(0, 0, resized(first, size))
     painter.setCompositionMode(QPainter.CompositionMode.CompositionMode_Difference)
-    painter.drawImage(0, 0, second)
+    painter.drawImage(0, 0, resized(second, size))
     painter.end()
     doublings = AMPLIFIED.bit_length() - 1
     for _ in range(doublings):
@@ -84,14 +85,16 @@ GLASS = QColor(20, 22, 26, 205)
 INK = QColor("#ECEEF2")
 HANDLE_RADIUS = 14.0
 _INSET = 10.0
+_LEAST_LABEL = 110.0  # px; a longer one is cut where there is less room
 
 
 def label_rect(area: QRectF, text: str, *, at_right: bool) -> QRectF:
     """Where a label lies in the upper corner of an area; empty where the area is too small."""
     metrics = QFontMetricsF(interface_font(tokens.SMALL_PX))
-    size = QSizeF(metrics.horizontalAdvance(text) + 20, 26)
-    if not text or size.width() + 2 * _INSET > area.width() or area.height() < 60:
+    wanted, room = metrics.horizontalAdvance(text) + 20, area.width() - 2 * _INSET
+    if not text or room < min(wanted, _LEAST_LABEL) or area.height() < 60:
         return QRectF()
+    size = QSizeF(min(wanted, room), 26)
     left = area.right() - _INSET - size.width() if at_right else area.left() + _INSET
     return QRectF(QPointF(left, area.top() + _INSET), size)
 
@@ -105,8 +108,11 @@ def draw_label(painter: QPainter, area: QRectF, text: str, *, at_right: bool) ->
     painter.setBrush(GLASS)
     painter.drawRoundedRect(rect, 6, 6)
     painter.setPen(INK)
-    painter.setFont(interface_font(tokens.SMALL_PX))
-    painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, text)
+    font = interface_font(tokens.SMALL_PX)
+    painter.setFont(font)
+    elide = Qt.TextElideMode.ElideRight
+    shown = QFontMetricsF(font).elidedText(text, elide, rect.width() - 16)
+    painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, shown)
 
 
 def draw_message(painter: QPainter, area: QRectF, text: str) -> None:
@@ -126,7 +132,7 @@ def draw_message(painter: QPainter, area: QRectF, text: str) -> None:
 
 
 def draw_split(painter: QPainter, area: QRectF, x: float) -> None:
-    """The line between source and result with its handle."""
+    """The line between the two films with its handle."""
     shadow = QColor(0, 0, 0, 90)
     painter.fillRect(QRectF(x - 2, area.top(), 4, area.height()), shadow)
     painter.fillRect(QRectF(x - 1, area.top(), 2, area.height()), INK)
@@ -168,14 +174,14 @@ def draw_focus(painter: QPainter, area: QRectF) -> None:
 NEAREST_ABOVE = 2.0  # zoom from which single pixels are shown as squares
 _GAP = 8  # px between the two pictures side by side
 _MISSING = QColor("#262626")  # where a picture will be
-_VEIL = QColor(20, 22, 26, 110)  # over the source where the result is not made yet
+_VEIL = QColor(20, 22, 26, 110)  # over the first film where the second has no picture
 
 
 class Mode(StrEnum):
-    """What is shown."""
+    """What is shown of two films: one, or both."""
 
-    ORIGINAL = "original"
-    RESULT = "result"
+    FIRST = "first"
+    SECOND = "second"
     SPLIT = "split"
     SIDE = "side-by-side"
     DIFFERENCE = "difference"
@@ -185,40 +191,39 @@ class Scene:
     """The pictures of one frame; paints them through a viewport. Knows no mouse and no keys."""
 
     def __init__(self) -> None:
-        self.mode = Mode.ORIGINAL
+        self.mode = Mode.FIRST
         self.split = 0.5  # 0 to 1 of the visible picture
         self.labels = ("", "")
         self.is_live = False  # the frame in work is shown, not one that was asked for
-        self.no_result_text = ""  # why the frame has none, as text
-        self.no_source_text = ""
+        self.missing_texts = ("", "")  # why a film has no picture of the frame
         self.are_tiles_shown = True
         self.viewport = Viewport()
         self.tile_map = TileMap()
-        self._source, self._result = Layer(), Layer()
+        self._first, self._second = Layer(), Layer()
         self._difference: Layer | None = None
 
-    def set_pictures(self, source: QImage, result: QImage) -> None:
+    def set_pictures(self, first: QImage, second: QImage) -> None:
         """Another frame; null images for what there is not."""
-        self._source, self._result = Layer(source), Layer(result)
+        self._first, self._second = Layer(first), Layer(second)
         self._difference = None
 
     @property
     def shows_tiles(self) -> bool:
-        """True when tiles take the place of the result.
+        """True when tiles take the place of the second film.
 
         A frame of one tile is better shown by its preview, which is larger and has its source.
         """
         if not self.is_live or self.tile_map.is_empty:
             return False
-        return self.tile_map.tiles > 1 or self._result.is_empty
+        return self.tile_map.tiles > 1 or self._second.is_empty
 
     def panes(self, whole: QRectF) -> list[tuple[QRectF, str]]:
-        """Parts of the widget and what each shows: "source", "result", "split", "difference"."""
+        """Parts of the widget and what each shows: "first", "second", "split", "difference"."""
         if self.mode is not Mode.SIDE:
-            return [(whole, "source" if self.mode is Mode.ORIGINAL else str(self.mode.value))]
+            return [(whole, str(self.mode.value))]
         width = (whole.width() - _GAP) / 2
         left = QRectF(whole.left(), whole.top(), width, whole.height())
-        return [(left, "source"), (left.translated(width + _GAP, 0), "result")]
+        return [(left, "first"), (left.translated(width + _GAP, 0), "second")]
 
     def target(self, pane: QRectF) -> QRectF:
         """Where the whole picture of a pane lies on the widget."""
@@ -245,12 +250,12 @@ class Scene:
         round_corners(painter, whole, QColor(tokens.current().background))
 
     def _paint_pane(self, painter: QPainter, area: QRectF, target: QRectF, shows: str) -> None:
-        if shows == "source":
-            self._paint_source(painter, area, target)
+        if shows == "first":
+            self._paint_first(painter, area, target)
             draw_label(painter, area, self.labels[0], at_right=False)
-        elif shows == "result":
-            self._paint_result(painter, area, target)
-            at_right = self.mode is Mode.RESULT
+        elif shows == "second":
+            self._paint_second(painter, area, target)
+            at_right = self.mode is Mode.SECOND
             draw_label(painter, area, self.labels[1], at_right=at_right)
         elif shows == "split":
             self._paint_split(painter, area, target)
@@ -267,22 +272,22 @@ class Scene:
         size = QSize(round(target.width() * ratio), round(target.height() * ratio))
         painter.drawImage(target, layer.for_size(size) if is_smooth else layer.image)
 
-    def _paint_source(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
-        self._paint_layer(painter, self._source, target)
-        if self._source.is_empty and self.no_source_text:
-            draw_message(painter, area, self.no_source_text)
+    def _paint_first(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
+        self._paint_layer(painter, self._first, target)
+        if self._first.is_empty and self.missing_texts[0]:
+            draw_message(painter, area, self.missing_texts[0])
 
-    def _paint_result(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
+    def _paint_second(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         if self.shows_tiles:
-            self._paint_layer(painter, self._source, target)
+            self._paint_layer(painter, self._first, target)
             self.tile_map.paint(painter, target, with_marks=self.are_tiles_shown)
             return
-        if not self._result.is_empty:
-            self._paint_layer(painter, self._result, target)
+        if not self._second.is_empty:
+            self._paint_layer(painter, self._second, target)
             return
-        self._paint_layer(painter, self._source, target)
+        self._paint_layer(painter, self._first, target)
         painter.fillRect(area, _VEIL)
-        draw_message(painter, area, self.no_result_text)
+        draw_message(painter, area, self.missing_texts[1])
 
     def _paint_split(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
         x = area.left() + self.split * area.width()
@@ -291,22 +296,22 @@ class Scene:
         right.setLeft(x)
         painter.save()
         painter.setClipRect(left)
-        self._paint_source(painter, left, target)
+        self._paint_first(painter, left, target)
         painter.setClipRect(right)
-        self._paint_result(painter, right, target)
+        self._paint_second(painter, right, target)
         painter.restore()
         draw_label(painter, left, self.labels[0], at_right=False)
         draw_label(painter, right, self.labels[1], at_right=True)
         draw_split(painter, area, x)
 
     def _paint_difference(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
-        if self._source.is_empty or self._result.is_empty:
-            self._paint_layer(painter, self._source, target)
+        if self._first.is_empty or self._second.is_empty:
+            self._paint_layer(painter, self._first, target)
             painter.fillRect(area, _VEIL)
-            draw_message(painter, area, self.no_result_text)
+            draw_message(painter, area, self.missing_texts[0 if self._first.is_empty else 1])
             return
         if self._difference is None:  # once for a pair, and only when it is shown
-            image = difference(self._source.image, self._result.image)
+            image = difference(self._first.image, self._second.image)
             self._difference = Layer(image)
         self._paint_layer(painter, self._difference, target)
         label = tr("Difference, {factor} times as bright", factor=AMPLIFIED)

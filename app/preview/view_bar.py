@@ -29,6 +29,7 @@ class ViewBar(QWidget):
         self._list = ChoiceBox()  # the same choice where the segments do not fit
         for mode in Mode:
             self._list.addItem(str(mode.value), str(mode.value))
+        self._is_lettered = False
         self._whole, self._fit = QPushButton(), QPushButton()
         self._live, self._tiles = QPushButton(), QPushButton()
         self._zoom = QLabel()
@@ -79,6 +80,12 @@ class ViewBar(QWidget):
     def set_zoom(self, zoom: float) -> None:
         """Show how large the picture is."""
         self._zoom.setText(f"{zoom * 100:.0f} %")
+
+    def show_letters(self, are_shown: bool) -> None:
+        """Name the films A and B instead of original and result."""
+        if are_shown != self._is_lettered:
+            self._is_lettered = are_shown
+            self.retranslate()
 
     def toggle_tiles(self) -> None:
         """As a click on the button."""
@@ -139,20 +146,7 @@ class ViewBar(QWidget):
 
     def retranslate(self) -> None:
         """All texts and icons again."""
-        labels = {
-            Mode.ORIGINAL: tr("Original"),
-            Mode.RESULT: tr("Result"),
-            Mode.SPLIT: tr("Split"),
-            Mode.SIDE: tr("Side by side"),
-            Mode.DIFFERENCE: tr("Difference"),
-        }
-        tips = {
-            Mode.ORIGINAL: tr("The source, at the size of the result"),
-            Mode.RESULT: tr("The result; while a job runs, the frame in work"),
-            Mode.SPLIT: tr("Source left of the line, result right of it; drag anywhere"),
-            Mode.SIDE: tr("Both pictures, moved and zoomed together"),
-            Mode.DIFFERENCE: tr("What changed, made brighter; black is unchanged"),
-        }
+        labels, tips = _labels(self._is_lettered), _tips(self._is_lettered)
         self._segments.set_labels({str(mode.value): text for mode, text in labels.items()})
         self._segments.set_tips({str(mode.value): text for mode, text in tips.items()})
         self._widen_segments()
@@ -181,3 +175,30 @@ class ViewBar(QWidget):
         self._tiles.setAccessibleName(tr("Tiles"))
         self._tiles.setToolTip(tr("Show which tiles of the frame are finished (T)"))
         self._tiles.setIcon(icon("tiles", size=16))
+
+
+def _labels(are_letters: bool) -> dict[Mode, str]:
+    return {
+        Mode.FIRST: "A" if are_letters else tr("Original"),
+        Mode.SECOND: "B" if are_letters else tr("Result"),
+        Mode.SPLIT: tr("Split"),
+        Mode.SIDE: tr("Side by side"),
+        Mode.DIFFERENCE: tr("Difference"),
+    }
+
+
+def _tips(are_letters: bool) -> dict[Mode, str]:
+    usual = {
+        Mode.FIRST: tr("The source, at the size of the result"),
+        Mode.SECOND: tr("The result; while a job runs, the frame in work"),
+        Mode.SPLIT: tr("Source left of the line, result right of it; drag anywhere"),
+    }
+    lettered = {
+        Mode.FIRST: tr("Film {letter}", letter="A"),
+        Mode.SECOND: tr("Film {letter}", letter="B"),
+        Mode.SPLIT: tr("A left of the line, B right of it; drag anywhere"),
+    }
+    return (lettered if are_letters else usual) | {
+        Mode.SIDE: tr("Both pictures, moved and zoomed together"),
+        Mode.DIFFERENCE: tr("What changed, made brighter; black is unchanged"),
+    }

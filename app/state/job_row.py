@@ -74,6 +74,7 @@ class JobRow:
     seconds_left: float = 0.0
     report: Report | None = None
     error: ErrorInfo | None = None
+    lost: ErrorInfo | None = None  # why its finished result cannot be looked at any more
     is_accepted: bool = False  # the user keeps its result as it is
     warnings: tuple[Notice, ...] = ()
     downgrades: tuple[Downgrade, ...] = ()

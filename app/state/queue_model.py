@@ -214,7 +214,7 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
         case events.JobStarted():
             row.state, row.done, row.total = JobState.RUNNING, event.done, event.total
             row.error, row.report, row.stage, row.seconds_left = None, None, "prepare", 0.0
-            row.awaits_plan = False
+            row.awaits_plan, row.lost = False, None
         case events.StageStarted():
             row.stage, row.stage_share = event.stage, 0.0
         case events.StageProgress():
@@ -228,6 +228,10 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
             row.warnings = tuple(one for one in row.warnings if one.code != _WHILE_PAUSED)
         case events.JobFinished():
             row.state, row.report, row.seconds_left = JobState.DONE, event.report, 0.0
+        case events.ResultLost():
+            row.lost = event.error
+        case events.PreviewReady() if event.result is not None:
+            row.lost = None  # its drive is back
         case events.JobFailed():
             row.state, row.error, row.seconds_left = JobState.FAILED, event.error, 0.0
         case events.JobCancelled():

@@ -72,4 +72,4 @@ def test_latents_in_both_readings_become_a_film(program, qtbot, tmp_path):
     assert (made.video.size, report.frames_out) == (Size(64, 32), 5)
     assert made.video.frame_rate == Fraction(24)
     canvas = program.window.preview.canvas
-    wait(qtbot, lambda: canvas.mode is Mode.RESULT)  # what was decoded has gone with the job
+    wait(qtbot, lambda: canvas.mode is Mode.SECOND)  # what was decoded has gone with the job

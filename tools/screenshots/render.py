@@ -30,6 +30,7 @@ from engine.protocol import commands, events
 from engine.settings.schema import JobSettings
 from tools.screenshots import (
     bench_states,
+    comparison_states,
     download_states,
     excerpt_states,
     latent_states,
@@ -381,6 +382,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     **download_states.STATES,
     **bench_states.STATES,
     **excerpt_states.STATES,
+    **comparison_states.STATES,
     **latent_states.STATES,
     **runtime_states.STATES,
     **update_states.STATES,

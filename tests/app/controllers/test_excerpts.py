@@ -47,7 +47,7 @@ def film(bench) -> str:
 
 def test_this_frame_is_asked_for_and_shown_next_to_the_source(bench, film):
     view = bench.window.preview
-    assert view.canvas.mode is Mode.ORIGINAL
+    assert view.canvas.mode is Mode.FIRST
     bench.press("tryFrame")
     (asked,) = bench.asked(commands.MakeExcerpt)
     assert (asked.job_id, asked.seconds, asked.settings) == (film, 0.0, None)
@@ -55,7 +55,7 @@ def test_this_frame_is_asked_for_and_shown_next_to_the_source(bench, film):
     assert view.canvas.mode is Mode.SPLIT
     assert not bench.find("tryFrame").isEnabled()
     assert not bench.find("trySeconds").isEnabled()
-    view._ask.stop()  # what follows is asked for by the try
+    view.pair.stop_asking()  # what follows is asked for by the try
     before = len(bench.asked(commands.ShowFrame))
     made(bench, film, Fraction(1), Fraction(1) + Fraction(1, 1000) * 41)
     assert [c.seconds for c in bench.asked(commands.ShowFrame)[before:]] == [asked.start]
@@ -115,6 +115,29 @@ def test_a_failure_says_why_until_the_next_try(bench, film):
     assert not bench.find("tryProblem").isVisible()
 
 
+@pytest.mark.parametrize("view", ["second", "split", "side-by-side", "difference"])
+def test_every_view_without_a_result_says_how_to_get_one(bench, film, view):
+    bench.press(f"segment-{view}")
+    canvas = bench.window.preview.canvas
+    assert "“Try this frame” makes it now." in canvas.scene.missing_texts[1]
+    assert "“Try this frame”" in canvas.accessibleName()
+    bench.press("tryFrame")
+    assert "“Try this frame”" not in canvas.scene.missing_texts[1], "it is being made"
+    bench.engine.tasks.fail(KIND, DiskFull("folder", folder="D:").info())
+    bench.hear()
+    assert "“Try this frame”" in canvas.scene.missing_texts[1]
+
+
+def test_a_view_without_a_result_says_why_none_can_be_made_now(bench, film):
+    bench.do("start")
+    other = bench.add("other.mp4")
+    bench.window.queue_column.view.select(other)
+    bench.hear()
+    text = bench.window.preview.canvas.scene.missing_texts[1]
+    assert "A film is being worked on" in text
+    assert "“Try this frame”" not in text
+
+
 def test_other_choices_ask_for_another_try(bench, film):
     made(bench, film, Fraction(1), Fraction(2))
     assert not bench.find("tryFrame").isEnabled()
@@ -155,15 +178,25 @@ def test_a_real_frame_is_seen_before_its_job(qapp, qtbot, tmp_path):
         bar = part(program.window, "tryBar")
         qtbot.waitUntil(bar.isVisible, timeout=30_000)
         part(program.window, "tryFrame").click()
-        qtbot.waitUntil(lambda: not view._result_image.isNull(), timeout=60_000)
+        qtbot.waitUntil(lambda: not view.pair.images[1].isNull(), timeout=60_000)
         assert view.canvas.mode is Mode.SPLIT
-        assert view._result_image.width() == 192
+        assert view.pair.images[1].width() == 192
+
+
+def test_what_was_tried_is_played_when_its_film_is_selected_again(bench, film):
+    bench.window.preview.timeline.set_step(0)
+    made(bench, film, Fraction(0), Fraction(3))
+    select = bench.window.queue_column.view.select
+    for job_id in (bench.add("other.mp4"), film):
+        select(job_id)
+        bench.hear()
+    assert bench.window.preview.playback._excerpt is not None
 
 
 def test_space_plays_what_was_tried_next_to_the_source(bench, film, monkeypatch):
     view = bench.window.preview
     opened = []
-    monkeypatch.setattr(view.playback, "_opener", lambda side: opened.append(side) or iter)
+    monkeypatch.setattr(view.playback, "_opener", lambda _film, side: opened.append(side) or iter)
     monkeypatch.setattr(view.playback.player, "play", lambda films, *_: None)
     bench.press("trySeconds")
     made(bench, film, Fraction(1), Fraction(4))

@@ -153,15 +153,15 @@ def test_latents_without_a_picture_say_why_until_their_result_is_shown_alone(ben
     job_id = bench.program.controller.add_file(Path("/latents/a.latent"))
     bench.hear()
     preview, scene = bench.window.preview, bench.window.preview.canvas.scene
-    assert scene.no_source_text.startswith("Latents are decoded when")
-    preview.ask_now()
-    about = {"job_id": job_id, "frame": 0, "seconds": preview._asked_seconds}
+    assert scene.missing_texts[0].startswith("Latents are decoded when")
+    preview.pair.ask_now()
+    about = {"job_id": job_id, "frame": 0, "seconds": preview.pair.asked_s}
     bench.emit(events.PreviewReady(**about, source=None, result=grey()))
-    assert preview.canvas.mode is Mode.RESULT
+    assert preview.canvas.mode is Mode.SECOND
     bench.program.controller.add_file(Path("film.mp4"))
     bench.window.queue_column.view.select(bench.program.queue.rows[1].job_id)
     bench.hear()
-    assert scene.no_source_text == ""
+    assert scene.missing_texts[0] == ""
 
 
 def test_latents_are_found_by_dialog_and_in_a_folder(tmp_path, bench, qtbot):
@@ -211,4 +211,4 @@ def test_the_first_picture_of_latents_stays_until_there_is_a_better_one(bench):
     seconds = preview.timeline.seconds_to_ask
     bench.emit(events.PreviewReady(job_id=row.job_id, frame=0, seconds=seconds, source=None))
     assert row.picture == flat(60)
-    assert preview.canvas.mode is Mode.ORIGINAL
+    assert preview.canvas.mode is Mode.FIRST

@@ -32,7 +32,19 @@ def test_f1_opens_help_with_every_action_and_its_key(bench):
         assert {action.text(), keys} <= shown, action.objectName()
     bench.program.use_language("zh_CN")
     bench.hear()
-    assert "按住时显示原画面" in {label.text() for label in view.findChildren(QLabel)}
+    assert "按住时显示原画面或 A" in {label.text() for label in view.findChildren(QLabel)}
+
+
+@pytest.mark.parametrize("key", [Qt.Key.Key_F1, Qt.Key.Key_Escape])
+def test_f1_and_escape_close_help_again(bench, qtbot, key):
+    bench.do("help")
+    view = bench.program.help.view
+    qtbot.keyClick(view, key)
+    assert not view.isVisible()
+    bench.do("help")
+    assert view.isVisible()
+    bench.do("help")
+    assert not view.isVisible(), "F1 in the window itself"
 
 
 def test_the_log_has_another_key(bench):

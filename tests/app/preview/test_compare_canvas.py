@@ -1,11 +1,11 @@
 import pytest
-from PySide6.QtCore import QPoint, QPointF, QSizeF, Qt
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QImage, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.preview.compare_canvas import CompareCanvas
-from app.preview.scene import Mode
+from app.preview.scene import Mode, difference, label_rect
 from app.theme import tokens
 from engine.core.geometry import Box, Size
 from tests.app.preview.conftest import image_of
@@ -40,14 +40,28 @@ def _drag(canvas: CompareCanvas, qtbot: QtBot, begin: QPoint, end: QPoint, butto
 def test_each_view_shows_the_right_picture(canvas):
     difference = QColor(255, 0, 255)
     for mode, left, right in (
-        (Mode.ORIGINAL, SOURCE, SOURCE),
-        (Mode.RESULT, RESULT, RESULT),
+        (Mode.FIRST, SOURCE, SOURCE),
+        (Mode.SECOND, RESULT, RESULT),
         (Mode.SPLIT, SOURCE, RESULT),
         (Mode.SIDE, SOURCE, RESULT),
         (Mode.DIFFERENCE, difference, difference),
     ):
         canvas.set_mode(mode)
         assert (_colour(canvas, 160, 240), _colour(canvas, 480, 240)) == (left, right), mode
+
+
+def test_a_difference_is_as_large_as_the_larger_picture(canvas):
+    for sizes in (((64, 36), (128, 72)), ((128, 72), (64, 36))):
+        images = [image_of(SOURCE, *size) for size in sizes]
+        assert difference(*images).size().toTuple() == (128, 72)
+
+
+def test_a_name_that_is_too_long_is_cut_and_not_left_out():
+    area, name = QRectF(0, 0, 160, 200), "B: SeedVR2 7B 3840×2160, shown at 1920×1080"
+    rect = label_rect(area, name, at_right=True)
+    assert area.contains(rect)
+    assert rect.width() > 100
+    assert label_rect(QRectF(0, 0, 60, 200), name, at_right=True).isEmpty()
 
 
 def test_dragging_moves_the_line_as_far_as_the_edges(canvas, qtbot):
@@ -76,7 +90,7 @@ def _wheel(canvas: CompareCanvas, at: QPointF, notches: int) -> None:
 
 
 def test_the_wheel_keeps_the_point_under_the_cursor(canvas):
-    for mode, x in ((Mode.RESULT, 500), (Mode.SPLIT, 500), (Mode.SIDE, 200)):
+    for mode, x in ((Mode.SECOND, 500), (Mode.SPLIT, 500), (Mode.SIDE, 200)):
         canvas.set_mode(mode)
         canvas.fit()
         origin = canvas.scene.panes(canvas.rect().toRectF())[-1][0].topLeft()
@@ -129,7 +143,7 @@ def test_large_pixels_have_hard_edges_and_small_ones_do_not(canvas):
             stripes.setPixelColor(x, y, QColor("white"))
     canvas.set_content(QSizeF(128, 72))
     canvas.set_pictures(image_of(SOURCE, 64, 36), stripes)
-    canvas.set_mode(Mode.RESULT)
+    canvas.set_mode(Mode.SECOND)
     for zoom, is_hard in ((4.0, True), (1.5, False)):
         canvas.zoom_to(zoom)
         image = canvas.grab().toImage()
@@ -146,7 +160,7 @@ def test_live_tiles_take_the_place_of_the_result_else_the_source_is_darker(canva
     canvas.set_live(False)
     assert _colour(canvas, 500, 240) == RESULT
     canvas.set_pictures(image_of(SOURCE, 64, 36), QImage())
-    canvas.set_mode(Mode.RESULT)
+    canvas.set_mode(Mode.SECOND)
     shown = _colour(canvas, 160, 300)
     assert shown.blue() < shown.red() < SOURCE.red()
 

@@ -20,7 +20,7 @@ NO_MODIFIER = Qt.KeyboardModifier.NoModifier
 def view(
     qtbot: QtBot, media: MediaInfo, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PreviewView]:
-    monkeypatch.setattr(Playback, "_opener", lambda self, side: _film(250))
+    monkeypatch.setattr(Playback, "_opener", lambda self, film, side: _film(250))
     view = PreviewView()
     qtbot.addWidget(view)
     view.show_job("a", media, None)
@@ -69,6 +69,7 @@ def test_arrows_go_a_frame(view, qtbot):
 def test_i_and_o_choose_the_trim(view):
     heard = []
     view.playback.trim_chosen.connect(heard.append)
+    view.pair.set_can_trim(True)
     view.timeline.set_trim(None, None)
     view.timeline.set_step(50)
     _key(view, Qt.Key.Key_I)
@@ -80,18 +81,18 @@ def test_a_held_key_shows_the_original(view):
     view.playback.set_result(is_published=True)
     view.canvas.set_mode(Mode.SPLIT)
     _key(view, Qt.Key.Key_H)
-    assert view.canvas.mode is Mode.ORIGINAL
+    assert view.canvas.mode is Mode.FIRST
     _key(view, Qt.Key.Key_H, is_down=False)
     assert view.canvas.mode is Mode.SPLIT
 
 
 def test_what_is_read_is_what_is_shown(view):
-    assert list(view.playback._films()) == ["source"]
+    assert list(view.playback._films()) == ["first"]
     view.playback.set_result(is_published=False)
     for mode, films in (
-        (Mode.ORIGINAL, ["source"]),
-        (Mode.RESULT, ["result"]),
-        (Mode.SIDE, ["source", "result"]),
+        (Mode.FIRST, ["first"]),
+        (Mode.SECOND, ["second"]),
+        (Mode.SIDE, ["first", "second"]),
     ):
         view.canvas.set_mode(mode)
         assert list(view.playback._films()) == films
@@ -123,20 +124,20 @@ def test_a_film_that_cannot_be_played_says_so(view, qtbot, monkeypatch):
         raise SourceMissing("latents", file="film.wan", path="film.wan")
         yield
 
-    monkeypatch.setattr(Playback, "_opener", lambda self, side: frames)
+    monkeypatch.setattr(Playback, "_opener", lambda self, film, side: frames)
     _key(view, Qt.Key.Key_Space)
-    qtbot.waitUntil(lambda: "film.wan" in view.timeline._title.text())
-    monkeypatch.setattr(Playback, "_opener", lambda self, side: _film(250))
+    qtbot.waitUntil(lambda: "film.wan" in view.timeline._title.whole)
+    monkeypatch.setattr(Playback, "_opener", lambda self, film, side: _film(250))
     _key(view, Qt.Key.Key_Space)
-    assert "film.wan" not in view.timeline._title.text()
+    assert "film.wan" not in view.timeline._title.whole
 
 
 def test_no_device_is_said_once(view):
     view.playback._tell_silence()
-    assert "without sound" in view.timeline._title.text()
+    assert "without sound" in view.timeline._title.whole
     view.timeline.set_note("")
     view.playback._tell_silence()
-    assert "without sound" not in view.timeline._title.text()
+    assert "without sound" not in view.timeline._title.whole
 
 
 def test_sound_is_that_of_the_source_at_its_own_speed(view, media, monkeypatch):
@@ -161,9 +162,10 @@ def test_a_growing_result_goes_on_when_pieces_come(monkeypatch):
 def test_only_a_running_job_is_waited_for(view):
     view.timeline.set_finished(10, is_running=True)
     view.playback.set_result(is_published=False)
+    own = view.pair.shown[1], "pieces"
     view.timeline.set_step(view.timeline.strip.span[0])
-    assert view.playback._result_opener("pieces").__qualname__.startswith("growing")
+    assert view.playback._growing_opener(*own).__qualname__.startswith("growing")
     view.stopped()
     assert not view.timeline.is_running
     view.timeline.set_step(view.timeline.strip.span[0] + 10)
-    assert not view.playback._result_opener("pieces").__qualname__.startswith("growing")
+    assert not view.playback._growing_opener(*own).__qualname__.startswith("growing")

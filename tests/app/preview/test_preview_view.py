@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 
@@ -92,7 +93,7 @@ def test_a_new_job_shows_its_picture_upright_and_asks_for_a_larger_one(stage, me
         assert _middle(stage) == RED
     assert asked.args[0] == "a"
     assert asked.args[1] == pytest.approx(0.01)
-    assert stage.canvas.mode is Mode.ORIGINAL
+    assert stage.canvas.mode is Mode.FIRST
     upright = replace(media, video=replace(media.video, rotation=90))
     stage.show_job("a", upright, flat(36, 64, RED))  # pictures come as they are seen
     assert stage.canvas.scene.labels[0] == "Original 36×64"
@@ -109,7 +110,7 @@ def test_the_names_of_both_pictures_tell_their_sizes(shown):
 
 def test_tiles_of_a_running_job_fill_the_picture(shown):
     shown.tile_done(replace(_tile(), tiles=2, box=Box(0, 0, 64, 72)))
-    assert shown.canvas.mode is Mode.RESULT
+    assert shown.canvas.mode is Mode.SECOND
     assert _middle(shown, 0.25) == GREEN
     assert _middle(shown, 0.75)[0] < RED[0]  # dimmed until its tile comes
     assert shown.timeline.strip.value() == 60  # frame 10 of what is kept from 2 s on
@@ -127,7 +128,7 @@ def test_the_pair_of_the_frame_in_work_is_split(shown):
 
 def test_what_nobody_asked_for_is_not_shown(shown):
     shown.tile_done(_tile(job_id="b"))
-    assert shown.canvas.mode is Mode.ORIGINAL
+    assert shown.canvas.mode is Mode.FIRST
     source = flat(32, 18, GREEN)
     shown.preview_ready(PreviewReady(job_id="a", frame=62, seconds=2.5, source=source))
     assert _middle(shown) == RED
@@ -192,6 +193,7 @@ def test_a_finished_job_is_compared(shown, qtbot):
     assert "all 13 checks passed" in shown.strip.text
     assert "20.0 frames/s" in shown.strip.text
     actions = {"open": "open_result", "folder": "show_in_folder", "report": "report"}
+    actions["again"] = "run_again"
     for name, action in actions.items():
         with qtbot.waitSignal(shown.action_requested) as heard:
             qtbot.mouseClick(part(shown, f"{name}Button"), Qt.MouseButton.LeftButton)
@@ -202,7 +204,7 @@ def test_compare_shows_both_and_plays_them(shown, qtbot, monkeypatch):
     played: list[float] = []
     monkeypatch.setattr(shown.playback, "play", played.append)
     shown.finished(_report())
-    qtbot.mouseClick(part(shown, "segment-original"), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(part(shown, "segment-first"), Qt.MouseButton.LeftButton)
     qtbot.mouseClick(part(shown, "compareButton"), Qt.MouseButton.LeftButton)
     assert (shown.canvas.mode, played) == (Mode.SPLIT, [1.0])
     qtbot.mouseClick(part(shown, "segment-side-by-side"), Qt.MouseButton.LeftButton)
@@ -213,20 +215,50 @@ def test_compare_shows_both_and_plays_them(shown, qtbot, monkeypatch):
 def test_a_missing_result_is_explained(shown, qtbot):
     scene = shown.canvas.scene
     shown.timeline.set_step(0)
-    assert scene.no_result_text == "This part of the film is cut off."
+    assert scene.missing_texts[1] == "This part of the film is cut off."
     shown.timeline.set_step(60)
-    assert scene.no_result_text == "There is no result of this frame yet."
+    assert scene.missing_texts[1] == "There is no result of this frame yet."
     shown.progress(_progress(90))
     shown.timeline.set_step(61)
-    assert scene.no_result_text.startswith("This frame is finished.")
+    assert scene.missing_texts[1].startswith("This frame is finished.")
     shown.finished(_report())
-    assert scene.no_result_text == "Reading this frame …"
+    assert scene.missing_texts[1] == "Reading this frame …"
     qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_Home)
     with qtbot.waitSignal(shown.frame_requested, timeout=1000) as asked:
         qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_PageUp)
     shown.preview_ready(_preview(seconds=asked.args[1]))
     assert _middle(shown, 0.75) != BLUE
-    assert scene.no_result_text == "This part of the film is cut off."
+    assert scene.missing_texts[1] == "This part of the film is cut off."
+
+
+def test_a_screen_reader_says_film_time_and_what_is_shown(shown):
+    picture = QAccessible.queryAccessibleInterface(shown.canvas)
+    assert picture.role() is QAccessible.Role.Graphic
+    shown.timeline.set_step(60)
+    said = "Picture of film.mp4, frame 61 of 250, 00:00:02.40: Original 64×36."
+    assert picture.text(QAccessible.Text.Name) == said
+    shown.set_mode(Mode.SPLIT)
+    shown.pair.set_remedy("Try it.")
+    said = picture.text(QAccessible.Text.Name)
+    assert "Original 64×36 left of the line, Lite 128×72 right." in said
+    assert said.endswith("There is no result of this frame yet. Try it.")
+    shown.pair.set_playing(True)
+    shown.timeline.set_step(62)
+    assert picture.text(QAccessible.Text.Name) == said, "it says no frame of a film that plays"
+    shown.pair.set_playing(False)
+    assert "frame 63" in picture.text(QAccessible.Text.Name)
+
+
+def test_the_words_of_the_ending_come_before_those_of_a_button(shown, qtbot):
+    shown.resize(1000, 632)
+    shown.finished(_report())
+    again = part(shown, "againButton")
+    assert again.text()
+    shown.resize(652, 632)
+    assert not again.text()
+    assert again.accessibleName() == "Run again with other choices"
+    title = part(shown, "reportTitle")
+    qtbot.waitUntil(lambda: title.text() == title.whole)
 
 
 def test_a_failed_check_and_an_error_are_named_in_any_window(shown):
@@ -287,7 +319,7 @@ def test_the_language_changes_while_it_is_open(shown, qapp):
         assert shown.canvas.scene.labels[0] == "原始 64×36"
         assert "13" in shown.strip.text
         assert not shown.strip.text.startswith("Done")
-        assert shown.canvas.accessibleName() == "画面"
+        assert "的画面，第 101 帧" in shown.canvas.accessibleName()
     finally:
         languages.use("en")
         QApplication.processEvents()

@@ -1,0 +1,66 @@
+"""A film that the preview can show: a source, or a result of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from app import labels
+from app.i18n import tr
+from engine.core.geometry import Size
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
+
+SOURCE = ""  # key of the source among the films of a job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Film:
+    """One of the two films that are shown in sync.
+
+    Attributes:
+        job_id: Of the job that has it: the engine is asked for its frames by this name.
+        media: The source of the job.
+        plan: Of the job; None where it is not planned yet.
+        side: Whether it is that source, or what the job makes of it.
+        name: What tells it from other results of its size; "" for that of its model.
+    """
+
+    job_id: str
+    media: MediaInfo
+    plan: Plan | None
+    side: Literal["source", "result"]
+    name: str = ""
+
+    @property
+    def key(self) -> str:
+        """`SOURCE`, or the job of a result: results of one source are told apart by it."""
+        return SOURCE if self.side == "source" else self.job_id
+
+    @property
+    def size(self) -> Size:
+        """As seen, in px."""
+        if self.side == "source" or self.plan is None:
+            return self.media.video.seen_size
+        return self.plan.picture.seen_size
+
+    @property
+    def label(self) -> str:
+        """Its name and size."""
+        name = self.name or labels.result_name(self.plan)
+        return f"{tr('Original') if self.side == 'source' else name} {labels.size(self.size)}"
+
+    @property
+    def span_s(self) -> tuple[float, float | None]:
+        """What it has of the source: from when to when in s; None for the end."""
+        if self.side == "source" or self.plan is None:
+            return 0.0, None
+        stop = self.plan.stop
+        return float(self.plan.start or 0), None if stop is None else float(stop)
+
+
+def common_span_s(pair: tuple[Film, Film]) -> tuple[float, float | None]:
+    """The part of the source that both films have, in s; None for the end; empty where none is."""
+    (first, first_stop), (second, second_stop) = (film.span_s for film in pair)
+    stops = [stop for stop in (first_stop, second_stop) if stop is not None]
+    return max(first, second), min(stops, default=None)
