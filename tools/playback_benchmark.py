@@ -30,6 +30,7 @@ def measure(seconds: float, height: int) -> dict[str, float]:
     """
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     from PySide6.QtCore import Qt, QTimer
+    from PySide6.QtGui import QImage
 
     from app.application import make_application
     from app.preview.compare_canvas import CompareCanvas
@@ -47,7 +48,9 @@ def measure(seconds: float, height: int) -> dict[str, float]:
     canvas.show()
     canvas.set_mode(Mode.SPLIT)
     player.shown.connect(
-        lambda _seconds, images: canvas.set_pictures(images["first"], images["second"])
+        lambda _seconds, images: canvas.set_pictures(
+            *(images.get(name, QImage()) for name in ("first", "second"))  # one may end first
+        )
     )
     ticks: list[float] = []
     timer = QTimer()

@@ -92,12 +92,12 @@ class FramePair(QObject):
             self.film_lost.emit(error)
 
     def choose(self, first: str, second: str) -> None:
-        """Show two other films, by their keys."""
+        """Show two other films, by their keys; a picture that is there already stays meanwhile."""
+        pictures = dict(zip(self._keys, self.images, strict=True))
         self._keys = (first, second)
         self._take_films()
-        if self._media is not None:
-            self._show_none()
-            self.ask_now()
+        self.show(pictures.get(first, QImage()), pictures.get(second, QImage()))
+        self.ask_now()
 
     @property
     def films(self) -> tuple[Film, ...]:
@@ -169,6 +169,8 @@ class FramePair(QObject):
         if not self._is_awaited(event):
             return False
         self._answers[event.job_id] = event
+        if event.job_id == self._job_id and event.result is not None:
+            self._error = None  # it is there again
         if all(self._answers.values()):
             self._show_answers()
         return True
@@ -209,14 +211,6 @@ class FramePair(QObject):
         self.images = (first, second)
         self._canvas.set_pictures(first, second)
         self.refresh()
-
-    def _show_none(self) -> None:
-        """Keep the source until the frame of other films comes; a result may be another one."""
-        kept = [
-            image if film.side == "source" else QImage()
-            for film, image in zip(self.shown, self.images, strict=True)
-        ]
-        self.show(*kept)
 
     # Names and texts
 

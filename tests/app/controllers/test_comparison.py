@@ -130,6 +130,15 @@ def test_both_frames_come_from_their_jobs_and_are_shown_together(bench, two):
     assert middle.red() == 4 * (90 - 40)
 
 
+def test_a_picture_changes_sides_with_its_film(bench, two):
+    answer(bench, two[1], source=10, result=60, size=LARGE)
+    assert levels(bench) == (10, 60)
+    pick(bench, "filmA", "Lite 1920×1080")
+    assert levels(bench) == (60, 10)
+    pick(bench, "filmB", "Lite 960×540")
+    assert levels(bench) == (60, None), "no picture of another film"
+
+
 def test_scrubbing_asks_both_jobs(bench, two, qtbot):
     pick(bench, "filmA", "Lite 960×540")
     before = len(bench.asked(commands.ShowFrame))
