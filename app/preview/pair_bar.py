@@ -66,6 +66,11 @@ class PairBar(Translated, QWidget):
         self._lists.setVisible(len(films) > 2)
         self._show()
 
+    @property
+    def has_choice(self) -> bool:
+        """Whether there is more than the original and one result."""
+        return not self._lists.isHidden()
+
     def show_problem(self, error: ErrorInfo | None) -> None:
         """Why a film that was compared is no longer offered; None for nothing."""
         self._error = error
@@ -76,7 +81,7 @@ class PairBar(Translated, QWidget):
 
     def _show(self) -> None:
         self._problem.setVisible(self._error is not None)
-        self.setVisible(self._error is not None or not self._lists.isHidden())
+        self.setVisible(self._error is not None or self.has_choice)
 
     def _choose(self, at: int) -> None:
         key, keys = self._boxes[at].currentData(), list(self._keys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Signal
 from PySide6.QtGui import QImage, QResizeEvent
-from PySide6.QtWidgets import QStackedLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QStackedLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.preview import scene
 from app.preview.compare_canvas import CompareCanvas
@@ -31,7 +31,7 @@ from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Report
 
-_FIGURES_FROM_PX = 430  # height below which the figures are hidden
+_LOW_PX = 430  # height below which all but the picture gives way
 _MB = 2**20
 
 
@@ -60,11 +60,12 @@ class PreviewView(QWidget):
         self._forget()
 
     def _lay_out(self) -> None:
+        self._head = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._head.setSpacing(10)
+        self._head.addWidget(self.bar)
+        self._head.addWidget(self.pair_bar, 1)
         column = QVBoxLayout(self._work)
-        column.setContentsMargins(14, 12, 14, 12)
-        column.setSpacing(10)
-        column.addWidget(self.bar)
-        column.addWidget(self.pair_bar)
+        column.addLayout(self._head)
         column.addWidget(self.canvas, 1)
         column.addWidget(self.timeline)
         column.addWidget(self._below)
@@ -159,6 +160,7 @@ class PreviewView(QWidget):
         """Other films are compared, or can be."""
         self.bar.show_letters(not self.pair.is_usual)
         self.pair_bar.show_films(self.pair.films, self.pair.shown)
+        self._give_way()
         self.playback.set_pair(self.pair.shown)
 
     def tile_done(self, event: TileDone) -> None:
@@ -314,11 +316,25 @@ class PreviewView(QWidget):
         """A low window keeps its height for the picture."""
         super().resizeEvent(event)
         self._show_below(self._below.currentWidget())
+        self._give_way()
+
+    def _give_way(self) -> None:
+        """In a low window gaps and the timeline shrink, and both bars share a line."""
+        is_low = self.height() < _LOW_PX
+        gap = 6 if is_low else 10
+        column = self._work.layout()
+        column.setSpacing(gap)
+        column.setContentsMargins(14, gap + 2, 14, gap + 2)
+        self.timeline.strip.setMaximumHeight(24 if is_low else 36)
+        is_shared = is_low and self.pair_bar.has_choice
+        directions = QBoxLayout.Direction
+        self._head.setDirection(directions.LeftToRight if is_shared else directions.TopToBottom)
+        self.bar.set_short(is_shared)
 
     def _show_below(self, widget: QWidget) -> None:
         """Figures or the report; how a job ended is worth its height in any window."""
         self._below.setCurrentWidget(widget)
-        self._below.setVisible(widget is self.strip or self.height() >= _FIGURES_FROM_PX)
+        self._below.setVisible(widget is self.strip or self.height() >= _LOW_PX)
 
     def changeEvent(self, event: QEvent) -> None:
         """Another language: the labels of the pictures are made here."""

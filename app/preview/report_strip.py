@@ -108,15 +108,12 @@ class ReportStrip(QFrame):
 
     def retranslate(self) -> None:
         """Set all texts and icons again."""
-        self._open.setText(tr("Open"))
         self._open.setToolTip(tr("Play the result with the program that opens such files"))
-        self._folder.setText(tr("Folder"))
+        self._folder.setAccessibleName(tr("Folder"))
         self._folder.setToolTip(tr("Show the result in its folder"))
-        self._details.setText(tr("Report"))
+        self._details.setAccessibleName(tr("Report"))
         self._details.setToolTip(tr("Every check, with the values of source and result"))
-        self._compare.setText(tr("Compare"))
         self._compare.setToolTip(tr("Play both films together, in step"))
-        self._again.setIcon(icon("copy", size=16))
         self._again.setAccessibleName(tr("Run again with other choices"))
         self._again.setToolTip(tr("Run again with other choices (Ctrl+D); this result stays"))
         for button in self._buttons:
@@ -133,14 +130,29 @@ class ReportStrip(QFrame):
         self._give_way()
 
     def _give_way(self) -> None:
-        """In a narrow window the words of the ending come before those of a button, and icons."""
-        self._again.setText(tr("Run again …"))
-        self._open.setIcon(icon("play", size=16))
+        """In a narrow window buttons become icons, one by one: the words of the ending stay."""
+        texts = {
+            self._open: tr("Open"),
+            self._compare: tr("Compare"),
+            self._again: tr("Run again …"),
+            self._folder: tr("Folder"),
+            self._details: tr("Report"),
+        }
+        for button, label in texts.items():
+            button.setText(label)
+            button.setIcon(QIcon())
+        icons = {self._again: "copy", self._folder: "folder", self._details: "check"}
+        for button, name in icons.items():
+            if self._fits:
+                return
+            button.setText("")
+            button.setIcon(icon(name, size=16))
+
+    @property
+    def _fits(self) -> bool:
         needed = self._title.sizeHint().width() + _BETWEEN
         needed += sum(button.sizeHint().width() + 8 for button in self._buttons)
-        if needed > self.width():
-            self._again.setText("")
-            self._open.setIcon(QIcon())
+        return needed <= self.width()
 
 
 def _summary(report: Report) -> str:

@@ -80,7 +80,7 @@ class TimelineStrip(QAbstractSlider):
 
     def minimumSizeHint(self) -> QSize:
         """Still a strip."""
-        return QSize(120, 28)
+        return QSize(120, 24)
 
     def _track(self) -> QRectF:
         return QRectF(self.rect()).adjusted(_MARGIN, 2, -_MARGIN, -2)

@@ -29,7 +29,7 @@ class ViewBar(QWidget):
         self._list = ChoiceBox()  # the same choice where the segments do not fit
         for mode in Mode:
             self._list.addItem(str(mode.value), str(mode.value))
-        self._is_lettered = False
+        self._is_lettered = self._is_short = False
         self._whole, self._fit = QPushButton(), QPushButton()
         self._live, self._tiles = QPushButton(), QPushButton()
         self._zoom = QLabel()
@@ -87,6 +87,15 @@ class ViewBar(QWidget):
             self._is_lettered = are_shown
             self.retranslate()
 
+    def set_short(self, is_short: bool) -> None:
+        """Show the drop-down list alone, where another bar shares the line."""
+        if is_short != self._is_short:
+            self._is_short = is_short
+            for button in (self._fit, self._whole):
+                button.setVisible(not is_short)
+            self._give_way()
+            self.updateGeometry()
+
     def toggle_tiles(self) -> None:
         """As a click on the button."""
         self._tiles.toggle()
@@ -106,11 +115,13 @@ class ViewBar(QWidget):
 
     def sizeHint(self) -> QSize:
         """As high as its controls; any width will do."""
-        return QSize(400, max(self._segments.sizeHint().height(), self._fit.sizeHint().height()))
+        wide = self._list.sizeHint().width() if self._is_short else 400
+        return QSize(wide, max(self._segments.sizeHint().height(), self._fit.sizeHint().height()))
 
     def minimumSizeHint(self) -> QSize:
-        """The drop-down list and three small buttons."""
-        return QSize(360, self.sizeHint().height())
+        """The drop-down list and three small buttons; alone, the list."""
+        hint = self.sizeHint()
+        return QSize(min(360, hint.width()), hint.height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Find out what fits."""
@@ -119,6 +130,10 @@ class ViewBar(QWidget):
 
     def _give_way(self) -> None:
         """Zoom figure goes first, then the text of the toggle, then segments become a list."""
+        if self._is_short:
+            self._show_list(True)
+            self._zoom.hide()
+            return
         needed = 8 * 4
         needed += sum(w.sizeHint().width() for w in (self._segments, self._fit, self._whole))
         needed += 56  # the zoom figure at its widest
@@ -133,8 +148,11 @@ class ViewBar(QWidget):
             wide = self._tiles.sizeHint().width()
             self._tiles.setText(tick.strip())
             short -= wide - self._tiles.sizeHint().width()
-        self._segments.setVisible(short <= 0)
-        self._list.setVisible(short > 0)
+        self._show_list(short > 0)
+
+    def _show_list(self, is_list: bool) -> None:
+        self._segments.setVisible(not is_list)
+        self._list.setVisible(is_list)
 
     # Language and theme
 

@@ -17,6 +17,7 @@ from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench, part, real_program
 from tests.app.preview.test_player import _film
+from tests.app.test_narrow_window import settle
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.fakes import grey
 
@@ -279,6 +280,19 @@ def test_results_are_named_by_what_tells_them_apart(bench):
     bench.program.controller.remove([bench.program.queue.rows[1].job_id])
     bench.hear()
     assert items(bench, "filmA")[1:] == ["Quality 30 960×540", "Quality 20 960×540"]
+
+
+def test_in_a_low_window_both_bars_share_a_line_and_nothing_overlaps(bench, two):
+    view = bench.window.preview
+    assert view.pair_bar.y() > view.bar.y()
+    bench.window.resize(910, 432)
+    settle()
+    assert view.pair_bar.y() == view.bar.y()
+    assert view.pair_bar.x() > view.bar.geometry().right()
+    assert view.pair_bar.geometry().bottom() < view.canvas.y()
+    assert view.canvas.geometry().bottom() < view.timeline.y()
+    assert view.timeline.geometry().bottom() < view._below.y()
+    assert view.canvas.height() >= 100
 
 
 def test_names_follow_the_language(bench, two):
