@@ -34,7 +34,7 @@ class Film:
 
     @property
     def key(self) -> str:
-        """`SOURCE`, or the job of a result: results of one source are told apart by it."""
+        """`SOURCE`, or the job of a result: what tells the films of one source apart."""
         return SOURCE if self.side == "source" else self.job_id
 
     @property
