@@ -188,8 +188,8 @@ class FramePair(QObject):
             return False
         if SOURCE not in self._keys:
             return True
-        source = event.source  # the queue asks for small ones
-        is_larger = source is not None and source.size.width >= self.images[0].width()
+        source, before = event.source, self.images[self._keys.index(SOURCE)]
+        is_larger = source is not None and source.size.width >= before.width()  # than the queue's
         return is_larger or event.result is not None
 
     def _show_answers(self) -> None:

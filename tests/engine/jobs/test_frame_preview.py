@@ -1,5 +1,6 @@
 """One frame of source and result, before and after the job."""
 
+import os
 import shutil
 from fractions import Fraction
 
@@ -38,6 +39,17 @@ def test_frames_are_shown_before_and_after(source, tmp_path):
         assert (shown.frame, shown.source.size.width) == (10, 96)
         assert shown.result is not None
         assert shown.result.size.width == 192
+
+
+def test_a_drive_that_rounds_times_keeps_its_results(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        add(engine, source)
+        engine.send(c.StartQueue())
+        output = heard.wait(*ENDS).report.output
+        rounded = output.stat().st_mtime_ns - 10**9
+        os.utime(output, ns=(rounded, rounded))
+        engine.send(c.ShowFrame(job_id="a", seconds=0.4))
+        assert heard.wait(e.PreviewReady, e.ResultLost).result is not None
 
 
 @pytest.mark.parametrize("case", ["deleted", "replaced"])
