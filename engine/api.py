@@ -28,6 +28,7 @@ from engine.pipeline.prepare import (
     probe_source,
 )
 from engine.planner.findings import source_notices
+from engine.planner.target import source_stem
 from engine.protocol.commands import Command, Shutdown
 from engine.protocol.events import EventSink
 from engine.protocol.media import MediaInfo
@@ -56,6 +57,7 @@ __all__ = [
     "played_sound",
     "pretended",
     "probe",
+    "source_stem",
     "start_update",
     "unfinished",
     "verify",

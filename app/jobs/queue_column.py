@@ -18,6 +18,7 @@ from app.jobs.added_line import AddedLine
 from app.jobs.queue_foot import QueueFoot
 from app.jobs.queue_view import QueueView
 from app.jobs.undo_line import UndoLine
+from app.jobs.watch_line import WatchLine
 from app.state.queue_model import QueueModel
 from app.state.removals import Removals
 from app.theme import tokens
@@ -57,6 +58,7 @@ class QueueColumn(Themed, QWidget):
         self._undo = UndoLine(removals, self)
         self._foot = QueueFoot(model, self)
         self.added = AddedLine(self)
+        self.watch = WatchLine(self)
         self._nothing = QLabel()
         self._nothing.setProperty("kind", "secondary")
         self._nothing.setWordWrap(True)
@@ -120,6 +122,7 @@ class QueueColumn(Themed, QWidget):
         column.addWidget(self._nothing)
         column.addWidget(self._drop)
         column.addStretch(1)
+        column.addWidget(self.watch)
         column.addWidget(self._undo)
         self._banner.setVisible(False)
 

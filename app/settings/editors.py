@@ -166,6 +166,7 @@ def mark_wrong(field: QLineEdit, problem: str) -> None:
 
 __all__ = ["ChoiceEditor", "Editor", "NumberEditor", "SwitchEditor", "make_editor"]
 
+_NO_FOLDER = {"output_folder": mark("Next to the source"), "watch_folder": mark("None")}
 _UNITS = {"x": "×", "frames": mark("frames"), "frames/s": mark("frames/s")}
 
 
@@ -356,8 +357,7 @@ def make_editor(name: str, parent: QWidget | None = None) -> Editor:
     if about.kind == "path":
         return PathEditor(name, parent)
     if about.kind == "folder":
-        empty = mark("Next to the source") if name == "output_folder" else mark("Automatic")
-        return FolderEditor(name, parent, empty)
+        return FolderEditor(name, parent, _NO_FOLDER.get(name, mark("Automatic")))
     if about.kind == "pattern":
         return LineEditor(name, mark("Automatic"), parent)
     if about.kind == "command":

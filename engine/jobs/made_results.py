@@ -1,7 +1,7 @@
 """Which results Upreel has made for this user: a line for each, by its content.
 
-A folder that is watched for films may be the one that results go to. A result is written down
-before it gets its name, by the window and by the command line, so that it is never taken for a film.
+A folder that is watched for films may be the one that results go to. Window and command line write
+a result down before it gets its name, so that it is never taken for a film.
 """
 
 from __future__ import annotations
