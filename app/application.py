@@ -232,7 +232,8 @@ class Program(QObject):
     def offer_left_over(self, jobs: tuple[UnfinishedJob, ...]) -> None:
         """Show that jobs of an earlier run can go on."""
         self._left_over = jobs
-        self.window.queue_column.offer_unfinished(len(jobs))
+        self.window.queue_column.offer_unfinished([job.source.name for job in jobs])
+        self.window.decision.offer_unfinished(bool(jobs))
 
     def add_sample(self) -> None:
         """Queue the sample clip and start it: a demonstration, with Lite, which is always there."""

@@ -80,7 +80,7 @@ def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
 def is_being_written(path: Path) -> bool:
     """Whether a program has a file open to write to it, as Explorer while it copies.
 
-    Windows refuses to open it for a reader that lets nobody write meanwhile.
+    Windows refuses to open it for a reader that shares it with no writer.
     """
     kernel = ctypes.windll.kernel32
     name = str(windows_paths.openable(path))

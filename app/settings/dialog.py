@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.engine_messages import setting_text, setting_title
 from app.i18n import tr
-from app.settings.editors import Editor, make_editor
+from app.settings.editors import Editor, LineEditor, make_editor
 from app.widgets.controls import Translated
 from engine.settings import schema
 from engine.settings.schema import EngineSettings
@@ -146,6 +146,8 @@ class SettingsDialog(Translated, QDialog):
         texts.setSpacing(2)
         texts.addWidget(label)
         texts.addWidget(description)
+        if isinstance(editor, LineEditor):
+            texts.addWidget(editor.reason)
         self._labels[name] = (label, description)
         row = QHBoxLayout()
         row.setSpacing(24)
