@@ -25,6 +25,7 @@ from app.state.queue_model import QueueModel
 from app.state.removals import Removals
 from app.theme import tokens
 from app.theme.icons import icon
+from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import ElidedLabel, Themed
 from app.widgets.drop import DropZone
 
@@ -116,16 +117,28 @@ class QueueColumn(Themed, QWidget):
         column.setContentsMargins(12, 12, 12, 12)
         column.setSpacing(12)
         column.addLayout(head)
-        column.addWidget(self._banner)
-        column.addWidget(self.added)
-        column.addWidget(self.view)
-        column.addWidget(self._foot)
-        column.addWidget(self._nothing)
-        column.addWidget(self._drop)
+        column.addWidget(CompactScroll(self._body()))
         column.addStretch(1)
         column.addWidget(self.watch)
         column.addWidget(self._undo)
+
+    def _body(self) -> QWidget:
+        """What scrolls where the window is low: all but the head and the lines at the foot."""
+        body = QWidget()
+        within = QVBoxLayout(body)
+        within.setContentsMargins(0, 0, 0, 0)
+        within.setSpacing(12)
+        for part in (
+            self._banner,
+            self.added,
+            self.view,
+            self._foot,
+            self._nothing,
+            self._drop,
+        ):
+            within.addWidget(part)
         self._banner.setVisible(False)
+        return body
 
 
 class _Banner(QFrame):

@@ -61,7 +61,7 @@ class WatchLine(Translated, QFrame):
             else tr("Not watched: {folder}", folder=name)
         )
         self._text.setText(text)
-        self._away.setText(tr("Not there at the moment. It goes on when the folder is back."))
+        self._away.setText(tr("Away. Goes on when it is back."))
         self._away.setVisible(self._is_away)
         whole = labels.folder(self._folder)
         self.setToolTip(whole)
