@@ -12,7 +12,8 @@ from app.state.job_row import JobState
 from engine.core.errors import DiskFull, UnreadableMedia
 from engine.protocol import commands
 from engine.settings.schema import JobSettings
-from tests.app.conftest import Bench, part, texts
+from tests.app.conftest import Bench, part, real_program, texts
+from tests.helpers.clips import Clip, make_clip
 
 
 class Watched:
@@ -189,3 +190,34 @@ def test_a_folder_that_has_gone_is_said_once_and_goes_on_when_it_is_back(watched
     watched.put("a.mp4")
     assert watched.look() == ["a.mp4"]
     assert "Away" not in texts(watched.line)
+
+
+@pytest.mark.slow
+def test_results_in_the_watched_folder_start_nothing_again_also_after_a_new_start(
+    qapp, qtbot, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(watch_module, "_EVERY_MS", 50)
+    folder = tmp_path / "Incoming"
+    folder.mkdir()
+    make_clip(folder / "film.mkv", Clip(frames=10))
+    queues: list[list[tuple[str, JobState]]] = []
+    for _ in range(2):
+        looks: list[object] = []
+        with real_program(qapp, tmp_path) as program:
+            program.watch._looked.connect(looks.append)
+            program.controller.settings = JobSettings(model="lite", crf=30)
+            program.settings.change(
+                name_pattern="a result", watch_folder=str(folder), watch_starts=True
+            )
+            program.watch.begin()
+            qtbot.waitUntil((folder / "a result.mkv").exists, timeout=60_000)
+            qtbot.waitUntil(lambda: program.queue.active is None, timeout=20_000)
+            at = len(looks)
+            qtbot.waitUntil(lambda: len(looks) > at + 4, timeout=20_000)  # noqa: B023 - at once
+            queue = [(row.source.name, row.state) for row in program.queue.rows]
+            queues.append(queue)
+            program.settings.change(watch_folder="")
+            QThreadPool.globalInstance().waitForDone()
+            qapp.processEvents()
+    assert queues == [[("film.mkv", JobState.DONE)], []]
+    assert sorted(file.name for file in folder.iterdir()) == ["a result.mkv", "film.mkv"]
