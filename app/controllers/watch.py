@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, QRunnable, QThreadPool, QTimer, Signal, Sign
 
 from app.controllers.queue import QueueController
 from app.controllers.settings import SettingsController
-from app.jobs.watched_folder import WatchedFolder
+from app.jobs.watched_films import WatchedFilms
 from app.main_window import MainWindow
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
@@ -66,8 +66,8 @@ class WatchController(QObject):
         self._settings, self._ui_state = settings, ui_state
         self._decision, self._line = window.decision, window.queue_column.watch
         self._folder = ""  # that was watched last; the switch brings it back
-        self._watched: WatchedFolder | None = None
-        self._problem, self._is_looking = "", False
+        self._films = WatchedFilms(paths.data_folder() / "watched.txt")
+        self._problem, self._is_on, self._is_looking = "", False, False
         self._taken: set[str] = set()  # job_ids
         self._timer = QTimer(self, interval=0, singleShot=True)
         self._timer.timeout.connect(self._look)
@@ -81,28 +81,28 @@ class WatchController(QObject):
 
     def _follow(self, settings: EngineSettings) -> None:
         folder = settings.watch_folder
-        if folder and (folder != self._folder or self._watched is None):
+        has_changed = folder != (self._folder if self._is_on else "")
+        self._is_on = bool(folder)
+        if has_changed and folder:
             self._folder, self._problem = folder, ""
-            self._watched = WatchedFolder(Path(folder), paths.data_folder() / "watched.txt")
             self._timer.start(0)
-        elif not folder:
-            self._watched = None
-            self._timer.stop()
         self._show()
 
     def _switch(self, is_on: bool) -> None:
         self._settings.change(watch_folder=self._folder if is_on else "")
 
     def _look(self) -> None:
-        if self._watched is None or self._is_looking:
+        if self._is_looking:
             return
         self._is_looking = True
         waiting = self._queue.count(JobState.READING, JobState.WAITING)
+        room = min(_MOST_AT_ONCE, _MOST_WAITING - waiting) if self._is_on else 0
         look = functools.partial(
-            self._watched.look,
+            self._films.look,
+            Path(self._folder),
             frozenset(row.source for row in self._queue.rows),
             self._ui_state.engine_settings.name_pattern,
-            max(0, min(_MOST_AT_ONCE, _MOST_WAITING - waiting)),
+            max(0, room),
         )
         QThreadPool.globalInstance().start(_LookTask(self._looked, look))
 
@@ -114,8 +114,9 @@ class WatchController(QObject):
             _log.warning("the watched folder %s: %s", self._folder, look.problem)
         self._problem = look.problem
         self._show()
-        if self._watched is not None:
+        if self._is_on:
             self._start_queue()
+        if self._is_on or look.films:  # which the next look writes down
             self._timer.start(max(_EVERY_MS, round(1000 * _SHARE * look.seconds)))
 
     def _start_queue(self) -> None:
@@ -127,20 +128,24 @@ class WatchController(QObject):
             self._controller.start()
 
     def _show(self) -> None:
-        is_on = self._watched is not None
-        self._line.show_folder(self._folder, is_on=is_on, is_away=is_on and bool(self._problem))
+        is_away = self._is_on and bool(self._problem)
+        self._line.show_folder(self._folder, is_on=self._is_on, is_away=is_away)
 
 
 class _LookTask(QRunnable):
+    """A look in a thread of the pool; Qt brings what it gave back to the window's thread."""
+
     def __init__(self, looked: SignalInstance, look: Callable[[], list[Path]]) -> None:
         super().__init__()
         self._looked, self._look = looked, look
 
     def run(self) -> None:
-        films, problem, began = [], "", time.thread_time()
+        films: list[Path] = []
+        problem, began = "", time.thread_time()
         try:
             films = self._look()
         except OSError as err:
             problem = reason_of(err)
-        seconds = time.thread_time() - began
-        self._looked.emit(Look(films=tuple(films), problem=problem, seconds=seconds))  # queued
+        finally:  # a mistake of ours does not end the looks
+            seconds = time.thread_time() - began
+            self._looked.emit(Look(films=tuple(films), problem=problem, seconds=seconds))

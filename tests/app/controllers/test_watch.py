@@ -9,6 +9,7 @@ from PySide6.QtCore import QThreadPool
 
 from app.controllers import watch as watch_module
 from app.state.job_row import JobState
+from engine.core import paths
 from engine.core.errors import DiskFull, UnreadableMedia
 from engine.protocol import commands
 from engine.settings.schema import JobSettings
@@ -171,6 +172,14 @@ def test_the_line_names_the_folder_and_its_switch_stops_and_goes_on(watched):
     watched.bench.program.use_language("zh_CN")
     watched.bench.hear()
     assert "监视中：Incoming" in texts(watched.line)
+
+
+def test_what_was_taken_right_before_the_switch_is_written_down(watched):
+    looked = watched.bench.program.watch._looked
+    looked.connect(lambda look: look.films and watched.choose(watch_folder=""))
+    watched.put("a.mp4")
+    assert watched.look(3) == ["a.mp4"]
+    assert "a.mp4" in (paths.data_folder() / "watched.txt").read_text()
 
 
 def test_without_a_folder_there_is_no_line(bench):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from app import desktop
-from app.jobs import watched_folder
-from app.jobs.watched_folder import WatchedFolder
+from app.jobs import watched_films
+from app.jobs.watched_films import WatchedFilms
 from engine.core import paths
 from engine.jobs import made_results
 
@@ -39,10 +39,10 @@ def record(tmp_path: Path) -> Path:
 @pytest.fixture
 def look(incoming: Path, record: Path) -> Look:
     """Names of what a look takes."""
-    watched = WatchedFolder(incoming, record)
+    watched = WatchedFilms(record)
 
     def names(most: int = 10, queued: tuple[Path, ...] = (), pattern: str = PATTERN) -> list[str]:
-        return [path.name for path in watched.look(queued, pattern, most)]
+        return [path.name for path in watched.look(incoming, queued, pattern, most)]
 
     return names
 
@@ -89,7 +89,7 @@ def test_a_film_that_cannot_be_opened_waits(incoming, look, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     with monkeypatch.context() as refused:
-        refused.setattr(watched_folder, "content_mark", refuse)
+        refused.setattr(watched_films, "content_mark", refuse)
         assert look() == look() == look() == []
     assert look() == ["film.mp4"]
 
@@ -182,9 +182,9 @@ def test_what_was_taken_is_known_after_a_new_start_also_under_another_name(incom
     film.rename(incoming / "renamed.mp4")
     put(incoming, "copy.mp4", "the same")
     put(incoming, "new.mp4")
-    again = WatchedFolder(incoming, record)
-    again.look((), PATTERN, 10)
-    assert [path.name for path in again.look((), PATTERN, 10)] == ["new.mp4"]
+    again = WatchedFilms(record)
+    again.look(incoming, (), PATTERN, 10)
+    assert [path.name for path in again.look(incoming, (), PATTERN, 10)] == ["new.mp4"]
 
 
 def test_another_film_of_the_same_name_is_a_new_one(incoming, look):
@@ -204,12 +204,12 @@ def test_of_a_record_with_torn_lines_the_others_count(incoming, look, record):
     with record.open("a") as file:
         file.write('\n{"path": 3}\n[]\n{"path": "')
     put(incoming, "new.mp4")
-    again = WatchedFolder(incoming, record)
-    again.look((), PATTERN, 10)
-    assert [path.name for path in again.look((), PATTERN, 10)] == ["new.mp4"]
-    again.look((), PATTERN, 10)
-    last = WatchedFolder(incoming, record)
-    assert last.look((), PATTERN, 10) == last.look((), PATTERN, 10) == []
+    again = WatchedFilms(record)
+    again.look(incoming, (), PATTERN, 10)
+    assert [path.name for path in again.look(incoming, (), PATTERN, 10)] == ["new.mp4"]
+    again.look(incoming, (), PATTERN, 10)
+    last = WatchedFilms(record)
+    assert last.look(incoming, (), PATTERN, 10) == last.look(incoming, (), PATTERN, 10) == []
     assert film.exists()
 
 

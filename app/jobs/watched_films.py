@@ -38,28 +38,28 @@ class KnownFilm:
     mark: str
 
 
-class WatchedFolder:
-    """The folder and what is known of its films; used by one thread at a time.
+class WatchedFilms:
+    """What is known of the films of folders that are, or were, watched; for one thread at a time.
 
     Args:
-        folder: To look through, with the folders in it.
-        record: File of what is known, also of other folders: a line for each film.
+        record: File of it, a line for each film.
     """
 
-    def __init__(self, folder: Path, record: Path) -> None:
-        self._folder, self._record = folder, record
+    def __init__(self, record: Path) -> None:
+        self._record = record
         self._known: dict[str, KnownFilm] = {}  # by path
         self._marks: set[str] = set()
         self._unwritten: list[KnownFilm] = []
         self._is_read = False
         self._before: dict[Path, State] = {}  # at the last look
 
-    def look(self, queued: Collection[Path], pattern: str, most: int) -> list[Path]:
+    def look(self, folder: Path, queued: Collection[Path], pattern: str, most: int) -> list[Path]:
         """Films to take now; they are known from here on, and written down at the next look.
 
         The queue has been kept by then: a film is in one of the two after a crash.
 
         Args:
+            folder: To look through, with the folders in it.
             queued: Sources of the queue.
             pattern: Of the names of results.
             most: Number of films; the rest follows at later looks.
@@ -71,10 +71,10 @@ class WatchedFolder:
 
         self._read()
         self._write()
-        os.scandir(self._folder).close()
+        os.scandir(folder).close()
         if not most:
             return []
-        films = films_in(self._folder, api.job_folders())
+        films = films_in(folder, api.job_folders())
         states = {path: state for path in films if (state := _state(path)) is not None}
         before, self._before = self._before, states
         settled = [path for path, state in states.items() if before.get(path) == state]
