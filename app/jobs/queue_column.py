@@ -37,6 +37,7 @@ class QueueColumn(Themed, QWidget):
 
     files_requested = Signal()
     folder_requested = Signal()
+    answer_requested = Signal()  # to the question about unfinished jobs, which is to be seen
     continue_requested = Signal()  # unfinished jobs of an earlier run
     discard_requested = Signal()
     clear_requested = Signal()  # of the finished films
@@ -83,6 +84,8 @@ class QueueColumn(Themed, QWidget):
         self._left_over = names
         self._banner.setVisible(bool(names))
         self.retranslate_ui()
+        if names:
+            self.answer_requested.emit()
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""

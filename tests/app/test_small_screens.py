@@ -125,6 +125,18 @@ def test_the_queue_scrolls_where_not_all_of_it_has_room_and_is_never_squeezed(be
     assert list(cut_off(bench.window.queue_column.watch)) == []
 
 
+def test_a_folded_queue_opens_to_ask_about_unfinished_films(bench):
+    resize(bench, 910, 512)
+    assert not bench.window.queue_column.isVisible()
+    bench.program.offer_left_over(begun("old.mp4"))
+    settle()
+    assert lies_inside(bench.find("continueUnfinished"))
+    bench.find("queueSheetClose").click()
+    bench.press("discardUnfinished")
+    settle()
+    assert not bench.window.queue_column.isVisible(), "there is nothing more to answer"
+
+
 def test_the_choices_become_a_sheet_and_work_there(bench):
     bench.add()
     resize(bench, 910, 512)
