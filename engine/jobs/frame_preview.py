@@ -7,9 +7,9 @@ from pathlib import Path
 
 from engine.core.errors import InputError, ResultGone
 from engine.jobs.job import Job, JobState
+from engine.jobs.made_results import mark_of
 from engine.jobs.reading_marks import being_read
 from engine.pipeline.display import frame_picture
-from engine.pipeline.output import is_same_file
 from engine.pipeline.prepare import decoded
 from engine.protocol.commands import ShowFrame
 from engine.protocol.events import JobEvent, Picture, PreviewReady, ResultLost
@@ -70,7 +70,8 @@ def _made_plan(job: Job, seconds: float) -> Plan | None:
         output = job.plan.output
         if not output.exists():
             raise ResultGone("deleted", name=output.name, path=output)
-        if output.is_file() and not is_same_file(output, *job.made):
+        now = mark_of(output)
+        if now and job.made and now != job.made:
             raise ResultGone("replaced", name=output.name, path=output)
         return job.plan
     excerpt = job.excerpt_at(seconds)

@@ -53,7 +53,7 @@ class Job:
     plan: Plan
     state: JobState = JobState.WAITING
     is_accepted: bool = False  # its result is taken as it is
-    made: tuple[int, int] = (0, 0)  # size and time of change of the finished result
+    made: str = ""  # `content_mark` of the finished result
     plan_error: EngineError | None = None  # the present settings cannot be planned
     control: Control = field(default_factory=Control)
     excerpts: list[Excerpt] = field(default_factory=list)  # also of other settings; the newest last

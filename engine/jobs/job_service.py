@@ -20,7 +20,8 @@ from engine.jobs.checkpoint import (
     with_fate_of_segments,
 )
 from engine.jobs.job import Job, JobQueue, JobState
-from engine.jobs.job_store import JobStore, state_of
+from engine.jobs.job_store import JobStore
+from engine.jobs.made_results import mark_of
 from engine.jobs.reading_marks import being_read, check_safe
 from engine.jobs.stored_run import run_stored
 from engine.pipeline.prepare import (
@@ -327,7 +328,7 @@ class JobService:
             return
         job.move_to(command.state)
         if command.state is JobState.FINISHED:
-            job.made = state_of(job.plan.output)
+            job.made = mark_of(job.plan.output)
         self._sink.emit(command.event)
         if not self._is_closing:
             self.run_next()

@@ -47,7 +47,7 @@ class Fingerprint:
     @classmethod
     def of(cls, media: MediaInfo) -> Fingerprint:
         """That of a source as it is now; zeros where it has gone."""
-        bytes_, modified_ns = state_of(media.path)
+        bytes_, modified_ns = _state_of(media.path)
         pictures = _state_of_pictures(media) if media.kind == "sequence" else ""
         return cls(bytes=bytes_, modified_ns=modified_ns, pictures=pictures)
 
@@ -63,11 +63,11 @@ def _state_of_pictures(media: MediaInfo) -> str:
     digest = hashlib.sha256()
     for number in range(media.video.frame_count):
         picture = sequence_file(media.pattern, media.first_number + number)
-        digest.update(f"{picture.name}|{state_of(picture)}|".encode(errors="surrogateescape"))
+        digest.update(f"{picture.name}|{_state_of(picture)}|".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
-def state_of(file: Path) -> tuple[int, int]:
+def _state_of(file: Path) -> tuple[int, int]:
     """Size and time of change; zeros where it has gone."""
     try:
         about = file.stat()
@@ -132,7 +132,7 @@ class JobStore:
         """Folders of excerpts that a program which was killed has left."""
         then_ns = time.time_ns() - _OLD_NS
         found = (self._root / _EXCERPTS).glob("*")
-        return [folder for folder in found if 0 < state_of(folder)[1] < then_ns]
+        return [folder for folder in found if 0 < _state_of(folder)[1] < then_ns]
 
     def save(self, job: Job) -> Path:
         """Write a job down before it begins; returns its folder.

@@ -30,6 +30,14 @@ def note(result: Path) -> None:
         logger.warning("%s is not written down as a result: %s", result.name, err)
 
 
+def mark_of(result: Path) -> str:
+    """The `content_mark` of a finished file; "" of pictures, and where it cannot be read."""
+    try:
+        return "" if is_folder(result) else content_mark(result)
+    except OSError:
+        return ""
+
+
 def marks() -> frozenset[str]:
     """The `content_mark` of every result; empty where the record cannot be read."""
     try:

@@ -127,16 +127,12 @@ class Publication:
         return self._is_at(self.output)
 
     def _is_at(self, path: Path) -> bool:
-        return is_same_file(path, self.bytes, self.modified_ns)
-
-
-def is_same_file(path: Path, bytes_: int, modified_ns: int) -> bool:
-    """Whether a file is there with that size and time of change, as its drive rounds it."""
-    try:
-        about = path.stat()
-    except OSError:
-        return False
-    return about.st_size == bytes_ and abs(about.st_mtime_ns - modified_ns) <= _CLOCK_NS
+        try:
+            about = path.stat()
+        except OSError:
+            return False
+        is_same_time = abs(about.st_mtime_ns - self.modified_ns) <= _CLOCK_NS
+        return about.st_size == self.bytes and is_same_time
 
 
 def _check_name(output: Path) -> None:
