@@ -78,7 +78,4 @@ STATES: dict[str, Callable[[Player], None]] = {
     "download_needed": _needed,
     "download_coming": _coming,
     "download_failed": _failed,
-    "narrow_download_needed": _needed,
-    "narrow_download_coming": _coming,
-    "narrow_download_failed": _failed,
 }

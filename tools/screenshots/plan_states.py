@@ -267,12 +267,4 @@ STATES: dict[str, Callable[[Player], None]] = {
     "preset_list": _preset_list,
     "preset_menu": _preset_menu,
     "device_list": _device_list,
-    "narrow_last_minute": _last_minute,
-    "narrow_card": _on_gpu,
-    "narrow_card_findings": _findings,
-    "narrow_after_queue": _after_queue,
-    "narrow_held_back": _held_back,
-    "narrow_card_why": _why,
-    "narrow_card_refused": _refused,
-    "narrow_card_spilled": _spilled,
 }
