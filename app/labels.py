@@ -84,9 +84,9 @@ def target(row: JobRow) -> str:
 
 
 def from_to(row: JobRow) -> str:
-    """Sizes of source and result; only that of the result while the file is being read."""
+    """Sizes of source and result; only that of the result where the file was not read."""
     if row.media is None:
-        return f"→ {target(row)}"
+        return target(row)
     return f"{size(row.media.video.seen_size)} → {target(row)}"
 
 

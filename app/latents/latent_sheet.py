@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -28,6 +28,7 @@ from app.state.model_files_model import Package
 from app.state.tasks_model import TaskState
 from app.widgets.controls import ElidedLabel, Switch, Themed
 from app.widgets.notice_line import NoticeLine
+from app.window_place import resize_on_screen
 from engine.core.errors import ErrorInfo, WeightsMissing
 from engine.protocol.events import LatentRead, LatentShown, Picture
 from engine.protocol.media import Reading
@@ -242,7 +243,7 @@ class LatentSheet(Themed, QDialog):
         if form != self._form:
             self._form = form
             self.layout().activate()
-            self.resize(max(_WIDTH, self.width()), self.sizeHint().height())
+            resize_on_screen(self, QSize(max(_WIDTH, self.width()), self.sizeHint().height()))
 
     @property
     def _is_stuck(self) -> bool:

@@ -23,6 +23,7 @@ from app.theme.icons import icon
 from app.widgets.controls import fit_height
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
+from app.window_place import resize_on_screen
 from engine import __version__
 from engine.core.units import bytes_text
 from engine.protocol.update_state import UpdateState
@@ -124,7 +125,7 @@ class UpdateView(QDialog):
             self._shown_notes = text
             self._notes.document().setMarkdown(text, _MARKDOWN)
             if text:
-                self.resize(self.size().expandedTo(_LARGE))
+                resize_on_screen(self, self.size().expandedTo(_LARGE))
 
     def _show_notice(self) -> None:
         model, state = self._model, self._model.state

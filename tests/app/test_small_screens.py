@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
+from app.actions import SPECS
 from app.ui_state import UiState
 from app.window_place import fitted, keep_place, key_of, place_window
 from engine.protocol.plan import Notice
@@ -216,3 +217,28 @@ def test_a_plan_lists_what_it_copies_and_what_it_does_not(bench):
     shown = texts(bench.find("whySheet"))
     for text in ("Sound track · 2 channels · aac", "copied", "left out: no room"):
         assert text in shown
+
+
+# Pages
+
+
+@pytest.mark.parametrize("free", [QRect(0, 0, 1024, 560), QRect(0, 0, 910, 472)])
+def test_pages_lie_on_a_small_screen_with_their_close_button(bench, monkeypatch, free):
+    monkeypatch.setattr(type(bench.window.screen()), "availableGeometry", lambda _self: free)
+    program = bench.program
+    for page, view in (
+        ("models", lambda: program.models.view),
+        ("settings", lambda: program.settings.dialog),
+        ("bench", lambda: program.bench.view),
+        ("help", lambda: program.help.view),
+        ("runtime", lambda: program.runtime.view),
+        ("updates", lambda: program.updates.view),
+    ):
+        bench.do(page) if page in SPECS else getattr(program, page).open_view()
+        settle()
+        assert view().width() <= free.width(), page
+        assert view().height() <= free.height() - 40, page
+        closers = [one for one in view().findChildren(QPushButton) if one.text() == "Close"]
+        assert all(lies_inside(one) for one in closers), page
+        assert closers, page
+        view().close()
