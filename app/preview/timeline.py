@@ -243,7 +243,7 @@ class Timeline(QFrame):
         self.strip.step_chosen.connect(self._chosen)
         self.strip.span_chosen.connect(self.span_chosen)
         self.strip.valueChanged.connect(self._show_position)
-        self._title, self._trim, self._position = QLabel(), ElidedLabel(), QLabel()
+        self._title, self._trim, self._position = ElidedLabel(), ElidedLabel(), QLabel()
         for label in (self._title, self._trim):
             label.setProperty("kind", "secondary")
         self._position.setObjectName("positionLabel")
@@ -255,7 +255,7 @@ class Timeline(QFrame):
             button.setProperty("kind", "icon")
             head.addWidget(button)
         head.addWidget(self.volume)
-        head.addWidget(self._title)
+        head.addWidget(self._title, 1)
         head.addWidget(self._trim, 1)
         head.addWidget(self._position)
         column = QVBoxLayout(self)

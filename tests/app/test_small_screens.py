@@ -8,6 +8,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app.actions import SPECS
+from app.preview.empty_view import EmptyView
 from app.ui_state import UiState
 from app.window_place import fitted, keep_place, key_of, place_window
 from engine.protocol.plan import Notice
@@ -217,6 +218,41 @@ def test_a_plan_lists_what_it_copies_and_what_it_does_not(bench):
     shown = texts(bench.find("whySheet"))
     for text in ("Sound track · 2 channels · aac", "copied", "left out: no room"):
         assert text in shown
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+@pytest.mark.parametrize("height", [205, 300, 480])
+def test_the_empty_stage_keeps_its_texts_and_buttons_below_the_offer_of_a_runtime(
+    bench, language, height
+):
+    bench.program.use_language(language)
+    view = EmptyView()
+    view.resize(490, height)
+    view.show()
+    settle()
+    assert list(cut_off(view)) == []
+    assert all(lies_inside(one) for one in view.findChildren(QPushButton))
+
+
+@pytest.mark.parametrize("name", ["GeForce RTX 5070 Ti", "RTX 6000 Ada Generation Laptop GPU"])
+def test_figures_of_the_gauges_are_whole_at_every_width(bench, name):
+    bench.window.top.show_gpu_idle(True)
+    gpu = dataclasses.replace(GPU, name=f"NVIDIA {name}", spilled_mb=12290, total_mb=49140)
+    bench.engine.emit_telemetry(gpu)
+    bench.hear()
+    for width in range(890, 1500, 40):
+        resize(bench, width, 640)
+        assert list(cut_off(bench.window.top)) == [], width
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+def test_the_time_of_the_frame_is_whole_above_a_short_timeline(bench, language):
+    bench.program.use_language(language)
+    bench.start()
+    bench.engine.advance(10)
+    bench.hear()
+    resize(bench, 910, 512)
+    assert list(cut_off(bench.window.preview.timeline)) == []
 
 
 # Pages
