@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QCoreApplication, QEvent, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
 from PySide6.QtWidgets import (
     QDialog,
@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.i18n import mark, tr
+from app.i18n import current_language, mark, tr
 from app.models.model_labels import problem
 from app.models.model_labels import progress as figures_of
 from app.state.listings import UpdateModel
@@ -257,8 +257,7 @@ def _about(state: UpdateState) -> str:
 
 def _notes(state: UpdateState) -> str:
     """What is new in it, as Markdown; English where there is nothing in the language."""
-    language = QCoreApplication.instance().property("language") or "en"
-    return state.notes.get(language) or state.notes.get("en", "")
+    return state.notes.get(current_language()) or state.notes.get("en", "")
 
 
 def _instead(state: UpdateState) -> str:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.core import paths
-from engine.core.errors import DiskFull, UnreadableMedia
+from engine.core.errors import DiskFull, SettingsError, UnreadableMedia
 from engine.core.geometry import Size
 from engine.core.messages import message
 from engine.protocol import commands, events
@@ -267,6 +267,19 @@ def _running(player: Player) -> None:
     player.play(player.recording.part(0.6)[len(player.recording.until(events.JobStarted)) :])
 
 
+def _other_selected(player: Player) -> None:
+    """A film that waits is selected while another one is made: Pause and Cancel name that one."""
+    _running(player)
+    player.program.window.queue_column.view.select("second")
+
+
+def _impossible(player: Player) -> None:
+    """The choices of a film that had a plan contradict each other."""
+    _queued(player)
+    error = SettingsError("end-before-start", start="2", stop="1").info()
+    player.say([events.JobRejected(job_id="sample", source="", error=error)])
+
+
 def _paused(player: Player) -> None:
     _running(player)
     player.say([events.JobPaused(job_id="sample")])
@@ -343,6 +356,8 @@ STATES: dict[str, Callable[[Player], None]] = {
     "unfinished": _unfinished,
     "queued": _queued,
     "running": _running,
+    "other_selected": _other_selected,
+    "impossible": _impossible,
     "paused": _paused,
     "finished": _finished,
     "failed": _failed,
