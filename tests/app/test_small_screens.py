@@ -243,6 +243,13 @@ def test_figures_of_the_gauges_are_whole_at_every_width(bench, name):
     for width in range(890, 1500, 40):
         resize(bench, width, 640)
         assert list(cut_off(bench.window.top)) == [], width
+    bench.engine.emit_telemetry()
+    bench.hear()
+    resize(bench, 910, 640)
+    bench.engine.emit_telemetry(gpu)
+    bench.hear()
+    settle()
+    assert list(cut_off(bench.window.top)) == []
 
 
 @pytest.mark.parametrize("language", ["en", "zh_CN"])
@@ -253,6 +260,25 @@ def test_the_time_of_the_frame_is_whole_above_a_short_timeline(bench, language):
     bench.hear()
     resize(bench, 910, 512)
     assert list(cut_off(bench.window.preview.timeline)) == []
+
+
+def test_a_running_film_keeps_its_buttons_and_picture_below_another_bar(bench):
+    bench.add()
+    bench.start()
+    bench.engine.advance(10)
+    bench.program.after_queue.bar.show_countdown("shut-down", "", 42)
+    bench.hear()
+    resize(bench, 910, 440)
+    for name in ("pauseAction", "cancelAction", "stopsAfterThis"):
+        button = bench.find(name)
+        assert lies_inside(button), name
+        assert button.height() >= button.minimumSizeHint().height(), name
+    stage = bench.window.preview
+    assert not stage.timeline.geometry().intersects(stage.canvas.geometry())
+    assert not bench.find("primaryAction").isVisible()
+    bench.finish()
+    settle()
+    assert bench.find("primaryAction").isVisible()
 
 
 # Pages
