@@ -67,6 +67,7 @@ class Columns(Themed, QWidget):
         self._lay_out(stage)
         self._strip.queue_requested.connect(self.queue_sheet.toggle)
         self._strip.files_requested.connect(queue.files_requested)
+        queue.asked.connect(self._show_queue)
         self._fold.clicked.connect(self.choices_sheet.toggle)
         decision.plan.why_requested.connect(self.why_sheet.toggle)
         self.retranslate_ui()
@@ -109,6 +110,10 @@ class Columns(Themed, QWidget):
         self._row.addWidget(right)
         self._strip.setVisible(False)
         self._fold.setVisible(False)
+
+    def _show_queue(self) -> None:
+        if not self._strip.isHidden():
+            self.queue_sheet.open_up()
 
     def _fold_queue(self, is_folded: bool) -> None:
         if is_folded != self._strip.isHidden():

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 
 from app.i18n import tr
 from app.jobs.added_line import AddedLine
+from app.jobs.found_files import FoundFiles
 from app.jobs.queue_foot import QueueFoot
 from app.jobs.queue_view import QueueView
 from app.jobs.undo_line import UndoLine
@@ -34,6 +35,7 @@ class QueueColumn(Themed, QWidget):
     continue_requested = Signal()  # unfinished jobs of an earlier run
     discard_requested = Signal()
     clear_requested = Signal()  # of the finished films
+    asked = Signal()  # there is something to read or to answer
 
     def __init__(
         self, model: QueueModel, removals: Removals, parent: QWidget | None = None
@@ -76,6 +78,14 @@ class QueueColumn(Themed, QWidget):
         self._left_over = count
         self._banner.setVisible(count > 0)
         self.retranslate_ui()
+        if count:
+            self.asked.emit()
+
+    def show_found(self, found: FoundFiles) -> None:
+        """Say what became of the files of a folder."""
+        self.added.show_found(found)
+        if found.skipped:
+            self.asked.emit()
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""

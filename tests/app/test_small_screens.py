@@ -8,6 +8,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app.actions import SPECS
+from app.jobs.found_files import media_files
 from app.preview.empty_view import EmptyView
 from app.ui_state import UiState
 from app.window_place import fitted, keep_place, key_of, place_window
@@ -279,6 +280,31 @@ def test_a_running_film_keeps_its_buttons_and_picture_below_another_bar(bench):
     bench.finish()
     settle()
     assert bench.find("primaryAction").isVisible()
+
+
+def test_the_log_takes_the_place_of_the_columns_in_a_low_window(bench):
+    bench.add()
+    for size, is_alone in (((910, 440), True), ((910, 640), False), ((910, 440), True)):
+        resize(bench, *size)
+        bench.window.actions_["log"].setChecked(True)
+        settle()
+        assert bench.find("primaryAction").isVisible() != is_alone
+        assert bench.find("logDock").height() > (250 if is_alone else 90)
+    bench.window.actions_["log"].setChecked(False)
+    settle()
+    assert lies_inside(bench.find("primaryAction"))
+
+
+def test_a_folded_queue_opens_where_it_asks_something(bench, tmp_path):
+    resize(bench, 910, 512)
+    bench.window.queue_column.offer_unfinished(2)
+    settle()
+    assert lies_inside(bench.find("continueUnfinished"))
+    bench.window.columns.queue_sheet.close_down()
+    (tmp_path / "letter.docx").touch()
+    bench.window.queue_column.show_found(media_files([tmp_path]))
+    settle()
+    assert bench.find("addedLine").isVisible()
 
 
 # Pages
