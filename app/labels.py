@@ -115,7 +115,7 @@ def state(row: JobRow) -> str:
         case JobState.READING:
             return tr("Reading the file")
         case JobState.WAITING:
-            if row.awaits_plan or row.can_start:
+            if not row.is_refused:
                 return tr("Waiting")
             return tr("Needs a download") if can_download(row) else tr("Cannot start yet")
         case JobState.RUNNING:

@@ -270,6 +270,7 @@ def _running(player: Player) -> None:
 def _other_selected(player: Player) -> None:
     """A film that waits is selected while another one is made: Pause and Cancel name that one."""
     _running(player)
+    player.play([e for e in player.recording.said if isinstance(e, events.PlanChosen)], "second")
     player.program.window.queue_column.view.select("second")
 
 
@@ -277,7 +278,7 @@ def _impossible(player: Player) -> None:
     """The choices of a film that had a plan contradict each other."""
     _queued(player)
     error = SettingsError("end-before-start", start="2", stop="1").info()
-    player.say([events.JobRejected(job_id="sample", source="", error=error)])
+    player.say([events.PlanFailed(job_id="sample", error=error)])
 
 
 def _paused(player: Player) -> None:
