@@ -71,17 +71,18 @@ class Checkpoint:
         """The source has no more frames."""
         self._write(self._end, len(self._records))
 
-    def drop_damaged(self, control: Control) -> int:
-        """Forget the first segment whose file is not what was written, and those after it."""
+    def first_damaged(self, control: Control) -> int | None:
+        """Number of the first segment whose file is not what was written; None for none."""
         for record in self._records:
             control.check()
             if record.sha256 and not _is_unchanged(self.path(record.number), record):
-                return self._drop(record.number)
-        return 0
+                return record.number
+        return None
 
-    def _drop(self, first: int) -> int:
+    def drop(self, first: int) -> int:
+        """Forget a segment and those after it."""
         dropped = self._records[first:]
-        logger.warning("%d segments are made again: number %d is damaged", len(dropped), first)
+        logger.warning("%d segments are made again, from number %d on", len(dropped), first)
         for record in dropped:
             path = _record_file(self._folder, record.number)
             with writing(path):
