@@ -44,7 +44,7 @@ _TEMPLATE = """<!DOCTYPE html>
 body {{ max-width: 60em; margin: 2em auto; padding: 0 1em; line-height: 1.6;
   font-family: "Segoe UI", "Microsoft YaHei UI", "Noto Sans CJK SC", sans-serif; }}
 h1, h2 {{ line-height: 1.25; }}
-h2 {{ margin-top: 2em; }}
+h2 {{ margin-top: 2em; break-after: avoid; }}
 p, li, nav {{ max-width: 46em; }}
 p:has(img) {{ max-width: none; }}
 nav ol {{ columns: 2; }}
