@@ -66,8 +66,8 @@ class Columns(Themed, QWidget):
         self._fold.setProperty("kind", "page")
         self._lay_out(stage)
         self._strip.queue_requested.connect(self.queue_sheet.toggle)
+        queue.answer_requested.connect(self._open_queue)
         self._strip.files_requested.connect(queue.files_requested)
-        queue.asked.connect(self._show_queue)
         self._fold.clicked.connect(self.choices_sheet.toggle)
         decision.plan.why_requested.connect(self.why_sheet.toggle)
         self.retranslate_ui()
@@ -111,7 +111,8 @@ class Columns(Themed, QWidget):
         self._strip.setVisible(False)
         self._fold.setVisible(False)
 
-    def _show_queue(self) -> None:
+    def _open_queue(self) -> None:
+        """Show a folded queue: it asks something."""
         if not self._strip.isHidden():
             self.queue_sheet.open_up()
 

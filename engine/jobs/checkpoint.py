@@ -12,6 +12,7 @@ from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, SourceMissing
 from engine.core.file_access import RetryingFile, writing
 from engine.core.serialization import from_plain, read_json, to_plain
+from engine.jobs import made_results
 from engine.jobs.job_store import StoredJob
 from engine.models import registry
 from engine.pipeline.output import Publication
@@ -113,6 +114,7 @@ class Checkpoint:
     def add_publication(self, publication: Publication) -> None:
         """Keep that the result is finished and about to get its name."""
         self._write(self._result, publication)
+        made_results.note(publication.part)
 
     def _write(self, path: Path, data: object) -> None:
         with writing(path):

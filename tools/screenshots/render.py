@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.core import paths
-from engine.core.errors import DiskFull, SettingsError, UnreadableMedia
+from engine.core.errors import DiskFull, UnreadableMedia
 from engine.core.geometry import Size
 from engine.core.messages import message
 from engine.protocol import commands, events
@@ -37,6 +37,7 @@ from tools.screenshots import (
     latent_states,
     model_states,
     plan_states,
+    queue_states,
     runtime_states,
     update_states,
 )
@@ -251,19 +252,8 @@ def shown(app: QApplication, recording: Recording, shot: Shot) -> Iterator[Playe
         app.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
-def _queued(player: Player) -> None:
-    waiting = player.recording.until(events.JobStarted)
-    player.add("sample", "upreel_sample.mp4")
-    player.play(waiting)
-    player.add("second", "upreel_sample.mp4", JobSettings(scale=4))
-    player.play([e for e in waiting if isinstance(e, events.JobQueued)], "second")
-    player.add("third", "upreel_sample.mp4", JobSettings(height=1080))
-    player.play([e for e in waiting if isinstance(e, events.JobQueued)], "third")
-    player.program.window.queue_column.view.select("sample")
-
-
 def _running(player: Player) -> None:
-    _queued(player)
+    queue_states.queued(player)
     player.play(player.recording.part(0.6)[len(player.recording.until(events.JobStarted)) :])
 
 
@@ -272,13 +262,6 @@ def _other_selected(player: Player) -> None:
     _running(player)
     player.play([e for e in player.recording.said if isinstance(e, events.PlanChosen)], "second")
     player.program.window.queue_column.view.select("second")
-
-
-def _impossible(player: Player) -> None:
-    """The choices of a film that had a plan contradict each other."""
-    _queued(player)
-    error = SettingsError("end-before-start", start="2", stop="1").info()
-    player.say([events.PlanFailed(job_id="sample", error=error)])
 
 
 def _paused(player: Player) -> None:
@@ -307,7 +290,7 @@ def _rejected(player: Player) -> None:
 def _refused(player: Player) -> None:
     from engine.protocol.plan import Notice
 
-    _queued(player)
+    queue_states.queued(player)
     chosen = next(e for e in player.recording.said if isinstance(e, events.PlanChosen))
     notices = (
         Notice(
@@ -333,40 +316,22 @@ def _refused(player: Player) -> None:
     player.say([replace(chosen, plan=replace(chosen.plan, notices=notices))])
 
 
-def _dropping(player: Player) -> None:
-    _queued(player)
-    player.program.window.show_drop_hover(True)
-
-
-def _more(player: Player) -> None:
-    _queued(player)
-    player.program.window.choices.more.unfold()
-
-
 def _log(player: Player) -> None:
     _running(player)
     player.program.window.do("log")
 
 
-def _unfinished(player: Player) -> None:
-    player.program.window.queue_column.offer_unfinished(2)
-
-
 STATES: dict[str, Callable[[Player], None]] = {
     "empty": lambda _player: None,
-    "unfinished": _unfinished,
-    "queued": _queued,
     "running": _running,
     "other_selected": _other_selected,
-    "impossible": _impossible,
     "paused": _paused,
     "finished": _finished,
     "failed": _failed,
     "rejected": _rejected,
     "refused": _refused,
-    "dropping": _dropping,
-    "more": _more,
     "log": _log,
+    **queue_states.STATES,
     **model_states.STATES,
     **plan_states.STATES,
     **download_states.STATES,
