@@ -385,4 +385,5 @@ class Timeline(QFrame):
             start, stop = (clock(self._film.seconds_of(step)) for step in self.strip.span)
             trim = tr("In {start} · Out {stop}", start=start, stop=stop)
         self._trim.setText(trim)
+        self._trim.setVisible(bool(trim))
         self._show_position()
