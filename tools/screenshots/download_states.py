@@ -74,10 +74,16 @@ def _failed(player: Player) -> None:
     player.say([failed])
 
 
+def _broken_runtime(player: Player) -> None:
+    model_states.partly_here(player)
+    runtime_states.broken(player)
+
+
 STATES: dict[str, Callable[[Player], None]] = {
     "download_needed": _needed,
     "download_coming": _coming,
     "download_failed": _failed,
+    "models_broken_runtime": _broken_runtime,
     "narrow_download_needed": _needed,
     "narrow_download_coming": _coming,
     "narrow_download_failed": _failed,
