@@ -166,7 +166,7 @@ def interrupted_while_it_runs(folder: Path, end: str) -> None:
 
 def killed_while_it_is_finished(folder: Path) -> None:
     """Killed while pieces are joined, and again while the result is checked: no piece is lost."""
-    film = make_film(folder / "film.mp4", "480x270", 6, sound=True)
+    film = make_film(folder / "film.mp4", "480x270", 3, sound=True)
     whole = folder / "uninterrupted.mp4"
     words = ("--set", "segment_seconds=0.5", "--set", "treatment=faithful")
     upscale(film, whole, "--model", "lite", *words)
@@ -182,7 +182,7 @@ def killed_while_it_is_finished(folder: Path) -> None:
         upreel.drop([film])
         upreel.wait_for_cards("it is read", lambda cards: _states(cards) == ["Waiting"])
         upreel.press(_START)
-        until("joining", part, shown=upreel.shown, poll_s=0.0)
+        until("joining", part, 600, shown=upreel.shown, poll_s=0.005)
         upreel.kill()
         kept = upreel.pieces
         assert kept

@@ -53,7 +53,7 @@ def until(
         look: Called again and again.
         patience_s: How long.
         shown: What can be seen meanwhile, for the message; may be a function.
-        poll_s: Between two looks; 0 for what is soon over.
+        poll_s: Between two looks; less for what is soon over.
 
     Raises:
         AssertionError: There was none in time; the message says what was waited for.
