@@ -141,6 +141,7 @@ class Program(QObject):
             self.telemetry,
             self.model_files,
             (self.presets, self.runtime_model),
+            self.ui_state,
         )
         self.latents = LatentsController(self.window, self.controller, self.queue, self.models, hub)
         self._presets = PresetsController(self.window, self.controller, self.presets, self.ui_state)

@@ -19,6 +19,7 @@ _STAGES = {
     "run": mark("Upscaling"),
     "mux": mark("Joining"),
     "latents": mark("Latents"),
+    "load": mark("Load the model"),
     "read": mark("Read"),
     "encode": mark("Encode"),
     "transformer": mark("Transformer"),
@@ -26,6 +27,7 @@ _STAGES = {
     "upscale": mark("Upscale"),
     "restore": mark("Restore"),
     "write": mark("Write"),
+    "wait": mark("Wait for reading and writing"),
     "verify": mark("Check"),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt
@@ -289,7 +289,7 @@ class TimesTable(QWidget):
 
 
 def stage_rows(model: TelemetryModel, now: float) -> list[tuple[str, str, str]]:
-    """Name, taken and planned time of each stage; stages side by side have planned times alone."""
+    """Name, taken and planned time of each stage, and of those inside the one that enlarges."""
     planned = {one.stage: one.seconds for one in model.plan.stages} if model.plan else {}
     rows = []
     for stage, seconds in model.work_times.seconds(now).items():
@@ -297,9 +297,19 @@ def stage_rows(model: TelemetryModel, now: float) -> list[tuple[str, str, str]]:
         plan = labels.duration(planned[name]) if name in planned else ""
         rows.append((labels.stage_name(name), labels.duration(seconds), plan))
         if stage == "run":
-            rows += [
-                (f"    {labels.stage_name(one)}", "", labels.duration(time))
-                for one, time in planned.items()
-                if one not in _AROUND and round(time)
-            ]
+            rows += _rows_inside(model.work_times.inside, planned)
     return rows
+
+
+def _rows_inside(
+    taken: Mapping[str, float], planned: Mapping[str, float]
+) -> Iterator[tuple[str, str, str]]:
+    """The same of stages that take turns or go on side by side; none that is 0 s."""
+    for stage in dict.fromkeys(("load", *planned, "wait")):
+        seconds, plan = taken.get(stage), planned.get(stage, 0.0)
+        if stage not in _AROUND and (round(seconds or 0.0) or round(plan)):
+            yield (
+                f"    {labels.stage_name(stage)}",
+                "" if seconds is None else labels.duration(seconds),
+                labels.duration(plan) if stage in planned else "",
+            )

@@ -100,6 +100,15 @@ class UiState:
         self._store.setValue("muted", "yes" if value else "no")
 
     @property
+    def shows_all_models(self) -> bool:
+        """Whether the page of models is unfolded."""
+        return str(self._store.value("all_models", "no")) == "yes"
+
+    @shows_all_models.setter
+    def shows_all_models(self, value: bool) -> None:
+        self._store.setValue("all_models", "yes" if value else "no")
+
+    @property
     def choices(self) -> JobSettings:
         """Choices of the last job."""
         return self._settings("choices", JobSettings)

@@ -49,32 +49,46 @@ class EventHub(QObject):
 class EngineBridge(EventHub):
     """An EventSink for the engine's threads.
 
-    Memory: the queue holds what one drain interval brings; progress that a later event of the
-    same stage or task supersedes is dropped before it is delivered.
+    Events are delivered 33 ms after the first of them came, all together; between them nothing
+    runs.
+
+    Memory: the queue holds what comes until then; progress that a later event of the same stage
+    or task supersedes is dropped before it is delivered.
     """
+
+    _came = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._queue: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
-        self._timer = QTimer(self)
-        self._timer.setInterval(DRAIN_MS)
+        self._is_due = False  # the window's thread knows that there are events
+        self._timer = QTimer(self, interval=DRAIN_MS, singleShot=True)
         self._timer.timeout.connect(self.drain)
-        self._timer.start()
+        self._came.connect(self._timer.start)
 
     def emit(self, event: events.Event) -> None:
         """Take one event; called from any thread, returns at once."""
         self._queue.put(event)
+        self._announce()
 
     def drain(self) -> None:
         """Deliver what has come since the last time; runs in the window's thread."""
+        self._is_due = False  # first: what comes from here on is announced
         taken: list[events.Event] = []
         while len(taken) < _MOST_AT_ONCE:
             try:
                 taken.append(self._queue.get_nowait())
             except queue.Empty:
                 break
+        else:
+            self._announce()  # there may be more
         for event in without_superseded(taken):
             self.deliver(event)
+
+    def _announce(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._came.emit()  # from another thread: queued
 
 
 def without_superseded(taken: Sequence[events.Event]) -> list[events.Event]:

@@ -17,6 +17,7 @@ from app.state.listings import PresetsModel
 from app.state.model_files_model import ModelFilesModel
 from app.state.runtimes_model import RuntimesModel
 from app.state.telemetry_model import TelemetryModel
+from app.ui_state import UiState
 from app.widgets.controls import bring_up
 from engine.protocol import commands
 from engine.protocol.model_file_state import ImportMode, PublishedState
@@ -36,11 +37,12 @@ class ModelsController(QObject):
         telemetry: TelemetryModel,
         model: ModelFilesModel,
         recommends: tuple[PresetsModel, RuntimesModel],
+        ui_state: UiState,
     ) -> None:
         super().__init__(window)
         self._window, self._controller = window, controller
         self._telemetry, self.model = telemetry, model
-        self._recommends = recommends
+        self._recommends, self._ui_state = recommends, ui_state
         self._here: frozenset[str] | None = None
         self._view: ModelsPage | None = None
         window.page_requested.connect(self._open)
@@ -62,6 +64,9 @@ class ModelsController(QObject):
             view.import_requested.connect(self.take_file)
             view.refresh_requested.connect(self.look)
             view.use_requested.connect(self.use)
+            if self._ui_state.shows_all_models:
+                view.unfold()
+            view.unfolded.connect(self._keep_fold)
         return self._view
 
     def open_view(self) -> None:
@@ -120,6 +125,9 @@ class ModelsController(QObject):
             self._controller.choose("", settings, None)
 
     # Showing
+
+    def _keep_fold(self, is_open: bool) -> None:
+        self._ui_state.shows_all_models = is_open
 
     def _open(self, page: str) -> None:
         if page == "models":

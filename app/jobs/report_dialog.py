@@ -94,6 +94,8 @@ class ReportDialog(QDialog):
         for check in report.checks:
             severity = "good" if check.passed else "warning"
             inner.addWidget(NoticeLine(severity, title(f"check.{check.code}"), text(check.message)))
+        if times := stage_times(report):
+            inner.addWidget(NoticeLine("info", tr("Times of the stages"), times))
         if report.gpu_memory:
             lines_of_gpu = gpu_memory(report)
             if report.memory_ratios[1:]:
@@ -115,6 +117,19 @@ class ReportDialog(QDialog):
         for part in (name, sub, scroll):
             column.addWidget(part)
         column.addLayout(buttons)
+
+
+def stage_times(report: Report) -> str:
+    """What each stage took, one a line, next to what was planned; none that took 0 s."""
+    return "\n".join(
+        (tr("{stage}: {time}, planned {planned}") if one.planned else tr("{stage}: {time}")).format(
+            stage=labels.stage_name(one.stage),
+            time=labels.duration(one.seconds),
+            planned=labels.duration(one.planned),
+        )
+        for one in report.stage_times
+        if round(one.seconds)
+    )
 
 
 def gpu_memory(report: Report) -> str:

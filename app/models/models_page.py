@@ -53,6 +53,7 @@ class ModelsPage(Themed, QDialog):
     use_requested = Signal(str)
     import_requested = Signal(Path, str)  # file, "copy" or "link"
     refresh_requested = Signal()
+    unfolded = Signal(bool)  # all files are shown, or no longer
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class ModelsPage(Themed, QDialog):
         recommended.get_requested.connect(self.get_requested)
         recommended.get_requested.connect(self.unfold)  # the rows show how far it is, and errors
         self._all.toggled.connect(self._fold)
+        self._all.toggled.connect(self.unfolded)
         self._fold(False)
         self._import.clicked.connect(self._ask_file)
         self._again.clicked.connect(self.refresh_requested)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
@@ -12,9 +12,11 @@ from app.models import model_labels
 from app.runtimes import runtime_labels
 from app.state.listings import PresetsModel
 from app.state.model_files_model import ModelFilesModel, Package, size_of
-from app.state.runtimes_model import RuntimesModel, Situation
+from app.state.runtimes_model import RuntimesModel, Situation, can_repair
 from app.state.runtimes_model import size_of as runtime_size
+from app.widgets.notice_line import NoticeLine
 from engine.core.units import bytes_text
+from engine.protocol.model_file_state import PublishedState
 from engine.protocol.runtime_state import RuntimeState
 from engine.settings.presets import Preset
 
@@ -58,6 +60,8 @@ class Recommended(QFrame):
         self.setProperty("kind", "card")
         self._files, self._presets, self._runtimes = files, presets, runtimes
         self._title, self._text, self._state = QLabel(), QLabel(), QLabel()
+        self._problem = NoticeLine()
+        self._problem.setObjectName("brokenRuntime")
         self._button = QPushButton()
         self._button.setObjectName("getRecommended")
         self._lay_out()
@@ -70,6 +74,7 @@ class Recommended(QFrame):
         presets = self._presets.presets
         self.setVisible(bool(presets and self._files.files))
         packages, runtime = recommended(presets, self._files), self._runtime()
+        self._show_problem()
         if not packages:
             self._title.setText(tr("Recommended: Lite, built in"))
             self._text.setText(tr("The presets of this machine use it; nothing to fetch."))
@@ -77,10 +82,8 @@ class Recommended(QFrame):
             self._button.hide()
             return
         files = {file.id: file for package in packages for file in package.files}
-        total = sum(map(size_of, files.values()))
         parts = [model_labels.full_title(file) for file in files.values()]
         if runtime is not None:
-            total += runtime_size(runtime)
             parts.append(runtime_labels.title_of(runtime))
         self._title.setText(
             tr("Recommended for {gpu}", gpu=self._presets.card or tr("this machine"))
@@ -88,21 +91,27 @@ class Recommended(QFrame):
         self._text.setText(tr("Balanced and Best use: {parts}", parts=" · ".join(reversed(parts))))
         lacks = runtime is not None or any(package.lacking for package in packages)
         runs = any(file in self._files.running for file in files) or self._runtimes.is_running
-        size = bytes_text(total)
-        if runs:
-            self._state.setText(tr("Fetching"))
-        elif lacks:
-            self._state.setText(tr("{size} in all", size=size))
-        else:
-            self._state.setText(f"{tr('Everything is here')} · {size}")
+        self._state.setText(
+            tr("Fetching") if runs else _sizes(files.values(), runtime, lacks=lacks)
+        )
         self._button.setText(tr("Get what is missing"))
         self._button.setVisible(lacks)
         self._button.setEnabled(not runs)
 
     def _runtime(self) -> RuntimeState | None:
+        """The one that is to be downloaded, also for a broken one."""
         status = self._runtimes.status
+        if status.situation is Situation.BROKEN and status.runtime is not None:
+            return status.runtime if can_repair(status.runtime) else None
         is_offered = status.situation in (Situation.OFFER, Situation.PARTIAL)
         return status.runtime if is_offered else None
+
+    def _show_problem(self) -> None:
+        is_broken = self._runtimes.status.situation is Situation.BROKEN
+        self._problem.setVisible(is_broken)
+        if is_broken:
+            said = runtime_labels.message(self._runtimes)
+            self._problem.show_message(said.severity, said.title, said.text)
 
     def _get(self) -> None:
         runtime = self._runtime()
@@ -118,9 +127,24 @@ class Recommended(QFrame):
         self._button.setProperty("kind", "primary")
         self._state.setProperty("kind", "secondary")
         texts = QVBoxLayout()
-        for label in (self._title, self._text, self._state):
-            texts.addWidget(label)
+        for part in (self._title, self._text, self._problem, self._state):
+            texts.addWidget(part)
         row = QHBoxLayout(self)
         row.setContentsMargins(14, 10, 14, 10)
         row.addLayout(texts, 1)
         row.addWidget(self._button)
+
+
+def _sizes(files: Collection[PublishedState], runtime: RuntimeState | None, *, lacks: bool) -> str:
+    """Bytes of all parts, and how many of them are here."""
+    total = sum(map(size_of, files))
+    here = sum(map(size_of, (file for file in files if file.is_here)))
+    here += sum(file.done_bytes for file in files if file.state == "partial")
+    if runtime is not None:
+        total += runtime_size(runtime)
+        here += runtime.done_bytes if runtime.state == "partial" else 0
+    if not lacks:
+        return f"{tr('Everything is here')} · {bytes_text(total)}"
+    if not here:
+        return tr("{size} in all", size=bytes_text(total))
+    return tr("{here} of {total} here", here=bytes_text(here), total=bytes_text(total))

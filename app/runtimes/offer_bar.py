@@ -12,7 +12,7 @@ from app.state.runtimes_model import (
     RuntimesModel,
     RuntimeStatus,
     Situation,
-    is_known,
+    can_repair,
 )
 from app.state.tasks_model import TaskState
 from app.widgets.controls import Themed
@@ -57,7 +57,7 @@ def offers(status: RuntimeStatus, task: TaskState | None) -> tuple[str, ...]:
         case Situation.READY:
             return "restart", "later"
         case Situation.BROKEN if runtime is not None:
-            helps = ("restart",) if runtime.is_used else ("repair",) if is_known(runtime) else ()
+            helps = ("restart",) if runtime.is_used else ("repair",) if can_repair(runtime) else ()
             return (*helps, "details", "hide")
         case Situation.OLD_DRIVER:
             return "driver", "hide"

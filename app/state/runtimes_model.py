@@ -100,6 +100,11 @@ def is_known(state: RuntimeState) -> bool:
     return bool(state.driver)
 
 
+def can_repair(state: RuntimeState) -> bool:
+    """Whether a broken one can be downloaded again now: not while this process has it loaded."""
+    return is_known(state) and not state.is_used
+
+
 def size_of(state: RuntimeState) -> int:
     """Bytes to download, as pinned, else about."""
     return state.bytes or state.about_bytes

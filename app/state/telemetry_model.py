@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
@@ -23,21 +24,28 @@ class Sample:
 
 
 class WorkTimes:
-    """How long the stages of the running job took, or of the last one; pauses are no work."""
+    """How long the stages of the running job took, or of the last one; pauses are no work.
+
+    Attributes:
+        inside: Seconds of the stages inside of "run", as in `events.StagesTimed`.
+    """
 
     def __init__(self) -> None:
+        self.inside: Mapping[str, float] = {}
         self._job_id, self._stage, self._since = "", "", 0.0
         self._taken: dict[str, float] = {}
 
     def hear(self, event: events.JobEvent) -> None:
-        """Take any event of a job: only where a stage begins or work stops matters."""
+        """Take any event of a job: only times, and where a stage begins or work stops, matter."""
         match event:
             case events.StageStarted():
                 self._stop(event.at)
                 if event.job_id != self._job_id:
-                    self._job_id, self._taken = event.job_id, {}
+                    self._job_id, self._taken, self.inside = event.job_id, {}, {}
                 self._stage, self._since = event.stage, event.at
                 self._taken.setdefault(event.stage, 0.0)
+            case events.StagesTimed() if event.job_id == self._job_id:
+                self.inside = event.seconds
             case events.JobPaused() if event.job_id == self._job_id:
                 self._stop(event.at)
             case events.JobResumed() if event.job_id == self._job_id and self._taken:

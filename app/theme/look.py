@@ -39,6 +39,9 @@ class Look(QObject):
         sheet = style_sheet(theme)
         if sheet != self._app.styleSheet():  # setting it again would polish every widget again
             self._app.setPalette(palette_of(theme))
+            # Replaced, a sheet polishes each widget once for every parent it has; taken away and
+            # set, twice.
+            self._app.setStyleSheet("")
             self._app.setStyleSheet(sheet)
             self.changed.emit()
 

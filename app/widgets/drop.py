@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QMimeData, QObject, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QChildEvent, QEvent, QMimeData, QObject, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QDragLeaveEvent,
@@ -11,8 +11,9 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QPen,
+    QWindow,
 )
-from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QAbstractButton, QDialog, QSizePolicy, QWidget
 
 from app.i18n import tr
 from app.theme import tokens
@@ -23,7 +24,7 @@ from app.theme.icons import pixmap
 class DropZone(QAbstractButton):
     """Title, a second line and, when it is large, a picture above them.
 
-    The window takes drops itself; this only shows where.
+    `DropTarget` takes drops; this only shows where.
     """
 
     def __init__(self, parent: QWidget | None = None, *, is_large: bool = False) -> None:
@@ -90,21 +91,38 @@ class DropZone(QAbstractButton):
 
 
 class DropTarget(QObject):
-    """Takes files that are dragged over its parent, always as Copy.
+    """Takes files that are dragged over a window or one of its dialogs, always as Copy.
 
     After a Move, which Explorer proposes with Shift, the program they come from deletes them.
+    Drags are answered before any control sees them: a text field would take the name of a file,
+    and a Move.
     """
 
     hovered = Signal(bool)
     dropped = Signal(QMimeData)
 
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        parent.setAcceptDrops(True)
-        parent.installEventFilter(self)
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self._watch(window)
 
-    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
-        """Answer drags; everything else goes its way."""
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Find dialogs and answer drags; everything else goes its way."""
+        if isinstance(watched, QWindow):
+            return self._answer(event)
+        if event.type() is QEvent.Type.Show and isinstance(watched, QWidget):
+            watched.windowHandle().installEventFilter(self)
+        elif event.type() is QEvent.Type.ChildPolished and isinstance(event, QChildEvent):
+            child = event.child()
+            if isinstance(child, QDialog):
+                self._watch(child)
+        return False
+
+    def _watch(self, window: QWidget) -> None:
+        window.setAcceptDrops(True)
+        window.installEventFilter(self)
+
+    def _answer(self, event: QEvent) -> bool:
+        """Whether it was a drag of files, which is answered by that."""
         if isinstance(event, QDragLeaveEvent):
             self.hovered.emit(False)
             return False

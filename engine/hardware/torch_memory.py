@@ -1,4 +1,4 @@
-"""torch's memory on the GPU and its limit; readings do not load torch."""
+"""torch's memory on the GPU and its limit, and its events; readings do not load torch."""
 
 from __future__ import annotations
 
@@ -46,6 +46,16 @@ def take_peak() -> MemoryPeak | None:
         reserved=int(found.get("reserved_bytes.all.peak", 0)),
         used=int(total - free),
     )
+
+
+def timing_event() -> Any:
+    """An event after all work so far of this thread's stream; None before torch uses a GPU."""
+    cuda = _cuda()
+    if cuda is None:
+        return None
+    event = cuda.Event(enable_timing=True)
+    event.record()
+    return event
 
 
 def pinned_bytes() -> int:

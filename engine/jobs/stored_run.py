@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import linecache
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -56,7 +55,6 @@ def prepared() -> None:
     finally:
         if was_enabled:
             gc.enable()
-    linecache.clearcache()  # PySide's import hook has read the source of each module: 17 MB
 
 
 def run_stored(

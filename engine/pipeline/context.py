@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.core.control import Control
-from engine.hardware.peak_meter import PeakMeter
 from engine.hardware.spill_guard import SpillGuard
+from engine.hardware.stage_meter import StageMeter
 from engine.protocol.commands import Command
-from engine.protocol.events import EventSink
+from engine.protocol.events import EventSink, StagesTimed
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
@@ -55,14 +55,26 @@ class JobContext:
     uses_last_room: bool = False  # the user let the job go on where a disk is nearly full
     releases_memory: bool = False  # a pause gives the device's memory back
     guard: SpillGuard | None = None  # where a GPU may spill
-    memory: PeakMeter = field(default_factory=PeakMeter)  # what stages take of the GPU
     gpu_users: Callable[[], tuple[GpuProcess, ...]] = tuple  # processes that hold GPU memory
+    meter: StageMeter = field(init=False)  # of the stages inside of "run"
     began: float = field(init=False)  # s of `control.work_seconds`
     picture_due: Throttle = field(default_factory=lambda: Throttle(1 / 12))
     preview_due: Throttle = field(default_factory=lambda: Throttle(1.0))
+    times_due: Throttle = field(default_factory=lambda: Throttle(1.0))
 
     def __post_init__(self) -> None:
+        self.meter = StageMeter(self.control.work_seconds)
         self.began = self.control.work_seconds()
+
+    def end_piece(self, stage: str) -> None:
+        """Called by the device's thread where a piece of a stage's work has ended.
+
+        Args:
+            stage: As in `StagesTimed`; what went before is counted with it.
+        """
+        self.meter.end(stage)
+        if self.times_due():
+            self.events.emit(StagesTimed(job_id=self.job_id, seconds=self.meter.seconds()))
 
     def check(self, kind: str = "", *, may_end: bool = True) -> None:
         """Called by the device's thread between pieces of work: waits while paused.

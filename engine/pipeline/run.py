@@ -35,7 +35,7 @@ from engine.planner.peaks import QUEUE_CLIPS
 from engine.planner.rates import Learned
 from engine.protocol.events import StageProgress, StageStarted, Warned
 from engine.protocol.plan import Notice, Plan, WorkPlan
-from engine.protocol.report import Report, StageMemory
+from engine.protocol.report import Report, StageMemory, StageTime
 from engine.verify.verify import verify
 from engine.video.read.continuity import losses
 from engine.video.read.frame_reader import FrameReader
@@ -85,6 +85,7 @@ def _run(context: JobContext, segments: SegmentLog, ram: RamPeak, *, overwrite: 
             source=context.media.path,
             output=context.plan.output,
             seconds=seconds,
+            stage_times=advised(lambda: _stage_times(context), ()),
             peak_bytes=ram.so_far,
             gpu_memory=advised(lambda: _gpu_memory(context), ()),
         )
@@ -165,6 +166,7 @@ def _make_segments(context: JobContext, segments: SegmentLog) -> None:
             lambda: attempt(lambda: _make_with(context, segments)),
             lambda: _segment_bytes(context.plan, segments),
         )
+        context.end_piece("load")  # the model is gone by now
         if failure is not None and not segments.is_complete:
             recovery.go_on(failure, frames_of(segments))
 
@@ -196,8 +198,9 @@ def _make_with(context: JobContext, segments: SegmentLog) -> None:
     torch.set_num_threads(plan.work.threads)
     if context.guard is not None:
         context.guard.begin()
-    context.memory.restart()
+    context.meter.restart()
     work = _work_of(plan.work)
+    context.end_piece("load")
     write = Write(context, segments)
     with (
         FrameReader(
@@ -206,7 +209,7 @@ def _make_with(context: JobContext, segments: SegmentLog) -> None:
             stop=plan.stop,
             must_be_whole=not context.accepts_damage,
         ) as reader,
-        Workers() as workers,
+        Workers(context.meter.add) as workers,
     ):
         ready = workers.stream(QUEUE_CLIPS, DoneClip)
         writer = workers.start("write", lambda: write.run(ready))
@@ -219,6 +222,7 @@ def _make_with(context: JobContext, segments: SegmentLog) -> None:
                     ready.close()
                     writer.join()
             raise
+    context.end_piece("wait")  # for the last frames to be written
     for problem in reader.problems:
         notice = Notice(code="source-damaged", severity="warning", params={"problem": problem})
         context.events.emit(Warned(job_id=context.job_id, notice=notice))
@@ -322,9 +326,20 @@ def _progress(context: JobContext, stage: str) -> Callable[[int, int], None]:
     return progress
 
 
+def _stage_times(context: JobContext) -> tuple[StageTime, ...]:
+    """What stages took, next to what was planned: those of the plan in its order, then others."""
+    measured = context.meter.seconds(wait=True)
+    planned = {one.stage: one.seconds for one in context.plan.stages}
+    order = (*(name for name in planned if name in measured), *(measured.keys() - planned))
+    return tuple(
+        StageTime(stage=name, seconds=measured[name], planned=planned.get(name, 0.0))
+        for name in order
+    )
+
+
 def _gpu_memory(context: JobContext) -> tuple[StageMemory, ...]:
     """What stages took of the GPU, next to what was planned; in the log, too."""
-    measured = context.memory.peaks
+    measured = context.meter.peaks
     found = tuple(
         StageMemory(
             stage=stage.stage,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -46,35 +48,76 @@ class Stream(Generic[T]):
             yield item
 
     def _put(self, item: T | _End) -> None:
-        while True:
-            self._check()
-            try:
-                self._queue.put(item, timeout=_POLL_S)
-            except queue.Full:
-                continue
-            return
+        with _waiting():
+            while True:
+                self._check()
+                try:
+                    self._queue.put(item, timeout=_POLL_S)
+                except queue.Full:
+                    continue
+                return
 
     def _get(self) -> T | _End:
-        while True:
-            self._check()
-            try:
-                return self._queue.get(timeout=_POLL_S)
-            except queue.Empty:
-                continue
+        with _waiting():
+            while True:
+                self._check()
+                try:
+                    return self._queue.get(timeout=_POLL_S)
+                except queue.Empty:
+                    continue
 
     def _check(self) -> None:
         if self._aborted.is_set():
             raise StreamAborted
 
 
+Worked = Callable[[str, float], None]
+"""Called by a thread, with its name and the seconds that it worked since it waited for a stream."""
+
+
+class _Worker(threading.Thread):
+    """A thread that counts its work, without the time that it waits for streams."""
+
+    def __init__(self, name: str, work: Callable[[], None], worked: Worked) -> None:
+        super().__init__(name=name, daemon=True)
+        self._work, self._worked = work, worked
+        self._since = 0.0
+
+    def run(self) -> None:
+        """Do the work."""
+        self._since = time.monotonic()
+        try:
+            self._work()
+        finally:
+            self._worked(self.name, time.monotonic() - self._since)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around what is no work."""
+        self._worked(self.name, time.monotonic() - self._since)
+        try:
+            yield
+        finally:
+            self._since = time.monotonic()
+
+
+def _waiting() -> AbstractContextManager[None]:
+    thread = threading.current_thread()
+    return thread.waiting() if isinstance(thread, _Worker) else nullcontext()
+
+
 class Workers:
     """Threads that end together: the first error of any of them ends all and is raised by `join`.
 
     Use as a context manager around the work of the calling thread, which counts as one of them.
+
+    Args:
+        worked: Counts the work of all others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, worked: Worked = lambda name, seconds: None) -> None:
         self.aborted = threading.Event()
+        self._worked = worked
         self._threads: list[threading.Thread] = []
         self._error: BaseException | None = None
         self._lock = threading.Lock()
@@ -86,7 +129,7 @@ class Workers:
 
     def start(self, name: str, work: Callable[[], None]) -> threading.Thread:
         """Run `work` in a thread of its own, which `__exit__` waits for."""
-        thread = threading.Thread(target=self._guard, args=(work,), name=name, daemon=True)
+        thread = _Worker(name, lambda: self._guard(work), self._worked)
         thread.start()
         self._threads.append(thread)  # one that did not start cannot be waited for
         return thread

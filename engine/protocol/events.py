@@ -117,6 +117,19 @@ class StageProgress(JobEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StagesTimed(JobEvent):
+    """How long the stages inside of "run" took so far, about once a second.
+
+    Attributes:
+        seconds: Of the stages of the plan, of "load" (the model gets ready, and gives its memory
+            back) and of "wait" (for frames to be read or written). "read" and "write" go on next
+            to the others; all others take turns, and are the whole of "run" together.
+    """
+
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TileDone(JobEvent):
     """A tile of a frame is finished; `box` lies in the result of `canvas` size."""
 

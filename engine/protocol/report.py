@@ -62,6 +62,15 @@ class StageMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageTime:
+    """Seconds that a stage took in the last run, next to what was planned; 0 for no plan."""
+
+    stage: str
+    seconds: float
+    planned: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Source against result."""
 
@@ -73,6 +82,7 @@ class Report:
     likeness_mean: float = 0.0  # SSIM of small grey pictures, 0 to 1
     likeness_min: float = 0.0
     seconds: float = 0.0  # that the job took, 0 when only verified
+    stage_times: tuple[StageTime, ...] = ()  # as in `events.StagesTimed`
     peak_bytes: int = 0
     gpu_memory: tuple[StageMemory, ...] = ()  # of the stages that a GPU computed in the last run
     memory_ratios: tuple[float, ...] = ()  # most over planned bytes, of jobs of this kind so far

@@ -72,6 +72,20 @@ def test_stages_are_timed_without_pauses_and_from_0_for_each_job():
     assert times.seconds(601.0) == {"prepare": 1.0}
 
 
+def test_times_inside_of_upscaling_are_those_of_the_job():
+    times = WorkTimes()
+    for event in (
+        events.StageStarted(job_id="a", stage="run", at=0.0),
+        events.StagesTimed(job_id="a", seconds={"encode": 1.0}),
+        events.StagesTimed(job_id="a", seconds={"encode": 2.0, "decode": 4.0}),
+        events.StagesTimed(job_id="b", seconds={"encode": 9.0}),
+    ):
+        times.hear(event)
+    assert times.inside == {"encode": 2.0, "decode": 4.0}
+    times.hear(events.StageStarted(job_id="c", stage="prepare"))
+    assert not times.inside
+
+
 def test_a_click_on_any_gauge_opens_the_last_minute(bench):
     hear(bench, GPU)
     assert popup() is None
@@ -153,6 +167,13 @@ def test_work_times_stand_next_to_the_planned_ones(bench, theme):
     inside = [one for one in stages if one.stage != "verify" and round(one.seconds)]
     assert inside
     rows = [(labels.stage_name(one.stage), "", labels.duration(one.seconds)) for one in inside]
+    assert shown[at + 9 :] == [text for row in rows for text in row]
+    seconds = {one.stage: 12.0 for one in inside} | {"load": 7.0, "wait": 0.2}
+    bench.emit(events.StagesTimed(job_id=job_id, seconds=seconds))
+    bench.emit(reading(149.0))
+    shown = [label.text().strip() for label in opened.findChildren(QLabel) if label.isVisible()]
+    rows = [(name, "12 s", planned) for name, _, planned in rows]
+    rows.insert(0, ("Load the model", "7 s", ""))
     assert shown[at + 9 :] == [text for row in rows for text in row]
     assert any("planned peak 11.4" in text for text in shown)
     assert not unreadable(opened)

@@ -1,10 +1,9 @@
 from pathlib import Path
 
-from PySide6.QtCore import QPoint, QPointF, QRect, Qt
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDragMoveEvent, QDropEvent
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
-    QApplication,
     QComboBox,
     QLineEdit,
     QPushButton,
@@ -16,7 +15,7 @@ from app.state.job_row import JobState
 from engine.api import UnfinishedJob
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands
-from tests.app.conftest import dropped, texts
+from tests.app.conftest import texts
 from tests.app.test_gauges import GPU
 
 
@@ -267,38 +266,6 @@ def test_choices_reach_the_selected_job_and_the_next_file(bench, qtbot):
     bench.do("start")  # does not overtake the choice
     sent = [type(command) for command in bench.engine.commands[before:]]
     assert sent.index(commands.ChangeJob) < sent.index(commands.StartQueue)
-
-
-def test_a_drop_with_shift_held_is_a_copy_too(bench, tmp_path):
-    film = tmp_path / "only_copy.mkv"
-    film.write_bytes(b"")
-    mime, where = dropped(film), QPointF(700, 400)
-    possible = Qt.DropAction.MoveAction | Qt.DropAction.CopyAction
-    about = possible, mime, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier
-    place = where.toPoint()
-    drop = QDropEvent(where, *about)
-    for event in (QDragEnterEvent(place, *about), QDragMoveEvent(place, *about), drop):
-        event.setDropAction(Qt.DropAction.MoveAction)
-        QApplication.sendEvent(bench.window, event)
-        assert event.isAccepted()
-        assert event.dropAction() is Qt.DropAction.CopyAction, event
-
-
-def test_files_dropped_anywhere_are_queued(bench, tmp_path):
-    film = tmp_path / "dropped.mkv"
-    film.write_bytes(b"")
-    mime = dropped(film)
-    where = QPointF(700, 400)
-    action, button = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
-    key = Qt.KeyboardModifier.NoModifier
-    enter = QDragEnterEvent(where.toPoint(), action, mime, button, key)
-    QApplication.sendEvent(bench.window, enter)
-    assert enter.isAccepted()
-    assert bench.find("dropOverlay").isVisible()
-    QApplication.sendEvent(bench.window, QDropEvent(where, action, mime, button, key))
-    bench.hear()
-    assert not bench.find("dropOverlay").isVisible()
-    assert [row.source.name for row in bench.program.queue.rows] == ["dropped.mkv"]
 
 
 def test_closing_while_a_film_runs_asks_first(bench):

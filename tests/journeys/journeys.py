@@ -42,13 +42,18 @@ def first_film(folder: Path, width: int = 1920, height: int = 1080) -> None:
 
 def dropped_files_stay(folder: Path) -> None:
     """A file manager that proposes to move is answered that the files were copied."""
-    film = make_clip(folder / "holiday.mp4")
+    film, other = (make_clip(folder / name) for name in ("holiday.mp4", "other.mp4"))
     with Screen(folder / "screen") as screen, Upreel(screen, folder / "p") as upreel:
         upreel.start()
         upreel.wait_for(DROP_ZONE)
         assert upreel.drop([film], action="MoveAction") == "CopyAction"
         upreel.wait_for_cards("in the queue", len)
+        screen.key("F1")
+        upreel.wait_for("About Upreel")
+        assert upreel.drop([other], onto="dialog", action="MoveAction") == "CopyAction"
+        upreel.wait_for_cards("both in the queue", lambda cards: len(cards) == 2)
         assert film.exists()
+        assert other.exists()
 
 
 def fifty_films(folder: Path) -> None:
@@ -159,6 +164,44 @@ def interrupted_while_it_runs(folder: Path, end: str) -> None:
         upreel.close()
 
 
+def killed_while_it_is_finished(folder: Path) -> None:
+    """Killed while pieces are joined, and again while the result is checked: no piece is lost."""
+    film = make_film(folder / "film.mp4", "480x270", 3, sound=True)
+    whole = folder / "uninterrupted.mp4"
+    words = ("--set", "segment_seconds=0.5", "--set", "treatment=faithful")
+    upscale(film, whole, "--model", "lite", *words)
+    settings, result = _PIECES_OF_HALF_A_SECOND, folder / "film_x2.mp4"
+
+    def part() -> Path | None:
+        """The unfinished result, from where joining begins until the checks have passed."""
+        return next(folder.glob("upreel-*.part.mp4"), None)
+
+    with Screen(folder / "screen") as screen, Upreel(screen, folder / "p", settings) as upreel:
+        upreel.start()
+        upreel.wait_for(DROP_ZONE)
+        upreel.drop([film])
+        upreel.wait_for_cards("it is read", lambda cards: _states(cards) == ["Waiting"])
+        upreel.press(_START)
+        until("joining", part, 600, shown=upreel.shown, poll_s=0.005)
+        upreel.kill()
+        kept = upreel.pieces
+        assert kept
+        assert not result.exists()
+        upreel.start()
+        upreel.press(rf"Continue|{_START}")
+        upreel.wait_for_cards("checking", lambda cards: "Checking" in _states(cards)[0])
+        upreel.kill()
+        assert upreel.pieces == kept, "finished pieces were made again"
+        assert not result.exists()
+        upreel.start()
+        upreel.press(rf"Continue|{_START}")
+        upreel.wait_for_cards("it is done", lambda cards: len(cards) == 1 and cards[0].is_done)
+        assert frame_hashes(result) == frame_hashes(whole)
+        assert not upreel.pieces
+        assert part() is None
+        upreel.close()
+
+
 def _states(cards: list[Card]) -> list[str]:
     return [card.state for card in cards]
 
@@ -176,4 +219,5 @@ JOURNEYS: dict[str, Journey] = {
     "fifty films": fifty_films,
     **{f"{end} while films wait": partial(interrupted_while_it_waits, end=end) for end in _ENDS},
     **{f"{end} while a film is made": partial(interrupted_while_it_runs, end=end) for end in _ENDS},
+    "kill while a film is joined and checked": killed_while_it_is_finished,
 }

@@ -191,9 +191,11 @@ class Upreel:
 
     # What a user does
 
-    def drop(self, files: Sequence[Path], *, action: str = "CopyAction") -> str:
-        """Drop files into the middle of the window; the action that it chose."""
-        frame = next(control for control in self.controls() if control.role == "frame")
+    def drop(
+        self, files: Sequence[Path], *, onto: str = "frame", action: str = "CopyAction"
+    ) -> str:
+        """Drop files into the middle of the window of a role; the action that it chose."""
+        frame = next(control for control in self.controls() if control.role == onto)
         return self.screen.drop(files, frame.middle, action=action)
 
     def choose(self, film: str) -> None:

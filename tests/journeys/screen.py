@@ -39,9 +39,21 @@ def missing() -> str:
 
 
 def until(
-    what: str, look: Callable[[], T | None], patience_s: float = PATIENCE_S, *, shown: object = ""
+    what: str,
+    look: Callable[[], T | None],
+    patience_s: float = PATIENCE_S,
+    *,
+    shown: object = "",
+    poll_s: float = _POLL_S,
 ) -> T:
     """The first answer of `look` that is neither None nor False.
+
+    Args:
+        what: Is waited for, for the message.
+        look: Called again and again.
+        patience_s: How long.
+        shown: What can be seen meanwhile, for the message; may be a function.
+        poll_s: Between two looks; less for what is soon over.
 
     Raises:
         AssertionError: There was none in time; the message says what was waited for.
@@ -54,7 +66,7 @@ def until(
         if time.monotonic() > deadline:
             state = shown() if callable(shown) else shown
             raise AssertionError(f"not within {patience_s:.0f} s: {what}\n{state}")
-        time.sleep(_POLL_S)
+        time.sleep(poll_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

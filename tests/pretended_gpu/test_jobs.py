@@ -66,6 +66,11 @@ def test_a_job_gives_the_pictures_of_the_processor(kind: str, tmp_path: Path) ->
     for one in outcome.report.gpu_memory:
         peak = one.peak
         assert 0 < peak.requested <= peak.allocated <= peak.reserved <= gpu.allocator.limit
+    times = {one.stage: one.seconds for one in outcome.report.stage_times}
+    in_turns = sum(times[stage] for stage in times if stage not in ("read", "write"))
+    whole = gpu.launches / 100_000  # s, by the clock of events; a piece without any counts as one
+    assert 0.999 * whole <= in_turns <= 1.1 * whole
+    assert all(times[one.stage] for one in stages)
     assert not gpu.record.problems
     assert gpu.launches
 

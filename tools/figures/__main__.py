@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tools.figures import baseline as base
-from tools.figures import jobs, planning, start, window
+from tools.figures import idle, jobs, planning, start, window
 from tools.figures.child import Children, FigureFailed, children
 from tools.figures.figure import FIGURES, Figure, named
 
@@ -35,6 +35,7 @@ def _quality(children: Children) -> dict[str, float]:
 MEASURES: dict[str, Callable[[Children], dict[str, float]]] = {
     "start": start.measure,
     "window": window.measure,
+    "idle": idle.measure,
     "planning": planning.measure,
     "models": _models,
     "quality": _quality,

@@ -93,7 +93,7 @@ def _waited_s() -> float:
 
 def _child(begin: float) -> dict[str, float]:
     gc.disable()  # as main.py
-    sys.excepthook = _end
+    sys.excepthook = end_with_error
     from PySide6.QtCore import Qt, QTimer
 
     from app.application import Program, begin_work, make_application
@@ -120,7 +120,7 @@ def _child(begin: float) -> dict[str, float]:
         timer.timeout.disconnect(loading.tick)
         running.begin()
         timer.timeout.connect(running.tick)
-        _begin_job(program)
+        begin_job(program)
 
     def ended(is_finished: bool) -> None:
         found["finished"] = float(is_finished)
@@ -139,13 +139,16 @@ def _child(begin: float) -> dict[str, float]:
     return found | {"calibration": interpreter_seconds()}
 
 
-def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """An exception in a slot would leave the event loop running for ever."""
+def end_with_error(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """For `sys.excepthook`: an exception in a slot would leave the event loop running for ever."""
     sys.__excepthook__(kind, error, trace)
     os._exit(1)
 
 
-def _begin_job(program: Program) -> None:
+def begin_job(program: Program) -> None:
+    """Add the sample clip, and start it."""
     from engine.core import paths
 
     program.controller.add_file(

@@ -74,8 +74,14 @@ def _failed(player: Player) -> None:
     player.say([failed])
 
 
+def _broken_runtime(player: Player) -> None:
+    model_states.partly_here(player)
+    runtime_states.broken(player)
+
+
 STATES: dict[str, Callable[[Player], None]] = {
     "download_needed": _needed,
     "download_coming": _coming,
     "download_failed": _failed,
+    "models_broken_runtime": _broken_runtime,
 }

@@ -69,6 +69,12 @@ def _recommended(player: Player) -> None:
     player.say([events.PresetsListed(presets=presets, card="RTX 5070 Ti, 16 GB")])
 
 
+def partly_here(player: Player) -> None:
+    """The recommendation, whose shared files are here, and a part of the others."""
+    _recommended(player)
+    _list(player, **_shared(player), seedvr2_7b_sharp_fp8="partial", seedvr2_7b_sharp_q4="partial")
+
+
 def _models(player: Player) -> None:
     _recommended(player)
     player.program.models.view.unfold()

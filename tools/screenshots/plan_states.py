@@ -131,6 +131,18 @@ def _spilled(player: Player) -> None:
     telemetry(player, _SPILLED)
 
 
+_TIMES = {  # s
+    "load": 9.2,
+    "read": 1.4,
+    "encode": 6.1,
+    "transformer": 8.8,
+    "decode": 14.6,
+    "restore": 1.2,
+    "write": 3.3,
+    "wait": 1.1,
+}
+
+
 def _last_minute(player: Player) -> None:
     """A film runs on the GPU, and the gauges are open: a minute of made-up readings."""
     _on_gpu(player)
@@ -144,6 +156,7 @@ def _last_minute(player: Player) -> None:
             events.StageStarted(job_id="", stage="prepare", at=last.at - 50),
             events.StageStarted(job_id="", stage="weights", at=last.at - 48),
             events.StageStarted(job_id="", stage="run", at=last.at - 41),
+            events.StagesTimed(job_id="", seconds=_TIMES),
         ]
     )
     player.program.telemetry.history.clear()

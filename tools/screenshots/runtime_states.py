@@ -190,7 +190,8 @@ def _restarting(player: Player) -> None:
     player.program.runtime.act("restart")
 
 
-def _broken(player: Player) -> None:
+def broken(player: Player) -> None:
+    """The installed runtime cannot be used."""
     _say(
         player,
         _HERE | {"state": "broken", "is_chosen": True, "why": _WHY},
@@ -252,14 +253,14 @@ STATES: dict[str, Callable[[Player], None]] = {
     "runtime_wrong_file": _wrong_file,
     "runtime_ready": _ready,
     "runtime_restarting": _restarting,
-    "runtime_broken": _broken,
+    "runtime_broken": broken,
     "runtime_old_driver": _old_driver,
     "runtime_old_gpu": _old_gpu,
     "runtime_page": _page(offer),
     "runtime_page_downloading": _page(_downloading),
     "runtime_page_in_use": _page(_in_use),
     "runtime_page_ready": _page(_ready),
-    "runtime_page_broken": _page(_broken),
+    "runtime_page_broken": _page(broken),
     "runtime_page_cut": _page(_cut),
     "runtime_page_no_card": _page(_no_gpu),
     "runtime_settings": _settings(_in_use),

@@ -8,7 +8,6 @@ transformer is a narrower one, so that the case ends within minutes.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from engine.bench.report.machine import Row
 from engine.bench.timing.peak_rates import matrix_ceiling
 from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
-from engine.hardware.peak_meter import PeakMeter
+from engine.hardware.stage_meter import StageMeter
 from engine.models.planning.search import Room
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.cost import forward_flops
@@ -56,35 +55,27 @@ _GIB = 2**30
 
 
 class _StageClock:
-    """Seconds of each stage and its peak on the GPU; waits for the GPU before and after it."""
+    """Seconds of each stage and its peak on the GPU; on a processor CPU seconds."""
 
     def __init__(self, device: str) -> None:
-        self.device, self.memory = device, PeakMeter()
+        self._device = device
         self.restart()
 
     def restart(self) -> None:
         """Count from zero."""
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.memory.restart()
+        self.meter = StageMeter(time.process_time if self._device == "cpu" else time.monotonic)
+        self.meter.restart()
 
     def timed(self, stage: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The same work, with its seconds added to a stage."""
+        """The same work, which counts for a stage."""
 
         def run(*args: Any, **options: Any) -> Any:
-            self.memory.end("")  # between stages
-            begin = self._now()
+            self.meter.end("")  # between stages
             found = work(*args, **options)
-            self.seconds[stage] += self._now() - begin
-            self.memory.end(stage)
+            self.meter.end(stage)
             return found
 
         return run
-
-    def _now(self) -> float:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-            return time.perf_counter()
-        return time.process_time()
 
 
 def seedvr2_rows(options: BenchOptions) -> Iterator[Row]:
@@ -111,20 +102,21 @@ def _rows(options: BenchOptions, frames: int) -> Iterator[Row]:
     begin = time.perf_counter()
     _run_shot(model, clock, layout.picture, frames)
     wall = time.perf_counter() - begin
-    clock.memory.end("")
+    clock.meter.end("")
+    taken = clock.meter.seconds(wait=True)
     model.close()
     ceiling = matrix_ceiling(device, run.torch_dtype, quick=options.quick)
     flops = _flops(options, run, layout.padded, frames)
     common: Row = {"frames": frames, "size": str(layout.picture)}
     for stage in _STAGES:
-        seconds = clock.seconds[stage]
+        seconds = taken[stage]
         row: Row = {"stage": stage, **common, "s_per_frame": seconds / frames}
         if stage in flops and seconds:
             speed = flops[stage] / seconds
             row |= {"tflops": speed / 1e12, "of_ceiling": speed / ceiling}
-        yield row | _memory(clock.memory.peaks.get(stage), planned.get(stage))
+        yield row | _memory(clock.meter.peaks.get(stage), planned.get(stage))
     row = {"stage": "all", **common, "s_per_frame": wall / frames, "frames_per_s": frames / wall}
-    row |= _memory(clock.memory.largest, planned.get("all"))
+    row |= _memory(clock.meter.largest, planned.get("all"))
     if device == "cuda":
         row["note"] = plan.line
     yield row

@@ -44,15 +44,17 @@ class Shots:
     def run(self, source: Stream[ShotSlice], target: Stream[DoneClip]) -> None:
         """Work until the source ends."""
         for piece in source:
+            self._context.end_piece("wait")
             self._context.check()
             for done in self._one(piece):
                 target.put(done)
+                self._context.end_piece("wait")
                 self._progress.add(len(done.frames))
         self._tiles.finish()
         target.close()
 
     def _advance(self, stage: str, frames: float) -> None:
-        self._context.memory.end(stage)
+        self._context.end_piece(stage)
         self._context.check(stage)
         self._progress.advance(stage, frames)
 
@@ -98,7 +100,7 @@ class Shots:
         planes, result = self._restore.run(restored, alpha)
         last = part.first + len(frames) - 1
         show_preview(self._context, frames[-1], last, rgb[-1], result[-1])
-        self._context.memory.end("restore")
+        self._context.end_piece("restore")
         return DoneClip(frames=frames, planes=planes, shot=shot, ends_shot=ended)
 
     def _sources(self, first: int, count: int) -> tuple[PlanarFrame, ...]:

@@ -128,7 +128,9 @@ class Device:
         """Work until the source ends; `done` frames were finished by earlier runs."""
         progress = Progress(self._context, done)
         for clip in source:
+            self._context.end_piece("wait")
             target.put(DoneClip(frames=clip.frames, planes=self._one(clip)))
+            self._context.end_piece("wait")
             progress.add(len(clip.frames))
         self._upscale.finish()
         target.close()
@@ -137,9 +139,9 @@ class Device:
         with torch.inference_mode():
             rgb, alpha = self._colours.rgb(clip.frames)
             large = self._upscale.run(rgb, clip.first)
-            self._context.memory.end("upscale")
+            self._context.end_piece("upscale")
             planes, result = self._restore.run(large, alpha)
-            self._context.memory.end("restore")
+            self._context.end_piece("restore")
             last = clip.first + len(clip.frames) - 1
             show_preview(self._context, clip.frames[-1], last, rgb[-1], result[-1])
         return planes

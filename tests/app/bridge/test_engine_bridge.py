@@ -1,6 +1,8 @@
 import threading
 from pathlib import Path
 
+from PySide6.QtCore import QTimer
+
 from app.bridge.engine_bridge import EngineBridge, without_superseded
 from engine.protocol import events
 from engine.protocol.tasks import TaskKind
@@ -63,3 +65,35 @@ def test_a_base_class_brings_all_its_events_in_order_also_after_a_slot_that_fail
         bridge.emit(events.JobPaused(job_id="a"))
         bridge.drain()
     assert len(heard) == len(errors) == 1
+
+
+def test_nothing_runs_in_the_windows_thread_until_there_is_an_event(qtbot):
+    bridge, heard = EngineBridge(), []
+    timer = bridge.findChild(QTimer)
+    assert not timer.isActive()
+    bridge.subscribe(events.JobPaused, heard.append)
+    bridge.emit(events.JobPaused(job_id="a"))
+    assert timer.isActive()
+    qtbot.waitUntil(lambda: bool(heard), timeout=2000)
+    qtbot.wait(2 * timer.interval())
+    assert not timer.isActive()
+
+
+def test_all_events_of_busy_threads_arrive_whenever_they_come(qtbot):
+    bridge, heard = EngineBridge(), []
+    bridge.subscribe(events.JobPaused, heard.append)
+
+    def emit_many(name: str) -> None:
+        for number in range(1000):  # more than one delivery takes
+            bridge.emit(events.JobPaused(job_id=f"{name}{number}"))
+
+    threads = [threading.Thread(target=emit_many, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    qtbot.waitUntil(lambda: len(heard) == 2000, timeout=5000)
+    for thread in threads:
+        thread.join()
+    for name in "ab":
+        assert [one.job_id for one in heard if one.job_id.startswith(name)] == [
+            f"{name}{number}" for number in range(1000)
+        ]

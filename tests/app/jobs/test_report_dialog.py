@@ -1,4 +1,4 @@
-"""What the report of a finished job says of the GPU's memory."""
+"""What the report of a finished job says of its stages: memory of the GPU, and times."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.jobs.report_dialog import ReportDialog
-from engine.protocol.report import MemoryPeak, Report, StageMemory
+from engine.protocol.report import MemoryPeak, Report, StageMemory, StageTime
 
 GIB = 2**30
 PEAK = MemoryPeak(requested=9 * GIB, allocated=9 * GIB, reserved=10 * GIB, used=11 * GIB)
@@ -30,6 +30,17 @@ def test_the_spread_of_jobs_of_a_kind_is_shown(qtbot: QtBot) -> None:
     assert "Decode: 9.0 GB, planned 10.0 GB; 10.0 GB reserved" in found
     wanted = "Over 3 jobs of this kind: 95 % to 97 % of what was planned, standard deviation 1.0 %"
     assert wanted in found
+
+
+def test_times_of_the_stages_are_shown_without_those_of_0_s(qtbot: QtBot) -> None:
+    times = (
+        StageTime(stage="encode", seconds=12.2, planned=10.0),
+        StageTime(stage="restore", seconds=0.4, planned=1.0),
+        StageTime(stage="load", seconds=75.0),
+    )
+    found = texts(replace(REPORT, stage_times=times), qtbot)
+    assert "Encode: 12 s, planned 10 s\nLoad the model: 1 min 15 s" in found
+    assert "Times of the stages" not in texts(replace(REPORT, stage_times=times[1:2]), qtbot)
 
 
 def test_one_job_has_no_spread(qtbot: QtBot) -> None:

@@ -2,14 +2,13 @@
 
 import pytest
 from PySide6.QtCore import QPointF, Qt
-from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
 
 from app.state.job_row import JobState
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands
-from tests.app.conftest import dropped, texts
+from tests.app.conftest import texts
 
 NAMES = ("one.mp4", "two.mp4", "three.mp4", "four.mp4")
 
@@ -127,16 +126,6 @@ def test_cards_are_dragged_to_another_place(bench, films, dragged, onto, is_belo
     assert not bench.program.queue.removeRows(0, 1), "as the view tries at the end of a drag"
     flags = bench.program.queue.flags(bench.program.queue.index(0))
     assert flags & Qt.ItemFlag.ItemIsDragEnabled
-
-
-def test_files_that_are_dragged_over_the_cards_reach_the_window(bench, films, tmp_path):
-    mime = dropped(tmp_path / "five.mp4")
-    place = bench.window.queue_column.view.viewport().rect().center()
-    no_button = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
-    enter = QDragEnterEvent(place, Qt.DropAction.CopyAction, mime, *no_button)
-    QApplication.sendEvent(bench.window.queue_column.view.viewport(), enter)
-    assert enter.isAccepted()
-    assert bench.find("dropOverlay").isVisible()
 
 
 def test_the_time_of_the_whole_queue_is_shown(bench, films):

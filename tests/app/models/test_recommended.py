@@ -2,11 +2,14 @@ from dataclasses import replace
 
 from app.models.models_page import ModelsPage
 from app.runtimes.runtime_labels import title_of
+from engine.core.messages import message
+from engine.core.units import bytes_text
 from engine.protocol import commands, events
+from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import TaskKind
 from engine.settings.presets import Preset
 from tests.app.conftest import Bench, part, texts
-from tests.helpers.fake_states import make_listed
+from tests.helpers.fake_states import make_listed, make_runtime
 
 FILES = ["seedvr2-text", "seedvr2-vae", "seedvr2-7b-sharp-q4"]
 
@@ -75,3 +78,66 @@ def test_the_runtime_that_is_missing_comes_with_the_files(bench):
     part(view, "getRecommended").click()
     bench.hear()
     assert [one.runtime for one in bench.asked(commands.InstallRuntime)] == [runtime.id]
+
+
+def _lists(bench: Bench, *runtimes: RuntimeState) -> None:
+    bench.engine.tasks.runtimes = make_listed(*runtimes)
+    bench.engine.tasks.list(TaskKind.RUNTIME)
+    bench.hear()
+
+
+def test_what_is_here_already_is_counted(bench):
+    tasks = bench.engine.tasks
+    tasks.put("seedvr2-vae", "here")
+    tasks.put(FILES[-1], "partial", megabytes=2600)
+    tasks.put("seedvr2-text", "damaged")  # has to come again
+    _lists(bench, make_runtime(state="partial", done_bytes=10**9))
+    card = part(_open(bench, automatic="seedvr2-7b-sharp", precision="q4"), "recommended")
+    here = tasks.files["seedvr2-vae"].bytes + 2_600_000_000 + 10**9
+    total = sum(tasks.files[file].bytes for file in FILES) + make_runtime().bytes
+    assert f"{bytes_text(here)} of {bytes_text(total)} here" in texts(card)
+    for file in FILES:
+        tasks.put(file, "missing")
+    tasks.list(TaskKind.MODEL_FILE)
+    _lists(bench, make_runtime())
+    assert f"{bytes_text(total)} in all" in texts(card)
+
+
+def test_a_broken_runtime_is_reported_and_comes_again(bench):
+    tasks = bench.engine.tasks
+    for file in FILES:
+        tasks.put(file, "here")
+    why = message("reason.runtime.not-installed")
+    _lists(bench, make_runtime(state="broken", is_chosen=True, why=why))
+    view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
+    problem = part(view, "brokenRuntime")
+    assert problem.isVisible()
+    assert "The NVIDIA runtime is installed, but it cannot be used" in texts(problem)
+    assert "The reason: it is not installed" in texts(problem)
+    part(view, "getRecommended").click()
+    bench.hear()
+    assert [one.runtime for one in bench.asked(commands.InstallRuntime)] == ["cu130"]
+    _lists(bench, make_runtime(state="here", is_chosen=True, is_used=True))
+    assert not problem.isVisible()
+
+
+def test_a_broken_runtime_in_use_is_reported_without_a_button(bench):
+    for file in FILES:
+        bench.engine.tasks.put(file, "here")
+    _lists(bench, make_runtime(state="broken", is_chosen=True, is_used=True))
+    view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
+    assert part(view, "brokenRuntime").isVisible()
+    assert not part(view, "getRecommended").isVisible()
+
+
+def test_whether_all_models_are_shown_is_kept_until_the_next_start(bench):
+    kept = bench.program.ui_state
+    assert not kept.shows_all_models
+    view = _open(bench, automatic="lite")
+    part(view, "allModels").click()
+    assert kept.shows_all_models
+    bench.program.models._view = None  # as another start makes it
+    again = bench.program.models.view
+    assert part(again, "allModels").isChecked()
+    part(again, "allModels").click()
+    assert not kept.shows_all_models

@@ -1,10 +1,12 @@
 from types import SimpleNamespace
 
 import pytest
-from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QApplication, QLabel
 
 from app.theme import tokens
+from tests.app.test_narrow_window import settle
 
 LIGHT, DARK = Qt.ColorScheme.Light, Qt.ColorScheme.Dark
 HIGH, NO = Qt.ContrastPreference.HighContrast, Qt.ContrastPreference.NoPreference
@@ -65,3 +67,44 @@ def test_high_contrast_comes_and_goes_with_the_system_whatever_was_chosen(bench,
     assert tokens.current() is tokens.BLACK
     hints.ask_for(DARK, NO)
     assert tokens.current() is tokens.DARK
+
+
+class _CountedLabel(QLabel):
+    """Counts how often it is given a style."""
+
+    def __init__(self) -> None:
+        super().__init__("text")
+        self.styled = 0
+
+    def changeEvent(self, event: QEvent) -> None:
+        self.styled += event.type() is QEvent.Type.StyleChange
+        super().changeEvent(event)
+
+
+def test_a_change_of_theme_visits_a_control_once_or_twice_however_deep_it_lies(bench):
+    bench.press("moreChoices")
+    rows = bench.window.choices.more.rows
+    label = _CountedLabel()
+    rows.layout().addWidget(label)
+    bench.hear()
+    depth, at = 0, label.parentWidget()
+    while at is not None:
+        depth, at = depth + 1, at.parentWidget()
+    assert depth > 5
+    before = label.styled
+    bench.program.use_theme("light")
+    bench.hear()
+    assert label.palette().windowText().color() == QColor(tokens.LIGHT.text_1)
+    assert 1 <= label.styled - before <= 2
+    bench.program.use_theme("dark")
+
+
+def test_the_window_looks_the_same_after_two_changes_of_theme(bench):
+    bench.add()
+    bench.press("moreChoices")
+    settle()
+    before = bench.window.grab().toImage()
+    for theme in ("light", "dark"):
+        bench.program.use_theme(theme)
+        settle()
+    assert bench.window.grab().toImage() == before

@@ -47,3 +47,31 @@ def test_a_full_stream_of_an_aborted_group_does_not_wait():
     workers.aborted.set()
     with pytest.raises(StreamAborted):
         stream.put(2)
+
+
+def test_work_of_a_thread_is_counted_without_its_waits_for_streams():
+    counted: dict[str, float] = {}
+
+    def worked(name: str, seconds: float) -> None:
+        counted[name] = counted.get(name, 0.0) + seconds
+
+    begin = time.monotonic()
+    with Workers(worked) as workers:
+        stream = workers.stream(1, int)
+
+        def produce() -> None:
+            time.sleep(0.05)
+            for number in range(3):
+                stream.put(number)
+            stream.close()
+
+        def consume() -> None:
+            for _ in stream:
+                time.sleep(0.1)
+
+        workers.start("produce", produce)
+        workers.start("consume", consume)
+    assert set(counted) == {"produce", "consume"}
+    whole = time.monotonic() - begin
+    assert 0.05 <= counted["produce"] <= whole - 0.2  # for two places in the stream
+    assert 0.3 <= counted["consume"] <= whole - 0.05

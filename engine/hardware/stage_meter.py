@@ -1,0 +1,118 @@
+"""Time that stages of a job take, and what they take of the GPU at most."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from engine.hardware import torch_memory
+from engine.protocol.report import MemoryPeak
+
+
+class StageMeter:
+    """Seconds of stages, and their peaks of the GPU that this thread uses; none where it uses none.
+
+    One thread computes stages in turns: each piece of work that ends takes the time since the one
+    before, and torch's peak, whose count starts again. Where torch uses a GPU the time is the one
+    between two events of the GPU, so that work counts for its stage though the host is ahead.
+    Nothing waits for the GPU: times of events become known later. Not yet run on a GPU.
+
+    Args:
+        clock: Seconds of work: it stands still in pauses.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.peaks: dict[str, MemoryPeak] = {}
+        self._clock = clock
+        self._seconds: dict[str, float] = {}
+        self._lock = threading.Lock()  # of the seconds
+        self._ends: deque[_PieceEnd] = deque()  # the last one that is known, and those after it
+
+    @property
+    def largest(self) -> MemoryPeak | None:
+        """Of all stages together; None where nothing was measured."""
+        peaks = self.peaks.values()
+        return reduce(MemoryPeak.larger, peaks) if peaks else None
+
+    def restart(self) -> None:
+        """Forget the peaks, for another try; seconds are of all tries, without what is between."""
+        torch_memory.take_peak()
+        self._count()
+        self.peaks = {}
+        self._ends = deque([self._piece_end("")])
+
+    def end(self, stage: str) -> None:
+        """A piece of a stage's work has ended; what went before it is counted with it."""
+        found = torch_memory.take_peak()
+        if found is not None:
+            self.peaks[stage] = found.larger(self.peaks.get(stage, found))
+        self._ends.append(self._piece_end(stage))
+        self._count()
+
+    def add(self, stage: str, seconds: float) -> None:
+        """Count time of a stage that has a thread of its own; called from any thread."""
+        with self._lock:
+            self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
+
+    def seconds(self, *, wait: bool = False) -> dict[str, float]:
+        """Seconds of each stage so far.
+
+        Args:
+            wait: For the GPU, so that nothing is missing.
+        """
+        if wait and self._ends:
+            self._ends[-1].wait()
+            self._count()
+        with self._lock:
+            return dict(self._seconds)
+
+    def _piece_end(self, stage: str) -> _PieceEnd:
+        event = torch_memory.timing_event()
+        return _PieceEnd(stage=stage, work=self._clock(), host=time.monotonic(), event=event)
+
+    def _count(self) -> None:
+        """Add the times that are known by now."""
+        while len(self._ends) > 1 and self._ends[1].is_known:
+            before = self._ends.popleft()
+            self.add(self._ends[0].stage, self._ends[0].since(before))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PieceEnd:
+    """Where a piece of work ended.
+
+    Attributes:
+        stage: Of the piece.
+        work: By the clock of the work, s.
+        host: By `time.monotonic`, s.
+        event: Of the GPU after that work; None where torch uses no GPU.
+    """
+
+    stage: str
+    work: float
+    host: float
+    event: Any
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the GPU is there by now."""
+        return self.event is None or bool(self.event.query())
+
+    def wait(self) -> None:
+        """Until the GPU is there."""
+        if self.event is not None:
+            self.event.synchronize()
+
+    def since(self, before: _PieceEnd) -> float:
+        """Seconds of work between two of them."""
+        worked = self.work - before.work
+        if self.event is None or before.event is None:
+            return worked
+        paused = self.host - before.host - worked
+        passed = float(before.event.elapsed_time(self.event)) / 1000
+        return max(0.0, passed - paused)

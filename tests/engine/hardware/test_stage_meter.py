@@ -1,0 +1,108 @@
+"""Times, and peaks of the GPU's memory, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pytest
+
+from engine.hardware import stage_meter, torch_memory
+from engine.hardware.stage_meter import StageMeter
+from engine.protocol.report import MemoryPeak
+
+
+def peak(requested: int, allocated: int, reserved: int, used: int) -> MemoryPeak:
+    return MemoryPeak(requested=requested, allocated=allocated, reserved=reserved, used=used)
+
+
+def test_a_stage_has_the_largest_of_its_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = (0, 0, 0, 0), (4, 5, 7, 9), (8, 8, 9, 9), (4, 4, 9, 11)
+    found = iter([peak(*each) for each in figures])
+    monkeypatch.setattr(torch_memory, "take_peak", lambda: next(found))
+    meter = StageMeter()
+    meter.restart()
+    for stage in ("encode", "decode", "encode"):
+        meter.end(stage)
+    assert meter.peaks == {
+        "encode": peak(4, 5, 9, 11),
+        "decode": peak(8, 8, 9, 9),
+    }
+
+
+def test_nothing_is_measured_without_a_gpu() -> None:
+    meter = StageMeter()
+    meter.restart()
+    meter.end("encode")
+    assert meter.peaks == {}
+
+
+@dataclass
+class Reached:
+    """Stands in for an event of a GPU, `at_ms` on its clock."""
+
+    at_ms: float
+    is_reached: bool = False
+    is_awaited: bool = False
+
+    def query(self) -> bool:
+        return self.is_reached
+
+    def synchronize(self) -> None:
+        self.is_reached = self.is_awaited = True
+
+    def elapsed_time(self, later: Reached) -> float:
+        return later.at_ms - self.at_ms
+
+
+def meter_of(
+    monkeypatch: pytest.MonkeyPatch,
+    events: Iterable[Reached | None],
+    host: Iterable[float],
+    work: Iterable[float],
+) -> StageMeter:
+    """A meter that is given these times: of the GPU, of the host, and of its work."""
+    given, hosts, works = iter(events), iter(host), iter(work)
+    monkeypatch.setattr(torch_memory, "timing_event", lambda: next(given))
+    monkeypatch.setattr(stage_meter.time, "monotonic", lambda: next(hosts))
+    return StageMeter(lambda: next(works))
+
+
+def test_times_are_those_of_the_gpu_and_nothing_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events = [Reached(at) for at in (0.0, 1000.0, 5000.0, 5500.0)]
+    seconds = (0.0, 0.1, 0.2, 0.3)  # the host is ahead
+    meter = meter_of(monkeypatch, events, seconds, seconds)
+    meter.restart()
+    meter.end("encode")
+    meter.end("decode")
+    assert meter.seconds() == {}
+    events[1].is_reached = True
+    meter.end("encode")
+    assert meter.seconds() == {"encode": 1.0}
+    assert not any(event.is_awaited for event in events)
+    events[2].is_reached = True
+    assert meter.seconds(wait=True) == {"encode": 1.5, "decode": 4.0}
+
+
+@pytest.mark.parametrize("events", [(None, None), (Reached(0.0), Reached(10_000.0, True))])
+def test_a_pause_is_no_time_of_a_stage(
+    monkeypatch: pytest.MonkeyPatch, events: tuple[Reached | None, ...]
+) -> None:
+    meter = meter_of(monkeypatch, events, (100.0, 110.0), (50.0, 52.0))
+    meter.restart()
+    meter.end("encode")
+    assert meter.seconds() == {"encode": 2.0}
+
+
+def test_another_try_adds_its_times_without_what_was_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = (0.0, 1.0, 20.0, 22.0)
+    meter = meter_of(monkeypatch, (None,) * 4, seconds, seconds)
+    for _ in range(2):
+        meter.restart()
+        meter.end("encode")
+    meter.add("read", 5.0)
+    assert meter.seconds() == {"encode": 3.0, "read": 5.0}

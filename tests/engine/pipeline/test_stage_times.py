@@ -1,0 +1,41 @@
+"""Times of the stages of a job: those that take turns are the whole of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from engine.pipeline.context import Throttle
+from engine.protocol.events import StageStarted, StagesTimed
+from tests.helpers.jobs import KINDS, small_job
+from tests.helpers.program import NEEDS_FFMPEG
+
+pytestmark = NEEDS_FFMPEG
+
+ASIDE = {"read", "write"}  # next to the others
+OF_MODEL = {
+    "lite": {"upscale"},
+    "seedvr2": {"encode", "transformer", "decode"},
+    "wan-2x": {"encode", "decode"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stages_that_take_turns_are_the_whole(kind: str, tmp_path: Path) -> None:
+    job = small_job(kind, tmp_path)
+    outcome = job.run(change=lambda context: setattr(context, "times_due", Throttle(0)))
+    begin = {event.stage: event.at for event in outcome.of(StageStarted)}
+    whole = begin["mux"] - begin["run"]
+    taken = {one.stage: one.seconds for one in outcome.report.stage_times}
+    assert set(taken) == OF_MODEL[kind] | ASIDE | {"load", "restore", "wait"}
+    assert all(taken.values())
+    in_turns = sum(seconds for stage, seconds in taken.items() if stage not in ASIDE)
+    assert in_turns == pytest.approx(whole, rel=0.03, abs=0.02)
+    assert max(taken[stage] for stage in ASIDE) <= whole
+    planned = {one.stage: one.planned for one in outcome.report.stage_times}
+    assert {stage for stage, seconds in planned.items() if seconds} == set(taken) - {"load", "wait"}
+    said = [event.seconds for event in outcome.of(StagesTimed)]
+    assert all(a.get(k, 0.0) <= b[k] for a, b in pairwise(said) for k in b)
+    assert said[-1].keys() == taken.keys()
