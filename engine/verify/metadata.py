@@ -17,6 +17,7 @@ from engine.protocol.plan import PicturePlan, Plan
 from engine.protocol.report import Check
 from engine.verify.phrases import alternatives, clauses
 from engine.video.colour.tags import assumed_matrix, assumed_range
+from engine.video.write.picture_data import is_true_of
 
 _SHAPE = 0.01  # tolerance of the aspect ratio as seen
 _CHAPTER_S = 0.05  # tolerance of the start of a chapter
@@ -199,9 +200,12 @@ def _chapter_fault(
 def metadata_check(
     source: MediaInfo, result: MediaInfo, pairs: tuple[tuple[StreamInfo, StreamInfo], ...]
 ) -> Check:
-    """Title, artist and so on, and the tracks' languages, as far as the container keeps them."""
+    """Title, artist and so on, and the tracks' languages, as far as the container keeps them.
+
+    Of pictures their colour profile, where it is true of the result's colours, and EXIF.
+    """
     if result.kind != "video":
-        return Check(code="metadata", passed=True, message=message("check.metadata.pictures"))
+        return _picture_check(source.video, result.video)
     is_mkv = "matroska" in result.container
     new = {key.lower(): value for key, value in result.metadata.items()}
     old = {key.lower(): value for key, value in source.metadata.items()}
@@ -219,6 +223,17 @@ def metadata_check(
     if faults:
         found = message("check.metadata.different", faults=clauses(faults))
     return Check(code="metadata", passed=not faults, message=found)
+
+
+def _picture_check(source: VideoInfo, result: VideoInfo) -> Check:
+    wanted = source.profile if is_true_of(source.profile, result.chroma) else ""
+    lost = ["ICC"] if result.profile != wanted else []
+    lost += ["EXIF"] if source.has_exif and not result.has_exif else []
+    found = message("check.metadata.pictures")
+    if lost:
+        faults = [message("check.metadata.lost", key=key) for key in lost]
+        found = message("check.metadata.different", faults=clauses(faults))
+    return Check(code="metadata", passed=not lost, message=found)
 
 
 def _is_kept(key: str, is_mkv: bool) -> bool:

@@ -16,6 +16,7 @@ from engine.verify.phrases import clauses
 from engine.video.read.clock import PartClock
 from engine.video.read.digest import NO_TIME, StreamDigest
 from engine.video.read.frame_times import StampCheck
+from engine.video.write.containers import CONTAINERS, source_family
 
 _SHIFT_S = 0.010  # tolerance of sound and subtitles
 _EDGE_S = 0.25  # around the ends of a part, where a packet may be on either side
@@ -120,7 +121,9 @@ def _expected(
         return [s for s in source.streams if s.index not in left_out], names
     if result.kind != "video":
         return [], [message("reason.stream.pictures-only")] if source.streams else []
-    return [s for s in source.streams if s.kind != "data"], []
+    family = source_family(result)
+    data = CONTAINERS[family].data if family else ()
+    return [s for s in source.streams if s.kind != "data" or s.codec in data], []
 
 
 def _match(
