@@ -15,7 +15,8 @@ from engine.protocol.plan import Notice, PassPlan, Plan
 _PACKED_SOUND = {"aac", "ac3", "eac3", "mp3", "mp2", "alac", "flac", "opus", "dts"}
 _PCM = {f"pcm_{kind}" for kind in ("s16le", "s24le", "s32le", "f32le", "f64le", "s16be", "s24be")}
 _MOV_AUDIO = frozenset(_PACKED_SOUND | _PCM)
-_DATA = frozenset({"bin_data"})  # FFmpeg's word for what cameras measure, as GoPro's "gpmd"
+# FFmpeg's word for what cameras measure, as GoPro's "gpmd"; in other containers for anything.
+_DATA = frozenset({"bin_data"})
 _NUMBER = re.compile(r"%0?(\d*)d")
 
 
@@ -185,7 +186,7 @@ _CHAPTER_TEXT = "text"
 def _refusal_of_data(stream: StreamInfo, media: MediaInfo, into: Container) -> Message | None:
     if stream.codec in _TIME_CODE or (stream.codec == _CHAPTER_TEXT and media.chapters):
         return REWRITTEN
-    if stream.codec in into.data:
+    if stream.codec in into.data and {"mov", "mp4"} & set(media.container.split(",")):
         return None
     return message("reason.stream.data", title=into.title)
 
