@@ -217,7 +217,7 @@ def in_time(call: Callable[[], T]) -> T:
         caller = _Caller()
         try:
             caller.start()
-        except RuntimeError:  # the system has no thread: rather wait than fail
+        except (RuntimeError, MemoryError):  # there is no thread: rather wait than fail
             return call()
     caller.calls.put(work)
     if not wait((answer,), PATIENCE_S).done:

@@ -93,6 +93,8 @@ def open_input(path: Path, *, must_be_whole: bool = True) -> Iterator[InputConta
     with reading(path), RetryingFile(path) as file:
         try:
             with translated(path):
+                # WORKAROUND for PyAV 18.1: without memory for its buffer it writes to nowhere.
+                bytearray(4 * _BUFFER_BYTES)
                 container = av.open(
                     file,
                     "r",
