@@ -11,12 +11,16 @@ import errno
 import hashlib
 import logging
 import os
+import queue
+import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TypeVar
 
 from engine.core import gpu_loss, windows_paths
 from engine.core.errors import (
@@ -32,7 +36,9 @@ from engine.core.errors import (
     SystemRefusal,
     is_memory_refusal,
 )
+from engine.core.messages import Message, message
 
+T = TypeVar("T")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FULL_WINDOWS = frozenset({39, 112, 1295})  # "handle disk full", disk full, quota exceeded
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -101,8 +107,10 @@ def read_error(error: OSError, path: Path) -> EngineError:
     return SourceUnreadable("refused", name=path.name, reason=reason_of(error), path=path)
 
 
-def reason_of(error: Exception) -> str:
-    """The words of the system."""
+def reason_of(error: Exception) -> str | Message:
+    """The words of the system, or what it did not answer."""
+    if isinstance(error, NoAnswer):
+        return message("reason.no-answer", seconds=f"{PATIENCE_S:.0f}")
     return str(getattr(error, "strerror", None) or error)
 
 
@@ -182,6 +190,63 @@ def _untranslated(error: OSError) -> EngineError:
     return SystemRefusal("unnamed", reason=reason)
 
 
+# --- calls that may never return
+
+PATIENCE_S = 60.0  # more than a drive that wakes up, or a share that connects again, needs
+
+
+class NoAnswer(TimeoutError):
+    """The system has not returned from a call: a drive or a network share hangs."""
+
+
+class _Caller(threading.Thread):
+    """Makes calls, one at a time, for threads that do not wait for ever."""
+
+    def __init__(self) -> None:
+        super().__init__(name="file access", daemon=True)  # one that hangs does not keep a program
+        self.calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        while True:
+            self.calls.get()()
+
+
+_idle: list[_Caller] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)  # threads stay in the parent
+
+
+def in_time(call: Callable[[], T]) -> T:
+    """What a call of the system returns, or raises, within `PATIENCE_S`.
+
+    One that hangs keeps its thread, and whatever it uses, until it returns; nobody waits for it.
+
+    Raises:
+        NoAnswer: It does not return.
+    """
+    answer: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as err:  # noqa: BLE001 - raised again in the thread that waits
+            answer.set_exception(err)
+
+    try:
+        caller = _idle.pop()
+    except IndexError:
+        caller = _Caller()
+        try:
+            caller.start()
+        except (RuntimeError, MemoryError):  # there is no thread: rather wait than fail
+            return call()
+    caller.calls.put(work)
+    if not wait((answer,), PATIENCE_S).done:
+        raise NoAnswer(errno.ETIMEDOUT, "no answer")
+    _idle.append(caller)
+    return answer.result()
+
+
 # --- reads that are repeated
 
 PAUSES_S = (0.0, 0.1, 0.5, 1.5, 4.0)  # before each further try
@@ -190,6 +255,9 @@ _PIECE_BYTES = 1 << 22
 
 class RetryingFile:
     """A binary file that is opened again, at the same place, when a read fails.
+
+    A read that does not return in time has failed too: it is not repeated, and nothing is read
+    any more.
 
     What stays unreadable looks like the end of the file, because libraries below Python take no
     exceptions; `failure` says that it is not. The file must be the one that was opened first: one
@@ -208,7 +276,7 @@ class RetryingFile:
         self.name = f"file:{path}"
         self.failure: OSError | None = None
         self._path, self._at = path, 0
-        self._file: IO[bytes] | None = path.open("rb", 0)
+        self._file: IO[bytes] | None = in_time(lambda: path.open("rb", 0))
         self._identity = _identity(self._file)
         self.size = self._identity[0]
 
@@ -217,12 +285,16 @@ class RetryingFile:
 
         After the first failure each read is tried once: a drive that has gone is not waited for.
         """
+        if isinstance(self.failure, NoAnswer):
+            return b""
         pauses = PAUSES_S if self.failure is None else ()
         for pause in (*pauses, None):
             try:
                 return self._read(count)
             except OSError as err:
-                if pause is None:
+                if isinstance(err, NoAnswer):
+                    self._file = None  # closing it might wait for the read
+                if pause is None or isinstance(err, NoAnswer):
                     self.failure = self.failure or err
                     break
             time.sleep(pause)
@@ -244,11 +316,12 @@ class RetryingFile:
 
     def _read(self, count: int) -> bytes:
         if self._file is None:
-            self._file = self._path.open("rb", 0)
+            self._file = in_time(lambda: self._path.open("rb", 0))
             if _identity(self._file) != self._identity:
                 raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self._path))
             self._file.seek(self._at)
-        data = self._file.read(count)
+        file = self._file
+        data = in_time(lambda: file.read(count))
         if not data and count and self._at < self.size:
             raise OSError(errno.EIO, "the file has become shorter", str(self._path))
         self._at += len(data)
@@ -287,3 +360,46 @@ class RetryingFile:
 def _identity(file: IO[bytes]) -> tuple[int, int, int]:
     about = os.fstat(file.fileno())
     return about.st_size, about.st_mtime_ns, about.st_ino
+
+
+# --- a file that stays as it is while it is used
+
+
+if sys.platform == "win32":
+    import ctypes
+    from ctypes import wintypes
+
+    _READ, _SHARE_READ, _EXISTING = 0x80000000, 1, 3  # GENERIC_READ, FILE_SHARE_READ, OPEN_EXISTING
+    _NONE = ctypes.c_void_p(-1).value  # INVALID_HANDLE_VALUE
+
+    @contextmanager
+    def held(path: Path) -> Iterator[None]:
+        """No program can change, replace or delete the file in the block; it can be read and run.
+
+        Raises:
+            OSError: It is not there, or another program has it open to change it.
+        """
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.CreateFileW.restype = wintypes.HANDLE
+        handle = kernel.CreateFileW(
+            *(wintypes.LPCWSTR(str(path)), wintypes.DWORD(_READ), wintypes.DWORD(_SHARE_READ)),
+            *(None, wintypes.DWORD(_EXISTING), wintypes.DWORD(0), None),
+        )
+        if handle == _NONE:
+            raise ctypes.WinError(ctypes.get_last_error())
+        try:
+            yield
+        finally:
+            kernel.CloseHandle(wintypes.HANDLE(handle))
+
+else:
+
+    @contextmanager
+    def held(path: Path) -> Iterator[None]:
+        """The block alone: other systems than Windows keep no program from changing a file.
+
+        Raises:
+            OSError: It is not there.
+        """
+        with path.open("rb"):
+            yield

@@ -12,10 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.core.errors import DiskFull, OutOfMemory
+from engine.core import atomic_file
+from engine.core.errors import DiskFull, OutOfMemory, WeightsUnreadable
 from engine.core.geometry import Box, Size
 from engine.core.messages import message
 from engine.core.units import bytes_text
+from engine.downloads.hashing import sha256_of
 from engine.models import registry
 from engine.models.latents import LatentDecoder
 from engine.models.upscalers import DecodedTile
@@ -54,15 +56,31 @@ def film_of(context: JobContext, folder: Path) -> MediaInfo:
     """
     media, plan = context.media, context.plan.latent
     found = decoded(media, context.plan, folder)
-    if plan is None or found is not None:
+    if plan is None:
         return found or media
+    if found is not None and _is_as_written(found.path, context):
+        return found
     _clear(folder)
     with_one_retry(message("activity.checking-files"), lambda: check_weights(context))
     context.events.emit(StageStarted(job_id=context.job_id, stage=STAGE))
     film = film_path(media, plan, folder)
     _check_disk(media, folder)
     _decode(context, film)
+    atomic_file.write_bytes(_checksum_of(film), sha256_of(film, control=context.control).encode())
     return film_at(media, film)
+
+
+def _checksum_of(film: Path) -> Path:
+    """Where the SHA-256 of a decoded film is kept: the result is compared with that film alone."""
+    return film.with_suffix(".sha256")
+
+
+def _is_as_written(film: Path, context: JobContext) -> bool:
+    try:
+        written = _checksum_of(film).read_text("ascii", "replace")
+        return sha256_of(film, control=context.control) == written
+    except (OSError, WeightsUnreadable):
+        return False
 
 
 def _clear(folder: Path) -> None:

@@ -118,7 +118,8 @@ class VideoInfo:
     """The film: the one video stream that is upscaled.
 
     `size` is the picture as stored; `rotation` (0, 90, 180, 270, clockwise degrees) turns it into
-    the picture as seen. `sample_aspect` is the width of a pixel over its height.
+    the picture as seen. `sample_aspect` is the width of a pixel over its height. `profile` is the
+    colour space of the ICC profile in a picture's file: "RGB", "GRAY", "CMYK", ...; "" without one.
     """
 
     index: int
@@ -148,6 +149,8 @@ class VideoInfo:
     quantiser: float = 0.0  # mean of H.264's first frames, 0 to 51; 0 while unknown
     language: str = ""
     title: str = ""
+    profile: str = ""
+    has_exif: bool = False
 
     @property
     def seen_size(self) -> Size:

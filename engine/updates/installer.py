@@ -35,7 +35,7 @@ def check_installable() -> None:
 def start_update(store: UpdateStore | None = None) -> Path:
     """Start the downloaded setup; this process has to end then, as the setup waits for that.
 
-    Its SHA-256 is computed again right before.
+    Its SHA-256 is computed again right before, and until it runs no other program can change it.
 
     Returns:
         The setup.
@@ -45,15 +45,15 @@ def start_update(store: UpdateStore | None = None) -> Path:
         UpdateMissing, UpdateDamaged: It was not downloaded, or was changed.
     """
     check_installable()
-    path = (store or UpdateStore()).ready()
-    logger.info("starting %s", path.name)
-    try:
-        _start(path)
-    except OSError as err:
-        reason = err.strerror or err
-        raise UpdateNotInstallable(
-            "does-not-start", name=path.name, reason=reason, path=path
-        ) from err
+    with (store or UpdateStore()).ready() as path:
+        logger.info("starting %s", path.name)
+        try:
+            _start(path)
+        except OSError as err:
+            reason = err.strerror or err
+            raise UpdateNotInstallable(
+                "does-not-start", name=path.name, reason=reason, path=path
+            ) from err
     return path
 
 

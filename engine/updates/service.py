@@ -60,7 +60,8 @@ class UpdateService:
 
     def _install(self, work: RunningTask) -> None:
         check_installable()
-        self._store.ready(_listener(work))
+        with self._store.ready(_listener(work)):
+            pass
 
     def _known(self) -> UpdateKnown:
         state = dataclasses.replace(self._store.state(), was_checked=self._was_checked)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -30,6 +31,7 @@ from engine.core.errors import (
     UpdateUnreachable,
     WeightsError,
 )
+from engine.core.file_access import held
 from engine.core.messages import message
 from engine.core.paths import cache_folder
 from engine.core.units import bytes_text
@@ -209,32 +211,40 @@ class UpdateStore:
             problem = err.as_message
             raise UpdateError("model-file", problem=problem, help=problem.hint) from err
 
-    def ready(self, listener: Listener | None = None) -> Path:
-        """The setup to be started now; its SHA-256 is computed again.
+    @contextlib.contextmanager
+    def ready(self, listener: Listener | None = None) -> Iterator[Path]:
+        """The setup, to be started in the block; its SHA-256 is computed again.
+
+        On Windows, where it is started, no program can change or replace it from before that until
+        the block ends: what is started is what was hashed.
 
         Raises:
             UpdateMissing: It was not downloaded.
             UpdateDamaged: It is not what was published any more; it was deleted.
+            UpdateError: It cannot be read, or another program is changing it.
             Cancelled: The listener's control was cancelled.
         """
         listener = listener or Listener()
-        source = _here()
-        found = self._known(source)
+        found = self._known(_here())
         path = self.folder / found.setup.name
         if not path.is_file():
             raise UpdateMissing("setup", version=found.version)
-        try:
-            is_right = (
-                path.stat().st_size == found.setup.bytes
-                and sha256_of(path, listener.on_progress, listener.control) == found.setup.sha256
-            )
-        except (OSError, WeightsError) as err:
-            raise UpdateError("unreadable", name=path.name, reason=err, path=path) from err
-        if not is_right:
-            with contextlib.suppress(OSError):
-                path.unlink()
-            raise _damaged(found)
-        return path
+        with contextlib.ExitStack() as until_started:
+            try:
+                until_started.enter_context(held(path))
+                is_right = (
+                    path.stat().st_size == found.setup.bytes
+                    and sha256_of(path, listener.on_progress, listener.control)
+                    == found.setup.sha256
+                )
+            except (OSError, WeightsError) as err:
+                raise UpdateError("unreadable", name=path.name, reason=err, path=path) from err
+            if is_right:
+                yield path
+                return
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise _damaged(found)
 
     def tidy(self) -> None:
         """Delete what was downloaded of a version that is installed by now; sends no request."""

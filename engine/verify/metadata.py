@@ -17,6 +17,7 @@ from engine.protocol.plan import PicturePlan, Plan
 from engine.protocol.report import Check
 from engine.verify.phrases import alternatives, clauses
 from engine.video.colour.tags import assumed_matrix, assumed_range
+from engine.video.write.picture_data import is_true_of
 
 _SHAPE = 0.01  # tolerance of the aspect ratio as seen
 _CHAPTER_S = 0.05  # tolerance of the start of a chapter
@@ -36,8 +37,10 @@ _TAGS = ("matrix", "range", "primaries", "transfer")
 
 
 def size_check(source: VideoInfo, result: VideoInfo, plan: PicturePlan | None) -> Check:
-    """Size, sample aspect ratio and rotation: as planned, else the same shape as seen."""
+    """Size, sample aspect ratio, rotation and alpha: as planned, else as the source is seen."""
     fault = _planned_fault(result, plan) if plan is not None else _shape_fault(source, result)
+    if (plan or source).has_alpha and not result.has_alpha:
+        fault = fault or message("check.size.alpha")
     kept = message("check.size.kept", result=_seen(result), source=_seen(source))
     return Check(
         code="size",
@@ -95,7 +98,7 @@ def tags_check(source: VideoInfo, result: MediaInfo, plan: PicturePlan | None) -
             expected = alternatives([_value(value) for value in sorted(allowed)])
             fault = {"result": _value(now), "expected": expected, "source": _value(was)}
             faults.append(message("check.tags.fault", tag=name, **fault))
-    if plan is not None and not _is_kept_hdr(plan.hdr_metadata, result.video.hdr_metadata):
+    if not _is_kept_hdr((plan or source).hdr_metadata, result.video.hdr_metadata):
         faults.append(message("check.tags.hdr"))
     found = message("check.tags.kept")
     if faults:
@@ -109,13 +112,13 @@ def tags_check(source: VideoInfo, result: MediaInfo, plan: PicturePlan | None) -
     )
 
 
-def _is_kept_hdr(planned: HdrMetadata | None, found: HdrMetadata | None) -> bool:
-    """Whether a film states about its HDR what was planned; codecs round it, AV1 to 1/16384."""
-    if planned is None:
+def _is_kept_hdr(wanted: HdrMetadata | None, found: HdrMetadata | None) -> bool:
+    """Whether a film states about its HDR what it should; codecs round it, AV1 to 1/16384."""
+    if wanted is None:
         return True
-    if found is None or planned.light_level != found.light_level:
+    if found is None or wanted.light_level != found.light_level:
         return False
-    old, new = (each.primaries + each.luminance for each in (planned, found))
+    old, new = (each.primaries + each.luminance for each in (wanted, found))
     return len(old) == len(new) and all(
         abs(a - b) <= max(_HDR_ROUNDING, _HDR_ROUNDING * a) for a, b in zip(old, new, strict=True)
     )
@@ -199,9 +202,12 @@ def _chapter_fault(
 def metadata_check(
     source: MediaInfo, result: MediaInfo, pairs: tuple[tuple[StreamInfo, StreamInfo], ...]
 ) -> Check:
-    """Title, artist and so on, and the tracks' languages, as far as the container keeps them."""
+    """Title, artist and so on, and the tracks' languages, as far as the container keeps them.
+
+    Of pictures their colour profile, where it is true of the result's colours, and EXIF.
+    """
     if result.kind != "video":
-        return Check(code="metadata", passed=True, message=message("check.metadata.pictures"))
+        return _picture_check(source.video, result.video)
     is_mkv = "matroska" in result.container
     new = {key.lower(): value for key, value in result.metadata.items()}
     old = {key.lower(): value for key, value in source.metadata.items()}
@@ -219,6 +225,17 @@ def metadata_check(
     if faults:
         found = message("check.metadata.different", faults=clauses(faults))
     return Check(code="metadata", passed=not faults, message=found)
+
+
+def _picture_check(source: VideoInfo, result: VideoInfo) -> Check:
+    wanted = source.profile if is_true_of(source.profile, result.chroma) else ""
+    lost = ["ICC"] if result.profile != wanted else []
+    lost += ["EXIF"] if source.has_exif and not result.has_exif else []
+    found = message("check.metadata.pictures")
+    if lost:
+        faults = [message("check.metadata.lost", key=key) for key in lost]
+        found = message("check.metadata.different", faults=clauses(faults))
+    return Check(code="metadata", passed=not lost, message=found)
 
 
 def _is_kept(key: str, is_mkv: bool) -> bool:

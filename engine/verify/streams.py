@@ -16,6 +16,7 @@ from engine.verify.phrases import clauses
 from engine.video.read.clock import PartClock
 from engine.video.read.digest import NO_TIME, StreamDigest
 from engine.video.read.frame_times import StampCheck
+from engine.video.write.containers import plan_streams, source_family
 
 _SHIFT_S = 0.010  # tolerance of sound and subtitles
 _EDGE_S = 0.25  # around the ends of a part, where a packet may be on either side
@@ -104,23 +105,31 @@ def name_of(media: MediaInfo, stream: StreamInfo) -> Message:
 def _expected(
     source: MediaInfo, result: MediaInfo, plan: Plan | None
 ) -> tuple[list[StreamInfo], list[Message]]:
-    """Streams that must be there, and names of those that the plan leaves out."""
-    if plan is not None:
-        left_out = {entry.index: entry.why for entry in plan.streams if not entry.copied}
-        unknown = message("reason.stream.unknown")
-        names = [
-            message(
-                "check.streams.reason",
-                stream=name_of(source, stream),
-                why=left_out[stream.index] or unknown,
-            )
-            for stream in source.streams
-            if stream.index in left_out
-        ]
-        return [s for s in source.streams if s.index not in left_out], names
-    if result.kind != "video":
+    """Streams that must be there, and names of those that are left out, with the reason.
+
+    Without a plan everything must be there, but data that the result's container cannot hold.
+    """
+    if plan is None and result.kind != "video":
         return [], [message("reason.stream.pictures-only")] if source.streams else []
-    return [s for s in source.streams if s.kind != "data"], []
+    planned = (
+        plan.streams if plan is not None else plan_streams(source, source_family(result) or "mkv")
+    )
+    left_out = {
+        entry.index: entry.why
+        for entry in planned
+        if not entry.copied and (plan is not None or entry.kind == "data")
+    }
+    unknown = message("reason.stream.unknown")
+    names = [
+        message(
+            "check.streams.reason",
+            stream=name_of(source, stream),
+            why=left_out[stream.index] or unknown,
+        )
+        for stream in source.streams
+        if stream.index in left_out
+    ]
+    return [s for s in source.streams if s.index not in left_out], names
 
 
 def _match(

@@ -18,7 +18,6 @@ from engine.protocol.media import (
 from engine.protocol.plan import PicturePlan
 from engine.settings.schema import JobSettings
 
-_FILM_FORMATS = ("yuv420p", "yuv422p", "yuv444p")  # that FFmpeg can match the fields of
 _LEAST_SIDE = 4  # px, of what it can deinterlace
 _SHOWN_FIRST: dict[str, FieldOrder] = {"tt": "tt", "bb": "bb", "tb": "bb", "bt": "tt"}
 
@@ -39,8 +38,6 @@ def deinterlacing_of(media: MediaInfo, settings: JobSettings) -> Deinterlacing |
     rendering = _rendering(media, settings.deinterlace)
     if rendering is None:
         return None
-    if rendering == "film" and video.pixel_format not in _FILM_FORMATS:
-        rendering = "frames"
     return Deinterlacing(rendering=rendering, field_order=_field_order(media))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ def system_error(number: int) -> OSError:
 
 @dataclass(slots=True)
 class FailingReads:
-    """A file whose reads fail from one on, some times or for good.
+    """A file whose reads fail, or hang, from one on, some times or for good.
 
     Attributes:
         path: Of the file.
@@ -32,6 +33,7 @@ class FailingReads:
         times: How often a read fails there.
         number: Of the system's error.
         when_failing: Called before each failure.
+        answers: Set where reads return at all; else they hang there until it is set.
         seen: How often it did.
     """
 
@@ -40,6 +42,7 @@ class FailingReads:
     times: int = 1 << 30
     number: int = errno.EIO
     when_failing: Callable[[], object] = lambda: None
+    answers: threading.Event | None = None
     seen: int = 0
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> FailingReads:
@@ -75,6 +78,9 @@ class _Reads:
         if at + max(0, count) > rule.first and rule.seen < rule.times:
             rule.seen += 1
             rule.when_failing()
+            if rule.answers is not None:
+                rule.answers.wait()
+                return self._file.read(count)
             raise system_error(rule.number)
         return self._file.read(count)
 

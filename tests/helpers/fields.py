@@ -11,7 +11,9 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.video.read.frames import PlanarFrame
+from engine.core.geometry import Size
+from engine.video.colour.planes import frame_of
+from engine.video.read.frames import PlanarFrame, Plane
 
 Luma = NDArray[np.uint8]
 WIDTH, HEIGHT = 96, 64
@@ -67,6 +69,23 @@ def write(
             chroma = np.full((height // 2, width), 128, np.uint8)
             frame = av.VideoFrame.from_ndarray(np.concatenate((luma, chroma)), format="nv12")
             frame = frame.reformat(format="yuv420p", threads=1)
+            frame.pts = number
+            output.mux(stream.encode(frame))
+        output.mux(stream.encode(None))
+    return path
+
+
+def write_planes(
+    path: Path, frames: Sequence[Sequence[Plane]], pixel_format: str, rate: Fraction | int = 25
+) -> Path:
+    """A film with exactly these planes, by FFV1."""
+    height, width = frames[0][0].shape
+    with av.open(f"file:{path}", "w") as output:
+        stream = output.add_stream("ffv1", rate=rate)
+        stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
+        stream.codec_context.thread_count = 1
+        for number, planes in enumerate(frames):
+            frame = frame_of(planes, Size(width, height), pixel_format)
             frame.pts = number
             output.mux(stream.encode(frame))
         output.mux(stream.encode(None))

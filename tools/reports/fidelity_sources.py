@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-_PICTURE = ("-f", "lavfi", "-i", "testsrc2=size=96x64:rate=25:duration=1")
+# Soft and not too colourful: what 4:2:0 can hold, so that the judge sees small differences.
+_SOFT = "hue=s=0.6,gblur=sigma=1.5,format=yuv444p"
+PICTURE = ("-f", "lavfi", "-i", f"testsrc2=size=96x64:rate=25:duration=1,{_SOFT}")
 _TONE = ("-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000:duration=1")
 _X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-g", "10", "-bf", "2", "-threads", "1")
 _PQ = "bt2020nc:bt2020:smpte2084"
@@ -51,7 +53,7 @@ def _film(about: str, name: str, *words: str, sound: bool = False, codec: bool =
     tone = (*_TONE, "-shortest") if sound else ()
     own = _X264 if codec else ()
     return Source(
-        about=about, name=name, make=lambda path: _write(path, *_PICTURE, *tone, *own, *words)
+        about=about, name=name, make=lambda path: _write(path, *PICTURE, *tone, *own, *words)
     )
 
 
@@ -113,7 +115,7 @@ def _shapes() -> list[Source]:
 def _turned(degrees: int) -> Make:
     def make(path: Path) -> None:
         upright = path.with_name(f"upright_{path.name}")
-        _write(upright, *_PICTURE, *_X264)
+        _write(upright, *PICTURE, *_X264)
         _write(path, "-i", upright, "-c", "copy", "-metadata:s:v:0", f"rotate={degrees}")
         upright.unlink()
 
@@ -152,13 +154,13 @@ def _times() -> list[Source]:
 
 
 def _delayed(seconds: str) -> Make:
-    words = (*_PICTURE, "-itsoffset", seconds, *_TONE, "-map", "0:v", "-map", "1:a", *_X264)
+    words = (*PICTURE, "-itsoffset", seconds, *_TONE, "-map", "0:v", "-map", "1:a", *_X264)
     return lambda path: _write(path, *words)
 
 
 def _edited(path: Path) -> None:
     whole = path.with_name(f"whole_{path.name}")
-    _write(whole, *_PICTURE, *_TONE, *_X264)
+    _write(whole, *PICTURE, *_TONE, *_X264)
     _write(path, "-ss", "0.52", "-i", whole, "-c", "copy")
     whole.unlink()
 
@@ -179,14 +181,15 @@ def _fields() -> list[Source]:
                 )
             )
     film = ("-f", "lavfi", "-i", "testsrc2=size=96x64:rate=24000/1001:duration=2")
-    words = (*film, "-vf", "telecine", "-c:v", "ffv1")
-    found.append(
-        Source(
-            about="film made for television",
-            name="telecined.mkv",
-            make=lambda path: _write(path, *words),
+    for about, name, pixels, codec in (
+        ("film made for television", "telecined.mkv", "yuv420p", "ffv1"),
+        ("film made for television, 10 bits", "telecined10.mkv", "yuv420p10le", "ffv1"),
+        ("film made for television, ProRes", "telecined.mov", "yuv422p10le", "prores_ks"),
+    ):
+        words = (*film, "-vf", f"format={pixels},telecine", "-c:v", codec)
+        found.append(
+            Source(about=about, name=name, make=lambda path, words=words: _write(path, *words))
         )
-    )
     return found
 
 
@@ -248,17 +251,41 @@ def _other_streams() -> list[Source]:
             Source(about=f"subtitles {codec}", name=f"{codec}.{container}", make=_subtitled(codec))
         )
     found.append(Source(about="chapters, title, attachment", name="chapters.mkv", make=_chapters))
-    found.append(_film("time code track", "code.mov", "-timecode", "01:00:00:00", sound=True))
-    return found
+    for about, container in (("time code track", "mov"), ("time code track in MP4", "mp4")):
+        words = ("-timecode", "01:00:00:00")
+        found.append(_film(about, f"code.{container}", *words, sound=True))
+    for container in ("mp4", "mov"):
+        about = f"measured by a camera (gpmd) in {container}"
+        found.append(Source(about=about, name=f"measured.{container}", make=_measured))
+    about = "data in TS"
+    return [*found, Source(about=about, name="data.ts", make=_with_data)]
+
+
+def _measured(path: Path) -> None:
+    """As GoPro's cameras: a track of measurements and a time code; texts stand for them."""
+    text = path.with_name("measured_text.mp4")
+    _subtitled("mov_text")(text)
+    data = text.read_bytes().replace(b"tx3g", b"gpmd").replace(b"sbtl", b"meta")
+    text.write_bytes(data)
+    code = ("-timecode", "01:00:00:00", "-write_tmcd", "1")
+    _write(path, "-i", text, "-map", "0", "-c", "copy", *code)
+    text.unlink()
+
+
+def _with_data(path: Path) -> None:
+    data = path.with_suffix(".bin")
+    data.write_bytes(bytes(range(256)) * 8)
+    _write(
+        path, *PICTURE, "-f", "data", "-i", data, "-map", "0", "-map", "1", *_X264, "-c:d", "copy"
+    )
+    data.unlink()
 
 
 def _subtitled(codec: str) -> Make:
     def make(path: Path) -> None:
         text = path.with_suffix(".srt")
         text.write_text("1\n00:00:00,100 --> 00:00:00,700\nLine one\n\n", encoding="utf-8")
-        _write(
-            path, *_PICTURE, "-i", text, *_X264, "-c:s", codec, "-metadata:s:s:0", "language=fra"
-        )
+        _write(path, *PICTURE, "-i", text, *_X264, "-c:s", codec, "-metadata:s:s:0", "language=fra")
         text.unlink()
 
     return make
@@ -273,7 +300,7 @@ def _chapters(path: Path) -> None:
     )
     note.write_text("attached", encoding="utf-8")
     attach = ("-attach", str(note), "-metadata:s:t", "mimetype=text/plain")
-    _write(path, *_PICTURE, "-i", about, "-map_metadata", "1", *_X264, *attach)
+    _write(path, *PICTURE, "-i", about, "-map_metadata", "1", *_X264, *attach)
     about.unlink()
     note.unlink()
 
@@ -297,7 +324,7 @@ def _joined(*parts: tuple[str, ...]) -> Make:
     def make(path: Path) -> None:
         data = b""
         for words in parts:
-            _write(path, *_PICTURE, *_X264, *words, "-output_ts_offset", str(bool(data) * 1.2))
+            _write(path, *PICTURE, *_X264, *words, "-output_ts_offset", str(bool(data) * 1.2))
             data += path.read_bytes()
         path.write_bytes(data)
 

@@ -12,15 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import av
 import numpy as np
-from av.filter import Graph
 
 from engine.protocol.media import VideoInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of
+from engine.video.read.filter_chain import FieldMatching, FilterChain, FrameFilter
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -31,37 +30,6 @@ _PARITY = {"tt": "tff", "bb": "bff"}
 _BLOCK = 16  # px, of comparing frames: a repeat differs nowhere
 _STILL = 2.0  # of 255: blocks that differ less show the same
 _REPEAT = 0.5  # of the usual difference in a cycle
-
-
-def graph_of(frame: VideoFrame, filters: Sequence[tuple[str, str]]) -> Graph:
-    """A chain of filters for frames like this one; their `pts` count frames of 1 s.
-
-    Raises:
-        av.error.FFmpegError: A filter refuses the format or the size.
-    """
-    graph = Graph()
-    graph.threads = 1  # TRAP: in several threads swscale now and then loses a row
-    last = graph.add_buffer(
-        width=frame.width,
-        height=frame.height,
-        format=frame.format,
-        time_base=Fraction(1),
-    )
-    for name, options in (*filters, ("buffersink", "")):
-        added = graph.add(name, options)
-        last.link_to(added)
-        last = added
-    graph.configure()
-    return graph
-
-
-def pulled(graph: Graph) -> Iterator[VideoFrame]:
-    """What a chain has finished."""
-    while True:
-        try:
-            yield cast("VideoFrame", graph.pull())
-        except (av.error.BlockingIOError, av.error.EOFError):
-            return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,17 +47,16 @@ class FieldFilter:
     Attributes:
         left_out: Time stamps of frames of the source that repeat another one.
 
-    Memory: 3 frames, of film 9.
+    Memory: 3 frames, of film 13.
     """
 
     def __init__(self, video: VideoInfo) -> None:
         assert video.deinterlacing is not None
         self._how = video.deinterlacing
-        self._graph: Graph | None = None
+        self._filter: FrameFilter | None = None
         self._format = ""
         self._waiting: deque[tuple[int, int]] = deque()  # times of frames inside the filters
         self._has_first_field = False  # of the first of those
-        self._count = 0
         self._cycle: list[TimedFrame] = []
         self._last: VideoFrame | None = None  # of the cycle before
         self._start = Fraction(video.start_pts, self._how.time_parts)
@@ -107,43 +74,36 @@ class FieldFilter:
         Raises:
             av.error.FFmpegError: The filters refuse the format or the size.
         """
-        if self._graph is None:
+        if self._filter is None:
             is_planar = frame.format.name.startswith(("yuv", "gbr", "gray"))
             layout = layout_of(frame.format.name)
             self._format = frame.format.name if is_planar else planar_format(layout)
         frame = self._in_format(frame)
-        if self._graph is None:
-            self._graph = graph_of(frame, self._filters())
+        if self._filter is None:
+            self._filter = self._filter_for(frame)
         self._waiting.append((pts, duration))
-        frame.pts = self._count
-        self._count += 1
-        self._graph.push(frame)
-        yield from self._finished(self._graph)
+        yield from self._finished(self._filter.frames(frame))
 
     def rest(self) -> Iterator[TimedFrame]:
         """The last frames."""
-        if self._graph is not None:
-            self._graph.push(None)
-            yield from self._finished(self._graph)
+        if self._filter is not None:
+            yield from self._finished(self._filter.frames(None))
             yield from self._end_of_cycle()
 
-    def _filters(self) -> tuple[tuple[str, str], ...]:
+    def _filter_for(self, frame: VideoFrame) -> FrameFilter:
         parity = _PARITY[self._how.field_order]
+        if self._how.rendering == "film":
+            return FieldMatching(frame, parity)
         mode = "send_field" if self._how.rendering == "fields" else "send_frame"
-        deinterlace = f"mode={mode}:parity={parity}:deint="
-        if self._how.rendering != "film":
-            return (("bwdif", f"{deinterlace}all"),)
-        # what finds no field to match is combed, and marked as such
-        match = ("fieldmatch", f"order={parity}:combmatch=full")
-        return match, ("bwdif", f"{deinterlace}interlaced")
+        return FilterChain(frame, (("bwdif", f"mode={mode}:parity={parity}:deint=all"),))
 
     def _in_format(self, frame: VideoFrame) -> VideoFrame:
         if frame.format.name == self._format:
             return frame
         return frame.reformat(format=self._format, threads=1)
 
-    def _finished(self, graph: Graph) -> Iterator[TimedFrame]:
-        for made in pulled(graph):
+    def _finished(self, frames: Iterator[VideoFrame]) -> Iterator[TimedFrame]:
+        for made in frames:
             made = self._in_format(made)
             if self._how.rendering == "fields":
                 yield self._field(made)
@@ -218,10 +178,11 @@ def frame_units(video: VideoInfo) -> Fraction:
 
 def _difference(one: VideoFrame, other: VideoFrame) -> float:
     """Mean difference in the block of luma that differs most, of 255."""
-    a, b = (planes_of(frame, alpha=False)[0].astype(np.int16) for frame in (one, other))
+    a, b = (planes_of(frame, alpha=False)[0].astype(np.int32) for frame in (one, other))
     steps = np.abs(a - b)
     edges = [np.arange(0, max(1, side - _BLOCK + 1), _BLOCK) for side in steps.shape]
     sums = np.add.reduceat(
         np.add.reduceat(steps, edges[0], axis=0, dtype=np.int32), edges[1], axis=1
     )
-    return float(sums.max()) / _BLOCK**2
+    full = (1 << layout_of(one.format.name).bit_depth) - 1
+    return float(sums.max()) / _BLOCK**2 * 255 / full

@@ -24,7 +24,7 @@ from engine.core.errors import (
     UnsupportedMedia,
     memory_ran_out,
 )
-from engine.core.file_access import RetryingFile, read_error, reading
+from engine.core.file_access import RetryingFile, in_time, read_error, reading
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -51,7 +51,7 @@ def check_readable(path: Path) -> int:
         UnreadableMedia: The file is empty.
     """
     with reading(path):
-        status = path.stat()
+        status = in_time(path.stat)
         if stat.S_ISREG(status.st_mode):
             beginning_of(path, 1)
     if not stat.S_ISREG(status.st_mode):
@@ -93,6 +93,8 @@ def open_input(path: Path, *, must_be_whole: bool = True) -> Iterator[InputConta
     with reading(path), RetryingFile(path) as file:
         try:
             with translated(path):
+                # WORKAROUND for PyAV 18.1: without memory for its buffer it writes to nowhere.
+                bytearray(4 * _BUFFER_BYTES)
                 container = av.open(
                     file,
                     "r",

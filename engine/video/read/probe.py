@@ -11,6 +11,7 @@ import av
 from av.video.stream import VideoStream
 
 from engine.core.errors import advised, memory_ran_out
+from engine.core.file_access import reading
 from engine.core.geometry import Size
 from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
@@ -32,6 +33,7 @@ from engine.video.read.media_file import (
     packets_of,
     translated,
 )
+from engine.video.read.picture_data import PictureData, read_picture_data
 from engine.video.read.stream_info import (
     PacketCount,
     chapters_of,
@@ -119,7 +121,9 @@ def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
 def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
     frame = read_picture(path, codec)
     layout = layout_of(frame.format.name)
-    rotation, is_mirrored = rotation_of(frame, {})
+    data = _picture_data(path)
+    turn = data.exif.turn if data.exif is not None else (0, False)
+    rotation, is_mirrored = turn if any(turn) else rotation_of(frame, codec, {})
     tags = tags_of(None, frame)
     tags = replace(tags, chroma_location=chroma_location(codec, layout.chroma, b""))
     return VideoInfo(
@@ -139,7 +143,14 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
         is_mirrored=is_mirrored,
         tags=tags,
         hdr=hdr_of(tags),
+        profile=data.colour_space,
+        has_exif=data.says_anything,
     )
+
+
+def _picture_data(path: Path) -> PictureData:
+    with reading(path):
+        return read_picture_data(path)
 
 
 def _has_alpha(frame: VideoFrame) -> bool:
@@ -160,6 +171,9 @@ def _probe_film(path: Path) -> MediaInfo:
         video = _video_info(stream, first, counted)
         if video.duration is None and container.duration:
             video = replace(video, duration=Fraction(container.duration, av.time_base))
+        if container.format.name in _STILL_CONTAINERS:
+            data = _picture_data(path)
+            video = replace(video, profile=data.colour_space, has_exif=data.says_anything)
         return MediaInfo(
             path=path,
             kind=_kind_of(container.format.name, video),
@@ -217,14 +231,14 @@ def _count(path: Path, index: int) -> PacketCount:
 def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) -> VideoInfo:
     context, frame, frames = stream.codec_context, first.frames[0], first.frames
     layout = layout_of(frame.format.name)
-    rotation, is_mirrored = rotation_of(frame, stream.metadata)
+    codec = context.codec.canonical_name
+    rotation, is_mirrored = rotation_of(frame, codec, stream.metadata)
     tags = tags_of(context, frame)
     base = stream.time_base or Fraction(1, 1000)
-    codec = context.codec.canonical_name
     located = chroma_location(codec, layout.chroma, context.extradata or first.packet)
     field_order = _field_order(stream, frames)
     duration = _duration(stream, counted, base)
-    hdr_metadata, dynamic_hdr = hdr_metadata_of(frames)
+    hdr_metadata, dynamic_hdr = hdr_metadata_of(frames, codec)
     return VideoInfo(
         index=stream.index,
         codec=codec,

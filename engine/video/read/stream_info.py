@@ -104,6 +104,8 @@ def _stream_info(stream: Any) -> StreamInfo:
         codec = context.codec.canonical_name
     elif "timecode" in stream.metadata:
         codec = "timecode"
+    elif stream.type == "data" and stream.discard == Discard.all:
+        codec = "text"  # FFmpeg has read it, as titles of chapters
     return StreamInfo(
         index=stream.index,
         kind=kinds.get(stream.type, "data"),
@@ -176,20 +178,35 @@ def count_by_reading(
     )
 
 
-def rotation_of(frame: Any, metadata: Mapping[str, str]) -> tuple[int, bool]:
+def side_data_of(frame: Any, codec: str) -> list[Any]:
+    """Side data of a decoded frame; [] where PyAV cannot be asked.
+
+    Args:
+        frame: av.VideoFrame.
+        codec: FFmpeg's name.
+    """
+    # WORKAROUND for PyAV 18.1: it frees the name of a PNG's colour profile twice.
+    if codec in ("png", "apng"):
+        return []
+    try:
+        return list(frame.side_data)
+    except ValueError:  # WORKAROUND for PyAV 18.1: kinds that it does not know (EXIF, 31)
+        return []
+
+
+def rotation_of(frame: Any, codec: str, metadata: Mapping[str, str]) -> tuple[int, bool]:
     """Clockwise degrees (0, 90, 180, 270) from the stored to the seen picture, and its mirroring.
 
     Args:
         frame: First decoded av.VideoFrame; carries the display matrix as side data.
+        codec: FFmpeg's name.
         metadata: Of the stream; an old "rotate" counts where there is no matrix.
     """
-    try:
-        side_data = list(frame.side_data)
-    except ValueError:  # WORKAROUND for PyAV 18.1: kinds that it does not know (EXIF, 31)
-        return -frame.rotation % 360, False
-    for data in side_data:
+    for data in side_data_of(frame, codec):
         if data.type.name == "DISPLAYMATRIX":
             return rotation_of_matrix(np.frombuffer(data, dtype=np.int32, count=9).tolist())
+    if frame.rotation:
+        return -frame.rotation % 360, False
     try:
         return round(parse_fraction(metadata.get("rotate", "0")) / 90) * 90 % 360, False
     except ValueError:
@@ -216,19 +233,18 @@ _DYNAMIC = {
 }
 
 
-def hdr_metadata_of(frames: Iterable[Any]) -> tuple[HdrMetadata | None, tuple[str, ...]]:
+def hdr_metadata_of(
+    frames: Iterable[Any], codec: str
+) -> tuple[HdrMetadata | None, tuple[str, ...]]:
     """What the first frames state about HDR: for the whole film, and names of what changes in it.
 
     Args:
         frames: av.VideoFrame, decoded.
+        codec: FFmpeg's name.
     """
     found, dynamic = HdrMetadata(), dict[str, None]()
     for frame in frames:
-        try:
-            side_data = list(frame.side_data)
-        except ValueError:  # WORKAROUND for PyAV 18.1, as in `rotation_of`
-            continue
-        for data in side_data:
+        for data in side_data_of(frame, codec):
             kind = data.type.name
             if kind == "MASTERING_DISPLAY_METADATA":
                 found = _with_display(found, np.frombuffer(data, dtype=np.int32, count=22).tolist())

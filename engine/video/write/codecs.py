@@ -40,6 +40,7 @@ from engine.video.write.encoders import (
     with_hdr,
     writes_hdr,
 )
+from engine.video.write.picture_data import is_true_of
 
 _FLAT_ANIMATIONS = ("gif", "webp", "apng")  # transparency there is rarely meant for a film
 _MOST_THREADS = 16  # more cost memory and bring little
@@ -318,8 +319,8 @@ def _result_tags(video: VideoInfo, chroma: Chroma, codec: str) -> ColourTags:
 def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
     """What the user should know about the picture's codec before the start.
 
-    Of the codes "alpha-left-out", "hdr-tags-only" and "hdr-changes-lost" (warnings), "hdr-kept" and
-    "bits-reduced" (info).
+    Of the codes "alpha-left-out", "hdr-tags-only", "hdr-changes-lost" and "profile-left-out"
+    (warnings), "hdr-kept", "exif-left-out" and "bits-reduced" (info).
     """
     video = media.video
     if video.hdr:
@@ -338,6 +339,14 @@ def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
         )
     if video.has_alpha and not picture.has_alpha:
         yield Notice(code="alpha-left-out", severity="warning")
+    is_picture = picture.codec in IMAGE_SUFFIXES.values()
+    if video.profile and not (is_picture and is_true_of(video.profile, picture.chroma)):
+        case = "other-colours" if is_picture else ""
+        yield Notice(
+            code="profile-left-out", case=case, severity="warning", params={"kind": video.profile}
+        )
+    if video.has_exif and not is_picture:
+        yield Notice(code="exif-left-out", severity="info")
     if picture.bit_depth < video.bit_depth:
         yield Notice(
             code="bits-reduced",

@@ -15,6 +15,8 @@ from engine.protocol.plan import Notice, PassPlan, Plan
 _PACKED_SOUND = {"aac", "ac3", "eac3", "mp3", "mp2", "alac", "flac", "opus", "dts"}
 _PCM = {f"pcm_{kind}" for kind in ("s16le", "s24le", "s32le", "f32le", "f64le", "s16be", "s24be")}
 _MOV_AUDIO = frozenset(_PACKED_SOUND | _PCM)
+# FFmpeg's word for what cameras measure, as GoPro's "gpmd"; in other containers for anything.
+_DATA = frozenset({"bin_data"})
 _NUMBER = re.compile(r"%0?(\d*)d")
 
 
@@ -32,6 +34,7 @@ class Container:
     takes_attachments: bool = False
     keeps_empty: bool = False  # streams without packets
     cover: frozenset[str] = frozenset()
+    data: frozenset[str] = frozenset()
 
 
 CONTAINERS: dict[str, Container] = {
@@ -44,6 +47,7 @@ CONTAINERS: dict[str, Container] = {
         audio=_MOV_AUDIO | {"vorbis"},
         subtitle=frozenset({"mov_text", "dvd_subtitle"}),
         cover=frozenset({"mjpeg", "png"}),
+        data=_DATA,
     ),
     "mov": Container(
         name="mov",
@@ -54,6 +58,7 @@ CONTAINERS: dict[str, Container] = {
         audio=(_MOV_AUDIO - {"flac", "opus"})  # FFmpeg writes these into MP4 only
         | {"pcm_u8", "pcm_s8", "pcm_alaw", "pcm_mulaw", "amr_nb", "amr_wb"},
         subtitle=frozenset({"mov_text"}),
+        data=_DATA,
     ),
     "mkv": Container(
         name="mkv",
@@ -159,7 +164,7 @@ def refusal_of(container: str, stream: StreamInfo, media: MediaInfo) -> Message 
         return message("reason.stream.pictures-only")
     kind, into = codec_name(stream.codec), CONTAINERS[container]
     if stream.kind == "data":
-        return _refusal_of_data(stream, media)
+        return _refusal_of_data(stream, media, into)
     if stream.kind == "attachment":
         attachments = message("reason.stream.no-attachments", title=into.title)
         return None if into.takes_attachments else attachments
@@ -175,14 +180,15 @@ def refusal_of(container: str, stream: StreamInfo, media: MediaInfo) -> Message 
 
 REWRITTEN = message("reason.stream.rewritten")
 _TIME_CODE = ("tmcd", "timecode")
-_CHAPTER_TEXT = ("bin_data", "text")
+_CHAPTER_TEXT = "text"
 
 
-def _refusal_of_data(stream: StreamInfo, media: MediaInfo) -> Message:
-    is_mov = bool({"mov", "mp4"} & set(media.container.split(",")))
-    if stream.codec in _TIME_CODE or (is_mov and stream.codec in _CHAPTER_TEXT and media.chapters):
+def _refusal_of_data(stream: StreamInfo, media: MediaInfo, into: Container) -> Message | None:
+    if stream.codec in _TIME_CODE or (stream.codec == _CHAPTER_TEXT and media.chapters):
         return REWRITTEN
-    return message("reason.stream.data")
+    if stream.codec in into.data and {"mov", "mp4"} & set(media.container.split(",")):
+        return None
+    return message("reason.stream.data", title=into.title)
 
 
 def plan_streams(media: MediaInfo, container: str) -> tuple[PassPlan, ...]:

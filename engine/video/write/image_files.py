@@ -17,10 +17,14 @@ from av.video.codeccontext import VideoCodecContext
 from engine.core import atomic_file
 from engine.core.control import Control
 from engine.core.errors import EncoderMissing, OutOfMemory, OutputError, memory_ran_out
+from engine.core.file_access import reading
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
+from engine.video.read.images import sequence_file
+from engine.video.read.picture_data import read_picture_data
 from engine.video.write.containers import output_suffix, picture_name
 from engine.video.write.encoders import colour_options
+from engine.video.write.picture_data import kept, with_picture_data
 from engine.video.write.segment_file import SegmentFile, writing
 
 
@@ -101,8 +105,9 @@ def export_images(
         Cancelled: The user stopped.
         DiskFull, OutputUnwritable: The pictures cannot be written.
         OutputError: A segment is damaged.
+        InputError: A picture of the source, whose colour profile and EXIF are kept, is gone.
 
-    Memory: one encoded picture.
+    Memory: two encoded pictures.
     """
     total = sum(len(segment.pts) for segment in segments)
     try:
@@ -110,9 +115,11 @@ def export_images(
             if plan.container == "sequence":
                 _clear(target)
                 target.mkdir()
-            for number, picture in enumerate(_pictures(segments)):
+            times = (pts for segment in segments for pts in segment.pts)
+            for number, (picture, pts) in enumerate(zip(_pictures(segments), times, strict=True)):
                 control.check()
                 is_one = plan.container == "image"
+                picture = _with_source_data(picture, media, plan, pts)
                 _save(target if is_one else target / picture_name(media, plan, number), picture)
                 progress(number + 1, total)
     except BaseException:
@@ -132,6 +139,18 @@ def _pictures(segments: Sequence[SegmentFile]) -> Iterator[bytes]:
         except (zipfile.BadZipFile, OSError) as err:
             name = segment.path.name
             raise OutputError("segment-damaged", name=name, path=segment.path) from err
+
+
+def _with_source_data(picture: bytes, media: MediaInfo, plan: Plan, pts: int) -> bytes:
+    """A finished picture with colour profile and EXIF of the one that it was made of."""
+    if media.kind == "video" or media.holds_latents:
+        return picture
+    path = media.path
+    if media.kind == "sequence":
+        path = sequence_file(media.pattern, media.first_number + pts)
+    with reading(path):
+        data = read_picture_data(path)
+    return with_picture_data(picture, kept(data, plan.picture), plan.picture.size)
 
 
 def _save(path: Path, picture: bytes) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.core import errors, file_access, gpu_loss
-from engine.core.file_access import RetryingFile, read_error, reported, write_error
+from engine.core.file_access import RetryingFile, in_time, read_error, reported, write_error
 from tests.helpers.disks import FailingReads, system_error
 
 logger = logging.getLogger(__name__)
@@ -79,6 +79,31 @@ def test_what_stays_unreadable_looks_like_the_end_and_is_a_failure(tmp_path, mon
         assert rule.seen == 2 + len(file_access.PAUSES_S), "a drive that has gone is tried once"
         file.seek(0)
         assert len(file.read(80)) == 80, "what is readable is read all the same"
+
+
+def test_a_read_that_does_not_return_is_a_failure_and_is_left_behind(tmp_path, monkeypatch):
+    path = tmp_path / "film"
+    path.write_bytes(bytes(range(200)))
+    rule = FailingReads(path, first=100, times=1, answers=threading.Event()).install(monkeypatch)
+    monkeypatch.setattr(file_access, "PATIENCE_S", 0.2)
+    with RetryingFile(path) as file:
+        assert len(file.read(80)) == 80
+        assert (file.read(80), file.read(80)) == (b"", b"")
+        assert rule.seen == 1, "it is not repeated"
+        assert read_error(file.failure, path).message == (
+            "film could not be read: the drive or network share has not answered for 0 s."
+        )
+    rule.answers.set()
+    with RetryingFile(path) as file:
+        assert file.read(200) == bytes(range(200))
+
+
+def test_calls_share_threads_and_keep_their_results_and_errors(tmp_path):
+    before = threading.active_count()
+    assert [in_time(lambda n=n: n + 1) for n in range(50)] == list(range(1, 51))
+    with pytest.raises(FileNotFoundError):
+        in_time((tmp_path / "none").stat)
+    assert threading.active_count() <= before + 1
 
 
 def test_a_file_that_becomes_shorter_or_another_one_is_a_failure(tmp_path, monkeypatch):

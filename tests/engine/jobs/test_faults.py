@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +17,7 @@ import numpy as np
 import pytest
 
 from engine.api import Engine, unfinished
-from engine.core import atomic_file
+from engine.core import atomic_file, file_access
 from engine.core.errors import DiskFull, EngineError, OutputNameUnusable
 from engine.core.file_access import write_error
 from engine.jobs.checkpoint import Checkpoint
@@ -35,6 +38,7 @@ from engine.video.write.segment_writer import SegmentWriter
 from tests.helpers.clips import Clip, make_clip, make_pictures
 from tests.helpers.disks import Disk, FailingReads, failing_once, system_error
 from tests.helpers.jobs import ENDS, Listener, planes_of, running_engine
+from tests.helpers.program import ROOT
 
 FAST = JobSettings(model="none", codec="ffv1", height=48, segment_seconds=0.5)
 FRAMES = 30
@@ -140,6 +144,52 @@ def test_a_share_that_stalls_for_a_while_costs_nothing(source, engine, monkeypat
     done = ended(engine)
     assert isinstance(done, e.JobFinished), done
     assert len(planes_of(result(source))) == FRAMES
+
+
+def test_a_share_that_hangs_fails_the_job_until_it_answers(source, engine, monkeypatch):
+    engine[0].send(add(source))
+    engine[1].wait(e.PlanChosen)
+    hangs = FailingReads(source, first=source.stat().st_size // 2, answers=threading.Event())
+    with monkeypatch.context() as patch:
+        hangs.install(patch)
+        patch.setattr(file_access, "PATIENCE_S", 1.0)
+        failed = ended(engine)
+    assert isinstance(failed, e.JobFailed), failed
+    assert "has not answered for 1 s" in failed.error.message
+    assert not result(source).exists()
+    assert [job.job_id for job in unfinished(source.parent / "jobs")] == ["a"]
+    hangs.answers.set()
+    assert isinstance(ended(engine, c.RetryJob(job_id="a")), e.JobFinished)
+    assert len(planes_of(result(source))) == FRAMES
+
+
+ENDS_WHILE_A_READ_HANGS = """
+import sys, threading
+from pathlib import Path
+import pytest
+from engine.api import Engine
+from engine.core import file_access
+from engine.protocol import commands
+from tests.helpers.disks import FailingReads
+from tests.helpers.jobs import Listener
+
+source, jobs = map(Path, sys.argv[1:])
+hangs = threading.Event()
+rule = FailingReads(source, answers=threading.Event(), when_failing=hangs.set)
+rule.install(pytest.MonkeyPatch())
+file_access.PATIENCE_S = 1000.0
+engine = Engine(Listener(), jobs_folder=jobs)
+engine.start()
+engine.send(commands.AddJob(job_id="a", source=source))
+assert hangs.wait(60)
+print(engine.close(0.2))
+"""
+
+
+def test_the_program_ends_while_a_read_hangs(source, tmp_path):
+    words = [sys.executable, "-c", ENDS_WHILE_A_READ_HANGS, source, tmp_path / "jobs"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=60, check=False)
+    assert (done.stdout.split(), done.returncode) == ([b"False"], 0), done.stderr.decode()
 
 
 def test_the_user_may_accept_a_film_as_far_as_it_can_be_read(source, engine, monkeypatch):

@@ -106,7 +106,10 @@ def test_a_film_for_players_that_is_twice_as_large(tmp_path: Path, vaes: Any) ->
     assert (made.size, made.tags.matrix, made.tags.range) == (Size(80, 48), "bt709", "tv")
 
 
-def test_what_was_decoded_is_not_decoded_again(tmp_path: Path, vaes: Any) -> None:
+@pytest.mark.parametrize("is_rotten", [False, True])
+def test_what_was_decoded_is_decoded_again_only_where_it_changed(
+    tmp_path: Path, vaes: Any, is_rotten: bool
+) -> None:
     write_latent(tmp_path / "a.latent", a_latent(16, 6, 2, 3))
     job = a_job(tmp_path / "a.latent", vaes[16], segment_seconds=0.5)
     finished(job)
@@ -118,12 +121,18 @@ def test_what_was_decoded_is_not_decoded_again(tmp_path: Path, vaes: Any) -> Non
         heard.wait(e.SegmentDone)
         engine.send(c.CancelJob(job_id="a"))
         assert isinstance(heard.wait(*ENDS), e.JobCancelled)
-    assert list((tmp_path / "jobs" / "a").glob("decoded_*.avi"))
+    (film,) = (tmp_path / "jobs" / "a").glob("decoded_*.avi")
+    if is_rotten:
+        data = bytearray(film.read_bytes())
+        data[len(data) * 3 // 4] ^= 0xFF
+        film.write_bytes(data)
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.AdoptJob(job_id="a"))
         engine.send(c.StartQueue())
-        assert isinstance(heard.wait(*ENDS), e.JobFinished)
-    assert "decode" not in [event.stage for event in heard.of(e.StageStarted)]
+        done = heard.wait(*ENDS)
+        assert isinstance(done, e.JobFinished), done
+    stages = [event.stage for event in heard.of(e.StageStarted)]
+    assert ("decode" in stages) == is_rotten
     assert np.array_equal(pictures(tmp_path / "out.mkv"), whole)
 
 

@@ -111,7 +111,8 @@ def setup(release: Release) -> Path:
     store = UpdateStore()
     store.check(Control())
     store.download(transfer.Listener())
-    return store.ready()
+    with store.ready() as path:
+        return path
 
 
 @pytest.mark.usefixtures("installed")

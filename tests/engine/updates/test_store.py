@@ -1,7 +1,11 @@
 """Updates from a server on loopback: good ones, and everything that can be wrong with them."""
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nacl.signing import SigningKey
@@ -10,7 +14,9 @@ from engine import __version__
 from engine.core import errors, paths
 from engine.core.control import Control
 from engine.downloads.folder import DownloadFolder, Locks
+from engine.downloads.hashing import sha256_of
 from engine.downloads.transfer import Listener, RetryPolicy
+from engine.updates import store as store_module
 from engine.updates.store import UpdateStore
 from tests.helpers.servers import NEWER, SETUP, Fault, Release
 
@@ -34,6 +40,12 @@ def listener(control: Control | None = None) -> Listener:
     return Listener(control=control or Control(), retry=QUICK)
 
 
+def ready(store: UpdateStore) -> Path:
+    """The setup, when it is free again."""
+    with store.ready() as path:
+        return path
+
+
 def asked(release: Release) -> list[str]:
     return [path for path, _ in release.server.asked]
 
@@ -44,7 +56,7 @@ def files(store: UpdateStore) -> set[str]:
 
 def test_from_the_first_question_to_the_setup(release: Release, store: UpdateStore) -> None:
     assert (store.state().newer, store.state().is_in_build) == ("", True)
-    for verb in (lambda: store.download(listener()), store.ready):
+    for verb in (lambda: store.download(listener()), lambda: ready(store)):
         with pytest.raises(errors.UpdateMissing, match="No newer version is known"):
             verb()
     assert asked(release) == [], "no request is sent without a check"
@@ -55,7 +67,7 @@ def test_from_the_first_question_to_the_setup(release: Release, store: UpdateSto
     assert state.notes["zh_CN"] == "- 更快。"
     store.download(listener())
     assert store.state().is_ready
-    path = store.ready()
+    path = ready(store)
     assert path.read_bytes() == SETUP
     assert path == paths.cache_folder() / "updates" / f"upreel-{NEWER}-setup.exe"
     assert UpdateStore().state().is_ready  # after another start, without a request
@@ -68,7 +80,11 @@ def test_a_build_from_the_sources_sends_no_request(
     (tmp_path / "resources/update.toml").write_text('address = ""\nkeys = []\n', "utf-8")
     monkeypatch.setenv("UPREEL_UPDATES", release.address)
     assert not store.state().is_in_build
-    for verb in (lambda: store.check(Control()), lambda: store.download(listener()), store.ready):
+    for verb in (
+        lambda: store.check(Control()),
+        lambda: store.download(listener()),
+        lambda: ready(store),
+    ):
         with pytest.raises(errors.UpdateNotInBuild, match="not in this build"):
             verb()
     assert asked(release) == []
@@ -84,7 +100,7 @@ def test_an_older_or_equal_version_is_never_offered(release: Release, store: Upd
         (store.folder / name).write_bytes(release.server.files[f"/upreel/{name}"])
     assert store.state().newer == ""
     with pytest.raises(errors.UpdateMissing):
-        store.ready()
+        ready(store)
 
 
 def test_a_newer_version_replaces_a_downloaded_one(release: Release, store: UpdateStore) -> None:
@@ -158,20 +174,60 @@ def test_a_changed_byte_of_the_setup(release: Release, checked: UpdateStore) -> 
     assert files(checked) == {"update.json", "update.json.sig"}, "the wrong setup is deleted"
     release.server.files[name] = SETUP
     checked.download(listener())
-    assert checked.ready().read_bytes() == SETUP
+    assert ready(checked).read_bytes() == SETUP
 
 
 def test_a_byte_changed_after_the_download(checked: UpdateStore) -> None:
     for changed in (SETUP[:-1] + b"!", SETUP + b"!"):
         checked.download(listener())
-        path = checked.ready()
+        path = ready(checked)
         times = path.stat()
         path.write_bytes(changed)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # as before the change
         with pytest.raises(errors.UpdateDamaged):
-            checked.ready()
+            ready(checked)
         assert not path.exists()
         assert not checked.state().is_ready
+
+
+def test_the_setup_is_held_from_its_hash_to_its_start(
+    checked: UpdateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    @contextmanager
+    def held(path: Path) -> Iterator[None]:
+        seen.append(f"held {path.name}")
+        yield
+        seen.append("free")
+
+    def hashed(path: Path, *more: Any) -> str:
+        seen.append("hashed")
+        return sha256_of(path, *more)
+
+    checked.download(listener())
+    monkeypatch.setattr(store_module, "held", held)
+    monkeypatch.setattr(store_module, "sha256_of", hashed)
+    with checked.ready() as path:
+        seen.append("started")
+    assert seen == [f"held {path.name}", "hashed", "started", "free"]
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="only Windows keeps programs from a file")
+def test_nobody_changes_a_held_setup(checked: UpdateStore, tmp_path: Path) -> None:
+    checked.download(listener())
+    other = tmp_path / "other.exe"
+    other.write_bytes(b"other")
+    with checked.ready() as path:
+        for change in (
+            lambda: path.write_bytes(b"other"),
+            path.unlink,
+            lambda: other.replace(path),
+            lambda: path.rename(tmp_path / "away.exe"),
+        ):
+            with pytest.raises(PermissionError):
+                change()
+        assert path.read_bytes() == SETUP
 
 
 def test_a_setup_of_that_name_elsewhere_is_never_taken(
@@ -182,7 +238,7 @@ def test_a_setup_of_that_name_elsewhere_is_never_taken(
     monkeypatch.setenv("UPREEL_COMFYUI", str(tmp_path))
     assert not checked.state().is_ready
     checked.download(listener())
-    assert checked.ready().parent == checked.folder
+    assert ready(checked).parent == checked.folder
 
 
 def test_a_cut_download_goes_on_where_it_ended(release: Release, checked: UpdateStore) -> None:
@@ -193,7 +249,7 @@ def test_a_cut_download_goes_on_where_it_ended(release: Release, checked: Update
     assert checked.state().done_bytes == 30_000
     checked.download(listener())
     assert release.server.ranges[-1] == "bytes=30000-"
-    assert checked.ready().read_bytes() == SETUP
+    assert ready(checked).read_bytes() == SETUP
 
 
 def test_a_download_can_be_stopped(release: Release, checked: UpdateStore) -> None:

@@ -9,7 +9,7 @@ import pytest
 from engine.core.control import Control
 from engine.core.errors import Cancelled, SourceMissing
 from engine.core.geometry import Size
-from engine.protocol.media import ColourTags
+from engine.protocol.media import ColourTags, HdrMetadata
 from engine.protocol.plan import PassPlan, Plan
 from engine.protocol.report import Report
 from engine.verify.verify import verify
@@ -328,3 +328,29 @@ def test_progress_and_cancel(film: Path, tmp_path: Path) -> None:
     control.cancel()
     with pytest.raises(Cancelled):
         verify(film, result, control=control)
+
+
+# --- without a plan nothing is excused
+
+
+def test_without_a_plan_lost_transparency_and_hdr_are_faults(tmp_path: Path) -> None:
+    clear = make_picture(tmp_path / "clear.png", 1, pixel_format="rgba")
+    solid = make_picture(tmp_path / "solid.png", 1, pixel_format="rgb24")
+    report = verify(clear, solid)
+    assert (codes(report), message(report, "size")) == ({"size"}, "Transparency is lost.")
+    film = probe(make_clip(tmp_path / "film.mkv", frames=3))
+    light = HdrMetadata(light_level=(1000, 400))
+    lit = replace(film, video=replace(film.video, hdr_metadata=light))
+    report = verify(lit, film.path)
+    assert codes(report) == {"tags"}
+    assert "HDR" in message(report, "tags")
+
+
+def test_without_a_plan_data_that_is_left_out_is_named(tmp_path: Path) -> None:
+    source = make_clip(tmp_path / "film.mp4", frames=25, subtitles=("mov_text",))
+    data = source.read_bytes().replace(b"tx3g", b"gpmd").replace(b"sbtl", b"meta")
+    source.write_bytes(data)
+    bare = make_clip(tmp_path / "bare.mp4", frames=25)
+    assert "streams" in codes(verify(source, bare)), "MP4 takes it"
+    report = verify(source, make_clip(tmp_path / "bare.mkv", frames=25))
+    assert "data of this kind cannot be written into MKV" in message(report, "streams")

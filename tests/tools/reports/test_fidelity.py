@@ -4,17 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.helpers.clips import make_clip
+from tests.helpers.photographs import an_exif, make_photograph, srgb_profile
 from tests.helpers.program import NEEDS_FFMPEG
-from tools.reports import fidelity
-from tools.reports.fidelity import PROPERTIES, Row, described, page, rows
-from tools.reports.fidelity_sources import sources
+from tools.reports import fidelity, fidelity_pictures
+from tools.reports.fidelity import PROPERTIES, Row, all_sources, described, page, rows
+from tools.reports.fidelity_sources import PICTURE, ffmpeg
 
 PAGE = Path(__file__).parents[3] / "docs" / "fidelity.md"
 
 
 def test_the_page_has_a_green_row_for_each_source() -> None:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    wanted = [source.about for source in sources()]
+    wanted = [source.about for source in all_sources()]
     table = [line.split(" | ") for line in lines if line.startswith("| ")][1:]
     assert len(wanted) >= 80
     assert [row[0].removeprefix("| ") for row in table] == wanted
@@ -24,7 +25,7 @@ def test_the_page_has_a_green_row_for_each_source() -> None:
 @NEEDS_FFMPEG
 def test_sources_are_written_and_compared(tmp_path: Path) -> None:
     names = ("subrip.mkv", "turned90.mp4", "telecined.mkv")
-    wanted = [source for source in sources() if source.name in names]
+    wanted = [source for source in all_sources() if source.name in names]
     found = {row.source.name: row for row in rows(wanted, tmp_path)}
     assert not any(row.is_red or row.refused for row in found.values())
     said = {name for name, mark in found["telecined.mkv"].marks.items() if mark != "yes"}
@@ -46,3 +47,49 @@ def test_the_judge_sees_what_differs(tmp_path: Path) -> None:
     assert not any(fault(one, one) for fault in fidelity.FAULTS.values())
     shorter = described(make_clip(tmp_path / "shorter.mkv", frames=7))
     assert fidelity.FAULTS["pictures"](one, shorter) == "8 frames, 7 in the result"
+
+
+_LEFT, _MIDDLE = "h_chr_pos=0:{0}_v_chr_pos=128", "h_chr_pos=128:{0}_v_chr_pos=128"
+_AS_IT_IS = "scale=in_" + _LEFT.format("in")
+_TO_LEFT, _TO_MIDDLE = ("scale=flags=bicubic:out_" + at.format("out") for at in (_LEFT, _MIDDLE))
+PLANTED = {
+    "null": "",
+    "shuffleplanes=0:2:1": "Cb of frame",
+    "chromashift=cbh=1:crh=1": "Cb of frame",
+    f"{_AS_IT_IS},format=yuv444p,{_TO_LEFT},format=yuv420p": "",
+    f"{_AS_IT_IS},format=yuv444p,{_TO_MIDDLE},format=yuv420p": "samples across",
+    f"{_AS_IT_IS}:in_color_matrix=bt601,format=gbrp,{_TO_LEFT}:out_color_matrix=bt709": "luma of",
+    "scale=in_range=tv:out_range=pc": "luma of",
+    "tpad=start=1:start_mode=clone,trim=end_frame=4": "luma of",
+}
+
+
+_BT709 = ("-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709")
+_CODEC = ("-c:v", "libx264", "-preset", "ultrafast", "-crf", "1", "-pix_fmt", "yuv420p")
+
+
+@NEEDS_FFMPEG
+def test_the_judge_sees_wrong_planes(tmp_path: Path) -> None:
+    source, result = tmp_path / "source.mkv", tmp_path / "result.mkv"
+    codec = (*_CODEC, *_BT709, "-color_range", "tv")
+    tagged = ("-vf", "scale=out_color_matrix=bt709", "-frames:v", "4")
+    ffmpeg(*PICTURE, *tagged, *codec, source)
+    film = described(source).film
+    for filters, expected in PLANTED.items():
+        ffmpeg("-i", source, "-vf", filters, *codec, result)
+        found = fidelity_pictures.fault(source, result, film, film)
+        assert expected in found, filters
+        assert bool(found) == bool(expected), filters
+
+
+@NEEDS_FFMPEG
+def test_the_judge_sees_what_photographs_lose(tmp_path: Path) -> None:
+    def judged(name: str, **how: object) -> list[str]:
+        after = described(make_photograph(tmp_path / name, **how))
+        return [name for name, fault in fidelity.FAULTS.items() if fault(before, after)]
+
+    whole = {"profile": srgb_profile(), "exif": an_exif(orientation=6)}
+    before = described(make_photograph(tmp_path / "source.png", **whole))
+    assert judged("turned.png", **whole) == ["titles"], "its orientation would be applied twice"
+    assert "colours" in judged("other.png", exif=an_exif())
+    assert "titles" in judged("bare.png", profile=srgb_profile())

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.protocol.media import Deinterlacing, MediaInfo
+from engine.protocol.media import Deinterlacing, MediaInfo, subsampling
+from engine.video.colour.pixel_formats import layout_of
 from engine.video.film_preparation import deinterlaced
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import FrameMark, PlanarFrame
@@ -22,6 +23,7 @@ from tests.helpers.fields import (
     psnr,
     telecined,
     write,
+    write_planes,
 )
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 
@@ -89,6 +91,39 @@ def test_every_frame_of_a_telecined_film_is_there_once(tmp_path, name, codec):
     slack = Fraction(1, 500) if name.endswith("mkv") else 0  # MKV rounds to milliseconds
     for number, time in enumerate(times):
         assert abs(time - times[0] - number * Fraction(1001, 24000)) <= slack
+
+
+def deep_picture(number: int, pixel_format: str) -> list[np.ndarray]:
+    """Planes of an original picture, moving, with noise in the bits below the first eight."""
+    layout, noise = layout_of(pixel_format), np.random.default_rng(number)
+    across, down = subsampling(layout.chroma)
+    luma = picture(number)
+    planes = [luma, *([luma[::down, ::across]] * 2 if layout.chroma != "gray" else [])]
+    low = layout.bit_depth - 8
+    kind = np.uint16 if low else np.uint8
+    return [
+        (plane.astype(kind) << low) + noise.integers(0, 1 << low, plane.shape).astype(kind)
+        for plane in planes
+    ]
+
+
+@pytest.mark.parametrize(
+    "pixel_format", ["yuv420p", "yuv420p10le", "yuv422p10le", "yuv444p12le", "gray10le"]
+)
+def test_telecine_keeps_every_value_of_every_picture(tmp_path: Path, pixel_format: str) -> None:
+    originals = [deep_picture(number, pixel_format) for number in range(24)]
+    shown = [n for n in range(24) for _ in range(3 if n % 2 else 2)]
+    woven = []
+    for first, second in zip(shown[::2], shown[1::2], strict=True):
+        woven.append([plane.copy() for plane in originals[first]])
+        for plane, other in zip(woven[-1], originals[second], strict=True):
+            plane[1::2] = other[1::2]
+    film = write_planes(tmp_path / "film.mkv", woven, pixel_format, NTSC)
+    frames, reader = frames_of(media_of(film, "film"))
+    assert (len(frames), reader.left_out) == (24, 6)
+    for frame, original in zip(frames, originals, strict=True):
+        for found, plane in zip(frame.planes, original, strict=True):
+            np.testing.assert_array_equal(found, plane)
 
 
 def test_a_film_without_repeats_keeps_every_frame(tmp_path):

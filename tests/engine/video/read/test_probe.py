@@ -265,9 +265,9 @@ def test_metadata_that_changes_within_a_film_has_a_name():
         return SimpleNamespace(side_data=[_SideData(data, kind) for kind in kinds])
 
     dynamic = frame("DYNAMIC_HDR_PLUS", "DOVI_RPU_BUFFER", "DOVI_METADATA", "A53_CC")
-    assert hdr_metadata_of([frame(), dynamic]) == (None, ("HDR10+", "Dolby Vision"))
+    assert hdr_metadata_of([frame(), dynamic], "hevc") == (None, ("HDR10+", "Dolby Vision"))
     damaged = frame("MASTERING_DISPLAY_METADATA", data=bytes(88))
-    assert hdr_metadata_of([damaged]) == (None, ()), "fractions without a denominator"
+    assert hdr_metadata_of([damaged], "hevc") == (None, ()), "fractions without a denominator"
 
 
 class _SideData(bytearray):

@@ -204,13 +204,25 @@ def test_what_is_left_out_has_a_notice_that_proposes_mkv() -> None:
 
 def test_chapters_and_time_code_are_written_again_without_a_notice() -> None:
     chapters = (ChapterInfo(start=Fraction(0), end=Fraction(1)),)
-    track = StreamInfo(index=3, kind="data", codec="bin_data")
+    track = StreamInfo(index=3, kind="data", codec="text")
     code = StreamInfo(index=4, kind="data", codec="tmcd")
     about = replace(media("a.mp4", (track, code)), chapters=chapters)
     assert not any(p.copied for p in plan_streams(about, "mp4"))
     assert [*stream_notices(about, "mp4")] == []
-    telemetry = replace(about, chapters=())
-    assert [n.params["index"] for n in stream_notices(telemetry, "mp4")] == ["3"]
+    assert [n.params["index"] for n in stream_notices(replace(about, chapters=()), "mp4")] == ["3"]
+
+
+def test_what_a_camera_measures_is_kept_where_the_container_takes_it() -> None:
+    chapters = (ChapterInfo(start=Fraction(0), end=Fraction(1)),)
+    measured = StreamInfo(index=3, kind="data", codec="bin_data")
+    about = replace(media("a.mp4", (measured,)), chapters=chapters)
+    for container in ("mp4", "mov"):
+        assert [p.copied for p in plan_streams(about, container)] == [True]
+    left_out, _ = stream_notices(about, "mkv")
+    assert left_out.message == (
+        "Stream 3 (data track, bin_data) is left out: data of this kind cannot be written into MKV."
+    )
+    assert "MOV" in left_out.hint or "MP4" in left_out.hint
 
 
 def test_the_gpu_is_used_when_it_works_and_suits(monkeypatch: pytest.MonkeyPatch) -> None:

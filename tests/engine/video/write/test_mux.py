@@ -14,6 +14,7 @@ from engine.core.errors import Cancelled, DiskFull, OutputError, OutputUnwritabl
 from engine.protocol.media import ColourTags, MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
+from engine.verify.verify import verify
 from engine.video.read.probe import probe
 from engine.video.write.mux import shifted_chapters, tried
 from engine.video.write.segment_file import SegmentFile
@@ -245,6 +246,18 @@ def test_a_time_code_track_is_written_again(tmp_path: Path) -> None:
         places = [about.format, *about.streams]
         found = {k.lower(): v for p in places for k, v in p.get("tags", {}).items()}
         assert found["timecode"] == "01:02:03:04"
+
+
+def test_what_a_camera_measures_is_kept(tmp_path: Path) -> None:
+    source = make_clip(tmp_path / "a.mp4", frames=25, subtitles=("mov_text",), chapters=2)
+    text = source.read_bytes()
+    assert (text.count(b"tx3g"), text.count(b"sbtl")) == (1, 1)
+    source.write_bytes(text.replace(b"tx3g", b"gpmd").replace(b"sbtl", b"meta"))
+    assert [s.codec for s in probe(source).streams] == ["bin_data", "text"]
+    for name in ("b.mp4", "b.mov"):
+        found = Ffprobed(identity(source, name))
+        assert_same_packets(Ffprobed(source), found, "data")
+        assert all(check.passed for check in verify(source, tmp_path / name).checks)
 
 
 def test_cancelling_leaves_nothing(tmp_path: Path) -> None:

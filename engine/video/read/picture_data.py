@@ -1,0 +1,168 @@
+"""What a file holds of its picture besides pixels: its colour profile (ICC) and its EXIF.
+
+Read from PNG, JPEG, WebP and TIFF. TRAP: not from frames of PyAV 18.1, whose `side_data` cannot
+name EXIF, and frees the name of a PNG's profile twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.core.file_access import RetryingFile
+from engine.video.read.exif import MARKS, PROFILE, Exif, read_exif
+
+_log = logging.getLogger(__name__)
+_PNG = b"\x89PNG\r\n\x1a\n"
+_MOST_BYTES = 1 << 24  # of a profile, and of EXIF
+_MOST_CHUNKS = 1 << 16
+_EXIF_MARK, _PROFILE_MARK = b"Exif\0\0", b"ICC_PROFILE\0"
+_PROFILE_HEADER = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureData:
+    """Of one picture; `profile` is b"" and `exif` None where there is none that makes sense."""
+
+    profile: bytes = b""
+    exif: Exif | None = None
+
+    @property
+    def colour_space(self) -> str:
+        """What the profile describes: "RGB", "GRAY", "CMYK", ...; "" without one."""
+        return self.profile[16:20].decode("ascii", "replace").strip()
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether there is EXIF with more than the file's own structure."""
+        return self.exif is not None and self.exif.says_anything
+
+
+def read_picture_data(path: Path) -> PictureData:
+    """Colour profile and EXIF of a file; nothing of other formats and of damaged parts.
+
+    Raises:
+        OSError: The file cannot be read.
+
+    Memory: 32 MiB at most.
+    """
+    with RetryingFile(path) as file:
+        found = _read(file)
+        if file.failure is not None:
+            raise file.failure
+    return found
+
+
+def _read(file: RetryingFile) -> PictureData:
+    head = _at(file, 0, 12)
+    if head[:4] in MARKS:
+        exif = _exif(file)
+        profile = exif.main.get(PROFILE) if exif is not None else None
+        return _data(profile.data if profile else b"", exif)
+    if head.startswith(_PNG):
+        return _of_png(file)
+    if head.startswith(b"\xff\xd8"):
+        return _of_jpeg(file)
+    return _of_webp(file) if head[8:] == b"WEBP" else PictureData()
+
+
+def _of_png(file: RetryingFile) -> PictureData:
+    profile = exif = b""
+    for name, offset, size in _chunks(file, start=len(_PNG), order="big"):
+        if name == b"iCCP":
+            packed = _at(file, offset, size).partition(b"\0")[2][1:]
+            profile = _unpacked(packed)
+        elif name == b"eXIf":
+            exif = _at(file, offset, size)
+        elif name == b"IEND":
+            break
+    return _data(profile, _exif(exif))
+
+
+def _of_webp(file: RetryingFile) -> PictureData:
+    profile = exif = b""
+    for name, offset, size in _chunks(file, start=12, order="little"):
+        if name == b"ICCP":
+            profile = _at(file, offset, size)
+        elif name == b"EXIF":
+            exif = _at(file, offset, size).removeprefix(_EXIF_MARK)
+    return _data(profile, _exif(exif))
+
+
+def _of_jpeg(file: RetryingFile) -> PictureData:
+    exif, parts = b"", dict[int, bytes]()
+    for marker, offset, size in _segments(file):
+        data = _at(file, offset, size) if marker in (0xE1, 0xE2) else b""
+        if data.startswith(_EXIF_MARK):
+            exif = exif or data[len(_EXIF_MARK) :]
+        elif data.startswith(_PROFILE_MARK):
+            number = data[len(_PROFILE_MARK)] if size > len(_PROFILE_MARK) else 0
+            parts[number] = data[len(_PROFILE_MARK) + 2 :]  # its number, and how many there are
+    return _data(b"".join(parts[number] for number in sorted(parts)), _exif(exif))
+
+
+def _chunks(file: RetryingFile, *, start: int, order: str) -> Iterator[tuple[bytes, int, int]]:
+    """Name, offset and size of chunks: of PNG ("big") or RIFF ("little")."""
+    at = start
+    for _ in range(_MOST_CHUNKS):
+        head = _at(file, at, 8)
+        if len(head) < 8:
+            return
+        is_png = order == "big"
+        name, size = (head[4:], head[:4]) if is_png else (head[:4], head[4:])
+        count = int.from_bytes(size, "big" if is_png else "little")
+        yield name, at + 8, count
+        at += 8 + count + (4 if is_png else count % 2)
+
+
+def _segments(file: RetryingFile) -> Iterator[tuple[int, int, int]]:
+    """Marker, offset and size of what is before the pixels of a JPEG."""
+    at = 2
+    for _ in range(_MOST_CHUNKS):
+        head = _at(file, at, 4)
+        if len(head) < 4 or head[0] != 0xFF or head[1] == 0xDA:
+            return
+        if head[1] == 0xFF:  # filler
+            at += 1
+            continue
+        size = int.from_bytes(head[2:], "big")
+        yield head[1], at + 4, max(0, size - 2)
+        at += 2 + max(2, size)
+
+
+def _at(file: RetryingFile, offset: int, count: int) -> bytes:
+    """Bytes at a place; b"" where it would be too many."""
+    if count > _MOST_BYTES:
+        return b""
+    file.seek(offset)
+    return file.read(count)
+
+
+def _unpacked(packed: bytes) -> bytes:
+    unpacking = zlib.decompressobj()
+    try:
+        profile = unpacking.decompress(packed, _MOST_BYTES)
+    except zlib.error:
+        return b""
+    return profile if unpacking.eof else b""
+
+
+def _exif(source: RetryingFile | bytes) -> Exif | None:
+    try:
+        if isinstance(source, RetryingFile):
+            return read_exif(lambda offset, count: _at(source, offset, count))
+        return read_exif(lambda offset, count: source[offset : offset + count]) if source else None
+    except ValueError as err:
+        _log.info("EXIF is left out: %s", err)
+        return None
+
+
+def _data(profile: bytes, exif: Exif | None) -> PictureData:
+    """With a profile only where it is whole: it begins with its own size."""
+    is_whole = len(profile) > _PROFILE_HEADER and profile[36:40] == b"acsp"
+    if not is_whole or int.from_bytes(profile[:4], "big") != len(profile):
+        profile = b""
+    return PictureData(profile=profile, exif=exif)

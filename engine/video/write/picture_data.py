@@ -1,0 +1,86 @@
+"""Colour profile and EXIF of a source's picture, put into finished PNG and TIFF files."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+from engine.core.geometry import Size
+from engine.protocol.plan import PicturePlan
+from engine.video.read.exif import PROFILE, Exif, Tag, read_exif
+from engine.video.read.picture_data import PictureData
+
+_PNG_HEAD = 8 + 25  # bytes: its mark and the chunk IHDR, which comes first
+_SPACES = {"rgb": "RGB", "gray": "GRAY"}
+_OTHER_COLOURS = (b"sRGB", b"gAMA", b"cHRM", b"cICP")  # a profile takes the place of these
+_UNDEFINED = 7
+
+
+def is_true_of(profile: str, chroma: str) -> bool:
+    """Whether a colour profile describes the colours of a picture.
+
+    Args:
+        profile: Its colour space, as `VideoInfo.profile`.
+        chroma: Of the picture.
+    """
+    return profile != "" and profile == _SPACES.get(chroma)
+
+
+def kept(data: PictureData, picture: PicturePlan) -> PictureData:
+    """What of a source's picture goes to the result."""
+    keeps_profile = is_true_of(data.colour_space, picture.chroma)
+    return data if keeps_profile else replace(data, profile=b"")
+
+
+def with_picture_data(file: bytes, data: PictureData, size: Size) -> bytes:
+    """A finished PNG or TIFF file with the source's data.
+
+    Args:
+        file: As the encoder wrote it, upright.
+        data: Of the source's picture, with what is to be kept.
+        size: Of the new picture.
+    """
+    exif = data.exif.of_result(size) if data.exif is not None else None
+    if exif is not None and not exif.says_anything:
+        exif = None
+    if not data.profile and exif is None:
+        return file
+    if file[1:4] == b"PNG":
+        return _in_png(file, data.profile, exif)
+    return _in_tiff(file, data.profile, exif)
+
+
+def _in_png(file: bytes, profile: bytes, exif: Exif | None) -> bytes:
+    parts = [file[:_PNG_HEAD]]
+    if profile:
+        parts.append(_chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(profile)))
+    if exif is not None:
+        parts.append(_chunk(b"eXIf", exif.written()))
+    parts += [chunk for chunk in _chunks(file) if not profile or chunk[4:8] not in _OTHER_COLOURS]
+    return b"".join(parts)
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    checksum = zlib.crc32(name + data)
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", checksum)
+
+
+def _chunks(file: bytes) -> Iterator[bytes]:
+    """All chunks but the first."""
+    at = _PNG_HEAD
+    while at < len(file):
+        size = 12 + int.from_bytes(file[at : at + 4], "big")
+        yield file[at : at + size]
+        at += size
+
+
+def _in_tiff(file: bytes, profile: bytes, exif: Exif | None) -> bytes:
+    own = read_exif(lambda offset, count: file[offset : offset + count])
+    added = (exif or Exif(order=own.order)).in_order(own.order)
+    main = {**own.main, **added.main}
+    if profile:
+        main[PROFILE] = Tag(_UNDEFINED, len(profile), profile)
+    whole = Exif(order=own.order, main=main, camera=added.camera, place=added.place)
+    return whole.written(file)

@@ -1,0 +1,158 @@
+"""Colour profile and EXIF of pictures, from every kind of file to both kinds of result."""
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine.settings.schema import JobSettings
+from engine.verify.verify import verify
+from engine.video.read.picture_data import read_picture_data
+from engine.video.read.probe import probe
+from engine.video.write.codecs import picture_notices
+from tests.helpers.jobs import plan_of as planned
+from tests.helpers.jobs import run
+from tests.helpers.photographs import (
+    CAMERA,
+    DATE,
+    MAKER,
+    PLACE,
+    TAKEN,
+    an_exif,
+    make_photograph,
+    profile_of,
+    srgb_profile,
+    upright,
+    with_thumbnail,
+)
+from tests.helpers.results import plan_of
+
+
+def job(source: Path, output: Path, **settings: Any) -> Path:
+    """The result of a whole job, twice as large unless the settings say otherwise."""
+    plan = planned(source, output, JobSettings(**{"model": "lite", "scale": 2, **settings}))
+    run(plan, output.parent / f"{output.stem}_job")
+    return output
+
+
+@pytest.mark.parametrize("after", ["png", "tif"])
+@pytest.mark.parametrize("before", ["png", "jpg", "tif", "webp"])
+def test_profile_and_exif_are_kept(tmp_path: Path, before: str, after: str) -> None:
+    source = make_photograph(
+        tmp_path / f"a.{before}", profile=srgb_profile(), exif=an_exif(orientation=6)
+    )
+    output = job(source, tmp_path / f"b.{after}")
+    with Image.open(output) as found:
+        found.load()
+        exif = found.getexif()
+        assert found.info["icc_profile"] == srgb_profile()
+        assert found.size == (128, 192)
+        assert exif.get(0x0112, 1) == 1, "it is not turned again"
+        assert (exif[MAKER], exif[0x010E]) == ("Maker & Sons", "A hill")
+        camera, place = exif.get_ifd(CAMERA), exif.get_ifd(PLACE)
+    assert (camera[0xA002], camera[0xA003]) == (128, 192)
+    assert camera[TAKEN] == DATE
+    assert place[2] == (52.0, 31.0, 12.5)
+    assert all(check.passed for check in verify(source, output).checks)
+
+
+def test_every_orientation_is_applied_once(tmp_path: Path) -> None:
+    for orientation in range(1, 9):
+        source = make_photograph(
+            tmp_path / f"{orientation}.png", exif=an_exif(orientation=orientation)
+        )
+        output = job(source, tmp_path / f"{orientation}_out.png", model="none", scale=1)
+        np.testing.assert_array_equal(upright(output), upright(source), str(orientation))
+
+
+def test_the_thumbnail_is_dropped(tmp_path: Path) -> None:
+    source = make_photograph(tmp_path / "a.jpg", exif=with_thumbnail(an_exif()))
+    assert source.read_bytes().count(b"\xff\xd8\xff") == 2
+    output = job(source, tmp_path / "b.png")
+    data = read_picture_data(output)
+    assert data.exif is not None
+    assert b"\xff\xd8\xff" not in output.read_bytes()
+    with Image.open(output) as found:
+        assert not found.getexif().get_ifd(1)
+
+
+def test_each_picture_of_a_sequence_keeps_its_own(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        exif = an_exif()
+        exif[MAKER] = f"maker {number}"
+        make_photograph(tmp_path / "in" / f"shot_{number:04d}.png", exif=exif)
+    output = job(tmp_path / "in", tmp_path / "out_%04d.png", model="none", scale=1)
+    for number, path in enumerate(sorted(output.parent.glob("out*/*.png"))):
+        with Image.open(path) as found:
+            assert found.getexif()[MAKER] == f"maker {number}"
+
+
+def test_what_is_not_kept_is_said(tmp_path: Path) -> None:
+    def codes(source: Path, output: str) -> list[str]:
+        media = probe(source)
+        plan = plan_of(media, tmp_path / output)
+        return [f"{n.code}.{n.case}" for n in picture_notices(media, plan.picture)]
+
+    whole = make_photograph(tmp_path / "a.png", profile=srgb_profile(), exif=an_exif())
+    assert codes(whole, "b.png") == []
+    assert codes(whole, "b.mkv") == ["profile-left-out.", "exif-left-out."]
+    other = make_photograph(tmp_path / "c.jpg", profile=profile_of(b"CMYK"))
+    assert codes(other, "d.png") == ["profile-left-out.other-colours"]
+    output = job(other, tmp_path / "d.png")
+    assert read_picture_data(output).profile == b""
+
+
+def test_a_missing_profile_fails_the_check(tmp_path: Path) -> None:
+    source = make_photograph(tmp_path / "a.png", profile=srgb_profile(), exif=an_exif())
+    bare = make_photograph(tmp_path / "b.png")
+    failed = [check for check in verify(source, bare).checks if not check.passed]
+    assert [check.code for check in failed] == ["metadata"]
+    assert str(failed[0].message) == "Metadata differs: ICC is lost; EXIF is lost."
+
+
+def test_a_profile_in_many_parts_is_joined(tmp_path: Path) -> None:
+    profile = bytearray(srgb_profile()) + bytes(150_000)
+    profile[:4] = len(profile).to_bytes(4, "big")
+    source = make_photograph(tmp_path / "a.jpg", profile=bytes(profile))
+    assert read_picture_data(source).profile == bytes(profile)
+
+
+def test_an_animated_png_with_a_profile_is_read(tmp_path: Path) -> None:
+    pages = [Image.new("RGB", (48, 32), (60 * n, 0, 0)) for n in range(3)]
+    how = {"save_all": True, "append_images": pages[1:], "icc_profile": srgb_profile()}
+    pages[0].save(tmp_path / "a.png", **how)
+    media = probe(tmp_path / "a.png")
+    gc.collect()
+    assert (media.kind, media.video.profile) == ("video", "RGB")
+
+
+def test_damaged_data_is_left_out(tmp_path: Path) -> None:
+    source = make_photograph(tmp_path / "a.tif", profile=srgb_profile(), exif=an_exif())
+    whole = source.read_bytes()
+    noise = np.random.default_rng(3)
+    kept = 0
+    for number in range(200):
+        data = bytearray(whole)
+        for place in noise.integers(0, len(data), 8):
+            data[place] = noise.integers(0, 256)
+        start = int.from_bytes(data[4:8], "little")
+        data[start : start + 8] = noise.bytes(8) if number % 2 else data[start : start + 8]
+        source.write_bytes(data[: int(noise.integers(1, len(data) + 1))])
+        kept += read_picture_data(source).exif is not None
+    assert kept < 200
+
+
+def test_other_byte_orders_are_read_and_written(tmp_path: Path) -> None:
+    exif = an_exif()
+    exif.endian = ">"
+    source = make_photograph(tmp_path / "a.png", exif=b"Exif\0\0" + exif.tobytes()[6:])
+    data = read_picture_data(source).exif
+    assert data is not None
+    assert data.order == ">"
+    output = job(source, tmp_path / "b.tif", model="none", scale=1)
+    with Image.open(output) as found:
+        assert found.getexif().get_ifd(PLACE)[2] == (52.0, 31.0, 12.5)

@@ -1,0 +1,132 @@
+"""Photographs of the fidelity matrix: stills with colour profile and EXIF, judged by Pillow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ExifTags, Image, ImageCms, ImageOps, UnidentifiedImageError
+
+from tools.reports.fidelity_sources import Make, Source, ffmpeg
+
+_LIKE = 1.0  # mean difference of 255: JPEG and WebP are decoded by others
+_SIDES = (ExifTags.Base.ExifImageWidth, ExifTags.Base.ExifImageHeight)
+_TURNED = 6  # a quarter to the right
+# Not of the picture but of its file: sides, compression, places of the pixels; what was turned.
+_OF_THE_FILE = frozenset({254, 256, 257, 258, 259, 262, 273, 274, 277, 278, 279, 282, 283, 284})
+_OF_THE_FILE |= {296, 305, 317, 339, ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo, 0x8773}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Photograph:
+    """What Pillow sees in a still, upright."""
+
+    pixels: NDArray[np.uint8]  # [h, w, 3]
+    profile: bytes
+    said: dict[str, Any]  # EXIF, by directory and number
+    sides: tuple[int, int]  # that EXIF states; those of the picture where it states none
+    orientation: int
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it has a profile or EXIF."""
+        return bool(self.profile or self.said)
+
+    @property
+    def shape(self) -> float:
+        """Width over height."""
+        return self.pixels.shape[1] / self.pixels.shape[0]
+
+
+def photograph(path: Path) -> Photograph | None:
+    """A still; None where Pillow cannot read it."""
+    try:
+        with Image.open(path) as file:
+            exif, profile = file.getexif(), file.info.get("icc_profile") or b""
+            camera, place = (exif.get_ifd(ifd) for ifd in (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo))
+            upright = ImageOps.exif_transpose(file).convert("RGB")
+    except (UnidentifiedImageError, OSError):
+        return None
+    said = {
+        f"{name} {number}": value
+        for name, part in (("main", exif), ("camera", camera), ("place", place))
+        for number, value in part.items()
+        if not (name == "main" and number in _OF_THE_FILE) and number not in _SIDES
+    }
+    return Photograph(
+        pixels=np.asarray(upright),
+        profile=profile,
+        said=said,
+        sides=tuple(camera.get(tag, side) for tag, side in zip(_SIDES, upright.size, strict=True)),
+        orientation=exif.get(ExifTags.Base.Orientation, 1),
+    )
+
+
+def pixel_fault(before: Photograph, after: Photograph) -> str:
+    """How an upright picture differs from another of the same size."""
+    if before.pixels.shape != after.pixels.shape:
+        return f"{before.pixels.shape[1::-1]}, {after.pixels.shape[1::-1]} in the result"
+    off = float(np.abs(before.pixels.astype(int) - after.pixels).mean())
+    return f"{off:.1f} of 255 off" if off > _LIKE else ""
+
+
+def exif_fault(before: Photograph, after: Photograph | None) -> str:
+    """What of EXIF is lost, or untrue of the result."""
+    if after is None:
+        return "EXIF is missing" if before.said else ""
+    lost = [key for key, value in before.said.items() if after.said.get(key) != value]
+    if lost:
+        return f"EXIF {', '.join(lost)} is missing"
+    if after.orientation != 1:
+        return f"orientation {after.orientation}: it is turned twice"
+    sides = after.pixels.shape[1::-1]
+    return "" if after.sides == sides else f"EXIF states the size {after.sides} of {sides}"
+
+
+def photographs() -> list[Source]:
+    """Stills as cameras and programs write them."""
+    found = [
+        Source(about=f"turned photograph with profile and EXIF, {name}", name=name, make=_made)
+        for name in ("photo.jpg", "photo.png", "photo.tif", "photo.webp")
+    ]
+    grey = _maker("L", b"GRAY")
+    found.append(Source(about="grey photograph with a grey profile", name="grey.jpg", make=grey))
+    other = _maker("RGB", b"CMYK")
+    return [
+        *found,
+        Source(about="photograph with a profile of other colours", name="print.jpg", make=other),
+    ]
+
+
+def _maker(mode: str, space: bytes) -> Make:
+    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    profile[16:20] = space
+
+    def make(path: Path) -> None:
+        _write(path, bytes(profile), mode)
+
+    return make
+
+
+def _made(path: Path) -> None:
+    _maker("RGB", b"RGB ")(path)
+
+
+def _write(path: Path, profile: bytes, mode: str) -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = _TURNED
+    exif[ExifTags.Base.Make], exif[ExifTags.Base.ImageDescription] = "A maker", "A hill"
+    camera, place = (exif.get_ifd(ifd) for ifd in (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo))
+    camera.update({_SIDES[0]: 96, _SIDES[1]: 64, 0x829A: 0.004, 0x9003: "2020:01:02 03:04:05"})
+    place.update({1: "N", 2: (52.0, 31.0, 12.5)})
+    whole = Image.Exif()
+    whole.load(exif.tobytes())  # Pillow writes the directories of such a one into TIFF too
+    raw = ffmpeg(
+        *("-f", "lavfi", "-i", "testsrc2=size=96x64,gblur=sigma=1.5", "-frames:v", "1"),
+        *("-pix_fmt", "rgb24", "-f", "rawvideo", "-"),
+    )
+    picture = Image.frombytes("RGB", (96, 64), raw).convert(mode)
+    picture.save(path, icc_profile=profile, exif=whole, quality=95)
