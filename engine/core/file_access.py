@@ -219,7 +219,7 @@ if hasattr(os, "register_at_fork"):
 def in_time(call: Callable[[], T]) -> T:
     """What a call of the system returns, or raises, within `PATIENCE_S`.
 
-    One that hangs keeps its thread, and whatever it uses, until it returns; nobody waits for it.
+    One that hangs keeps its thread, and whatever it uses, until it returns; the program goes on.
 
     Raises:
         NoAnswer: It does not return.
