@@ -32,6 +32,7 @@ from app.widgets.sheet import Sheet
 
 _QUEUE_FROM = 1180  # px of width below which the queue folds
 _CHOICES_FROM = 540  # px of height below which the choices fold
+_LOW = 330  # px of height below which a button that cannot be pressed goes
 _WHY_WIDTH = 460
 _CARD_SHARE = 0.4  # of the window's height, for the card of the plan
 
@@ -75,6 +76,7 @@ class Columns(Themed, QWidget):
         """Fold what has no room."""
         super().resizeEvent(event)
         self._decision.limit_card(round(_CARD_SHARE * self.window().height()))
+        self._decision.set_low(self.height() < _LOW)
         self._fold_queue(self.width() < _QUEUE_FROM)
         self._fold_choices(self.height() < _CHOICES_FROM)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QCoreApplication
-
+from app.i18n import current_language
 from engine.core.errors import ErrorInfo
 from engine.core.messages import Message, catalogue, message
 from engine.protocol.plan import Notice
@@ -12,22 +11,22 @@ from engine.protocol.plan import Notice
 def text(item: Message | ErrorInfo | Notice) -> str:
     """The sentence of a message, an error or a notice."""
     found = item if isinstance(item, Message) else item.as_message
-    return catalogue(_language()).text(found)
+    return catalogue(current_language()).text(found)
 
 
 def hint(item: ErrorInfo | Notice) -> str:
     """What to do next; "" where there is nothing to do."""
-    return catalogue(_language()).hint(item.as_message)
+    return catalogue(current_language()).hint(item.as_message)
 
 
 def title(code: str) -> str:
     """Heading of a code."""
-    return catalogue(_language()).title(code)
+    return catalogue(current_language()).title(code)
 
 
 def button(code: str) -> str:
     """Text of the button that helps with an error; "" where there is none."""
-    return catalogue(_language()).button(code)
+    return catalogue(current_language()).button(code)
 
 
 def setting_title(name: str) -> str:
@@ -49,7 +48,3 @@ def choice_text(setting: str, value: str) -> str:
 def choice_hint(setting: str, value: str) -> str:
     """What to know about a choice; "" where there is nothing."""
     return text(message(f"choice.{setting}.{value}").hint)
-
-
-def _language() -> str:
-    return QCoreApplication.instance().property("language") or "en"

@@ -69,6 +69,11 @@ def system_language() -> str:
     return "zh_CN" if QLocale.system().language() == QLocale.Language.Chinese else "en"
 
 
+def current_language() -> str:
+    """The language of the window, one of `LANGUAGES`."""
+    return QCoreApplication.instance().property("language") or "en"
+
+
 class Languages:
     """Installs one catalogue at a time; widgets receive QEvent.LanguageChange."""
 

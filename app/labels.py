@@ -92,9 +92,9 @@ def result_name(plan: Plan | None) -> str:
 
 
 def from_to(row: JobRow) -> str:
-    """Sizes of source and result; only that of the result while the file is being read."""
+    """Sizes of source and result; only that of the result where the file was not read."""
     if row.media is None:
-        return f"→ {target(row)}"
+        return target(row)
     return f"{size(row.media.video.seen_size)} → {target(row)}"
 
 
@@ -123,7 +123,7 @@ def state(row: JobRow) -> str:
         case JobState.READING:
             return tr("Reading the file")
         case JobState.WAITING:
-            if row.awaits_plan or row.can_start:
+            if not row.is_refused:
                 return tr("Waiting")
             return tr("Needs a download") if can_download(row) else tr("Cannot start yet")
         case JobState.RUNNING:

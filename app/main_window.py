@@ -346,7 +346,7 @@ class MainWindow(QMainWindow):
         view.open_requested.connect(lambda _job_id: self.do("open_result"))
         view.selection_changed.connect(lambda: self.choices.show_selected(view.selected_ids))
         view.reordered.connect(self._controller.reorder)
-        self._controller.looked_through.connect(self.queue_column.added.show_found)
+        self._controller.looked_through.connect(self.queue_column.show_found)
         self.queue_column.clear_requested.connect(self._controller.clear_finished)
         self.queue_column.files_requested.connect(self.intake.ask_files)
         self.queue_column.folder_requested.connect(self.intake.ask_folder)

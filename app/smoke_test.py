@@ -39,6 +39,8 @@ RESOURCES = (
     ("runtime.toml",),
     ("update.toml",),
     ("i18n", "zh_CN.json"),
+    ("manual", "en", "index.html"),
+    ("manual", "zh_CN", "index.html"),
     ("messages", "en.toml"),
     ("messages", "zh_CN.toml"),
     ("samples", "upreel_sample.mp4"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QAction, QShowEvent
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtGui import QAction, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
     QDockWidget,
     QHBoxLayout,
     QLabel,
+    QMainWindow,
     QPlainTextEdit,
     QToolButton,
     QWidget,
@@ -23,13 +24,24 @@ from app.theme import tokens
 from app.widgets.controls import ElidedLabel, Translated
 from engine.protocol.plan import LatentPlan, Notice, Plan
 
+_BOTH_FROM = 540  # px of the window's height from which columns and log have room
+
 
 class LogDock(Translated, QDockWidget):
-    """Shows the lines of the log model; new ones come at the end."""
+    """Shows the lines of the log model; new ones come at the end.
 
-    def __init__(self, model: LogModel, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    In a low window it takes the place of the columns, which would have no room above it.
+
+    Args:
+        model: Its lines.
+        window: The window at whose foot it lies.
+    """
+
+    def __init__(self, model: LogModel, window: QMainWindow) -> None:
+        super().__init__(window)
         self.setObjectName("logDock")
+        self._window = window
+        window.installEventFilter(self)
         self.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
         for button in self.findChildren(QAbstractButton):
             button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # Qt leaves its own out
@@ -45,8 +57,25 @@ class LogDock(Translated, QDockWidget):
     def showEvent(self, event: QShowEvent) -> None:
         """Open at the end: what has just happened."""
         super().showEvent(event)
+        self._make_room()
         bar = self._text.verticalScrollBar()
         QTimer.singleShot(0, bar, lambda: bar.setValue(bar.maximum()))
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Give the columns their place back."""
+        super().hideEvent(event)
+        self._make_room()
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        """Another height of the window may have room for both, or not any more."""
+        if event.type() == QEvent.Type.Resize:
+            self._make_room()
+        return False
+
+    def _make_room(self) -> None:
+        body = self._window.centralWidget()
+        if body is not None:
+            body.setVisible(self.isHidden() or self._window.height() >= _BOTH_FROM)
 
     def retranslate_ui(self) -> None:
         """Title in the current language."""

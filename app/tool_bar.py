@@ -42,7 +42,7 @@ class ToolBar(Themed, QWidget):
         self._models.setDefaultAction(models_action)
         self._models.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self._gauges = Gauges(model)
-        self._fetched, self._is_idle = "", False
+        self._fetched, self._is_idle, self._is_tight = "", False, False
         self._theme = QToolButton()
         self._theme.setObjectName("themeSwitch")
         self._theme.setProperty("kind", "icon")
@@ -113,14 +113,26 @@ class ToolBar(Themed, QWidget):
         )
         self._models.setProperty("kind", "icon" if is_narrow and not self._fetched else "")
         self._models.style().polish(self._models)
-        is_tight = self.width() < _TIGHT
-        self._gauges.set_narrow(is_narrow, is_tight)
-        self._name.setVisible(not is_tight)
-        self._chip.set_tight(is_tight)
+        self._fold(is_tight=self.width() < _TIGHT)
 
     def minimumSizeHint(self) -> QSize:
         """Any width of the window will do: `resizeEvent` gives way."""
         return QSize(0, tokens.TOP_HEIGHT)
+
+    def _fold(self, *, is_tight: bool) -> None:
+        self._is_tight = is_tight
+        self.layout().setSpacing(6 if is_tight else 10)
+        self._gauges.set_narrow(self.width() < _NARROW, is_tight)
+        self._name.setVisible(not is_tight)
+        self._chip.set_tight(is_tight)
+        self._fold_further()
+
+    def _fold_further(self) -> None:
+        """A GPU with a long name, or large figures, may need more than the width suggests."""
+        for part in (self._gauges, self._chip):
+            part.layout().activate()  # what was shown or hidden counts now
+        if not self._is_tight and self.layout().minimumSize().width() > self.width():
+            self._fold(is_tight=True)
 
     def _show_card(self) -> None:
         reading = self._model.reading
@@ -139,6 +151,7 @@ class ToolBar(Themed, QWidget):
             parts = [name, size, tr("not used")] if self._is_idle else [name, size]
             state = "info" if self._is_idle else "good"
             self._chip.show_state(state, " · ".join(parts), about_gpu(gpu))
+        self._fold_further()
 
 
 def _icon_button(action: QAction) -> QToolButton:

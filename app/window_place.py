@@ -1,4 +1,4 @@
-"""Where the window opens: on each screen where it was there, and always inside it."""
+"""Where windows open: the main one on each screen where it was, all of them inside it."""
 
 from __future__ import annotations
 
@@ -40,6 +40,12 @@ def fitted(place: QRect, free: QRect) -> QRect:
     left = min(max(place.left(), inner.left()), inner.right() + 1 - size.width())
     top = min(max(place.top(), inner.top()), inner.bottom() + 1 - size.height())
     return QRect(left, top, size.width(), size.height())
+
+
+def resize_on_screen(window: QWidget, size: QSize) -> None:
+    """Give a window a size, at most that of the free part of its screen below a title."""
+    room = window.screen().availableGeometry().adjusted(0, _TITLE, 0, 0)
+    window.resize(size.boundedTo(room.size()))
 
 
 def key_of(screen: QScreen) -> str:

@@ -26,6 +26,7 @@ from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, Themed
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
+from app.window_place import resize_on_screen
 from engine.protocol.report import BenchReport, MeasuredRate
 
 _NOTHING = "none"
@@ -220,7 +221,7 @@ class BenchView(Themed, QDialog):
         switches = report.switches if report is not None else ()
         if report is not None and not self._was_filled:
             self._was_filled = True
-            self.resize(self.size().expandedTo(_LARGE))
+            resize_on_screen(self, self.size().expandedTo(_LARGE))
         self._figures.set_low(bool(switches))
         self._table.setVisible(bool(switches))
         self._filler.setVisible(report is None)

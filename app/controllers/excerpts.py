@@ -80,7 +80,7 @@ class ExcerptsController(QObject):
         task = self.model.task
         if task is not None and task.runs and task.subject != row.job_id:
             return tr("A part of another film is being made.")
-        if row.plan is not None and not row.plan.fits:
+        if row.is_refused or (row.plan is not None and not row.plan.fits):
             return tr("The plan of this film cannot start.")
         return ""
 

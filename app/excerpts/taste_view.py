@@ -114,7 +114,7 @@ class TasteView(Themed, QDialog):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("tasteDialog")
-        self.setMinimumSize(QSize(720, 480))
+        self.setMinimumSize(QSize(720, 400))
         self.resize(QSize(1080, 640))
         self._lead, self._where, self._with = QLabel(), QLabel(), QLabel()
         self._progress = QLabel()

@@ -1,8 +1,9 @@
-"""The page of F1: first steps, keys, and what the program is and under which licences."""
+"""The page of F1: first steps, the manual, keys, and what the program is under which licences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut
@@ -19,9 +20,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import labels
+from app import desktop, labels
 from app.actions import SPECS
-from app.i18n import mark, tr
+from app.i18n import current_language, mark, tr
 from app.preview import compare_canvas, playback
 from app.widgets.controls import SegmentedControl, Translated
 from engine import __version__
@@ -57,6 +58,11 @@ def licences() -> str:
     )
 
 
+def manual() -> Path:
+    """The manual in the language of the window; `tools.manual` makes it."""
+    return paths.resource("manual", current_language(), "index.html")
+
+
 class HelpView(Translated, QDialog):
     """Two pages, one shown at a time."""
 
@@ -75,10 +81,12 @@ class HelpView(Translated, QDialog):
         self._licences.setObjectName("licences")
         self._licences.setReadOnly(True)
         self._licences.setTabChangesFocus(True)
-        self._close = QPushButton()
+        self._manual, self._close = QPushButton(), QPushButton()
+        self._manual.setObjectName("openManual")
         self._close.setObjectName("closeHelp")
         self._lay_out()
         self._switch.chosen.connect(self.show_page)
+        self._manual.clicked.connect(lambda: desktop.open_file(manual()))
         self._close.clicked.connect(self.close)
         for keys in SPECS["help"].shortcuts:  # what opens it closes it, as Escape does
             QShortcut(QKeySequence(keys), self, self.close)
@@ -106,6 +114,7 @@ class HelpView(Translated, QDialog):
         self._about.setText(f"{version} {terms}")
         self._licences.setAccessibleName(tr("Licences"))
         self._licences.setPlainText(licences())
+        self._manual.setText(tr("Open the manual"))
         self._close.setText(tr("Close"))
 
     def _lay_out(self) -> None:
@@ -118,6 +127,7 @@ class HelpView(Translated, QDialog):
         self._pages.addWidget(self._keys)
         self._pages.addWidget(about)
         buttons = QHBoxLayout()
+        buttons.addWidget(self._manual)
         buttons.addStretch(1)
         buttons.addWidget(self._close)
         whole = QVBoxLayout(self)

@@ -83,6 +83,7 @@ class DecisionPanel(QWidget):
         self._second.setObjectName("secondAction")
         self._second.setProperty("kind", "large")
         self._primary.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._is_low = False
         self._running = _RunningRow()
         self._stops = Switch()
         self._stops.setObjectName("stopsAfterThis")
@@ -136,6 +137,11 @@ class DecisionPanel(QWidget):
         """Let the card take no more than so many px; what does not fit scrolls."""
         self._cards.setMaximumHeight(height)
 
+    def set_low(self, is_low: bool) -> None:
+        """In a low window the button that only counts films goes while one runs."""
+        self._is_low = is_low
+        self._show_buttons()
+
     def offer_unfinished(self, is_offered: bool) -> None:
         """Films of an earlier run wait for an answer: Start says which ones it starts."""
         self._offers_unfinished = is_offered
@@ -182,6 +188,7 @@ class DecisionPanel(QWidget):
         if self._primary.hasFocus() and not is_able and active is not None:
             self._running.setFocus()  # else Qt moves it to the log, and the next key opens that
         self._primary.setEnabled(is_able)
+        self._primary.setVisible(is_able or active is None or not self._is_low)
         if first == "start" and not startable:
             self._primary.setToolTip(self._why_not())
         self._primary.setAccessibleDescription(self._primary.toolTip())

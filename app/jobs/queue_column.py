@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 
 from app.i18n import tr
 from app.jobs.added_line import AddedLine
+from app.jobs.found_files import FoundFiles
 from app.jobs.queue_foot import QueueFoot
 from app.jobs.queue_view import QueueView
 from app.jobs.undo_line import UndoLine
@@ -37,7 +38,7 @@ class QueueColumn(Themed, QWidget):
 
     files_requested = Signal()
     folder_requested = Signal()
-    answer_requested = Signal()  # to the question about unfinished jobs, which is to be seen
+    answer_requested = Signal()  # a question or a message is there, which is to be seen
     continue_requested = Signal()  # unfinished jobs of an earlier run
     discard_requested = Signal()
     clear_requested = Signal()  # of the finished films
@@ -85,6 +86,12 @@ class QueueColumn(Themed, QWidget):
         self._banner.setVisible(bool(names))
         self.retranslate_ui()
         if names:
+            self.answer_requested.emit()
+
+    def show_found(self, found: FoundFiles) -> None:
+        """Say what became of the files of a folder."""
+        self.added.show_found(found)
+        if found.skipped:
             self.answer_requested.emit()
 
     def retranslate_ui(self) -> None:

@@ -140,7 +140,7 @@ def _look(row: JobRow) -> _Look:
             return _Look(theme.accent, "check")
         case JobState.FAILED | JobState.REJECTED:
             return _Look(theme.error, "error")
-        case JobState.WAITING if row.plan is not None and not row.plan.fits:
+        case JobState.WAITING if row.is_refused:
             return _Look(theme.warning, "warning")
         case JobState.WAITING:
             return _Look(theme.information, "")

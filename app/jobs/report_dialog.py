@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent
+from PySide6.QtCore import QEvent, QSize
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -22,6 +22,7 @@ from app.engine_messages import text, title
 from app.i18n import tr
 from app.theme.icons import pixmap
 from app.widgets.notice_line import NoticeLine, colour_of
+from app.window_place import resize_on_screen
 from engine.core.units import memory_text
 from engine.protocol.report import Report
 
@@ -81,7 +82,7 @@ class ReportDialog(QDialog):
     def __init__(self, report: Report, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle(tr("What was checked"))
-        self.resize(560, 560)
+        resize_on_screen(self, QSize(560, 560))
         name, sub = QLabel(report.output.name), QLabel(facts(report))
         name.setProperty("kind", "title")
         sub.setProperty("kind", "secondary")

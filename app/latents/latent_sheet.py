@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -26,8 +26,10 @@ from app.models.model_labels import problem, progress, size
 from app.settings.editors import make_editor
 from app.state.model_files_model import Package
 from app.state.tasks_model import TaskState
+from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import ElidedLabel, Switch, Themed
 from app.widgets.notice_line import NoticeLine
+from app.window_place import resize_on_screen
 from engine.core.errors import ErrorInfo, WeightsMissing
 from engine.protocol.events import LatentRead, LatentShown, Picture
 from engine.protocol.media import Reading
@@ -116,7 +118,9 @@ class LatentSheet(Themed, QDialog):
         self.rate, self._vae = RateForm(), make_editor("latent_vae")
         self._for_all = Switch()
         self._cancel, self._add, self._upscale = QPushButton(), QPushButton(), QPushButton()
-        self._choices = QWidget()
+        choices = QWidget()
+        self._choices = CompactScroll(choices)
+        self._choices.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self._form = (False, False)  # usable, in trouble
         self._forget(Path(), (1, 1))
         self._lay_out()
@@ -242,7 +246,7 @@ class LatentSheet(Themed, QDialog):
         if form != self._form:
             self._form = form
             self.layout().activate()
-            self.resize(max(_WIDTH, self.width()), self.sizeHint().height())
+            resize_on_screen(self, QSize(max(_WIDTH, self.width()), self.sizeHint().height()))
 
     @property
     def _is_stuck(self) -> bool:
@@ -338,7 +342,7 @@ class LatentSheet(Themed, QDialog):
             rest.addWidget(label, at, 0)
             rest.addWidget(part, at, 1)
         self._vae_label.setBuddy(self._vae.control)
-        inside = QVBoxLayout(self._choices)
+        inside = QVBoxLayout(self._choices.widget())
         inside.setContentsMargins(0, 8, 0, 0)
         inside.setSpacing(8)
         inside.addWidget(self._readings, 1)

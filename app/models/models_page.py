@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QFileDialog,
@@ -36,8 +36,10 @@ from app.state.telemetry_model import TelemetryModel
 from app.theme.icons import icon
 from app.widgets.controls import Themed, is_confirmed
 from app.widgets.notice_line import NoticeLine
+from app.window_place import resize_on_screen
 from engine.core.units import bytes_text
 
+_FOLDED, _UNFOLDED = QSize(900, 380), QSize(900, 660)
 _ENDINGS = "*.safetensors *.gguf *.pt *.pth"
 
 
@@ -61,8 +63,8 @@ class ModelsPage(Themed, QDialog):
     ) -> None:
         super().__init__(parent)
         self.setObjectName("modelsDialog")
-        self.resize(900, 660)
-        self.setMinimumSize(760, 420)
+        self.resize(_FOLDED)
+        self.setMinimumSize(760, _FOLDED.height())
         self._model, self._telemetry = model, telemetry
         self.recommended = recommended
         self._all = QToolButton()
@@ -192,6 +194,8 @@ class ModelsPage(Themed, QDialog):
         self._all.setArrowType(Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow)
         self._scroll.setVisible(is_open)
         self._space.setVisible(not is_open)
+        if is_open:
+            resize_on_screen(self, self.size().expandedTo(_UNFOLDED))
 
     def _show_all(self) -> None:
         self._room.setText(

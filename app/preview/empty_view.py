@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.i18n import tr
@@ -13,6 +13,7 @@ from app.theme.icons import pixmap
 _FORMATS = "MKV, MP4, MOV, AVI, WebM, PNG, TIFF, .latent …"
 _ICON_PX = 44
 _WIDTH = 560
+_LOW, _LOWEST = 330, 230  # px of height below which the icon goes, and the last sentence
 
 
 class DropPanel(QFrame):
@@ -99,7 +100,6 @@ class EmptyView(QWidget):
         buttons.addWidget(self._sample)
         buttons.addStretch(1)
         inside = QVBoxLayout(self.panel)
-        inside.setContentsMargins(24, 36, 24, 36)
         inside.setSpacing(8)
         inside.addWidget(self._icon)
         inside.addWidget(self._title)
@@ -119,6 +119,15 @@ class EmptyView(QWidget):
         row.addStretch(1)
         row.addLayout(middle, 1000)
         row.addStretch(1)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Texts and buttons come before room around them."""
+        super().resizeEvent(event)
+        is_low = self.height() < _LOW
+        self._icon.setVisible(not is_low)
+        self._honest.setVisible(self.height() >= _LOWEST)
+        edge = 12 if is_low else 36
+        self.panel.layout().setContentsMargins(24, edge, 24, edge)
 
     def sizeHint(self) -> QSize:
         """Room around the panel."""

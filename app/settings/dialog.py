@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QDialog,
@@ -21,6 +21,7 @@ from app.engine_messages import setting_text, setting_title
 from app.i18n import tr
 from app.settings.editors import Editor, LineEditor, make_editor
 from app.widgets.controls import Translated
+from app.window_place import resize_on_screen
 from engine.settings import schema
 from engine.settings.schema import EngineSettings
 
@@ -67,7 +68,7 @@ class SettingsDialog(Translated, QDialog):
         body = self._scroll.widget()
         rest = self.height() - self._scroll.height()
         needed = body.layout().totalHeightForWidth(self._scroll.width())
-        self.resize(self.width(), min(rest + needed, _MOST_HEIGHT))
+        resize_on_screen(self, QSize(self.width(), min(rest + needed, _MOST_HEIGHT)))
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""

@@ -93,6 +93,12 @@ class JobRow:
         return self.state is JobState.WAITING and is_possible and not self.awaits_plan
 
     @property
+    def is_refused(self) -> bool:
+        """True where it waits, and something keeps it from starting as it is."""
+        is_waiting = self.state is JobState.WAITING and not self.awaits_plan
+        return is_waiting and not self.can_start
+
+    @property
     def is_doubtful(self) -> bool:
         """True where the result differs from its source and the user has not accepted that."""
         has_problems = self.report is not None and not self.report.passed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QCoreApplication, QEvent, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
 from PySide6.QtWidgets import (
     QDialog,
@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.i18n import mark, tr
+from app.i18n import current_language, mark, tr
 from app.models.model_labels import problem
 from app.models.model_labels import progress as figures_of
 from app.state.listings import UpdateModel
@@ -23,6 +23,7 @@ from app.theme.icons import icon
 from app.widgets.controls import fit_height
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
+from app.window_place import resize_on_screen
 from engine import __version__
 from engine.core.units import bytes_text
 from engine.protocol.update_state import UpdateState
@@ -124,7 +125,7 @@ class UpdateView(QDialog):
             self._shown_notes = text
             self._notes.document().setMarkdown(text, _MARKDOWN)
             if text:
-                self.resize(self.size().expandedTo(_LARGE))
+                resize_on_screen(self, self.size().expandedTo(_LARGE))
 
     def _show_notice(self) -> None:
         model, state = self._model, self._model.state
@@ -256,8 +257,7 @@ def _about(state: UpdateState) -> str:
 
 def _notes(state: UpdateState) -> str:
     """What is new in it, as Markdown; English where there is nothing in the language."""
-    language = QCoreApplication.instance().property("language") or "en"
-    return state.notes.get(language) or state.notes.get("en", "")
+    return state.notes.get(current_language()) or state.notes.get("en", "")
 
 
 def _instead(state: UpdateState) -> str:

@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 
 from app.theme import tokens
 from app.theme.icons import pixmap
+from app.window_place import resize_on_screen
 
 
 class Translated:
@@ -213,6 +214,7 @@ class FlowLayout(QLayout):
 
 def bring_up(window: QWidget) -> None:
     """Show a window in front of the others, with the keyboard."""
+    resize_on_screen(window, window.size())
     window.show()
     window.raise_()
     window.activateWindow()
@@ -222,7 +224,7 @@ def fit_height(window: QWidget) -> None:
     """Room for every line: Qt gives wrapped sentences one line where a window is low."""
     needed = window.layout().totalHeightForWidth(window.width())
     if window.isVisible() and needed > window.height():
-        window.resize(window.width(), needed)
+        resize_on_screen(window, QSize(window.width(), needed))
 
 
 class ChoiceBox(QComboBox):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from engine.core.errors import SettingsError
+from engine.core.messages import Message, message
 
 
 def bytes_text(count: float) -> str:
@@ -52,6 +53,14 @@ def duration_text(seconds: float) -> str:
             f"{whole // 60} min {whole % 60:02d} s" if whole < 600 else f"{round(whole / 60)} min"
         )
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def minutes_message(seconds: float) -> Message:
+    """A duration in a sentence of any language: "20 min", "1 h 05 min", at least a minute."""
+    hours, minutes = divmod(max(1, round(seconds / 60)), 60)
+    if hours:
+        return message("duration.hours", hours=hours, minutes=f"{minutes:02d}")
+    return message("duration.minutes", minutes=minutes)
 
 
 def range_in_unit(low: float, high: float) -> tuple[str, str, str]:

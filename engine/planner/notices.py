@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.geometry import Size
 from engine.core.messages import Param, message, title
-from engine.core.units import bytes_text, duration_text, memory_text, rate_text
+from engine.core.units import bytes_text, memory_text, minutes_message, rate_text
 from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.latents import Guess
@@ -162,7 +162,7 @@ def _lacking(plan: Plan, budget: Budget) -> Iterator[Notice]:
             "bytes": str(to_fetch),
             "size": bytes_text(to_fetch),
             "seconds": str(round(seconds)),
-            "time": duration_text(seconds),
+            "time": minutes_message(seconds),
             "speed": f"{_DOWNLOAD_RATE * 8 / 1e6:.0f} Mbit/s",
             "needs_runtime": runtime.id if runtime is not None else "",
             "runtime_bytes": str(runtime_bytes),

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QWidget
 from app.actions import SPECS
 from tests.helpers.accessible import alike, unnamed, unreachable, unreadable
 from tools.screenshots import render
+from tools.screenshots.shots import Shot
 
 DO_THE_SAME = ("'Add files'",)  # in the column and in the empty stage
 STATES = [state for state in render.STATES if state != "dropping"]  # a veil lies over all
@@ -77,5 +78,5 @@ def test_every_state_of_the_screenshots_is_named_reached_by_keys_and_readable(
     qapp: Any, recording: Any, state: str
 ) -> None:
     theme = ("dark", "light")[STATES.index(state) % 2]
-    with render.shown(qapp, recording, state, "en", theme) as player:
+    with render.shown(qapp, recording, Shot(state, theme=theme)) as player:
         assert not _faults(player.dialog or player.program.window)

@@ -5,8 +5,11 @@ import dataclasses
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
+from app.actions import SPECS
+from app.jobs.found_files import media_files
+from app.preview.empty_view import EmptyView
 from app.ui_state import UiState
 from app.window_place import fitted, keep_place, key_of, place_window
 from engine.protocol.plan import Notice
@@ -248,3 +251,110 @@ def test_a_plan_lists_what_it_copies_and_what_it_does_not(bench):
     shown = texts(bench.find("whySheet"))
     for text in ("Sound track · 2 channels · aac", "copied", "left out: no room"):
         assert text in shown
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+@pytest.mark.parametrize("height", [205, 300, 480])
+def test_the_empty_stage_keeps_its_texts_and_buttons_below_the_offer_of_a_runtime(
+    bench, language, height
+):
+    bench.program.use_language(language)
+    view = EmptyView()
+    view.resize(490, height)
+    view.show()
+    settle()
+    assert list(cut_off(view)) == []
+    assert all(lies_inside(one) for one in view.findChildren(QPushButton))
+
+
+@pytest.mark.parametrize("name", ["GeForce RTX 5070 Ti", "RTX 6000 Ada Generation Laptop GPU"])
+def test_figures_of_the_gauges_are_whole_at_every_width(bench, name):
+    bench.window.top.show_gpu_idle(True)
+    gpu = dataclasses.replace(GPU, name=f"NVIDIA {name}", spilled_mb=12290, total_mb=49140)
+    bench.engine.emit_telemetry(gpu)
+    bench.hear()
+    for width in range(890, 1500, 40):
+        resize(bench, width, 640)
+        assert list(cut_off(bench.window.top)) == [], width
+    bench.engine.emit_telemetry()
+    bench.hear()
+    resize(bench, 910, 640)
+    bench.engine.emit_telemetry(gpu)
+    bench.hear()
+    settle()
+    assert list(cut_off(bench.window.top)) == []
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+def test_the_time_of_the_frame_is_whole_above_a_short_timeline(bench, language):
+    bench.program.use_language(language)
+    bench.start()
+    bench.engine.advance(10)
+    bench.hear()
+    resize(bench, 910, 512)
+    assert list(cut_off(bench.window.preview.timeline)) == []
+
+
+def test_a_running_film_keeps_its_buttons_and_picture_below_another_bar(bench):
+    bench.add()
+    bench.start()
+    bench.engine.advance(10)
+    bench.program.after_queue.bar.show_countdown("shut-down", "", 42)
+    bench.hear()
+    resize(bench, 910, 440)
+    for name in ("pauseAction", "cancelAction", "stopsAfterThis"):
+        button = bench.find(name)
+        assert lies_inside(button), name
+        assert button.height() >= button.minimumSizeHint().height(), name
+    stage = bench.window.preview
+    assert not stage.timeline.geometry().intersects(stage.canvas.geometry())
+    assert not bench.find("primaryAction").isVisible()
+    bench.finish()
+    settle()
+    assert bench.find("primaryAction").isVisible()
+
+
+def test_the_log_takes_the_place_of_the_columns_in_a_low_window(bench):
+    bench.add()
+    for size, is_alone in (((910, 440), True), ((910, 640), False), ((910, 440), True)):
+        resize(bench, *size)
+        bench.window.actions_["log"].setChecked(True)
+        settle()
+        assert bench.find("primaryAction").isVisible() != is_alone
+        assert bench.find("logDock").height() > (250 if is_alone else 90)
+    bench.window.actions_["log"].setChecked(False)
+    settle()
+    assert lies_inside(bench.find("primaryAction"))
+
+
+def test_a_folded_queue_opens_to_say_what_of_a_folder_was_left_out(bench, tmp_path):
+    resize(bench, 910, 512)
+    (tmp_path / "letter.docx").touch()
+    bench.window.queue_column.show_found(media_files([tmp_path]))
+    settle()
+    assert bench.find("addedLine").isVisible()
+
+
+# Pages
+
+
+@pytest.mark.parametrize("free", [QRect(0, 0, 1024, 560), QRect(0, 0, 910, 472)])
+def test_pages_lie_on_a_small_screen_with_their_close_button(bench, monkeypatch, free):
+    monkeypatch.setattr(type(bench.window.screen()), "availableGeometry", lambda _self: free)
+    program = bench.program
+    for page, view in (
+        ("models", lambda: program.models.view),
+        ("settings", lambda: program.settings.dialog),
+        ("bench", lambda: program.bench.view),
+        ("help", lambda: program.help.view),
+        ("runtime", lambda: program.runtime.view),
+        ("updates", lambda: program.updates.view),
+    ):
+        bench.do(page) if page in SPECS else getattr(program, page).open_view()
+        settle()
+        assert view().width() <= free.width(), page
+        assert view().height() <= free.height() - 40, page
+        closers = [one for one in view().findChildren(QPushButton) if one.text() == "Close"]
+        assert all(lies_inside(one) for one in closers), page
+        assert closers, page
+        view().close()

@@ -11,7 +11,7 @@ from tests.helpers.fakes import make_media, make_plan
 VAE = WeightsPlan(path=Path("vae.safetensors"))
 
 
-def test_the_line_of_a_plan_names_latents_first_and_tiles_of_both_ways():
+def test_the_line_of_a_plan_names_latents_first_and_tiles_of_both_ways(qapp):
     media = make_media(Path("film.mp4"))
     work = WanPlan(vae=VAE, size=Size(480, 270), padded=Size(480, 272))
     plan = replace(make_plan(media, JobSettings(model="wan-2x")), work=work)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.errors import ErrorInfo
 from engine.core.messages import message
-from engine.core.units import bytes_text, duration_text
+from engine.core.units import bytes_text, minutes_message
 from engine.protocol import events
 from engine.protocol.plan import Notice, Plan
 from engine.protocol.tasks import TaskKind
@@ -42,7 +42,7 @@ def _notice(plan: Plan) -> Notice:
         "needs_runtime": "cu130",
         "runtime_size": bytes_text(_RUNTIME_BYTES),
         "size": bytes_text(total),
-        "time": duration_text(total / _BYTES_PER_S),
+        "time": minutes_message(total / _BYTES_PER_S),
     }
     return replace(found, case="runtime-and-model", params={**found.params, **about})
 
@@ -78,7 +78,4 @@ STATES: dict[str, Callable[[Player], None]] = {
     "download_needed": _needed,
     "download_coming": _coming,
     "download_failed": _failed,
-    "narrow_download_needed": _needed,
-    "narrow_download_coming": _coming,
-    "narrow_download_failed": _failed,
 }

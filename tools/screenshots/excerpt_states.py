@@ -94,6 +94,5 @@ STATES: dict[str, Callable[[Player], None]] = {
     "trying": _trying,
     "tried": _tried,
     "try_failed": _failed,
-    "narrow_trying": _trying,
     "compared": _compared,
 }

@@ -17,6 +17,7 @@ from engine.protocol import events
 from engine.protocol.model_file_state import PublishedState, State
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import SEEDVR2, JobSettings
+from tools.screenshots import plan_states
 
 if TYPE_CHECKING:
     from tools.screenshots.player import Player
@@ -62,6 +63,7 @@ def _shared(player: Player) -> dict[str, State]:
 
 def _recommended(player: Player) -> None:
     _list(player)
+    plan_states.telemetry(player, plan_states.READING)
     player.program.models.open_view()
     presets = preset_choice.presets_of("RTX 5070 Ti, 16 GB", 16 * 2**30)
     player.say([events.PresetsListed(presets=presets, card="RTX 5070 Ti, 16 GB")])

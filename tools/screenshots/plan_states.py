@@ -28,7 +28,7 @@ GPU, SMALL_GPU = "RTX 5070 Ti", "RTX 4060"
 FITS = JobSettings(height=1080, working_size=84)  # "auto" and the preset Balanced
 TOO_MUCH = JobSettings(model="seedvr2-7b", height=8640)
 _OF_THIS_MACHINE = ("pretended-card", "weights-missing")
-_GPU = GpuReading(
+READING = GpuReading(
     name="NVIDIA GeForce RTX 5070 Ti",
     total_mb=16303,
     ours_mb=0,
@@ -40,7 +40,7 @@ _GPU = GpuReading(
     link="PCIe 5.0 x16",
 )
 _SPILLED = replace(
-    _GPU,
+    READING,
     ours_mb=12650,
     others_mb=3480,
     load_percent=99,
@@ -61,7 +61,8 @@ def _as_if_here(plan: Plan) -> Plan:
     return replace(plan, notices=notices, is_pretended=False)
 
 
-def _telemetry(player: Player, gpu: GpuReading) -> None:
+def telemetry(player: Player, gpu: GpuReading) -> None:
+    """Emit what a driver reports, with the rest of the recorded reading."""
     last = next(e for e in reversed(player.recording.said) if isinstance(e, events.Telemetry))
     player.say([replace(last, gpu=gpu)])
 
@@ -76,7 +77,7 @@ def show(player: Player, said: list[events.Event], settings: JobSettings, plan: 
 
 def _on_gpu(player: Player) -> None:
     said = player.recording.on_gpu
-    _telemetry(player, _GPU)
+    telemetry(player, READING)
     show(player, said, FITS, _as_if_here(_plan(said)))
 
 
@@ -93,7 +94,7 @@ def _pretended(player: Player) -> None:
 
 def _refused(player: Player) -> None:
     said = player.recording.too_much
-    _telemetry(player, replace(_GPU, name="NVIDIA GeForce RTX 4060", total_mb=8188))
+    telemetry(player, replace(READING, name="NVIDIA GeForce RTX 4060", total_mb=8188))
     show(player, said, TOO_MUCH, _as_if_here(_plan(said)))
 
 
@@ -127,7 +128,7 @@ def _spilled(player: Player) -> None:
             events.PlanDowngraded(job_id="", plan=plan, why="spilled", notice=notice),
         ]
     )
-    _telemetry(player, _SPILLED)
+    telemetry(player, _SPILLED)
 
 
 def _last_minute(player: Player) -> None:
@@ -187,7 +188,7 @@ def _last_minute_here(player: Player) -> None:
 def _findings(player: Player) -> None:
     """An interlaced recording with black bars."""
     said = player.recording.on_gpu
-    _telemetry(player, _GPU)
+    telemetry(player, READING)
     plan = _as_if_here(_plan(said))
     found = (
         Notice(
@@ -267,12 +268,4 @@ STATES: dict[str, Callable[[Player], None]] = {
     "preset_list": _preset_list,
     "preset_menu": _preset_menu,
     "device_list": _device_list,
-    "narrow_last_minute": _last_minute,
-    "narrow_card": _on_gpu,
-    "narrow_card_findings": _findings,
-    "narrow_after_queue": _after_queue,
-    "narrow_held_back": _held_back,
-    "narrow_card_why": _why,
-    "narrow_card_refused": _refused,
-    "narrow_card_spilled": _spilled,
 }

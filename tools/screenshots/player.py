@@ -96,12 +96,17 @@ class Player:
         )
         return next((view for view in views if view.isVisible()), None)
 
-    def picture(self) -> QPixmap:
-        """The window, or the page in front of it, with a menu that is open."""
+    def picture(self, part: str = "") -> QPixmap:
+        """The window, or the page in front of it, with a menu that is open; or a widget of it.
+
+        Args:
+            part: Object name of that widget.
+        """
         from PySide6.QtGui import QPainter
-        from PySide6.QtWidgets import QApplication
+        from PySide6.QtWidgets import QApplication, QWidget
 
         shown = self.dialog or self._program.window
+        shown = shown.findChild(QWidget, part) if part else shown
         picture = shown.grab()
         popup = QApplication.activePopupWidget()
         if popup is not None:

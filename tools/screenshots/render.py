@@ -3,13 +3,14 @@
     python -m tools.screenshots.render OUTDIR [--all]
 
 First the real engine upscales the sample clip (half a minute); its events are then replayed into
-windows without a screen, so that every figure and every pixel was really computed. Each scale
-factor needs a process of its own, because Qt reads it before anything else.
+windows without a screen, so that every figure and every pixel was really computed. Each screen
+and scale factor needs a process of its own, because Qt reads them before anything else.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pickle
 import queue
@@ -17,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from engine.core import paths
 from engine.core.errors import DiskFull, UnreadableMedia
+from engine.core.geometry import Size
 from engine.core.messages import message
 from engine.protocol import commands, events
 from engine.settings.schema import JobSettings
@@ -41,30 +43,14 @@ from tools.screenshots import (
     update_states,
 )
 from tools.screenshots.player import Player
+from tools.screenshots.shots import DOCUMENTS, Shot, rotated
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QApplication
 
-SIZE, NARROW = (1440, 900), (1280, 720)
 _PATIENCE_S = 300.0
+_SCREEN = {"name": "screen", "x": 0, "y": 0, "logicalDpi": 96, "dpr": 1.0}  # of the offscreen Qt
 _SECONDS = 1.5  # moment of the film that is shown
-# (state, language, scale, theme): what the documents show
-DOCUMENTS = (
-    ("empty", "en", 1.0, "dark"),
-    ("queued", "en", 1.0, "dark"),
-    ("running", "en", 1.0, "dark"),
-    ("finished", "en", 1.0, "dark"),
-    ("finished", "en", 1.0, "light"),
-    ("running", "zh_CN", 1.0, "dark"),
-    ("finished", "zh_CN", 1.5, "dark"),
-    ("models_fetching", "en", 1.0, "dark"),
-    ("download_coming", "en", 1.0, "dark"),
-    ("wan2x", "en", 1.0, "dark"),
-    ("latent", "en", 1.0, "dark"),
-    ("card_why", "en", 1.0, "dark"),
-    ("card_refused", "en", 1.0, "dark"),
-    ("runtime_offer", "en", 1.0, "dark"),
-)
 
 
 @dataclass
@@ -103,41 +89,53 @@ class _Sink:
 
 
 def main() -> int:
-    """Parse, record, and render in one process per scale factor."""
+    """Render the pictures that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out", type=Path, metavar="OUTDIR")
-    parser.add_argument("--all", action="store_true", help="every state, language and theme")
+    parser.add_argument("--all", action="store_true", help="every state, looks and screens in turn")
     parser.add_argument("--recording", type=Path, help="keep the recording here, or use it")
     parser.add_argument("--only", nargs="+", metavar="STATE", help="only these states")
     parser.add_argument("--size", metavar="WxH", help="of the window, in logical pixels")
-    parser.add_argument("--scale", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--shots", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.scale is not None:
-        return _render(options)
-    options.out.mkdir(parents=True, exist_ok=True)
+    if options.shots is not None:
+        _render(pickle.loads(options.shots.read_bytes()), options.out, options.recording)
+    else:
+        render(_wanted(options), options.out, options.recording)
+    return 0
+
+
+def render(shots: Sequence[Shot], out: Path, recording: Path | None = None) -> None:
+    """Save each shot under its name.
+
+    Args:
+        shots: What is shown.
+        out: Folder of the pictures; it is made.
+        recording: File of what the engine says; it is made where it does not exist.
+    """
+    out.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.gettempdir(), "upreel-screenshots")  # the pictures show "~/Videos"
     shutil.rmtree(home, ignore_errors=True)
     (home / "Videos").mkdir(parents=True)
-    os.environ["HOME"] = os.environ["USERPROFILE"] = str(home)
+    os.environ["HOME"] = os.environ["USERPROFILE"] = os.environ["UPREEL_DATA"] = str(home)
     try:
-        recording = options.recording or home / "recording.pickle"
-        if not recording.exists():
-            recording.write_bytes(pickle.dumps(record(home)))
-        for scale in sorted({shot[2] for shot in _wanted(options)}):
+        kept = recording or home / "recording.pickle"
+        if not kept.exists():
+            kept.write_bytes(pickle.dumps(record(home)))
+        for scale, room in sorted({(shot.scale, shot.room) for shot in shots}, key=str):
+            together = [shot for shot in shots if (shot.scale, shot.room) == (scale, room)]
+            (home / "shots.pickle").write_bytes(pickle.dumps(together))
+            screen = {"width": round(room.width * scale), "height": round(room.height * scale)}
+            (home / "screen.json").write_text(json.dumps({"screens": [_SCREEN | screen]}))
             places = {
                 "QT_SCALE_FACTOR": str(scale),
-                "QT_QPA_PLATFORM": "offscreen",
-                "UPREEL_DATA": str(home),
+                "QT_QPA_PLATFORM": f"offscreen:configfile={home / 'screen.json'}",
             }
-            command = [sys.executable, "-m", "tools.screenshots.render", str(options.out)]
-            command += ["--scale", str(scale), "--recording", str(recording)]
-            command += ["--all"] if options.all else []
-            command += ["--only", *options.only] if options.only else []
-            command += ["--size", options.size] if options.size else []
+            command = [sys.executable, "-m", "tools.screenshots.render", str(out)]
+            command += ["--shots", str(home / "shots.pickle"), "--recording", str(kept)]
             subprocess.run(command, env={**os.environ, **places}, check=True)
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    return 0
 
 
 def record(folder: Path) -> Recording:
@@ -206,48 +204,29 @@ def _listen(sink: _Sink, kept: list[events.Event], last: tuple[type[events.Event
             return
 
 
-def _wanted(options: argparse.Namespace) -> list[tuple[str, str, float, str]]:
-    shots = _every() if options.all else list(DOCUMENTS)
-    return [shot for shot in shots if not options.only or shot[0] in options.only]
+def _wanted(options: argparse.Namespace) -> list[Shot]:
+    shots = rotated(STATES) if options.all else DOCUMENTS
+    size = Size(*map(int, options.size.split("x"))) if options.size else None
+    return [
+        replace(shot, size=size or shot.size)
+        for shot in shots
+        if not options.only or shot.state in options.only
+    ]
 
 
-def _every() -> list[tuple[str, str, float, str]]:
-    dark = [(s, lang, f, "dark") for s in STATES for lang in ("en", "zh_CN") for f in (1.0, 1.5)]
-    return dark + [(state, "en", 1.0, "light") for state in STATES]
-
-
-def _render(options: argparse.Namespace) -> int:
+def _render(shots: Sequence[Shot], out: Path, kept: Path) -> None:
     from app.application import make_application
 
     app = make_application(["upreel"])
-    recording: Recording = pickle.loads(options.recording.read_bytes())
-    for state, language, scale, theme in _wanted(options):
-        if scale != options.scale:
-            continue
-        with shown(app, recording, state, language, theme, _size(options, state)) as player:
-            percent = f"_{round(100 * scale)}" if scale != 1 else ""
-            name = f"{state}_{language}{'_light' if theme == 'light' else ''}{percent}.png"
-            player.picture().save(str(options.out / name))
-    return 0
-
-
-def _size(options: argparse.Namespace, state: str) -> tuple[int, int]:
-    if options.size:
-        width, height = map(int, options.size.split("x"))
-        return width, height
-    return NARROW if state.startswith("narrow") else SIZE
+    recording: Recording = pickle.loads(kept.read_bytes())
+    for shot in shots:
+        with shown(app, recording, shot) as player:
+            player.picture(shot.part).save(str(out / shot.name))
 
 
 @contextmanager
-def shown(
-    app: QApplication,
-    recording: Recording,
-    state: str,
-    language: str,
-    theme: str,
-    size: tuple[int, int] = SIZE,
-) -> Iterator[Player]:
-    """A window in one of `STATES`, of a size in logical px."""
+def shown(app: QApplication, recording: Recording, shot: Shot) -> Iterator[Player]:
+    """A window in the state of a shot, of that size; the scale is that of the process."""
     from PySide6.QtCore import QEvent
 
     from app.application import Program
@@ -255,15 +234,15 @@ def shown(
 
     with tempfile.TemporaryDirectory() as folder:
         ui_state = UiState(Path(folder) / "window.ini")
-        ui_state.language, ui_state.theme = language, theme
+        ui_state.language, ui_state.theme = shot.language, shot.theme
         program = Program(app, ui_state=ui_state)
         player = Player(program, recording)
         program.attach(player)
-        program.window.resize(*size)
+        program.window.resize(shot.size.width, shot.size.height)
         program.window.show()
         player.emit_telemetry()
         player.say(recording.presets)
-        STATES[state](player)
+        STATES[shot.state](player)
         player.settle()
         yield player
         program.bridge.deliver(events.JobCancelled(job_id="sample"))
@@ -277,6 +256,13 @@ def shown(
 def _running(player: Player) -> None:
     queue_states.queued(player)
     player.play(player.recording.part(0.6)[len(player.recording.until(events.JobStarted)) :])
+
+
+def _other_selected(player: Player) -> None:
+    """A film that waits is selected while another one is made: Pause and Cancel name that one."""
+    _running(player)
+    player.play([e for e in player.recording.said if isinstance(e, events.PlanChosen)], "second")
+    player.program.window.queue_column.view.select("second")
 
 
 def _paused(player: Player) -> None:
@@ -339,16 +325,13 @@ def _log(player: Player) -> None:
 STATES: dict[str, Callable[[Player], None]] = {
     "empty": lambda _player: None,
     "running": _running,
+    "other_selected": _other_selected,
     "paused": _paused,
     "finished": _finished,
     "failed": _failed,
     "rejected": _rejected,
     "refused": _refused,
     "log": _log,
-    "narrow_queued": queue_states.queued,
-    "narrow_running": _running,
-    "narrow_refused": _refused,
-    "narrow_seedvr2": model_states.STATES["seedvr2_missing"],
     **queue_states.STATES,
     **model_states.STATES,
     **plan_states.STATES,

@@ -264,8 +264,4 @@ STATES: dict[str, Callable[[Player], None]] = {
     "runtime_page_no_card": _page(_no_gpu),
     "runtime_settings": _settings(_in_use),
     "runtime_settings_no_card": _settings(_no_gpu),
-    "narrow_runtime_offer": offer,
-    "narrow_runtime_downloading": _downloading,
-    "narrow_runtime_cut": _cut,
-    "narrow_runtime_old_driver": _old_driver,
 }

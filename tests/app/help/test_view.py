@@ -5,8 +5,10 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QLabel, QPlainTextEdit
 
+from app import desktop
 from app.actions import SPECS
 from app.help.view import HelpView, groups, licences
+from app.i18n import LANGUAGES
 from app.preview import compare_canvas, playback
 from app.preview.scene import Mode
 from tests.app.conftest import part
@@ -89,3 +91,14 @@ def test_no_key_is_listed_twice_in_a_group_and_each_page_can_be_shown(bench, pag
     assert part(view, f"segment-{page}").isChecked()
     for keys in groups().values():
         assert len({key for key, _ in keys}) == len(keys)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_help_opens_the_manual_in_the_language_of_the_window(bench, language):
+    opened = []
+    bench.patch.setattr(desktop, "open_file", opened.append)
+    bench.program.use_language(language)
+    bench.window.actions_["help"].trigger()
+    part(bench.program.help.view, "openManual").click()
+    assert [path.parts[-3:] for path in opened] == [("manual", language, "index.html")]
+    assert opened[0].is_file()

@@ -58,6 +58,8 @@ def test_times_that_make_no_sense_say_why_and_nothing_starts(waiting):
     assert "end lies before" in waiting.find("primaryAction").toolTip()
     row = waiting.window.selected
     assert not row.can_start
+    assert row.is_refused
+    assert not waiting.find("tryFrame").isEnabled()
     waiting.choose(stop="0:04")
     answer(waiting)
     assert can_start(waiting)

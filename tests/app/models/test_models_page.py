@@ -326,3 +326,11 @@ def test_files_of_wan_stand_alone_and_only_its_upscaler_is_used(models):
     models.press("wan-2x-fp32")
     settings = models.bench.asked(commands.ChangeJob)[-1].settings
     assert (settings.model, settings.vae) == ("wan-2x", "")
+
+
+def test_the_page_is_as_high_as_what_it_shows(bench):
+    bench.do("models")
+    view = bench.program.models.view
+    assert view.height() < 450
+    view.unfold()
+    assert view.height() > 500

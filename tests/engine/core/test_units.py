@@ -3,11 +3,13 @@ from fractions import Fraction
 import pytest
 
 from engine.core.errors import SettingsError
+from engine.core.messages import catalogue
 from engine.core.units import (
     bytes_text,
     clock_text,
     duration_text,
     memory_text,
+    minutes_message,
     parse_clock,
     parse_memory,
     range_text,
@@ -69,3 +71,13 @@ def test_sizes_of_memory_are_read_in_all_usual_spellings() -> None:
     for text in ("", "16", "GB", "0 GiB", "-1 GB", "1e3 GB", "16 kB", "9" * 999 + "g"):
         with pytest.raises(SettingsError, match="not a size of memory"):
             parse_memory(text)
+
+
+def test_minutes_in_a_sentence_are_in_its_language() -> None:
+    durations = [minutes_message(seconds) for seconds in (2, 1200, 3900)]
+    shown = {
+        language: [catalogue(language).text(one) for one in durations]
+        for language in ("en", "zh_CN")
+    }
+    assert shown["en"] == ["1 min", "20 min", "1 h 05 min"]
+    assert shown["zh_CN"] == ["1 分钟", "20 分钟", "1 小时 05 分钟"]
