@@ -341,8 +341,7 @@ class QueueController(QObject):
         """Ask for the picture at a time, of the result alone or of the source too."""
         row = self._queue.find(job_id)
         if row is not None and row.media is not None:
-            about = {"job_id": job_id, "seconds": seconds, "has_source": has_source}
-            self.send(commands.ShowFrame(**about))
+            self.send(commands.ShowFrame(job_id=job_id, seconds=seconds, has_source=has_source))
 
     # Answers
 

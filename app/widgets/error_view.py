@@ -32,6 +32,7 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
     "restart": "gpu-lost",
     "result": "disk-full",
     "retry": "source-missing source-unreadable out-of-memory job-error job-busy",
+    "run_again": "result-gone",
     "runtime": (
         "runtime-error unknown-runtime runtime-not-accepted runtime-busy runtime-broken "
         "unsafe-archive unsuitable-wheel"
