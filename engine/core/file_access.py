@@ -12,7 +12,6 @@ import hashlib
 import logging
 import os
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -219,7 +218,7 @@ if hasattr(os, "register_at_fork"):
 def in_time(call: Callable[[], T]) -> T:
     """What a call of the system returns, or raises, within `PATIENCE_S`.
 
-    One that hangs keeps its thread, and whatever it uses, until it returns; the program goes on.
+    One that hangs keeps its thread, and whatever it uses, until it returns.
 
     Raises:
         NoAnswer: It does not return.
@@ -360,46 +359,3 @@ class RetryingFile:
 def _identity(file: IO[bytes]) -> tuple[int, int, int]:
     about = os.fstat(file.fileno())
     return about.st_size, about.st_mtime_ns, about.st_ino
-
-
-# --- a file that stays as it is while it is used
-
-
-if sys.platform == "win32":
-    import ctypes
-    from ctypes import wintypes
-
-    _READ, _SHARE_READ, _EXISTING = 0x80000000, 1, 3  # GENERIC_READ, FILE_SHARE_READ, OPEN_EXISTING
-    _NONE = ctypes.c_void_p(-1).value  # INVALID_HANDLE_VALUE
-
-    @contextmanager
-    def held(path: Path) -> Iterator[None]:
-        """No program can change, replace or delete the file in the block; it can be read and run.
-
-        Raises:
-            OSError: It is not there, or another program has it open to change it.
-        """
-        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
-        kernel.CreateFileW.restype = wintypes.HANDLE
-        handle = kernel.CreateFileW(
-            *(wintypes.LPCWSTR(str(path)), wintypes.DWORD(_READ), wintypes.DWORD(_SHARE_READ)),
-            *(None, wintypes.DWORD(_EXISTING), wintypes.DWORD(0), None),
-        )
-        if handle == _NONE:
-            raise ctypes.WinError(ctypes.get_last_error())
-        try:
-            yield
-        finally:
-            kernel.CloseHandle(wintypes.HANDLE(handle))
-
-else:
-
-    @contextmanager
-    def held(path: Path) -> Iterator[None]:
-        """The block alone: other systems than Windows keep no program from changing a file.
-
-        Raises:
-            OSError: It is not there.
-        """
-        with path.open("rb"):
-            yield

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urljoin
@@ -31,7 +32,6 @@ from engine.core.errors import (
     UpdateUnreachable,
     WeightsError,
 )
-from engine.core.file_access import held
 from engine.core.messages import message
 from engine.core.paths import cache_folder
 from engine.core.units import bytes_text
@@ -231,7 +231,7 @@ class UpdateStore:
             raise UpdateMissing("setup", version=found.version)
         with contextlib.ExitStack() as until_started:
             try:
-                until_started.enter_context(held(path))
+                until_started.enter_context(_held(path))
                 is_right = (
                     path.stat().st_size == found.setup.bytes
                     and sha256_of(path, listener.on_progress, listener.control)
@@ -284,6 +284,46 @@ class UpdateStore:
             if path.name not in kept:
                 with contextlib.suppress(OSError):  # it runs, or a virus scanner reads it
                     path.unlink()
+
+
+if sys.platform == "win32":
+    import ctypes
+    from ctypes import wintypes
+
+    _READ, _SHARE_READ, _EXISTING = 0x80000000, 1, 3  # GENERIC_READ, FILE_SHARE_READ, OPEN_EXISTING
+    _NONE = ctypes.c_void_p(-1).value  # INVALID_HANDLE_VALUE
+
+    @contextlib.contextmanager
+    def _held(path: Path) -> Iterator[None]:
+        """No program can change, replace or delete the file in the block; it can be read and run.
+
+        Raises:
+            OSError: It is not there, or another program has it open to change it.
+        """
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.CreateFileW.restype = wintypes.HANDLE
+        handle = kernel.CreateFileW(
+            *(wintypes.LPCWSTR(str(path)), wintypes.DWORD(_READ), wintypes.DWORD(_SHARE_READ)),
+            *(None, wintypes.DWORD(_EXISTING), wintypes.DWORD(0), None),
+        )
+        if handle == _NONE:
+            raise ctypes.WinError(ctypes.get_last_error())
+        try:
+            yield
+        finally:
+            kernel.CloseHandle(wintypes.HANDLE(handle))
+
+else:
+
+    @contextlib.contextmanager
+    def _held(path: Path) -> Iterator[None]:
+        """The block alone: other systems than Windows keep no program from changing a file.
+
+        Raises:
+            OSError: It is not there.
+        """
+        with path.open("rb"):
+            yield
 
 
 def _here() -> UpdateSource:

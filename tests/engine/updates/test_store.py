@@ -206,7 +206,7 @@ def test_the_setup_is_held_from_its_hash_to_its_start(
         return sha256_of(path, *more)
 
     checked.download(listener())
-    monkeypatch.setattr(store_module, "held", held)
+    monkeypatch.setattr(store_module, "_held", held)
     monkeypatch.setattr(store_module, "sha256_of", hashed)
     with checked.ready() as path:
         seen.append("started")
