@@ -153,6 +153,8 @@ def _choices(file: PublishedState, model: str) -> dict[str, object]:
     own = str(file.path) if file.is_own and file.path is not None else ""
     if file.kind == "dit":
         return {**values, "dit": own, "precision": "auto" if own else file.precision}
+    if file.kind == "upscaler":
+        return {**values, "model_file": own}
     return {**values, "vae": own}
 
 

@@ -10,7 +10,7 @@ from app.state.tasks_model import TaskState
 from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text
-from engine.protocol.model_file_state import PublishedState
+from engine.protocol.model_file_state import PublishedState, facts_of
 from engine.settings import schema
 
 _TITLES = {  # of models that are no choice of their own
@@ -84,6 +84,9 @@ def file_title(file: PublishedState) -> str:
 
 def file_text(file: PublishedState) -> str:
     """What choosing this file means."""
+    if file.network is not None:
+        facts = [file.network.architecture, *(text(one) for one in facts_of(file))]
+        return " · ".join(facts)
     if file.is_own:
         return tr(_OWN)
     if is_whole_model(file):
@@ -102,7 +105,9 @@ def full_title(file: PublishedState) -> str:
 
 
 def is_whole_model(file: PublishedState) -> bool:
-    """Whether a file needs no other one: the VAEs of Wan."""
+    """Whether a file needs no other one: the VAEs of Wan, and community models."""
+    if file.kind == "upscaler":
+        return True
     return file.kind == "vae" and not set(schema.SEEDVR2).intersection(file.models)
 
 

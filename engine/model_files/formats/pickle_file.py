@@ -27,6 +27,7 @@ ZIP = b"PK\x03\x04"
 _PROGRAM = "data.pkl"
 _MOST_BYTES = 2**24  # of the archive's list of contents, and of the pickle
 _LOCAL_BYTES = 30  # of a member's own header, before its name
+_TABLES = ("state_dict", "model_state_dict", "params_ema", "params-ema", "params", "model", "net")
 _ONLY = "tensor"  # name of a tensor that is saved without one
 
 
@@ -175,11 +176,12 @@ def _read_header(file: BinaryIO, path: Path) -> dict[str, PickleEntry]:
 
 
 def _tensors(content: Any, path: Path) -> dict[str, StoredTensor]:
-    """The tensors of a file by name; some tools store them under "state_dict"."""
+    """The tensors of a file by name; some tools store them under a name of their own."""
     if isinstance(content, StoredTensor):
         content = {_ONLY: content}
     if isinstance(content, Mapping):
-        content = content.get("state_dict", content)
+        tables = (content[name] for name in _TABLES if isinstance(content.get(name), Mapping))
+        content = next(tables, content)
     is_table = isinstance(content, Mapping) and all(
         isinstance(name, str) and isinstance(value, StoredTensor) for name, value in content.items()
     )
