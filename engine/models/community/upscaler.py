@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from inspect import unwrap
@@ -54,9 +55,11 @@ class CommunityUpscaler:
             NumericOverflow: The dtype is too narrow for the network.
             torch.OutOfMemoryError: The device refused.
         """
-        if self._call.batches or len(frames) == 1:
-            return self._some(frames)
-        return torch.cat([self._some(frame[None]) for frame in frames])
+        is_one = self._call.batches or len(frames) == 1
+        parts = [frames] if is_one else [frame[None] for frame in frames]
+        with _same_noise(frames.device):
+            results = [self._some(part) for part in parts]
+        return results[0] if is_one else torch.cat(results)
 
     def _some(self, frames: Tensor) -> Tensor:
         """Frames that go through the network in one call."""
@@ -80,6 +83,14 @@ class CommunityUpscaler:
         if self._dtype is torch.float16 and bool(result.isnan().any()):
             raise NumericOverflow("community-model", dtype="float16")
         return result
+
+
+@contextmanager
+def _same_noise(device: torch.device) -> Iterator[None]:
+    """Inside, networks that add noise add the same to every frame, in every run."""
+    with torch.random.fork_rng([device.index or 0] if device.type == "cuda" else []):
+        torch.manual_seed(0)
+        yield
 
 
 def _place(module: nn.Module, device: str, dtype: torch.dtype, layout: torch.memory_format) -> None:
