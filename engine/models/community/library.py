@@ -57,7 +57,9 @@ def spandrel() -> Any:
         except ModuleNotFoundError as err:
             if err.name != "spandrel":
                 raise
-            raise FeatureMissing("community-models", version=VERSION) from err
+            is_packed = getattr(sys, "frozen", False)
+            case = "community-models-packed" if is_packed else "community-models"
+            raise FeatureMissing(case, version=VERSION) from err
 
 
 @contextmanager

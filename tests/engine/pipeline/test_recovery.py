@@ -99,7 +99,9 @@ def sampled(places: range, most: int) -> list[int]:
     return sorted(random.Random(len(places)).sample(places, min(most, len(places))))
 
 
-@pytest.mark.parametrize(("kind", "runs"), [("lite", 8), ("community", 4), ("seedvr2", 4), ("wan-2x", 5)])
+@pytest.mark.parametrize(
+    ("kind", "runs"), [("lite", 8), ("community", 4), ("seedvr2", 4), ("wan-2x", 5)]
+)
 def test_a_refused_allocation_is_harmless(
     kind: str, runs: int, jobs: Callable[[str], SmallJob]
 ) -> None:
