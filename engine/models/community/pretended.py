@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import weakref
 from collections.abc import Iterator
@@ -16,7 +17,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+# It reports what networks do to frames of the wrong kind, which is an answer here.
+logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+
 _aten = torch.ops.aten
+_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined] # what torch calls it
 _INDEXING = {_aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default}
 
 
@@ -74,6 +79,8 @@ class _Known(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+        if func == _SET_DATA and not isinstance(args[1], FakeTensor):
+            return func(args[0], torch.empty_like(args[1]))  # values do not go where none are
         if tensors and not any(isinstance(one, FakeTensor) for one in tensors):
             with unset_fake_temporarily():
                 return func(*args, **kwargs)

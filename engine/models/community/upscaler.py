@@ -120,6 +120,7 @@ def measured(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, Network
     dtype = "float16" if half and found.facts.takes_half else "float32"
     for channels_last in (True, False):
         call = NetworkCall(dtype=dtype, channels_last=channels_last)
+        found.mode.cache_enabled = channels_last  # it may mix up what has values and what has none
         try:
             cost = _cost(found, call)
         except Exception as err:
