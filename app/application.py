@@ -36,6 +36,7 @@ from app.controllers.settings import PresetsController, SettingsController
 from app.controllers.taste import TasteController
 from app.controllers.tray import TrayController
 from app.controllers.updates import UpdatesController
+from app.controllers.watch import WatchController
 from app.desktop.single_instance import SingleInstance
 from app.i18n import Languages, system_language, tr
 from app.main_window import MainWindow
@@ -178,6 +179,9 @@ class Program(QObject):
         self.diagnostics = DiagnosticsController(self.window, self.controller, diagnostics)
         for service in (self.runtime, self.updates, self.diagnostics):
             self.settings.add_part(service.settings_part)
+        self.watch = WatchController(
+            self.window, self.controller, self.queue, self.settings, self.ui_state
+        )
         self._left_over: tuple[UnfinishedJob, ...] = ()
         self._connect()
         self.window.top.show_language(self.languages.current)
@@ -228,7 +232,8 @@ class Program(QObject):
     def offer_left_over(self, jobs: tuple[UnfinishedJob, ...]) -> None:
         """Show that jobs of an earlier run can go on."""
         self._left_over = jobs
-        self.window.queue_column.offer_unfinished(len(jobs))
+        self.window.queue_column.offer_unfinished([job.source.name for job in jobs])
+        self.window.decision.offer_unfinished(bool(jobs))
 
     def add_sample(self) -> None:
         """Queue the sample clip and start it: a demonstration, with Lite, which is always there."""
@@ -350,6 +355,7 @@ def _attach_engine(program: Program, options: argparse.Namespace) -> None:
     restart.take_over(program.controller, [job.job_id for job in begun], program.downloads.expect)
     if not options.pretend_gpu and not options.pretend_vram and not options.demo:
         program.restart.keep_from_now()
+        program.watch.begin()
     if options.files:
         program.controller.add_paths(options.files)
     if options.demo:

@@ -65,6 +65,7 @@ class Columns(Themed, QWidget):
         self._fold.setProperty("kind", "page")
         self._lay_out(stage)
         self._strip.queue_requested.connect(self.queue_sheet.toggle)
+        queue.answer_requested.connect(self._open_queue)
         self._strip.files_requested.connect(queue.files_requested)
         self._fold.clicked.connect(self.choices_sheet.toggle)
         decision.plan.why_requested.connect(self.why_sheet.toggle)
@@ -107,6 +108,11 @@ class Columns(Themed, QWidget):
         self._row.addWidget(right)
         self._strip.setVisible(False)
         self._fold.setVisible(False)
+
+    def _open_queue(self) -> None:
+        """Show a folded queue: it asks something."""
+        if not self._strip.isHidden():
+            self.queue_sheet.open_up()
 
     def _fold_queue(self, is_folded: bool) -> None:
         if is_folded != self._strip.isHidden():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QCloseEvent,
@@ -342,7 +344,7 @@ class MainWindow(QMainWindow):
         view.set_menu([self.actions_[name] if name else None for name in _MENU])
         view.selected.connect(self._user_selected)
         view.open_requested.connect(lambda _job_id: self.do("open_result"))
-        view.selection_changed.connect(lambda: self.choices.show_count(len(view.selected_ids)))
+        view.selection_changed.connect(lambda: self.choices.show_selected(view.selected_ids))
         view.reordered.connect(self._controller.reorder)
         self._controller.looked_through.connect(self.queue_column.added.show_found)
         self.queue_column.clear_requested.connect(self._controller.clear_finished)
@@ -363,9 +365,10 @@ class MainWindow(QMainWindow):
         self._queue.queue_changed.connect(self._queue_changed)
         self._controller.files_added.connect(self._show_added)
 
-    def _choose(self, job_id: str, settings: object, output: object) -> None:
-        chosen = self.queue_column.view.selected_ids
-        others = chosen if job_id in chosen else ()  # else the selection has changed since
+    def _choose(
+        self, job_id: str, settings: object, output: object, selected: Sequence[str]
+    ) -> None:
+        others = selected if job_id in selected else ()
         self._controller.choose(job_id, settings, output, others)
         self._ui_state.choices = self._controller.settings
 

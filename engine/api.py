@@ -16,6 +16,7 @@ from engine.core.errors import EngineError, EngineStopped, ErrorInfo
 from engine.core.paths import jobs_folder as default_jobs_folder
 from engine.hardware import pretended_gpu
 from engine.hardware.gpu_table import GpuSpec
+from engine.jobs import made_results as made_results_record
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.engine_thread import EngineThread
 from engine.jobs.job_store import JobStore
@@ -27,6 +28,7 @@ from engine.pipeline.prepare import (
     probe_source,
 )
 from engine.planner.findings import source_notices
+from engine.planner.target import source_stem
 from engine.protocol.commands import Command, Shutdown
 from engine.protocol.events import EventSink
 from engine.protocol.media import MediaInfo
@@ -48,11 +50,14 @@ __all__ = [
     "encode_latents",
     "findings",
     "is_signed",
+    "job_folders",
+    "made_results",
     "plan",
     "played_frames",
     "played_sound",
     "pretended",
     "probe",
+    "source_stem",
     "start_update",
     "unfinished",
     "verify",
@@ -291,6 +296,16 @@ def bench(
     from engine.bench.run import run
 
     return run(cases, options=options, report=report)
+
+
+def job_folders() -> tuple[Path, ...]:
+    """Folders of job folders: that of new jobs, and others that may hold some. No film is there."""
+    return JobStore(default_jobs_folder()).roots
+
+
+def made_results() -> frozenset[str]:
+    """The `core.file_access.content_mark` of each result that Upreel has made for this user."""
+    return made_results_record.marks()
 
 
 def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:

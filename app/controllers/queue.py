@@ -52,6 +52,7 @@ class QueueController(QObject):
         self._queue = queue
         self._start_when_queued: set[str] = set()
         self._queue_runs = False
+        self.is_stopped = False  # by the user, until Start
         self.settings = JobSettings()  # for the next files
         self.removals = Removals(self)
         self._finder = FileFinder(self)
@@ -305,10 +306,12 @@ class QueueController(QObject):
 
     def start(self) -> None:
         """Run the waiting jobs."""
+        self.is_stopped = False
         self._run_queue(True)
 
     def stop(self) -> None:
         """Let the running job end, and start no other."""
+        self.is_stopped = True
         self._run_queue(False)
 
     def pause_or_resume(self) -> None:
@@ -371,7 +374,7 @@ class QueueController(QObject):
         """An empty queue stops: a file that is added later waits for its choices and Start."""
         is_empty = not self._queue.count(JobState.WAITING, JobState.READING)
         if self._queue_runs and is_empty and self._queue.active is None:
-            self.stop()
+            self._run_queue(False)
             self.queue_ended.emit()
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QWidget
 
 from app.controllers.queue import QueueController
@@ -25,6 +26,8 @@ _ENDING = ".toml"
 
 class SettingsController(QObject):
     """Opens the dialog; waiting films are planned again after each change."""
+
+    changed = Signal(EngineSettings)
 
     def __init__(self, window: MainWindow, controller: QueueController, ui_state: UiState) -> None:
         super().__init__(window)
@@ -47,6 +50,14 @@ class SettingsController(QObject):
         """One more row of the dialog; made along with it."""
         self._parts.append(make)
 
+    def change(self, **values: object) -> None:
+        """Change settings from elsewhere in the window; the dialog shows them, too."""
+        settings = dataclasses.replace(self._ui_state.engine_settings, **values)
+        if self._dialog is not None:
+            self._dialog.take(settings)
+        else:
+            self._take(settings)
+
     def _open(self, page: str) -> None:
         if page == "settings":
             bring_up(self.dialog)
@@ -55,6 +66,7 @@ class SettingsController(QObject):
         self._ui_state.engine_settings = settings
         self._controller.send(commands.ChangeEngine(settings=settings))
         self._controller.plan_all_again()
+        self.changed.emit(settings)
 
 
 class PresetsController(QObject):

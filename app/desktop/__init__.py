@@ -15,6 +15,7 @@ from engine.core import windows_paths
 if sys.platform == "win32":
     from app.desktop.windows import (
         colour_title_bar,
+        is_being_written,
         let_come_forward,
         prepare_process,
         show_in_folder,
@@ -40,6 +41,10 @@ else:
     def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
         """Make the system's title bar match the theme, where the system can."""
 
+    def is_being_written(path: Path) -> bool:
+        """Whether a program has a file open to write to it; False where the system cannot say."""
+        return False
+
     def sleep() -> bool:
         """Put this computer to sleep; False where the system refuses."""
         return start_program(["systemctl", "suspend"])
@@ -52,6 +57,7 @@ else:
 __all__ = [
     "colour_title_bar",
     "command_words",
+    "is_being_written",
     "let_come_forward",
     "open_file",
     "open_page",

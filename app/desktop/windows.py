@@ -1,4 +1,4 @@
-"""Windows: Explorer, taskbar, foreground, dark title bar, sleep.
+"""Windows: Explorer, files in use, taskbar, foreground, dark title bar, sleep.
 
 All such calls of the window are here; decisions that need no Windows are in `windows_rules`.
 """
@@ -21,6 +21,8 @@ from engine.core import windows_paths
 _log = logging.getLogger(__name__)
 _APP_ID = "Upreel.Upreel"
 _ANYBODY = ctypes.c_uint32(0xFFFFFFFF)  # ASFW_ANY
+_READ, _SHARES_READING, _OPEN_EXISTING = 0x80000000, 1, 3  # GENERIC_READ, FILE_SHARE_READ
+_NO_HANDLE = -1  # INVALID_HANDLE_VALUE
 _DARK_TITLE_BAR = 20  # DWMWA_USE_IMMERSIVE_DARK_MODE
 
 
@@ -73,6 +75,20 @@ def colour_title_bar(window_id: int, *, is_dark: bool) -> None:
     ctypes.windll.dwmapi.DwmSetWindowAttribute(
         ctypes.c_void_p(window_id), _DARK_TITLE_BAR, ctypes.byref(value), ctypes.sizeof(value)
     )
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a program has a file open to write to it, as Explorer while it copies.
+
+    Windows refuses to open it for a reader that shares it with no writer.
+    """
+    kernel = ctypes.windll.kernel32
+    name = str(windows_paths.openable(path))
+    handle = kernel.CreateFileW(name, _READ, _SHARES_READING, None, _OPEN_EXISTING, 0, None)
+    if handle == _NO_HANDLE:
+        return True
+    kernel.CloseHandle(ctypes.c_void_p(handle))
+    return False
 
 
 def sleep() -> bool:

@@ -20,7 +20,7 @@ from app.jobs.result_form import ResultForm
 from app.settings.editors import ChoiceEditor
 from app.state.job_row import JobRow, JobState
 from app.widgets.controls import ElidedLabel, SegmentedControl, Translated, WheellessSlider
-from engine.core.errors import SettingsError
+from engine.core.errors import ErrorInfo, SettingsError
 from engine.core.messages import message
 from engine.protocol.events import DevicesListed
 from engine.protocol.plan import Plan
@@ -105,7 +105,8 @@ class ChoicesForm(Translated, QWidget):
     """Shows and edits the settings of the selected job, or of the next files."""
 
     edited = Signal(str)  # job_id: its plan no longer holds
-    changed = Signal(str, object, object)  # job_id, JobSettings, Path | None; soon after
+    # Soon after: job_id, JobSettings, Path | None, list of the jobs that were selected then.
+    changed = Signal(str, object, object, list)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -113,7 +114,8 @@ class ChoicesForm(Translated, QWidget):
         self.settings = JobSettings()
         self.output: Path | None = None
         self._job_id = self._name = ""
-        self._selected_count = 1
+        self._selected: Sequence[str] = ()
+        self._changed: Sequence[str] = ()  # those that were selected at the last change
         self._can_change, self._was_started = True, False
         self._is_of_latents = False
         self._plan: Plan | None = None
@@ -174,12 +176,14 @@ class ChoicesForm(Translated, QWidget):
             self._chosen.show_job(row)
         plan = row.plan if row is not None else None
         self._show_chosen(plan)
+        error = row.error if row is not None else None
+        self.more.show_refusal(refused_time(error, self.settings), error)
         self.file.show_plan(plan)
         self.result.show_output(plan, self.output, self._can_change)
 
-    def show_count(self, count: int) -> None:
-        """How many films are selected: a change is for all of them."""
-        self._selected_count = count
+    def show_selected(self, job_ids: Sequence[str]) -> None:
+        """Which films are selected: a change is for all of them, whatever is selected after it."""
+        self._selected = job_ids
         self._show_subject()
 
     def choose(self, values: dict[str, object]) -> bool:
@@ -242,8 +246,8 @@ class ChoicesForm(Translated, QWidget):
     def _show_subject(self) -> None:
         if not self._name:
             self._subject.setText(tr("for the next files"))
-        elif self._can_change and self._selected_count > 1:
-            self._subject.setText(tr("changes are for {count} films", count=self._selected_count))
+        elif self._can_change and len(self._selected) > 1:
+            self._subject.setText(tr("changes are for {count} films", count=len(self._selected)))
         elif self._was_started:
             self._subject.setText(tr("fixed · {name}", name=self._name))
         else:
@@ -364,7 +368,22 @@ class ChoicesForm(Translated, QWidget):
 
     def _send_soon(self) -> None:
         self._timer.start()
+        self._changed = self._selected
         self.edited.emit(self._job_id)
 
     def _send(self) -> None:
-        self.changed.emit(self._job_id, self.settings, self.output)
+        self.changed.emit(self._job_id, self.settings, self.output, list(self._changed))
+
+
+def refused_time(error: ErrorInfo | None, settings: JobSettings) -> str:
+    """The setting of the time that an error is about; "" where it is about something else."""
+    if error is None or error.code != SettingsError.code:
+        return ""
+    match error.case:
+        case "start-after-film":
+            return "start"
+        case "end-before-start":
+            return "stop"
+        case "not-a-time" | "negative-time":
+            return "start" if error.params["text"] == settings.start else "stop"
+    return ""

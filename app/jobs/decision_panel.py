@@ -74,6 +74,7 @@ class DecisionPanel(QWidget):
         self._row: JobRow | None = None
         self._names = ("start", "")
         self.held = ""  # why nothing may start
+        self._offers_unfinished = False
         self.plan, self.done, self.error = PlanCard(downloads), DoneCard(), ErrorCard()
         self._hint = _HintCard()
         self._primary, self._second = QPushButton(), QPushButton()
@@ -135,6 +136,11 @@ class DecisionPanel(QWidget):
         """Let the card take no more than so many px; what does not fit scrolls."""
         self._cards.setMaximumHeight(height)
 
+    def offer_unfinished(self, is_offered: bool) -> None:
+        """Films of an earlier run wait for an answer: Start says which ones it starts."""
+        self._offers_unfinished = is_offered
+        self._show_buttons()
+
     def hold(self, reason: str) -> None:
         """Let nothing start, and show why; "" lets it."""
         self.held = reason
@@ -153,10 +159,9 @@ class DecisionPanel(QWidget):
 
     def _show_buttons(self) -> None:
         self._names = primary_action(self._model, self._downloads, self._row)
-        waiting, active = self._model.count(JobState.WAITING), self._model.active
-        start = tr("Start queue ({count})", count=waiting) if waiting > 1 else tr("Start")
+        active = self._model.active
         texts = {
-            "start": tr("{count} waiting", count=waiting) if waiting and active else start,
+            "start": self._start_text(),
             "download_start": self._download_text(),
             "download_stop": tr("Stop the download"),
             "add_files": tr("Add files …"),
@@ -181,6 +186,15 @@ class DecisionPanel(QWidget):
             self._primary.setToolTip(self._why_not())
         self._primary.setAccessibleDescription(self._primary.toolTip())
 
+    def _start_text(self) -> str:
+        waiting = self._model.count(JobState.WAITING)
+        if waiting and self._model.active is not None:
+            return tr("{count} waiting", count=waiting)
+        if waiting and self._offers_unfinished:
+            several = tr("Start {count} waiting films", count=waiting)
+            return several if waiting > 1 else tr("Start the waiting film")
+        return tr("Start queue ({count})", count=waiting) if waiting > 1 else tr("Start")
+
     def _download_text(self) -> str:
         """What the button does, with the size of what comes where the plan knows it."""
         plan = self._row.plan if self._row is not None else None
@@ -202,7 +216,8 @@ class DecisionPanel(QWidget):
             return tr("Making the plan …")
         plan = row.plan if row is not None else None
         if plan is None or plan.fits:
-            return tr("Add a film first")
+            to_continue = tr("Continue the unfinished films, or add one")
+            return to_continue if self._offers_unfinished else tr("Add a film first")
         if plan.is_pretended:
             return tr("Planned for {gpu}: not in this machine", gpu=plan.card)
         return next(text(n) for n in plan.notices if n.severity == "refusal")

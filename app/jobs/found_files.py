@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,17 +82,41 @@ PICTURES = mark("pictures in a folder of films: {count}")
 TOO_MANY = mark("more than {most} in one folder: {count}")
 
 
+def films_in(folder: Path, left_out: Collection[Path] = ()) -> list[Path]:
+    """Films of a folder and of those in it, but for folders that are left out and their content."""
+    return [
+        path
+        for _, here in _walk(folder, left_out)
+        for path in here
+        if path.suffix.lower() in VIDEO_ENDINGS
+    ]
+
+
+def _walk(folder: Path, left_out: Collection[Path] = ()) -> Iterator[tuple[Path, list[Path]]]:
+    """Each folder with its files, in order, as far as they are in sight."""
+    for where, folders, names in os.walk(folder):
+        folders[:] = [
+            name
+            for name in sorted(folders)
+            if _is_in_sight(name) and Path(where, name) not in left_out
+        ]
+        yield Path(where), [Path(where, name) for name in sorted(names) if _is_in_sight(name)]
+
+
+def _is_in_sight(name: str) -> bool:
+    return not name.startswith((".", "~$")) and name.upper() != "$RECYCLE.BIN"
+
+
 def _look_through(folder: Path, found: FoundFiles) -> None:
     videos: list[Path] = []
     pictures: list[Path] = []
-    for where, folders, names in os.walk(folder):
-        folders.sort()
-        here = [Path(where, name) for name in sorted(names) if not name.startswith(".")]
+    for where, here in _walk(folder):
         films = [p for p in here if p.suffix.lower() in VIDEO_ENDINGS | LATENT_ENDINGS]
         videos += films
         stills = [path for path in here if path.suffix.lower() in PICTURE_ENDINGS]
-        pictures += [Path(where)] if _is_numbered(stills) else stills
-        found.skip(NO_MEDIA, [path for path in here if path not in {*films, *stills}])
+        pictures += [where] if _is_numbered(stills) else stills
+        media = {*films, *stills}
+        found.skip(NO_MEDIA, [path for path in here if path not in media])
         if len(videos) + len(pictures) > MOST_FILES:
             break
     media = videos or pictures

@@ -8,12 +8,13 @@ from typing import cast
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.engine_messages import setting_title, title
+from app.engine_messages import hint, setting_title, text, title
 from app.i18n import tr
-from app.settings.editors import ChoiceEditor, Editor, make_editor
+from app.settings.editors import ChoiceEditor, Editor, LineEditor, TimeEditor, make_editor
 from app.theme.icons import icon
 from app.widgets.controls import Themed, Translated
 from app.widgets.reveal import bring_into_view
+from engine.core.errors import ErrorInfo
 from engine.protocol.events import DevicesListed
 from engine.settings import schema
 
@@ -84,6 +85,10 @@ class MoreChoices(Themed, QWidget):
         """
         self._show("devices", lambda rows: rows.show_devices(listed, chosen))
 
+    def show_refusal(self, name: str, error: ErrorInfo | None) -> None:
+        """Mark the time that an error of the plan is about; "" for none."""
+        self._show("refusal", lambda rows: rows.show_refusal(name, error))
+
     def unfold(self) -> None:
         """Show the rows."""
         self._button.setChecked(True)
@@ -120,6 +125,7 @@ class SettingRows(Translated, QWidget):
         self._headings: dict[str, QLabel] = {}
         self._labels: dict[str, QLabel] = {}
         self._has_devices = False  # to choose from
+        self._refusal: tuple[str, ErrorInfo | None] = ("", None)
         self._fill()
         self.retranslate_ui()
 
@@ -148,6 +154,17 @@ class SettingRows(Translated, QWidget):
             for name in names:
                 self.editors[name].setVisible(name in shown)
                 self._labels[name].setVisible(name in shown)
+                if isinstance(editor := self.editors[name], LineEditor):
+                    editor.reason.setVisible(name in shown and bool(editor.reason.text()))
+
+    def show_refusal(self, name: str, error: ErrorInfo | None) -> None:
+        """Mark the time that an error of the plan is about; "" for none."""
+        self._refusal = (name, error)
+        for editor in self.editors.values():
+            if isinstance(editor, TimeEditor):
+                is_wrong = error is not None and editor.name == name
+                reason = (text(error), hint(error)) if error is not None and is_wrong else ("", "")
+                editor.show_reason(*reason)
 
     def show_unavailable(self, reasons: Mapping[str, Mapping[str, str]]) -> None:
         """Setting -> value that cannot be chosen here -> why."""
@@ -177,6 +194,7 @@ class SettingRows(Translated, QWidget):
         for name, label in self._labels.items():
             label.setText(setting_title(name))
             self.editors[name].retranslate_ui()
+        self.show_refusal(*self._refusal)
 
     def _fill(self) -> None:
         grid = QGridLayout(self)
@@ -203,6 +221,8 @@ class SettingRows(Translated, QWidget):
         grid.addWidget(label, at, 0)
         place = (0, 1, 2) if is_wide else (1, 1, 1)
         grid.addWidget(editor, at, *place, Qt.AlignmentFlag.AlignRight)
+        if isinstance(editor, LineEditor):
+            grid.addWidget(editor.reason, at + 1, 0, 1, 2)
         self.editors[name], self._labels[name] = editor, label
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QFrame,
@@ -18,12 +20,16 @@ from app.jobs.added_line import AddedLine
 from app.jobs.queue_foot import QueueFoot
 from app.jobs.queue_view import QueueView
 from app.jobs.undo_line import UndoLine
+from app.jobs.watch_line import WatchLine
 from app.state.queue_model import QueueModel
 from app.state.removals import Removals
 from app.theme import tokens
 from app.theme.icons import icon
-from app.widgets.controls import Themed
+from app.widgets.compact_scroll import CompactScroll
+from app.widgets.controls import ElidedLabel, Themed
 from app.widgets.drop import DropZone
+
+_MIDDLE = Qt.TextElideMode.ElideMiddle
 
 
 class QueueColumn(Themed, QWidget):
@@ -31,6 +37,7 @@ class QueueColumn(Themed, QWidget):
 
     files_requested = Signal()
     folder_requested = Signal()
+    answer_requested = Signal()  # to the question about unfinished jobs, which is to be seen
     continue_requested = Signal()  # unfinished jobs of an earlier run
     discard_requested = Signal()
     clear_requested = Signal()  # of the finished films
@@ -43,7 +50,7 @@ class QueueColumn(Themed, QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFixedWidth(tokens.QUEUE_WIDTH)
         self._model = model
-        self._left_over = 0
+        self._left_over: Sequence[str] = ()
         self.view = QueueView(model, self)
         self._heading = QLabel()
         self._heading.setProperty("kind", "section")
@@ -57,6 +64,7 @@ class QueueColumn(Themed, QWidget):
         self._undo = UndoLine(removals, self)
         self._foot = QueueFoot(model, self)
         self.added = AddedLine(self)
+        self.watch = WatchLine(self)
         self._nothing = QLabel()
         self._nothing.setProperty("kind", "secondary")
         self._nothing.setWordWrap(True)
@@ -71,11 +79,13 @@ class QueueColumn(Themed, QWidget):
         self.retranslate_ui()
         self.view.setVisible(False)
 
-    def offer_unfinished(self, count: int) -> None:
-        """Ask whether jobs of an earlier run shall go on; 0 takes the question away."""
-        self._left_over = count
-        self._banner.setVisible(count > 0)
+    def offer_unfinished(self, names: Sequence[str]) -> None:
+        """Ask whether films of an earlier run shall go on; none takes the question away."""
+        self._left_over = names
+        self._banner.setVisible(bool(names))
         self.retranslate_ui()
+        if names:
+            self.answer_requested.emit()
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
@@ -89,10 +99,7 @@ class QueueColumn(Themed, QWidget):
             tr("Drop films, pictures or folders"), "MKV, MP4, MOV, AVI, PNG, TIFF …"
         )
         self.view.setAccessibleName(tr("Queue"))
-        self._banner.set_texts(
-            tr("Unfinished from last time: {count}", count=self._left_over),
-            tr("They go on where they stopped."),
-        )
+        self._banner.show_films(self._left_over)
         self._nothing.setText(tr("Your films will wait here."))
         self._show_count()
 
@@ -113,15 +120,28 @@ class QueueColumn(Themed, QWidget):
         column.setContentsMargins(12, 12, 12, 12)
         column.setSpacing(12)
         column.addLayout(head)
-        column.addWidget(self._banner)
-        column.addWidget(self.added)
-        column.addWidget(self.view)
-        column.addWidget(self._foot)
-        column.addWidget(self._nothing)
-        column.addWidget(self._drop)
+        column.addWidget(CompactScroll(self._body()))
         column.addStretch(1)
+        column.addWidget(self.watch)
         column.addWidget(self._undo)
+
+    def _body(self) -> QWidget:
+        """What scrolls where the window is low: all but the head and the lines at the foot."""
+        body = QWidget()
+        within = QVBoxLayout(body)
+        within.setContentsMargins(0, 0, 0, 0)
+        within.setSpacing(12)
+        for part in (
+            self._banner,
+            self.added,
+            self.view,
+            self._foot,
+            self._nothing,
+            self._drop,
+        ):
+            within.addWidget(part)
         self._banner.setVisible(False)
+        return body
 
 
 class _Banner(QFrame):
@@ -134,7 +154,7 @@ class _Banner(QFrame):
         super().__init__(parent)
         self.setProperty("kind", "card")
         self.setObjectName("unfinishedBanner")
-        self._title, self._text = QLabel(), QLabel()
+        self._title, self._films, self._text = QLabel(), ElidedLabel(_MIDDLE), QLabel()
         self._title.setProperty("kind", "title")
         self._text.setProperty("kind", "secondary")
         self._text.setWordWrap(True)
@@ -149,14 +169,23 @@ class _Banner(QFrame):
         column = QVBoxLayout(self)
         column.setContentsMargins(12, 10, 12, 10)
         column.setSpacing(6)
-        for part in (self._title, self._text):
+        for part in (self._title, self._films, self._text):
             column.addWidget(part)
         column.addLayout(row)
         self._yes.clicked.connect(self.accepted)
         self._no.clicked.connect(self.declined)
 
-    def set_texts(self, title: str, text: str) -> None:
-        self._title.setText(title)
-        self._text.setText(text)
+    def show_films(self, names: Sequence[str]) -> None:
+        self._title.setText(tr("Unfinished from last time"))
+        more = len(names) - 1
+        first = names[0] if names else ""
+        several = tr("{name} and {count} more", name=first, count=more)
+        self._films.setText(several if more > 0 else first)
+        self._films.setToolTip("\n".join(names))
+        self._text.setText(
+            tr("They go on where they stopped.") if more > 0 else tr("It goes on where it stopped.")
+        )
         self._yes.setText(tr("Continue"))
         self._no.setText(tr("Discard"))
+        for button in (self._yes, self._no):
+            button.setAccessibleDescription(self._films.whole)

@@ -43,6 +43,12 @@ class ResultForm(Themed, QWidget):
         self._browse.setObjectName("outputFolder")
         self._fixed = ElidedLabel(Qt.TextElideMode.ElideMiddle)
         self._fixed.setObjectName("outputFixed")
+        self._refused = ""  # name that was not taken
+        self._reason = QLabel()
+        self._reason.setObjectName("outputReason")
+        self._reason.setProperty("kind", "problem")
+        self._reason.setTextFormat(Qt.TextFormat.PlainText)
+        self._reason.setWordWrap(True)
         self._where = ElidedLabel(Qt.TextElideMode.ElideMiddle)
         self._where.setProperty("kind", "secondary")
         self._where.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
@@ -60,6 +66,8 @@ class ResultForm(Themed, QWidget):
         column.setSpacing(6)
         column.addLayout(heading)
         column.addLayout(name)
+        column.addWidget(self._reason)
+        self._name.textEdited.connect(lambda: self._refuse(""))
         self._name.editingFinished.connect(self._rename)
         self._browse.clicked.connect(self.choose_folder)
         self.retranslate_ui()
@@ -73,7 +81,9 @@ class ResultForm(Themed, QWidget):
             can_change: Whether the film was not started yet.
         """
         self.setVisible(plan is not None)
-        self._output = plan.output if plan is not None else None
+        before, self._output = self._output, plan.output if plan is not None else None
+        if before != self._output or not can_change:
+            self._refuse("")
         if plan is None:
             return
         self._is_named = chosen is not None and chosen != plan.output.parent
@@ -111,7 +121,17 @@ class ResultForm(Themed, QWidget):
         self._browse.setIcon(icon("folder"))
         self._browse.setToolTip(tr("Choose another folder"))
         self._browse.setAccessibleName(tr("Choose another folder"))
+        self._refuse(self._refused)
         self._show_where()
+
+    def _refuse(self, name: str) -> None:
+        """Say why a name was not taken; "" takes the line away."""
+        self._refused = name
+        found = dict.fromkeys(NOT_IN_NAMES.findall(name))
+        signs = " ".join(one if one.isprintable() else f"U+{ord(one):04X}" for one in found)
+        self._reason.setText(tr("Not taken: no name can have {signs}", signs=signs))
+        self._reason.setVisible(bool(name))
+        self._name.setAccessibleDescription(self._reason.text() if name else "")
 
     def _show_where(self) -> None:
         is_fixed = self._output is not None and not self._is_next_to_source
@@ -130,6 +150,7 @@ class ResultForm(Themed, QWidget):
             self.output_chosen.emit(self._output.parent / with_ending(name, self._output.suffix))
         else:
             self._name.setText(self._output.name)
+            self._refuse(name)
 
 
 def with_ending(name: str, ending: str) -> str:

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.engine_messages import setting_text, setting_title
 from app.i18n import tr
-from app.settings.editors import Editor, make_editor
+from app.settings.editors import Editor, LineEditor, make_editor
 from app.widgets.controls import Translated
 from engine.settings import schema
 from engine.settings.schema import EngineSettings
@@ -49,7 +49,7 @@ class SettingsDialog(Translated, QDialog):
         self._labels: dict[str, tuple[QLabel, QLabel]] = {}
         self._lay_out()
         self._close.clicked.connect(self.close)
-        self._default.clicked.connect(lambda: self._take(EngineSettings()))
+        self._default.clicked.connect(lambda: self.take(EngineSettings()))
         self._show_values()
         self.retranslate_ui()
 
@@ -84,9 +84,10 @@ class SettingsDialog(Translated, QDialog):
             self.editors[name].retranslate_ui()
 
     def _edit(self, name: str, value: object) -> None:
-        self._take(dataclasses.replace(self.settings, **{name: value}))
+        self.take(dataclasses.replace(self.settings, **{name: value}))
 
-    def _take(self, settings: EngineSettings) -> None:
+    def take(self, settings: EngineSettings) -> None:
+        """Show other settings, and emit that they have changed."""
         if settings != self.settings:
             self.settings = settings
             self._show_values()
@@ -145,6 +146,8 @@ class SettingsDialog(Translated, QDialog):
         texts.setSpacing(2)
         texts.addWidget(label)
         texts.addWidget(description)
+        if isinstance(editor, LineEditor):
+            texts.addWidget(editor.reason)
         self._labels[name] = (label, description)
         row = QHBoxLayout()
         row.setSpacing(24)

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QDoubleSpinBox,
     QFileDialog,
     QHBoxLayout,
+    QLabel,
     QLineEdit,
     QSpinBox,
     QToolButton,
@@ -60,11 +61,19 @@ class LineEditor(Editor):
     Args:
         name: Setting.
         empty: What an empty field stands for, English.
+
+    Attributes:
+        reason: Why the text cannot be used; hidden where it can. The owner puts it below the field.
     """
 
     def __init__(self, name: str, empty: str, parent: QWidget | None = None) -> None:
         self._field, self._empty, self._value = QLineEdit(), empty, ""
         super().__init__(name, self._field, parent)
+        self.reason = QLabel(self)
+        self.reason.setObjectName(f"reason-{name}")
+        self.reason.setProperty("kind", "problem")
+        self.reason.setWordWrap(True)
+        self.reason.hide()
         self._field.editingFinished.connect(self._finish)
 
     def set_value(self, value: Any) -> None:
@@ -72,12 +81,28 @@ class LineEditor(Editor):
         self._value = str(value)
         if not self._field.hasFocus():
             self._field.setText(self._value)
-            mark_wrong(self._field, "")
+            self.show_reason("")
+
+    def show_reason(self, reason: str, hint: str = "") -> None:
+        """Mark a text that cannot be used, and say why and what to write; "" removes the mark."""
+        self._field.setProperty("wrong", bool(reason))
+        self._field.setToolTip(f"{reason} {hint}".strip())
+        self._field.style().polish(self._field)
+        self.reason.setText(reason)
+        self.reason.setVisible(bool(reason) and self.isVisibleTo(self.parentWidget()))
+        self._describe()
 
     def retranslate_ui(self) -> None:
         """The empty field shows what it means."""
         super().retranslate_ui()
         self._field.setPlaceholderText(tr(self._empty))
+        if self.reason.text():
+            self.show_reason(self._problem(self._field.text().strip()))
+        self._describe()
+
+    def _describe(self) -> None:
+        """Screen readers say why a text is marked."""
+        self.control.setAccessibleDescription(self._field.toolTip() or setting_text(self.name))
 
     def _problem(self, _text: str) -> str:
         """Why a text cannot be used; "" where it can: the engine checks the rest."""
@@ -86,7 +111,7 @@ class LineEditor(Editor):
     def _finish(self) -> None:
         text = self._field.text().strip()
         problem = self._problem(text) if text else ""
-        mark_wrong(self._field, problem)
+        self.show_reason(problem)
         if not problem and text != self._value:
             self._value = text
             self.changed.emit(self.name, text)
@@ -98,6 +123,9 @@ class TimeEditor(LineEditor):
     def __init__(self, name: str, empty: str, parent: QWidget | None = None) -> None:
         super().__init__(name, empty, parent)
         self._field.setAlignment(Qt.AlignmentFlag.AlignRight)
+
+    def _problem(self, text: str) -> str:
+        return self.reason.text() if text == self._value else ""  # the plan's, of this very text
 
 
 class PathEditor(LineEditor):
@@ -157,15 +185,9 @@ class CommandEditor(LineEditor):
         return "" if desktop.command_words(text) else tr("There is no such program.")
 
 
-def mark_wrong(field: QLineEdit, problem: str) -> None:
-    """Mark a text that cannot be used: red border, problem as tool tip; "" removes the mark."""
-    field.setProperty("wrong", bool(problem))
-    field.setToolTip(problem)
-    field.style().polish(field)
-
-
 __all__ = ["ChoiceEditor", "Editor", "NumberEditor", "SwitchEditor", "make_editor"]
 
+_NO_FOLDER = {"output_folder": mark("Next to the source"), "watch_folder": mark("None")}
 _UNITS = {"x": "×", "frames": mark("frames"), "frames/s": mark("frames/s")}
 
 
@@ -356,8 +378,7 @@ def make_editor(name: str, parent: QWidget | None = None) -> Editor:
     if about.kind == "path":
         return PathEditor(name, parent)
     if about.kind == "folder":
-        empty = mark("Next to the source") if name == "output_folder" else mark("Automatic")
-        return FolderEditor(name, parent, empty)
+        return FolderEditor(name, parent, _NO_FOLDER.get(name, mark("Automatic")))
     if about.kind == "pattern":
         return LineEditor(name, mark("Automatic"), parent)
     if about.kind == "command":

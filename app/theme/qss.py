@@ -97,6 +97,7 @@ QLabel[kind="gauge"], QLabel[kind="strong"] {{ font-weight: 600; }}
 QLabel[kind="lead"] {{ color: {t.text_2}; font-size: 15px; }}
 QLabel[kind="good"] {{ color: {t.accent}; font-weight: 600; }}
 QLabel[kind="warning"] {{ color: {t.warning}; font-weight: 600; }}
+QLabel[kind="problem"] {{ color: {t.error}; font-size: {tokens.SMALL_PX}px; }}
 QLabel[kind="error"] {{ color: {t.error}; font-weight: 600; }}
 """
 

@@ -12,6 +12,7 @@ from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, SourceMissing
 from engine.core.file_access import RetryingFile, writing
 from engine.core.serialization import from_plain, read_json, to_plain
+from engine.jobs import made_results
 from engine.jobs.job_store import StoredJob
 from engine.models import registry
 from engine.pipeline.output import Publication
@@ -71,17 +72,18 @@ class Checkpoint:
         """The source has no more frames."""
         self._write(self._end, len(self._records))
 
-    def drop_damaged(self, control: Control) -> int:
-        """Forget the first segment whose file is not what was written, and those after it."""
+    def first_damaged(self, control: Control) -> int | None:
+        """Number of the first segment whose file is not what was written; None for none."""
         for record in self._records:
             control.check()
             if record.sha256 and not _is_unchanged(self.path(record.number), record):
-                return self._drop(record.number)
-        return 0
+                return record.number
+        return None
 
-    def _drop(self, first: int) -> int:
+    def drop(self, first: int) -> int:
+        """Forget a segment and those after it."""
         dropped = self._records[first:]
-        logger.warning("%d segments are made again: number %d is damaged", len(dropped), first)
+        logger.warning("%d segments are made again, from number %d on", len(dropped), first)
         for record in dropped:
             path = _record_file(self._folder, record.number)
             with writing(path):
@@ -112,6 +114,7 @@ class Checkpoint:
     def add_publication(self, publication: Publication) -> None:
         """Keep that the result is finished and about to get its name."""
         self._write(self._result, publication)
+        made_results.note(publication.part)
 
     def _write(self, path: Path, data: object) -> None:
         with writing(path):

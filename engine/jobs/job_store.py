@@ -19,8 +19,8 @@ from engine.core.errors import (
     JobBusy,
     UnknownJob,
 )
-from engine.core.file_access import writing
-from engine.core.serialization import from_plain, read_json, to_plain
+from engine.core.file_access import is_folder, writing
+from engine.core.serialization import from_plain, read_json, set_aside, to_plain
 from engine.jobs.job import Job
 from engine.models import registry
 from engine.protocol.media import MediaInfo
@@ -29,6 +29,7 @@ from engine.settings.schema import JobSettings
 
 VERSION = 2  # of job.json
 _FILE = "job.json"
+_ROOTS = "job_folders.json"  # in the folder of this user's data
 _EXCERPTS = "excerpts"
 _OLD_NS = 2 * 86_400 * 10**9  # of excerpts: no program is at them any more
 _VARIANTS = {WorkPlan: registry.plan_class}
@@ -89,11 +90,20 @@ class StoredJob:
 
 
 class JobStore:
-    """The folder of job folders; jobs that were begun in the one of delivery are found there."""
+    """The folder of job folders.
+
+    Jobs that were begun in the one of delivery are found there, and those in one that the user had
+    chosen before: such a folder is remembered as long as it holds jobs.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._roots = tuple(dict.fromkeys((root, paths.own_jobs_folder())))
+        self._roots = tuple(dict.fromkeys((root, paths.own_jobs_folder(), *_remembered())))
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folder of new jobs, and all others that may hold some."""
+        return self._roots
 
     def folder(self, job_id: str) -> Path:
         """Folder of one job; need not exist.
@@ -143,6 +153,8 @@ class JobStore:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             atomic_file.write_json(folder / _FILE, to_plain(stored))
+            if self._root == paths.jobs_folder() != paths.own_jobs_folder():
+                _remember(self._root)
         return folder
 
     def load(self, job_id: str) -> StoredJob:
@@ -199,13 +211,47 @@ class JobStore:
 
     def ids(self) -> list[str]:
         """Names of all jobs that are not finished, oldest first."""
-        roots = (root for root in self._roots if root.is_dir())
-        found = [f for root in roots for f in root.iterdir() if (f / _FILE).is_file()]
+        found = [folder for root in self._roots for folder in _begun(root)]
         return [f.name for f in sorted(found, key=lambda f: ((f / _FILE).stat().st_mtime, f.name))]
 
     def remove(self, job_id: str) -> None:
         """Delete a job's folder with its segments; nothing happens when there is none."""
-        shutil.rmtree(self.folder(job_id), ignore_errors=True)
+        folder = self.folder(job_id)
+        shutil.rmtree(folder, ignore_errors=True)
+        if folder.parent in _remembered() and not _begun(folder.parent):
+            _forget(folder.parent)
+
+
+def _begun(root: Path) -> list[Path]:
+    """Folders of the jobs in a folder; none where that has gone."""
+    return [f for f in root.iterdir() if (f / _FILE).is_file()] if is_folder(root) else []
+
+
+# --- folders that were chosen for jobs and hold some
+
+
+def _remembered() -> list[Path]:
+    record = paths.data_folder() / _ROOTS
+    with set_aside(record):
+        return list(from_plain(tuple[Path, ...], read_json(record)))
+    return []
+
+
+def _remember(root: Path) -> None:
+    roots = _remembered()
+    if root not in roots:
+        _write_roots([*roots, root])
+
+
+def _forget(root: Path) -> None:
+    with contextlib.suppress(OSError):  # a full disk: it is forgotten another time
+        _write_roots([one for one in _remembered() if one != root])
+
+
+def _write_roots(roots: list[Path]) -> None:
+    record = paths.data_folder() / _ROOTS
+    record.parent.mkdir(parents=True, exist_ok=True)
+    atomic_file.write_json(record, to_plain(roots))
 
 
 def _check_possible(stored: StoredJob) -> None:

@@ -19,6 +19,7 @@ from engine.hardware.telemetry import RamPeak
 from engine.models import registry
 from engine.models.upscalers import FrameUpscaler, ShotModel
 from engine.pipeline.context import JobContext, Throttle
+from engine.pipeline.misread import first_misread
 from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.output import Publication, part_path, publish
 from engine.pipeline.recovery import Recovery, attempt, reason_of, with_one_retry
@@ -70,17 +71,14 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
 def _run(context: JobContext, segments: SegmentLog, ram: RamPeak, *, overwrite: bool) -> Report:
     frames_before = frames_of(segments)
     _try_mux(context)
-    while _lacks(context, segments):
-        with_one_retry(message("activity.checking-files"), lambda: check_weights(context))
-        context.events.emit(StageStarted(job_id=context.job_id, stage="run"))
-        _make_segments(context, segments)
-    if not segments.records:
-        raise UnreadableMedia("nothing-in-part", name=context.media.path.name)
+    _make_missing(context, segments)
     part = part_path(context.plan.output, context.job_id)
     try:
-        report = with_room(
-            context, lambda: _joined(context, segments, part), lambda: _bytes_of(segments)
-        )
+        report = _joined(context, segments, part)
+        if not report.passed:
+            _drop_misread(context, segments)
+            _make_missing(context, segments)
+            report = _joined(context, segments, part)
         seconds = context.control.work_seconds() - context.began
         report = replace(
             report,
@@ -102,19 +100,47 @@ def _run(context: JobContext, segments: SegmentLog, ram: RamPeak, *, overwrite: 
     return report
 
 
+def _make_missing(context: JobContext, segments: SegmentLog) -> None:
+    """Make segments until all are there, and none of their files is damaged."""
+    while _lacks(context, segments):
+        with_one_retry(message("activity.checking-files"), lambda: check_weights(context))
+        context.events.emit(StageStarted(job_id=context.job_id, stage="run"))
+        _make_segments(context, segments)
+    if not segments.records:
+        raise UnreadableMedia("nothing-in-part", name=context.media.path.name)
+
+
 def _lacks(context: JobContext, segments: SegmentLog) -> bool:
     """Whether segments have to be made, also because a file of one is damaged."""
     if not segments.is_complete:
         return True
-    dropped = segments.drop_damaged(context.control)
-    if dropped:
-        notice = Notice(code="segments-damaged", severity="warning", params={"count": str(dropped)})
-        context.events.emit(Warned(job_id=context.job_id, notice=notice))
-    return dropped > 0
+    damaged = segments.first_damaged(context.control)
+    if damaged is not None:
+        _drop(context, segments, damaged, "segments-damaged")
+    return damaged is not None
+
+
+def _drop_misread(context: JobContext, segments: SegmentLog) -> None:
+    """Forget segments from the first on whose frames of the source were read wrongly."""
+    misread = with_one_retry(
+        message("activity.verifying"), lambda: first_misread(context, segments.records)
+    )
+    if misread is not None:
+        _drop(context, segments, misread, "segments-misread")
+
+
+def _drop(context: JobContext, segments: SegmentLog, first: int, code: str) -> None:
+    dropped = segments.drop(first)
+    notice = Notice(code=code, severity="warning", params={"count": str(dropped)})
+    context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
 
 def _joined(context: JobContext, segments: SegmentLog, part: Path) -> Report:
-    """The segments in one file, compared with the source."""
+    """The segments in one file, compared with the source; waits for room."""
+    return with_room(context, lambda: _join(context, segments, part), lambda: _bytes_of(segments))
+
+
+def _join(context: JobContext, segments: SegmentLog, part: Path) -> Report:
     check_room(context, part.parent, _bytes_of(segments))
     with_one_retry(message("activity.joining"), lambda: _mux(context, segments, part))
     return with_one_retry(message("activity.verifying"), lambda: _verify(context, part))

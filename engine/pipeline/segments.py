@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +19,7 @@ class SegmentRecord:
     pts: tuple[int, ...]  # of the source, in its time base
     durations: tuple[int, ...]
     bytes: int
-    crc: int  # of the source's last picture: where to go on reading
+    crcs: tuple[int, ...]  # of the pictures of the source, as they were read
     shot: int = 0  # first frame of the shot that the next frame belongs to
     sha256: str = ""  # of the file, from the log that keeps it
 
@@ -27,6 +27,11 @@ class SegmentRecord:
     def frames(self) -> int:
         """Number of frames."""
         return len(self.pts)
+
+    @property
+    def marks(self) -> Iterator[tuple[int, int]]:
+        """Time stamp and CRC of each picture of the source."""
+        return zip(self.pts, self.crcs, strict=True)
 
 
 class SegmentLog(Protocol):
@@ -54,14 +59,19 @@ class SegmentLog(Protocol):
         """The source has no more frames."""
         ...
 
-    def drop_damaged(self, control: Control) -> int:
-        """Forget the first segment whose file is not what was written, and those after it.
-
-        Returns:
-            Segments that have to be made again.
+    def first_damaged(self, control: Control) -> int | None:
+        """Number of the first segment whose file is not what was written; None for none.
 
         Raises:
             Cancelled: The user stopped.
+        """
+        ...
+
+    def drop(self, first: int) -> int:
+        """Forget a segment and those after it.
+
+        Returns:
+            Segments that have to be made again.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from engine.settings.schema import JobSettings
 from engine.video.write import codecs
 
 _SUFFIX = {"mp4": ".mp4", "mkv": ".mkv", "mov": ".mov"}
+_PATTERN = "{name}_{size}"  # of the names of results
+_SIZES = r"(?:x\d|\d+p|\d+x\d+|copy)"  # that `_label` gives films
 _KEPT_PICTURES = {".png", ".tif", ".tiff"}
 
 
@@ -28,7 +31,7 @@ def stored_target(video: VideoInfo, settings: JobSettings) -> Size:
 
 
 def default_output(
-    media: MediaInfo, settings: JobSettings, container: str, pattern: str = "{name}_{size}"
+    media: MediaInfo, settings: JobSettings, container: str, pattern: str = _PATTERN
 ) -> Path:
     """Next to the source: `name_x2.ext`, `name_1080p.ext`, `name_1920x1080.ext`.
 
@@ -43,14 +46,34 @@ def default_output(
         stem = stem.rstrip("0123456789").rstrip("_-. ") or media.path.parent.name
     if media.holds_latents:
         stem = stem.rstrip("_") or stem  # ComfyUI's names end in it
-    name = NOT_IN_NAMES.sub("-", pattern).strip() or "{name}_{size}"
-    name = name.replace("{size}", _label(media, settings)).replace("{name}", stem)
+    name = _usable(pattern).replace("{size}", _label(media, settings)).replace("{name}", stem)
     if container == "sequence":
         return media.path.parent / name
     if container == "image":
         suffix = media.path.suffix.lower()
         return media.path.with_name(name + (suffix if suffix in _KEPT_PICTURES else ".png"))
     return media.path.with_name(name + _SUFFIX[container])
+
+
+def source_stem(result: str, pattern: str = _PATTERN) -> str:
+    """What the source of a result is called, both without their endings; "" where none is like it.
+
+    The inverse of `default_output`, for films.
+
+    Args:
+        result: A name that a result could have: "film_x2", "film_1080p (2)".
+        pattern: Of the names of results; one that adds nothing to the source's tells nothing.
+    """
+    words = re.escape(_usable(pattern))
+    words = words.replace(re.escape("{name}"), "(?P<name>.+)", 1)
+    words = words.replace(re.escape("{name}"), "(?P=name)").replace(re.escape("{size}"), _SIZES)
+    found = re.fullmatch(rf"{words}(?: \(\d+\))?", result)
+    stem = found["name"] if found is not None and "name" in found.re.groupindex else ""
+    return stem if stem != result else ""
+
+
+def _usable(pattern: str) -> str:
+    return NOT_IN_NAMES.sub("-", pattern).strip() or _PATTERN
 
 
 def pictures_target(output: Path) -> tuple[Path, str]:

@@ -216,6 +216,8 @@ class EngineSettings:
     output_folder: str = setting("", kind="folder")
     name_pattern: str = setting("{name}_{size}", kind="pattern")
     job_folder: str = setting("", kind="folder")
+    watch_folder: str = setting("", kind="folder")
+    watch_starts: bool = setting(False)
     after_queue: str = setting(
         "nothing", choices=("nothing", "sound", "sleep", "shut-down", "command")
     )

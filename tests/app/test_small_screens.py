@@ -11,6 +11,7 @@ from app.ui_state import UiState
 from app.window_place import fitted, keep_place, key_of, place_window
 from engine.protocol.plan import Notice
 from tests.app.conftest import Bench, texts
+from tests.app.jobs.test_unfinished import begun
 from tests.app.plan.test_plan_card import TOO_MUCH, plan, say_plan
 from tests.app.test_gauges import GPU
 from tests.app.test_narrow_window import cut_off, settle
@@ -103,6 +104,37 @@ def test_the_queue_becomes_a_strip_and_opens_over_the_stage(bench):
     resize(bench, 1440, 900)
     assert bench.window.queue_column.isVisible()
     assert not bench.find("queueStrip").isVisible()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_queue_scrolls_where_not_all_of_it_has_room_and_is_never_squeezed(bench, size):
+    bench.program.offer_left_over(begun("old.mp4"))
+    bench.window.queue_column.watch.show_folder("/films/Incoming", is_on=True, is_away=True)
+    for name in ("one.mp4", "two.mp4", "three.mp4"):
+        bench.add(name)
+    bench.do("remove")
+    resize(bench, *size)
+    if bench.find("queueStrip").isVisible():
+        bench.press("openQueue")
+    settle()
+    for name in ("addFiles", "watchLine", "watchSwitch", "undoLine", "undoRemoval"):
+        assert lies_inside(bench.find(name)), name
+    for name in ("unfinishedBanner", "queueView", "dropZone", "watchLine", "undoLine"):
+        part = bench.find(name)
+        assert part.height() >= part.minimumSizeHint().height(), name
+    assert list(cut_off(bench.window.queue_column.watch)) == []
+
+
+def test_a_folded_queue_opens_to_ask_about_unfinished_films(bench):
+    resize(bench, 910, 512)
+    assert not bench.window.queue_column.isVisible()
+    bench.program.offer_left_over(begun("old.mp4"))
+    settle()
+    assert lies_inside(bench.find("continueUnfinished"))
+    bench.find("queueSheetClose").click()
+    bench.press("discardUnfinished")
+    settle()
+    assert not bench.window.queue_column.isVisible(), "there is nothing more to answer"
 
 
 def test_the_choices_become_a_sheet_and_work_there(bench):

@@ -39,9 +39,8 @@ on every count should be 0: *hang* is more than 10 s, *incomplete* a file under 
 is not whole or not right, *memory* more than 400 MiB for a small file, *code ran* a pickle that did
 something.
 
-What is not 0: FFmpeg's libraries crash on some refused allocations (the job is resumed later), and
-a decoder that is refused a single one reports a damaged frame. That frame is left out, and said;
-the job ends with exit status 1 and is kept, and its file has the final name.
+What is not 0: FFmpeg's libraries crash on some refused allocations. Those jobs too are resumed, and
+their results compared.
 
 """
 

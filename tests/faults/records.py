@@ -62,7 +62,9 @@ def _use_jobs() -> None:
 def _segment() -> Path:
     folder = _job().parent
     (folder / "segment_000000.mkv").write_bytes(b"segment")
-    Checkpoint(folder).add(SegmentRecord(number=0, pts=(1, 2), durations=(1, 1), bytes=7, crc=7))
+    Checkpoint(folder).add(
+        SegmentRecord(number=0, pts=(1, 2), durations=(1, 1), bytes=7, crcs=(6, 7))
+    )
     return folder / "segment_000000.json"
 
 

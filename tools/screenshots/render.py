@@ -35,6 +35,7 @@ from tools.screenshots import (
     latent_states,
     model_states,
     plan_states,
+    queue_states,
     runtime_states,
     update_states,
 )
@@ -272,19 +273,8 @@ def shown(
         app.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
-def _queued(player: Player) -> None:
-    waiting = player.recording.until(events.JobStarted)
-    player.add("sample", "upreel_sample.mp4")
-    player.play(waiting)
-    player.add("second", "upreel_sample.mp4", JobSettings(scale=4))
-    player.play([e for e in waiting if isinstance(e, events.JobQueued)], "second")
-    player.add("third", "upreel_sample.mp4", JobSettings(height=1080))
-    player.play([e for e in waiting if isinstance(e, events.JobQueued)], "third")
-    player.program.window.queue_column.view.select("sample")
-
-
 def _running(player: Player) -> None:
-    _queued(player)
+    queue_states.queued(player)
     player.play(player.recording.part(0.6)[len(player.recording.until(events.JobStarted)) :])
 
 
@@ -314,7 +304,7 @@ def _rejected(player: Player) -> None:
 def _refused(player: Player) -> None:
     from engine.protocol.plan import Notice
 
-    _queued(player)
+    queue_states.queued(player)
     chosen = next(e for e in player.recording.said if isinstance(e, events.PlanChosen))
     notices = (
         Notice(
@@ -340,42 +330,25 @@ def _refused(player: Player) -> None:
     player.say([replace(chosen, plan=replace(chosen.plan, notices=notices))])
 
 
-def _dropping(player: Player) -> None:
-    _queued(player)
-    player.program.window.show_drop_hover(True)
-
-
-def _more(player: Player) -> None:
-    _queued(player)
-    player.program.window.choices.more.unfold()
-
-
 def _log(player: Player) -> None:
     _running(player)
     player.program.window.do("log")
 
 
-def _unfinished(player: Player) -> None:
-    player.program.window.queue_column.offer_unfinished(2)
-
-
 STATES: dict[str, Callable[[Player], None]] = {
     "empty": lambda _player: None,
-    "unfinished": _unfinished,
-    "queued": _queued,
     "running": _running,
     "paused": _paused,
     "finished": _finished,
     "failed": _failed,
     "rejected": _rejected,
     "refused": _refused,
-    "dropping": _dropping,
-    "more": _more,
     "log": _log,
-    "narrow_queued": _queued,
+    "narrow_queued": queue_states.queued,
     "narrow_running": _running,
     "narrow_refused": _refused,
     "narrow_seedvr2": model_states.STATES["seedvr2_missing"],
+    **queue_states.STATES,
     **model_states.STATES,
     **plan_states.STATES,
     **download_states.STATES,

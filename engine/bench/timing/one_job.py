@@ -138,9 +138,16 @@ class _SegmentList:
         """The last segment was added."""
         self.is_complete = True
 
-    def drop_damaged(self, control: Control) -> int:
+    def first_damaged(self, control: Control) -> int | None:
         """Nothing is damaged between writing and joining."""
-        return 0
+        return None
+
+    def drop(self, first: int) -> int:
+        """Forget a segment and those after it."""
+        dropped = self.records[first:]
+        del self.records[first:]
+        self.is_complete = False
+        return len(dropped)
 
     def add_publication(self, publication: Publication) -> None:
         """Nothing to keep."""

@@ -28,7 +28,7 @@ def frames_behind(reader: FrameReader, finished: Sequence[SegmentRecord]) -> Ite
         return iter(reader)
     count = sum(record.frames for record in finished)
     last = finished[-1]
-    return reader.iter_after(FrameMark(count=count, pts=last.pts[-1], crc=last.crc))
+    return reader.iter_after(FrameMark(count=count, pts=last.pts[-1], crc=last.crcs[-1]))
 
 
 def read(

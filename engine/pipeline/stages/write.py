@@ -31,8 +31,7 @@ class _Open:
 
     number: int
     writer: SegmentWriter
-    frames: list[tuple[int, int]] = field(default_factory=list)  # pts, duration
-    last: PlanarFrame | None = None
+    frames: list[tuple[int, int, int]] = field(default_factory=list)  # pts, duration, CRC
     shot: int = 0  # that the next frame belongs to
 
 
@@ -90,19 +89,19 @@ class Write:
     def _write(self, segment: _Open, frame: PlanarFrame, planes: Planes, control: Control) -> None:
         control.check_cancelled()
         segment.writer.write(planes)
-        segment.frames.append((frame.pts, frame.duration))
-        segment.last = frame
+        segment.frames.append((frame.pts, frame.duration, frame.crc))
         self._done += 1
 
     def _close(self, segment: _Open) -> None:
         written = segment.writer.close()
+        pts, durations, crcs = zip(*segment.frames, strict=True)
         self._log.add(
             SegmentRecord(
                 number=segment.number,
-                pts=tuple(pts for pts, _ in segment.frames),
-                durations=tuple(duration for _, duration in segment.frames),
+                pts=pts,
+                durations=durations,
                 bytes=written,
-                crc=segment.last.crc if segment.last is not None else 0,
+                crcs=crcs,
                 shot=segment.shot,
             )
         )

@@ -5,6 +5,7 @@ import importlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -15,25 +16,27 @@ from app.desktop.windows_rules import Progress
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there the real ones are called")
 
 
+_LIBRARIES = ("shell32", "user32", "dwmapi", "ole32", "powrprof", "kernel32")
+
+
 class Library:
-    """Any function of a system library: keeps its words and answers 0."""
+    """Any function of a system library: keeps its words and gives its answer, or 0."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
+        self.answers = {"CoCreateInstance": -1}
 
     def __getattr__(self, name: str) -> Any:
         def call(*words: Any) -> int:
             self.calls.append((name, *words))
-            return -1 if name == "CoCreateInstance" else 0
+            return self.answers.get(name, 0)
 
         return call
 
 
 @pytest.fixture
 def libraries(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    found = SimpleNamespace(
-        **{name: Library() for name in ("shell32", "user32", "dwmapi", "ole32", "powrprof")}
-    )
+    found = SimpleNamespace(**{name: Library() for name in _LIBRARIES})
     monkeypatch.setattr(ctypes, "windll", found, raising=False)
     monkeypatch.setattr(subprocess, "CREATE_NO_WINDOW", 0x08000000, raising=False)
     monkeypatch.setitem(sys.modules, "winreg", ModuleType("winreg"))
@@ -96,3 +99,16 @@ def test_windows_own_program_shuts_down_at_once(windows, monkeypatch):
     monkeypatch.setenv("SYSTEMROOT", "D:\\WINNT")
     assert windows.shut_down()
     assert started == [["D:\\WINNT\\System32\\shutdown.exe", "/s", "/t", "0"]]
+
+
+def test_a_file_that_a_program_writes_is_refused_to_who_lets_nobody_write(windows, libraries):
+    film = Path("film.mp4")
+    libraries.kernel32.answers["CreateFileW"] = 0x54
+    assert not windows.is_being_written(film)
+    (_, name, *request), (close, handle) = libraries.kernel32.calls
+    assert name.endswith("film.mp4")
+    assert request == [0x80000000, 1, None, 3, 0, None], "to read; others may only read"
+    assert (close, handle.value) == ("CloseHandle", 0x54)
+    libraries.kernel32.answers["CreateFileW"] = -1
+    assert windows.is_being_written(film)
+    assert len(libraries.kernel32.calls) == 3, "there is nothing to close"

@@ -1,18 +1,22 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.controllers.queue import settings_for_next
 from app.jobs.choices_form import ChoicesForm, strength_of
 from app.settings.editors import Editor
+from engine.core.errors import SettingsError
 from engine.core.messages import message
 from engine.protocol import commands
-from engine.protocol.events import DeviceChoice, DevicesListed
+from engine.protocol.events import DeviceChoice, DevicesListed, PlanFailed
 from engine.protocol.plan import Notice
 from engine.settings.presets import Preset
 from engine.settings.schema import MODELS, SEEDVR2, JobSettings, model_family
+
+AFTER = {"time": "0:00:10", "start": 99, "duration": 10}
 
 
 def is_shown(form: ChoicesForm, name: str) -> bool:
@@ -245,3 +249,45 @@ def test_the_keyboard_reaches_the_unfolded_rows_right_after_their_button(qtbot):
     controls = [one.control for one in form.more.editors.values() if one.isVisible()]
     assert reached[: len(controls)] == controls
     assert reached[len(controls)] is after
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "wrong"),
+    [
+        ({"start": "half past"}, SettingsError("not-a-time", text="half past"), "start"),
+        ({"start": "1", "stop": "-4"}, SettingsError("negative-time", text="-4"), "stop"),
+        ({"start": "99"}, SettingsError("start-after-film", **AFTER), "start"),
+        ({"start": "2", "stop": "1"}, SettingsError("end-before-start", start=2, stop=1), "stop"),
+        ({"start": "2"}, SettingsError("result-too-small", size="1x1", side=16), ""),
+    ],
+)
+def test_a_wrong_time_is_marked_where_it_stands_with_the_reason(bench, values, error, wrong):
+    job_id = bench.add()
+    bench.window.choices.more.unfold()
+    bench.choose(**values)
+    bench.emit(PlanFailed(job_id=job_id, error=error.info()))
+    for name in ("start", "stop"):
+        field, reason = bench.find(f"setting-{name}"), bench.find(f"reason-{name}")
+        assert bool(field.property("wrong")) is (name == wrong)
+        assert reason.isVisible() is (name == wrong)
+        assert reason.text() == (error.message if name == wrong else "")
+        assert (error.message in field.accessibleDescription()) is (name == wrong)
+    bench.choose(start="", stop="")
+    for name in ("start", "stop"):
+        assert not bench.find(f"setting-{name}").property("wrong")
+        assert not bench.find(f"reason-{name}").isVisible()
+
+
+def test_a_wrong_time_stays_marked_when_it_is_entered_again(bench):
+    job_id = bench.add()
+    bench.window.choices.more.unfold()
+    field = bench.find("setting-start")
+    field.setText("soon")
+    field.editingFinished.emit()
+    bench.window.choices.flush()
+    bench.emit(PlanFailed(job_id=job_id, error=SettingsError("not-a-time", text="soon").info()))
+    field.editingFinished.emit()  # Tab
+    assert field.property("wrong")
+    bench.program.use_language("zh_CN")
+    bench.hear()
+    assert bench.find("reason-start").text() == "“soon”不是时间。"

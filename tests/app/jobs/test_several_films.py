@@ -3,6 +3,7 @@
 import pytest
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from app.state.job_row import JobState
@@ -42,6 +43,49 @@ def test_a_choice_is_for_all_selected_films_and_changes_nothing_else_of_them(ben
     assert made == [("hevc", 2, 16), ("hevc", 4, 20), ("hevc", 2, 16), ("auto", 2, 16)]
     assert [row.settings.stop for row in bench.program.queue.rows] == ["5", "", "", ""]
     assert bench.program.queue.rows[1].settings.start == "1", "a trim belongs to one film"
+
+
+def ctrl_click(bench, at):
+    view = bench.window.queue_column.view
+    place = view.visualRect(bench.program.queue.index(at)).center()
+    control = Qt.KeyboardModifier.ControlModifier
+    QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, control, place)
+    bench.hear()
+
+
+def change(bench, codec):
+    """Choose as a user does: it is sent a moment later."""
+    bench.window.choices.more.changed.emit("codec", codec)
+
+
+def codecs(bench):
+    return [row.settings.codec for row in bench.program.queue.rows]
+
+
+def test_a_film_that_joins_the_selection_right_after_a_choice_does_not_get_it(bench, films):
+    view = bench.window.queue_column.view
+    view.select(films[0])
+    change(bench, "hevc")
+    QTest.keyClick(view, Qt.Key.Key_Down, Qt.KeyboardModifier.ShiftModifier)
+    bench.hear()
+    assert view.selected_ids == films[:2]
+    assert codecs(bench)[:2] == ["hevc", "auto"]
+    change(bench, "av1")
+    ctrl_click(bench, 2)
+    assert view.selected_ids == films[:3]
+    assert codecs(bench) == ["av1", "av1", "auto", "auto"]
+
+
+def test_films_keep_a_choice_when_one_leaves_the_selection_right_after_it(bench, films):
+    view = bench.window.queue_column.view
+    view.select(films[0])
+    ctrl_click(bench, 2)
+    change(bench, "hevc")
+    ctrl_click(bench, 2)  # the one whose choices are shown
+    assert view.selected_ids == films[:1]
+    bench.window.choices.flush()  # the moment is over
+    bench.hear()
+    assert codecs(bench) == ["hevc", "auto", "hevc", "auto"]
 
 
 def test_all_selected_films_are_tried_again(bench, films):

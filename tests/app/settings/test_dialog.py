@@ -30,6 +30,20 @@ def test_every_setting_has_a_row_its_change_is_planned_with_and_its_default_rest
     assert threads.value() == 0
 
 
+def test_why_a_folder_is_not_taken_is_said_in_its_row(bench, tmp_path):
+    bench.do("settings")
+    shown = bench.program.settings.dialog
+    field, reason = part(shown, "setting-watch_folder"), part(shown, "reason-watch_folder")
+    assert not reason.isVisible()
+    field.setText(str(tmp_path / "nothing"))
+    field.editingFinished.emit()
+    assert (reason.isVisible(), reason.text()) == (True, "There is no such folder.")
+    field.setText(str(tmp_path))
+    field.editingFinished.emit()
+    assert not reason.isVisible()
+    assert shown.settings.watch_folder == str(tmp_path)
+
+
 def test_choices_are_kept_without_those_of_one_film_and_of_another_version(tmp_path):
     state = UiState(tmp_path / "window.ini")
     state.choices = JobSettings(scale=4, crf=20, start="3", overwrite=True)

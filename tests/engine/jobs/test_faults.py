@@ -28,6 +28,8 @@ from engine.protocol import events as e
 from engine.protocol.media import MediaInfo
 from engine.protocol.report import Report
 from engine.settings.schema import EngineSettings, JobSettings
+from engine.video.read.decoder import VideoDecoder
+from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe
 from engine.video.write.segment_writer import SegmentWriter
 from tests.helpers.clips import Clip, make_clip, make_pictures
@@ -391,6 +393,31 @@ def test_a_rotten_segment_of_equal_size_is_made_again(source, engine, monkeypatc
     whole = planes_of(result(source))
     result(source).unlink()
     ended(engine, c.RemoveJob(job_id="a"), add(source))
+    assert all(map(np.array_equal, whole, planes_of(result(source))))
+
+
+@pytest.mark.parametrize("wrongly", ["lost", "changed"])
+def test_frames_that_were_read_wrongly_once_are_made_again(source, engine, monkeypatch, wrongly):
+    ended(engine, add(source))
+    whole = planes_of(result(source))
+    result(source).unlink()
+    read, once = VideoDecoder.frames, iter([True])
+
+    def misread(decoder: VideoDecoder) -> Iterator[PlanarFrame]:
+        is_wrong = next(once, False)
+        for number, frame in enumerate(read(decoder)):
+            if is_wrong and number == 17:
+                if wrongly == "lost":
+                    continue
+                frame.planes[0][:] = 0
+            yield frame
+
+    monkeypatch.setattr(VideoDecoder, "frames", misread)
+    done = ended(engine, c.RemoveJob(job_id="a"), add(source))
+    assert isinstance(done, e.JobFinished), done
+    assert done.report.passed
+    (notice,) = [w.notice for w in engine[1].of(e.Warned) if w.notice.code == "segments-misread"]
+    assert notice.params["count"] == "2"
     assert all(map(np.array_equal, whole, planes_of(result(source))))
 
 

@@ -7,6 +7,7 @@ import pytest
 from engine import api
 from engine.cli.main import main
 from engine.core import paths
+from engine.core.file_access import content_mark
 from engine.jobs.job_store import JobStore
 from engine.pipeline.prepare import Machine, make_plan
 from engine.protocol import commands as c
@@ -92,12 +93,62 @@ def test_a_job_that_was_begun_goes_on_after_another_folder_was_chosen(
     assert JobStore(paths.jobs_folder()).ids() == []
 
 
+def test_jobs_in_a_folder_that_was_chosen_before_go_on_and_it_is_forgotten_after_them(
+    source, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(paths, "_chosen_jobs_folder", "")
+    first, second = tmp_path / "first disk", tmp_path / "second disk"
+    paths.choose_jobs_folder(str(first))
+    interrupted(source)
+    paths.choose_jobs_folder(str(second))
+    assert [job.job_id for job in api.unfinished()] == ["a"]
+    assert api.job_folders() == (second, paths.own_jobs_folder(), first)
+    heard = Listener()
+    engine = api.Engine(heard)
+    engine.start()
+    engine.send(c.AdoptJob(job_id="a"))
+    engine.send(c.StartQueue())
+    assert isinstance(heard.wait(*ENDS), e.JobFinished)
+    assert engine.close(timeout_s=60)
+    assert heard.of(e.JobStarted)[0].done
+    assert not list(first.glob("*")), "nothing of it is left"
+    assert api.job_folders() == (second, paths.own_jobs_folder())
+
+
+def test_a_drive_with_jobs_that_is_away_keeps_its_place(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "_chosen_jobs_folder", "")
+    first, away = tmp_path / "first disk", tmp_path / "away"
+    paths.choose_jobs_folder(str(first))
+    interrupted(source)
+    paths.choose_jobs_folder("")
+    first.rename(away)
+    assert api.unfinished() == ()
+    away.rename(first)
+    assert [job.job_id for job in api.unfinished()] == ["a"]
+
+
+def test_a_result_is_known_by_what_it_holds_whatever_its_name(source, tmp_path):
+    heard = Listener()
+    engine = api.Engine(heard, jobs_folder=tmp_path / "jobs")
+    engine.start()
+    engine.send(c.StartQueue())
+    engine.send(c.AddJob(job_id="a", source=source, settings=FAST))
+    ended = heard.wait(*ENDS)
+    assert isinstance(ended, e.JobFinished)
+    assert engine.close(timeout_s=60)
+    copy = tmp_path / "another name.mkv"
+    copy.write_bytes(ended.report.output.read_bytes())
+    assert content_mark(copy) in api.made_results()
+    assert content_mark(source) not in api.made_results()
+
+
 def test_the_command_line_finds_the_jobs_of_the_folder_in_the_settings_file(
     source, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(paths, "_chosen_jobs_folder", "")
     paths.choose_jobs_folder(str(tmp_path / "large disk"))
     interrupted(source)
+    (paths.data_folder() / "job_folders.json").unlink()  # of a program on another machine
     paths.choose_jobs_folder("")
     assert api.unfinished() == ()
     toml = f"[engine]\njob_folder = '{tmp_path / 'large disk'}'\n"

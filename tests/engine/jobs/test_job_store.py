@@ -31,7 +31,7 @@ def store(tmp_path):
 
 
 def record(number: int, size: int) -> SegmentRecord:
-    return SegmentRecord(number=number, pts=(1, 2), durations=(1, 1), bytes=size, crc=7)
+    return SegmentRecord(number=number, pts=(1, 2), durations=(1, 1), bytes=size, crcs=(6, 7))
 
 
 def test_a_stored_job_comes_back_whole(store, job):

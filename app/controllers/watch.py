@@ -1,0 +1,151 @@
+"""The watched folder: films that appear in it come into the queue by themselves."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QRunnable, QThreadPool, QTimer, Signal, SignalInstance
+
+from app.controllers.queue import QueueController
+from app.controllers.settings import SettingsController
+from app.jobs.watched_films import WatchedFilms
+from app.main_window import MainWindow
+from app.state.job_row import JobState
+from app.state.queue_model import QueueModel
+from app.ui_state import UiState
+from engine.core import paths
+from engine.core.file_access import reason_of
+from engine.settings.schema import EngineSettings
+
+_log = logging.getLogger(__name__)
+_EVERY_MS = 5000
+_SHARE = 200  # of a processor's time: a look at thousands of files is followed by a longer pause
+_MOST_AT_ONCE = 5  # films of one look: they take the window 20 to 25 ms
+_MOST_WAITING = 100  # films in the queue; the folder holds the others until there is room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a look at the folder gave.
+
+    Attributes:
+        films: To take.
+        problem: Why the folder cannot be read, in the system's words; "" where it can.
+        seconds: Of processor time.
+    """
+
+    films: tuple[Path, ...] = ()
+    problem: str = ""
+    seconds: float = 0.0
+
+
+class WatchController(QObject):
+    """Looks at the folder of the settings every few seconds, in another thread.
+
+    A film that fails stays in the queue as any other does: it is taken once. With `watch_starts`
+    the queue is started for it, unless the user has stopped the queue.
+    """
+
+    _looked = Signal(object)  # Look
+
+    def __init__(
+        self,
+        window: MainWindow,
+        controller: QueueController,
+        queue: QueueModel,
+        settings: SettingsController,
+        ui_state: UiState,
+    ) -> None:
+        super().__init__(window)
+        self._controller, self._queue = controller, queue
+        self._settings, self._ui_state = settings, ui_state
+        self._decision, self._line = window.decision, window.queue_column.watch
+        self._folder = ""  # that was watched last; the switch brings it back
+        self._films = WatchedFilms(paths.data_folder() / "watched.txt")
+        self._problem, self._is_on, self._is_looking = "", False, False
+        self._taken: set[str] = set()  # job_ids
+        self._timer = QTimer(self, interval=0, singleShot=True)
+        self._timer.timeout.connect(self._look)
+        self._looked.connect(self._take)
+        self._line.toggled.connect(self._switch)
+
+    def begin(self) -> None:
+        """Follow the settings from now on; the films of the last run are in the queue."""
+        self._settings.changed.connect(self._follow)
+        self._follow(self._ui_state.engine_settings)
+
+    def _follow(self, settings: EngineSettings) -> None:
+        folder = settings.watch_folder
+        has_changed = folder != (self._folder if self._is_on else "")
+        self._is_on = bool(folder)
+        if has_changed and folder:
+            self._folder, self._problem = folder, ""
+            self._timer.start(0)
+        self._show()
+
+    def _switch(self, is_on: bool) -> None:
+        self._settings.change(watch_folder=self._folder if is_on else "")
+
+    def _look(self) -> None:
+        if self._is_looking:
+            return
+        self._is_looking = True
+        waiting = self._queue.count(JobState.READING, JobState.WAITING)
+        room = min(_MOST_AT_ONCE, _MOST_WAITING - waiting) if self._is_on else 0
+        look = functools.partial(
+            self._films.look,
+            Path(self._folder),
+            frozenset(row.source for row in self._queue.rows),
+            self._ui_state.engine_settings.name_pattern,
+            max(0, room),
+        )
+        QThreadPool.globalInstance().start(_LookTask(self._looked, look))
+
+    def _take(self, look: Look) -> None:
+        self._is_looking = False
+        for film in look.films:
+            self._taken.add(self._controller.add_file(film, is_automatic=True))
+        if look.problem and not self._problem:
+            _log.warning("the watched folder %s: %s", self._folder, look.problem)
+        self._problem = look.problem
+        self._show()
+        if self._is_on:
+            self._start_queue()
+        if self._is_on or look.films:  # which the next look writes down
+            self._timer.start(max(_EVERY_MS, round(1000 * _SHARE * look.seconds)))
+
+    def _start_queue(self) -> None:
+        """Start the queue where a film of the folder can start and the user wants that."""
+        is_wanted = self._ui_state.engine_settings.watch_starts and not self._controller.is_stopped
+        is_free = self._queue.active is None and not self._decision.held
+        can_start = (row.can_start for row in self._queue.rows if row.job_id in self._taken)
+        if is_wanted and is_free and any(can_start):
+            self._controller.start()
+
+    def _show(self) -> None:
+        is_away = self._is_on and bool(self._problem)
+        self._line.show_folder(self._folder, is_on=self._is_on, is_away=is_away)
+
+
+class _LookTask(QRunnable):
+    """A look in a thread of the pool; Qt brings what it gave back to the window's thread."""
+
+    def __init__(self, looked: SignalInstance, look: Callable[[], list[Path]]) -> None:
+        super().__init__()
+        self._looked, self._look = looked, look
+
+    def run(self) -> None:
+        films: list[Path] = []
+        problem, began = "", time.thread_time()
+        try:
+            films = self._look()
+        except OSError as err:
+            problem = reason_of(err)
+        finally:  # a mistake of ours does not end the looks
+            seconds = time.thread_time() - began
+            self._looked.emit(Look(films=tuple(films), problem=problem, seconds=seconds))

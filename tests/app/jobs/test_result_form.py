@@ -1,0 +1,48 @@
+"""Name and folder of the result."""
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from tests.app.conftest import texts
+
+
+def type_name(bench, name):
+    field = bench.find("outputName")
+    field.setFocus()
+    field.selectAll()
+    QTest.keyClicks(field, name)
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    bench.window.choices.flush()
+    bench.hear()
+    return field
+
+
+def test_why_a_name_is_not_taken_is_said_below_it(bench):
+    bench.add("film.mp4")
+    field = type_name(bench, "a:b?c:d")
+    reason = bench.find("outputReason")
+    assert field.text() == "film_x2.mp4", "what the result is called"
+    assert reason.isVisible()
+    assert reason.text() == "Not taken: no name can have : ?"
+    assert field.accessibleDescription() == reason.text()
+    bench.program.use_language("zh_CN")
+    bench.hear()
+    assert "未采用：名称中不能有 : ?" in texts(bench.window.choices.result)
+    QTest.keyClick(field, Qt.Key.Key_End)
+    QTest.keyClicks(field, "x")
+    assert not reason.isVisible(), "it is about what was typed before"
+
+
+def test_the_reason_goes_with_a_name_that_is_taken_and_with_another_film(bench):
+    first = bench.add("film.mp4")
+    bench.add("other.mp4")
+    reason = bench.find("outputReason")
+    bench.window.queue_column.view.select(first)
+    type_name(bench, "a/b")
+    assert reason.isVisible()
+    bench.window.queue_column.view.select(bench.program.queue.rows[1].job_id)
+    assert not reason.isVisible()
+    type_name(bench, "a/b")
+    type_name(bench, "good")
+    assert not reason.isVisible()
+    assert bench.program.queue.rows[1].output.name == "good.mp4"

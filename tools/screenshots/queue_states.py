@@ -1,0 +1,93 @@
+"""States of the queue, its banner and its lines, for `tools.screenshots.render`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtWidgets import QLineEdit, QScrollArea
+
+from engine.api import UnfinishedJob
+from engine.core.errors import SettingsError
+from engine.protocol import events
+from engine.settings.schema import JobSettings
+
+if TYPE_CHECKING:
+    from tools.screenshots.player import Player
+
+
+def queued(player: Player) -> None:
+    """Three films wait."""
+    waiting = player.recording.until(events.JobStarted)
+    player.add("sample", "upreel_sample.mp4")
+    player.play(waiting)
+    player.add("second", "upreel_sample.mp4", JobSettings(scale=4))
+    player.play([e for e in waiting if isinstance(e, events.JobQueued)], "second")
+    player.add("third", "upreel_sample.mp4", JobSettings(height=1080))
+    player.play([e for e in waiting if isinstance(e, events.JobQueued)], "third")
+    player.program.window.queue_column.view.select("sample")
+
+
+def _dropping(player: Player) -> None:
+    queued(player)
+    player.program.window.show_drop_hover(True)
+
+
+def _more(player: Player) -> None:
+    queued(player)
+    player.program.window.choices.more.unfold()
+
+
+def _unfinished(player: Player, *names: str) -> None:
+    player.program.offer_left_over(
+        tuple(UnfinishedJob(job_id=name, source=Path(name), output=Path(name)) for name in names)
+    )
+
+
+def _unfinished_and_waiting(player: Player) -> None:
+    queued(player)
+    _unfinished(player, "Grandma's birthday, tape 3 of 7, digitised.avi", "b.mp4", "c.mp4")
+
+
+def _watched(player: Player, *, is_on: bool = True, is_away: bool = False) -> None:
+    queued(player)
+    line = player.program.window.queue_column.watch
+    line.show_folder("/films/Incoming", is_on=is_on, is_away=is_away)
+
+
+def _undo_and_watched(player: Player) -> None:
+    _watched(player, is_away=True)
+    player.program.controller.remove(["third"])
+
+
+def _wrong_time(player: Player) -> None:
+    _more(player)
+    window = player.program.window
+    window.choices.choose({"start": "half past two"})
+    error = SettingsError("not-a-time", text="half past two")
+    player.say([events.PlanFailed(job_id="sample", error=error.info())])
+    field = window.choices.more.editors["start"]
+    area = next(a for a in window.findChildren(QScrollArea) if a.isAncestorOf(field))
+    area.ensureWidgetVisible(field, 0, 120)
+
+
+def _wrong_name(player: Player) -> None:
+    queued(player)
+    field = player.program.window.choices.result.findChild(QLineEdit, "outputName")
+    field.setText("what? 1:30")
+    field.editingFinished.emit()
+
+
+STATES: dict[str, Callable[[Player], None]] = {
+    "unfinished": lambda player: _unfinished(player, "upreel_sample.mp4"),
+    "unfinished_and_waiting": _unfinished_and_waiting,
+    "queued": queued,
+    "dropping": _dropping,
+    "more": _more,
+    "watched": _watched,
+    "watched_off": lambda player: _watched(player, is_on=False),
+    "watched_away": _undo_and_watched,
+    "wrong_time": _wrong_time,
+    "wrong_name": _wrong_name,
+}
