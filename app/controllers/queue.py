@@ -96,21 +96,17 @@ class QueueController(QObject):
         self.looked_through.emit(found)
 
     def add_files(self, files: Sequence[Path]) -> None:
-        """Put files into the queue; latents wait until the user has chosen how they are read."""
-        latents = [file for file in files if is_latent(file)]
-        wheels = [file for file in files if is_wheel(file)]
-        models = [file for file in files if is_model_file(file)]
-        films = [file for file in files if file not in {*latents, *wheels, *models}]
+        """Put films into the queue; what is none is handed on to who takes such files."""
+        signals = self.latents_found, self.wheels_found, self.models_found
+        others = tuple(zip((is_latent, is_wheel, is_model_file), signals, strict=True))
+        films = [file for file in files if not any(is_it(file) for is_it, _ in others)]
         for file in films:
             self.add_file(file)
         if films:
             self.files_added.emit()
-        if latents:
-            self.latents_found.emit(latents)
-        if wheels:
-            self.wheels_found.emit(wheels)
-        if models:
-            self.models_found.emit(models)
+        for is_it, found in others:
+            if those := [file for file in files if is_it(file)]:
+                found.emit(those)
 
     def add_file(
         self,

@@ -22,6 +22,7 @@ _MODELS = {
     "seedvr2-7b": mark("The larger model: slower, and needs much more memory."),
     "seedvr2-7b-sharp": mark("As large as 7B, trained for crisper edges."),
     "wan-2x": mark("Twice the size, trained on still photographs. One file is enough."),
+    "community": mark("Files of your own, from Real-ESRGAN to DAT. They work frame by frame."),
     "wan21-vae": mark("Opens .latent files with 16 channels. One file is enough."),
     "wan22-vae": mark("Opens .latent files with 48 channels. One file is enough."),
 }

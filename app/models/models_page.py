@@ -38,7 +38,7 @@ from app.widgets.controls import Themed, is_confirmed
 from app.widgets.notice_line import NoticeLine
 from engine.core.units import bytes_text
 
-_ENDINGS = "*.safetensors *.gguf *.pt *.pth"
+_ENDINGS = "*.safetensors *.gguf *.pt *.pth *.ckpt"
 
 
 class ModelsPage(Themed, QDialog):

@@ -24,14 +24,8 @@ from engine.settings.switches import check_switches, is_switch, settings_of
 
 SEEDVR2 = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
 WAN_UPSCALERS = ("wan-2x",)
-MODELS = [
-    "auto",
-    "lite",
-    *SEEDVR2,
-    *WAN_UPSCALERS,
-    "community",
-    "none",
-]  # families that register add theirs
+# Families that register add theirs.
+MODELS = ["auto", "lite", *SEEDVR2, *WAN_UPSCALERS, "community", "none"]
 CODECS = ("auto", "h264", "hevc", "av1", "prores", "ffv1")
 CONTAINERS = ("auto", "mp4", "mkv", "mov")
 COLOURS = ("two-scale", "lab", "wavelet", "wavelet_adaptive", "hsv", "adain", "none")

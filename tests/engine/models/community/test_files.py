@@ -174,4 +174,4 @@ def test_a_path_that_is_no_file_and_no_path_at_all(tmp_path: Path, capsys: Any) 
     assert main(["plan", str(film), "--model", str(tmp_path / "gone.pth")]) == 1
     assert "error[weights-missing]" in capsys.readouterr().err
     assert main(["plan", str(film), "--model", "community"]) == 1
-    assert "no model file is chosen" in capsys.readouterr().err.lower()
+    assert "and none is chosen" in capsys.readouterr().err
