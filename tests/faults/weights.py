@@ -82,6 +82,7 @@ class Weights(Group):
         for row, (name, make) in self.sources.items():
             make(folder / name)
             self._sources[row] = (folder / name).read_bytes()
+            outcome_of(lambda path=folder / name: user_files.describe(path))  # loads what it needs
         self._mark = folder / "ran"
         registry.families()
 
