@@ -113,6 +113,7 @@ class ModelsController(QObject):
     def take_dropped(self, files: Sequence[Path]) -> None:
         """Import files that were dropped on the window, and show the page, which says of what."""
         self.open_view()
+        self.view.unfold()
         for path in files:
             self.take_file(path, "copy")
 

@@ -86,8 +86,8 @@ def file_title(file: PublishedState) -> str:
 def file_text(file: PublishedState) -> str:
     """What choosing this file means."""
     if file.network is not None:
-        facts = [file.network.architecture, *(text(one) for one in facts_of(file))]
-        return " · ".join(facts)
+        facts = facts_of(file)[:-1]  # the licence has a column of its own
+        return " · ".join((file.network.architecture, *map(text, facts)))
     if file.is_own:
         return tr(_OWN)
     if is_whole_model(file):
