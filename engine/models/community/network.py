@@ -99,7 +99,29 @@ def load(weights: WeightsPlan) -> Any:
     recognised_file(weights)
     with open_weights(weights.path) as file:
         tensors = _canonical({name: _finite(file, name) for name in file.shapes})
-        return _built(_kind_of(tensors), tensors, weights.path)
+        found = _built(_kind_of(tensors), tensors, weights.path)
+    _check_indices(found, weights.path)
+    return found
+
+
+def _check_indices(found: Any, path: Path) -> None:
+    """Refuse indices other than those that the network has by itself: a GPU does not survive them.
+
+    Raises:
+        WrongModel: They differ.
+    """
+    indices = {
+        name: value
+        for name, value in found.model.named_buffers()
+        if value.dim() and not value.is_floating_point()
+    }
+    if not indices:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fresh = dict(type(found.model)(**found.model.hyperparameters).named_buffers())
+    if not all(torch.equal(value, fresh[name]) for name, value in indices.items()):
+        raise _unlike(found.architecture, path)
 
 
 def _small(file: WeightsFile) -> Iterator[str]:

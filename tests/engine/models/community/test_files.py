@@ -95,6 +95,16 @@ def test_values_that_are_not_finite_are_refused_when_they_are_read(tmp_path: Pat
         load(named(path))
 
 
+def test_indices_that_point_elsewhere_are_refused(tmp_path: Path) -> None:
+    state = dict(make_network("SwinIR").state_dict())
+    name = next(name for name in state if name.endswith("relative_position_index"))
+    load(named(write_state(tmp_path / "right.pth", state)))
+    state[name] = state[name] + 10**6
+    with pytest.raises(WrongModel) as caught:
+        load(named(write_state(tmp_path / "wrong.pth", state)))
+    assert caught.value.case == "unlike-architecture"
+
+
 def test_a_file_that_claims_a_network_of_terabytes_takes_no_memory(tmp_path: Path) -> None:
     """Names and shapes alone would make layers of 2^20 by 2^20 channels."""
     wide = 2**20
