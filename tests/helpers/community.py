@@ -53,7 +53,7 @@ _TINY: dict[str, dict[str, Any]] = {
         num_feat=16, squeeze_factor=4, mlp_ratio=2.0,
     ),
     "HVICIDNet": dict(channels=[8, 8, 16, 16], heads=[1, 1, 2, 2]),
-    "IPT": dict(patch_size=12, n_feats=8, num_layers=1, num_heads=4, scale=[2]),
+    "IPT": dict(patch_size=48, n_feats=8, num_layers=1, num_heads=4, scale=[2]),
     "KBNet": dict(width=8, middle_blk_num=1, enc_blk_nums=[1, 1], dec_blk_nums=[1, 1]),
     "LaMa": {},
     "MMRealSR": dict(
