@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -46,6 +47,7 @@ class ModelsController(QObject):
         self._here: frozenset[str] | None = None
         self._view: ModelsPage | None = None
         window.page_requested.connect(self._open)
+        controller.models_found.connect(self.take_dropped)
         model.changed.connect(self._plan_again)
         model.changed.connect(self._show)
         model.progressed.connect(self._show)
@@ -113,6 +115,13 @@ class ModelsController(QObject):
         self.model.request("import", [str(path)])
         self._controller.send(commands.ImportModelFile(path=path, mode=mode))
 
+    def take_dropped(self, files: Sequence[Path]) -> None:
+        """Import files that were dropped on the window, and show the page, which says of what."""
+        self.open_view()
+        self.view.unfold()
+        for path in files:
+            self.take_file(path, "copy")
+
     def use(self, file: str) -> None:
         """Choose a file for the selected film, or for the next ones where its choices are fixed."""
         known = self.model.find(file)
@@ -161,6 +170,8 @@ def _choices(file: PublishedState, model: str) -> dict[str, object]:
     own = str(file.path) if file.is_own and file.path is not None else ""
     if file.kind == "dit":
         return {**values, "dit": own, "precision": "auto" if own else file.precision}
+    if file.kind == "upscaler":
+        return {**values, "model_file": own}
     return {**values, "vae": own}
 
 

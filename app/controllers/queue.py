@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.bridge.engine_bridge import EventHub
 from app.engine_messages import text
-from app.jobs.found_files import FileFinder, FoundFiles, is_latent, is_wheel
+from app.jobs.found_files import FileFinder, FoundFiles, is_latent, is_model_file, is_wheel
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
 from app.state.removals import Removal, Removals
@@ -35,6 +35,7 @@ class QueueController(QObject):
     looked_through = Signal(object)  # FoundFiles: what was added and what was not
     latents_found = Signal(list)  # list[Path]: the user has to choose how they are read
     wheels_found = Signal(list)  # list[Path]: no films, but files of an NVIDIA runtime
+    models_found = Signal(list)  # paths of model files
     command_failed = Signal(str)  # why, in the current language
     queue_stops = Signal(bool)  # whether the running film is the last one
     queue_ended = Signal()  # nothing is left to run; not where the user has stopped the queue
@@ -95,18 +96,17 @@ class QueueController(QObject):
         self.looked_through.emit(found)
 
     def add_files(self, files: Sequence[Path]) -> None:
-        """Put files into the queue; latents wait until the user has chosen how they are read."""
-        latents = [file for file in files if is_latent(file)]
-        wheels = [file for file in files if is_wheel(file)]
-        films = [file for file in files if not is_latent(file) and not is_wheel(file)]
+        """Put films into the queue; what is none is handed on to who takes such files."""
+        signals = self.latents_found, self.wheels_found, self.models_found
+        others = tuple(zip((is_latent, is_wheel, is_model_file), signals, strict=True))
+        films = [file for file in files if not any(is_it(file) for is_it, _ in others)]
         for file in films:
             self.add_file(file)
         if films:
             self.files_added.emit()
-        if latents:
-            self.latents_found.emit(latents)
-        if wheels:
-            self.wheels_found.emit(wheels)
+        for is_it, found in others:
+            if those := [file for file in files if is_it(file)]:
+                found.emit(those)
 
     def add_file(
         self,

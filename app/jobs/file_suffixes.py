@@ -13,3 +13,4 @@ VIDEO_ENDINGS = frozenset(f".{name}" for name in _VIDEO.split())
 PICTURE_ENDINGS = frozenset(f".{name}" for name in _PICTURE.split())
 LATENT_ENDINGS = frozenset({".latent"})
 WHEEL_ENDINGS = frozenset({".whl"})  # of an NVIDIA runtime
+MODEL_ENDINGS = frozenset({".ckpt", ".gguf", ".pt", ".pth", ".safetensors"})

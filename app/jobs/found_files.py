@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app.i18n import mark, tr
 from app.jobs.file_suffixes import (
     LATENT_ENDINGS,
+    MODEL_ENDINGS,
     PICTURE_ENDINGS,
     VIDEO_ENDINGS,
     WHEEL_ENDINGS,
@@ -36,6 +37,11 @@ def is_latent(path: Path) -> bool:
 def is_wheel(path: Path) -> bool:
     """Whether a file could be of an NVIDIA runtime, by its name."""
     return path.suffix.lower() in WHEEL_ENDINGS
+
+
+def is_model_file(path: Path) -> bool:
+    """Whether a file could be of a model, by its name."""
+    return path.suffix.lower() in MODEL_ENDINGS
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from app.state.tasks_model import TaskState
 from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text
-from engine.protocol.model_file_state import PublishedState
+from engine.protocol.model_file_state import PublishedState, facts_of
 from engine.settings import schema
 
 _TITLES = {  # of models that are no choice of their own
@@ -22,6 +22,7 @@ _MODELS = {
     "seedvr2-7b": mark("The larger model: slower, and needs much more memory."),
     "seedvr2-7b-sharp": mark("As large as 7B, trained for crisper edges."),
     "wan-2x": mark("Twice the size, trained on still photographs. One file is enough."),
+    "community": mark("Files of your own, from Real-ESRGAN to DAT. They work frame by frame."),
     "wan21-vae": mark("Opens .latent files with 16 channels. One file is enough."),
     "wan22-vae": mark("Opens .latent files with 48 channels. One file is enough."),
 }
@@ -84,6 +85,9 @@ def file_title(file: PublishedState) -> str:
 
 def file_text(file: PublishedState) -> str:
     """What choosing this file means."""
+    if file.network is not None:
+        facts = facts_of(file)[:-1]  # the licence has a column of its own
+        return " · ".join((file.network.architecture, *map(text, facts)))
     if file.is_own:
         return tr(_OWN)
     if is_whole_model(file):
@@ -102,7 +106,9 @@ def full_title(file: PublishedState) -> str:
 
 
 def is_whole_model(file: PublishedState) -> bool:
-    """Whether a file needs no other one: the VAEs of Wan."""
+    """Whether a file needs no other one: the VAEs of Wan, and community models."""
+    if file.kind == "upscaler":
+        return True
     return file.kind == "vae" and not set(schema.SEEDVR2).intersection(file.models)
 
 

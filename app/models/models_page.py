@@ -40,7 +40,7 @@ from app.window_place import resize_on_screen
 from engine.core.units import bytes_text
 
 _FOLDED, _UNFOLDED = QSize(900, 380), QSize(900, 660)
-_ENDINGS = "*.safetensors *.gguf *.pt *.pth"
+_ENDINGS = "*.safetensors *.gguf *.pt *.pth *.ckpt"
 
 
 class ModelsPage(Themed, QDialog):

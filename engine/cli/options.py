@@ -18,10 +18,13 @@ from engine.hardware.budget import gpus_here
 from engine.hardware.devices import named as named_gpu
 from engine.hardware.gpu_table import GpuSpec
 from engine.hardware.pretended_gpu import fastest, from_environment
+from engine.model_files.store import Store
+from engine.model_files.store import named as named_file
 from engine.planner import preset_choice
 from engine.planner.availability import devices_here
 from engine.settings.optimisations import choices, optimisations
 from engine.settings.schema import (
+    MODELS,
     EngineSettings,
     JobSettings,
     Setting,
@@ -32,6 +35,8 @@ from engine.settings.schema import (
 
 if TYPE_CHECKING:
     from engine.cli.context import CommandContext
+
+_MODEL_FILES = {".pth", ".pt", ".ckpt", ".safetensors"}
 
 DEVICE_HELP = 'cpu, or a GPU by number or name, as 1, cuda:1 or "5070 Ti"; default: the fastest'
 
@@ -62,7 +67,7 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
             parse_clock(text)
     device = getattr(args, "device", None)
     named = {
-        "model": args.model,
+        **_model(args.model),
         "device": device,
         "start": args.start,
         "stop": args.stop,
@@ -77,6 +82,22 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
     if device is None and settings.device == before.device:
         return settings
     return dataclasses.replace(settings, device=named_gpu(settings.device, gpus_here(pretend)))
+
+
+def _model(text: str | None) -> dict[str, str | None]:
+    """A model by its id, by the id of an imported file, or by the path of a file.
+
+    Raises:
+        WeightsMissing: It looks like a file and is none.
+        UnknownWeights: There is no such file of the user's own.
+    """
+    if text is None or text in MODELS:
+        return {"model": text}
+    if text.startswith("own-"):
+        return {"model": "community", "model_file": str(Store().path_of(text))}
+    if Path(text).is_file() or Path(text).suffix.lower() in _MODEL_FILES:
+        return {"model": "community", "model_file": str(named_file(Path(text)).path)}
+    return {"model": text}
 
 
 def _preset(args: argparse.Namespace, pretend: Sequence[GpuSpec]) -> JobSettings:

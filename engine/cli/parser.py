@@ -127,9 +127,9 @@ def _job_options(command: Any) -> None:
     )
     command.add_argument(
         "--model",
-        metavar="ID",
-        help="lite, seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp, wan-2x, or none to only convert the "
-        "file",
+        metavar="ID|FILE",
+        help="lite, seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp, wan-2x, a file of a community model, "
+        "or none to only convert the film",
     )
     command.add_argument(
         "--preset",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from engine.core import atomic_file
 from engine.core.errors import HashMismatch, UnknownWeights, WeightsMissing
+from engine.core.messages import Param
 from engine.core.windows_paths import NOT_IN_NAMES
 from engine.downloads.hashing import FileIdentity, hashed, pieces, sha256_of
 from engine.downloads.part_file import PartFile
@@ -19,7 +20,7 @@ from engine.model_files.store import Store, download
 from engine.models.user_files import describe
 from engine.protocol import commands as c
 from engine.protocol.events import ModelFilesListed
-from engine.protocol.model_file_state import ImportMode, PublishedState
+from engine.protocol.model_file_state import ImportMode, PublishedState, facts_of
 from engine.protocol.plan import Notice
 from engine.protocol.tasks import Outcome, Phase, RunningTask, Task, TaskKind
 
@@ -151,12 +152,16 @@ def _noted(
         return store.standing_of(published.id), None
     own = dataclasses.replace(described, id=f"own-{digest[:12]}", sha256=digest)
     store.note(path, digest, identity, linked=linked, own=own)
-    notice = Notice(
-        code="own-weights",
-        severity="warning",
-        params={"title": own.title, "file": own.id},
-    )
-    return store.standing_of(own.id), notice
+    return store.standing_of(own.id), _notice_of(own)
+
+
+def _notice_of(own: PublishedState) -> Notice:
+    """What a file of the user's own is, and whose it is."""
+    params: dict[str, Param] = {"title": own.title, "file": own.id}
+    if own.network is None:
+        return Notice(code="own-weights", severity="warning", params=params)
+    params |= {"architecture": own.network.architecture, "facts": facts_of(own)}
+    return Notice(code="own-weights", case="community", severity="warning", params=params)
 
 
 def _published(digest: str, store: Store) -> PublishedFile | None:

@@ -18,7 +18,7 @@ from engine.hardware.budget import Budget
 from engine.model_files.store import is_changed
 from engine.models.planning.search import MemoryRequirement, Room
 from engine.protocol.media import VideoInfo
-from engine.protocol.model_file_state import Kind
+from engine.protocol.model_file_state import Kind, NetworkFacts
 from engine.protocol.plan import Notice, PicturePlan, WorkPlan
 from engine.protocol.report import State
 from engine.settings.schema import JobSettings
@@ -147,10 +147,12 @@ class BenchWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileUse:
-    """What a model file is good for."""
+    """What a model file is good for, and what a file of a network of one frame states."""
 
     kind: Kind
     models: tuple[str, ...]
+    network: NetworkFacts | None = None
+    licence: str = ""
 
 
 W = TypeVar("W", bound=WorkPlan)
@@ -301,6 +303,14 @@ class ModelFamily(ABC, Generic[W]):
         Raises:
             WeightsError: Names, shapes or dtypes of its tensors are not those of such a model.
         """
+
+    def use_of_file(self, path: Path) -> FileUse | None:
+        """What a file is good for that no family knows by its content; None for nothing.
+
+        Raises:
+            WeightsError: It is such a file, but could not be loaded.
+        """
+        return None
 
     def benchmarks(self, request: BenchRequest) -> Iterator[tuple[str, Callable[[], BenchWork]]]:
         """Titles of its models, and what builds each with random weights to be measured."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from engine.core.errors import WrongModel
 from engine.model_files.formats.open_weights import open_weights
 from engine.models import registry
+from engine.models.contracts import FileUse
 from engine.models.identify import content_message, recognise
 from engine.protocol.model_file_state import PublishedState
 
@@ -21,7 +22,8 @@ _PRECISIONS = {"F8": "fp8", "I8": "int8", "F16": "fp16", "F32": "fp32", "BF": "b
 def describe(path: Path) -> PublishedState:
     """A file as one of the user's own, not yet named and without a SHA-256.
 
-    Names and shapes of its tensors are compared with the model's; nothing in it is run.
+    Names and shapes of its tensors are compared with the model's; nothing in it is run. A file that
+    no family knows by its names loads torch.
 
     Raises:
         WeightsMissing, WeightsUnreadable: It is not there, or may not be read.
@@ -33,16 +35,14 @@ def describe(path: Path) -> PublishedState:
     with open_weights(path) as file:
         content = recognise(file.shapes)
         precision = _precision(file.shapes, file.dtypes)
-    uses = ((family, family.use_of(content)) for family in registry.families())
-    family, use = next(((one, use) for one, use in uses if use is not None), (None, None))
-    if family is None or use is None:
+    use = _use_of(content, path)
+    if use is None:
         raise WrongModel(
             "unused" if content else "unknown",
             name=path.name,
             path=str(path),
             content=content_message(content),
         )
-    family.check_file(content, path)
     return PublishedState(
         id="own",
         title=path.name,
@@ -51,7 +51,20 @@ def describe(path: Path) -> PublishedState:
         precision=precision,
         filename=path.name,
         bytes=path.stat().st_size,
+        licence=use.licence,
+        network=use.network,
     )
+
+
+def _use_of(content: str, path: Path) -> FileUse | None:
+    """By what its tensors are called, else by what a family finds in it."""
+    for family in registry.families():
+        use = family.use_of(content)
+        if use is not None:
+            family.check_file(content, path)
+            return use
+    found = (family.use_of_file(path) for family in registry.families())
+    return next((use for use in found if use is not None), None)
 
 
 def _precision(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> str:

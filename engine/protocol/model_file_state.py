@@ -6,9 +6,48 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["dit", "vae", "text"]
+from engine.core.geometry import Size
+from engine.core.messages import Message, message
+
+Kind = Literal["dit", "vae", "text", "upscaler"]
 State = Literal["missing", "partial", "here", "unverified", "damaged", "busy"]
 ImportMode = Literal["copy", "link"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkFacts:
+    """What a network of one frame states about itself.
+
+    Attributes:
+        architecture: Its title, "RealESRGAN Compact".
+        scale: Factor of both sides; 1 for networks that restore.
+        inputs, outputs: Channels: 1 for grey, 3 for RGB, 4 for RGB with alpha.
+        least: Smallest side of a frame, px; smaller ones are extended.
+        multiple: Sides are extended to a multiple of it, px.
+        is_square: Frames are extended to squares.
+        takes_half: It computes in float16.
+        dislikes_tiles: It looks at the whole frame, so tiles may differ in tone.
+    """
+
+    architecture: str
+    scale: int
+    inputs: int = 3
+    outputs: int = 3
+    least: int = 0
+    multiple: int = 1
+    is_square: bool = False
+    takes_half: bool = False
+    dislikes_tiles: bool = False
+
+    def extended(self, size: Size) -> Size:
+        """Size of a frame as the network takes it."""
+        width, height = (
+            -(-max(side, self.least) // self.multiple) * self.multiple
+            for side in (size.width, size.height)
+        )
+        return (
+            Size(max(width, height), max(width, height)) if self.is_square else Size(width, height)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +68,7 @@ class PublishedState:
     bytes: int = 0  # of the whole file; 0 while unknown
     about_bytes: int = 0  # computed from the number of weights, where `bytes` is not known
     sha256: str = ""
-    licence: str = ""  # "Apache-2.0"; "" for a file of the user's own
+    licence: str = ""  # "Apache-2.0"; "" where no one states it
     repository: str = ""  # "numz/SeedVR2_comfyUI"
     also: tuple[str, ...] = ()  # other repositories with the same file
     place: str = ""  # path in them; "" for the filename
@@ -39,6 +78,7 @@ class PublishedState:
     borrowed: bool = (
         False  # external: lies in a folder of ComfyUI, Hugging Face or the user: only read
     )
+    network: NetworkFacts | None = None  # of a community model
 
     @property
     def is_here(self) -> bool:
@@ -49,3 +89,25 @@ class PublishedState:
     def is_own(self) -> bool:
         """True for a file that the user brought and the catalogue does not know."""
         return not self.repository
+
+
+def facts_of(file: PublishedState) -> tuple[Message, ...]:
+    """What a community model states about itself: size, channels, limits, dtype, licence."""
+    network = file.network
+    if network is None:
+        return ()
+    found = [
+        message("network.scale", scale=network.scale)
+        if network.scale > 1
+        else message("network.restores")
+    ]
+    if (network.inputs, network.outputs) != (3, 3):
+        found.append(message("network.channels", inputs=network.inputs, outputs=network.outputs))
+    if network.is_square:
+        found.append(message("network.square", multiple=network.multiple))
+    elif network.least > 1 or network.multiple > 1:
+        limits = {"least": max(1, network.least), "multiple": network.multiple}
+        found.append(message("network.limits", **limits))
+    found.append(message("network.half" if network.takes_half else "network.full"))
+    licence = message("network.licence", licence=file.licence)
+    return (*found, licence if file.licence else message("network.no-licence"))

@@ -24,7 +24,8 @@ from engine.settings.switches import check_switches, is_switch, settings_of
 
 SEEDVR2 = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
 WAN_UPSCALERS = ("wan-2x",)
-MODELS = ["auto", "lite", *SEEDVR2, *WAN_UPSCALERS, "none"]  # families that register add theirs
+# Families that register add theirs.
+MODELS = ["auto", "lite", *SEEDVR2, *WAN_UPSCALERS, "community", "none"]
 CODECS = ("auto", "h264", "hevc", "av1", "prores", "ffv1")
 CONTAINERS = ("auto", "mp4", "mkv", "mov")
 COLOURS = ("two-scale", "lab", "wavelet", "wavelet_adaptive", "hsv", "adain", "none")
@@ -47,7 +48,7 @@ class Setting:
         high: Largest value.
         values: All values that a whole number may have; () for any within the limits.
         choices: All values that a text may have, but for names of GPUs; () for any.
-        families: Models and sources that use it: "lite", "seedvr2", "wan", "latents"; () for all.
+        families: Models and sources that use it: "lite", "wan", "latents" and so on; () for all.
         kind: What a text without choices means; "" for other settings.
         low_is_automatic: The least value leaves the choice to the planner.
         scope: "any": part of presets. "user": a permission or a file of this user, not in presets.
@@ -78,6 +79,7 @@ def setting(default: Any, *, old_names: tuple[str, ...] = (), **details: Any) ->
 
 
 _LITE, _SEEDVR2, _SHOTS, _LATENTS = ("lite",), ("seedvr2",), ("seedvr2", "wan"), ("latents",)
+_COMMUNITY, _TILED = ("community",), ("lite", "community")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,7 @@ class JobSettings:
     text_embedding: str = setting(
         "", group="own-files", kind="path", scope="user", families=_SEEDVR2
     )
+    model_file: str = setting("", group="own-files", kind="path", scope="user", families=_COMMUNITY)
 
     latents: str = setting(
         "auto",
@@ -182,9 +185,9 @@ class JobSettings:
 
     device: str = setting("auto", group="computing", choices=("auto", "cpu", "cuda"), kind="device")
     tile: int = setting(
-        0, group="computing", unit="px", low=0, high=4096, low_is_automatic=True, families=_LITE
+        0, group="computing", unit="px", low=0, high=4096, low_is_automatic=True, families=_TILED
     )
-    overlap: int = setting(16, group="computing", unit="px", low=0, high=256, families=_LITE)
+    overlap: int = setting(16, group="computing", unit="px", low=0, high=256, families=_TILED)
     segment_seconds: float = setting(5.0, group="computing", unit="s", low=0.5, high=60.0)
     switches: str = setting("", group="computing", kind="switches")
 
@@ -237,12 +240,12 @@ def about(name: str) -> Setting:
 
 
 def model_family(model: str) -> str:
-    """The family of models whose settings count: "lite", "seedvr2", "wan", or "" for none."""
+    """The family of models whose settings count: "lite", "seedvr2" and so on, or "" for none."""
     if model in SEEDVR2:
         return "seedvr2"
     if model in WAN_UPSCALERS:
         return "wan"
-    return "lite" if model == "lite" else ""
+    return model if model in ("lite", "community") else ""
 
 
 def check(settings: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.faults.community import CommunityModels
 from tests.faults.group import Group
 from tests.faults.kills import Kills
 from tests.faults.media import Media
@@ -11,5 +12,7 @@ from tests.faults.syscalls import SystemCalls
 from tests.faults.upscales import Upscales
 from tests.faults.weights import Weights
 
-_ALL: tuple[type[Group], ...] = (Media, Upscales, Weights, Records, Replies, Kills, SystemCalls)
+_ALL: tuple[type[Group], ...] = (
+    *(Media, Upscales, Weights, CommunityModels, Records, Replies, Kills, SystemCalls),
+)
 GROUPS = {group.name: group for group in _ALL}

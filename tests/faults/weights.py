@@ -74,13 +74,15 @@ class Weights(Group):
     rows = tuple(SOURCES)
     usual = 6_000
     memory = 400 * 2**20
+    sources = SOURCES
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._sources: dict[str, bytes] = {}
-        for row, (name, make) in SOURCES.items():
+        for row, (name, make) in self.sources.items():
             make(folder / name)
             self._sources[row] = (folder / name).read_bytes()
+            outcome_of(lambda path=folder / name: user_files.describe(path))  # loads what it needs
         self._mark = folder / "ran"
         registry.families()
 
@@ -88,21 +90,24 @@ class Weights(Group):
         """Describe and read; latents are probed and read."""
         row, rng = self.row(number), self.chances(number)
         data = self._mutant(row, rng)
-        path = self.folder / f"mutant{Path(SOURCES[row][0]).suffix}"
+        path = self.folder / f"mutant{Path(self.sources[row][0]).suffix}"
         path.write_bytes(data)
-        uses = _OF_LATENTS if row == "latents" else _OF_WEIGHTS
-        outcomes = [outcome_of(lambda use=use: use(path)) for use in uses]
+        outcomes = [outcome_of(lambda use=use: use(path)) for use in self.uses(row)]
         outcome = max(outcomes, key=lambda one: (one.is_bad, one.kind == OK))
         if self._mark.exists():
             self._mark.unlink()
             return Outcome(RAN)
         return outcome if path.read_bytes() == data else Outcome(CHANGED)
 
+    def uses(self, row: str) -> tuple[Callable[[Path], object], ...]:
+        """What is done with each mutant of a row."""
+        return _OF_LATENTS if row == "latents" else _OF_WEIGHTS
+
     def _mutant(self, row: str, rng: Random) -> bytes:
         data = self._sources[row]
-        if row in ("safetensors", "latents") and rng.randrange(2):
+        if self.sources[row][0].endswith((".safetensors", ".latent")) and rng.randrange(2):
             return _other_header(data, rng)
-        if row in ("pickle", "text embedding") and rng.randrange(2):
+        if zipfile.is_zipfile(io.BytesIO(data)) and rng.randrange(2):
             return _other_pickle(data, lambda old: self._changed_pickle(old, rng))
         if row == "pickle, old" and rng.randrange(8) == 0:
             return _running(self._mark)

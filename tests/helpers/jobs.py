@@ -37,6 +37,7 @@ from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.examination import examined
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
+from tests.helpers.community import write_network
 from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
 from tests.helpers.wan import tiny_wan_config, write_wan
 
@@ -160,7 +161,8 @@ def planes_of(path: Path) -> list[np.ndarray]:
 
 SHOTS = (9, 3, 5)
 SEGMENT_FRAMES = 4
-KINDS = ("lite", "seedvr2", "wan-2x")
+BY_FRAMES = ("lite", "community")  # which take frames one by one
+KINDS = (*BY_FRAMES, "seedvr2", "wan-2x")
 
 
 @dataclass(slots=True)
@@ -225,7 +227,7 @@ class SmallJob:
 
 
 def small_job(kind: str, folder: Path) -> SmallJob:
-    """A job of Lite, or of a very small SeedVR2 or Wan 2x: three shots in five segments."""
+    """A job of Lite, or of a very small other model: three shots in five segments."""
     folder.mkdir(parents=True, exist_ok=True)
     film = make_three_shots(folder / "film.mkv", SHOTS, "64x48" if kind != "wan-2x" else "60x44")
     settings = _settings(kind, folder)
@@ -240,4 +242,7 @@ def _settings(kind: str, folder: Path) -> JobSettings:
         vae = folder / "tiny_2x.safetensors"
         write_wan(vae, tiny_wan_config("2x", dim=4, dec_dim=4))
         return JobSettings(model="wan-2x", vae=str(vae), codec="ffv1")
+    if kind == "community":
+        file = write_network(folder / "tiny.pth", "Compact")
+        return JobSettings(model="community", model_file=str(file), codec="ffv1")
     return JobSettings(model="lite", treatment="faithful", codec="ffv1")

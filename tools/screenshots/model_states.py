@@ -14,7 +14,8 @@ from engine.core.errors import ErrorInfo
 from engine.core.messages import message
 from engine.planner import preset_choice
 from engine.protocol import events
-from engine.protocol.model_file_state import PublishedState, State
+from engine.protocol.model_file_state import NetworkFacts, PublishedState, State, facts_of
+from engine.protocol.plan import Notice
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import SEEDVR2, JobSettings
 from tools.screenshots import plan_states
@@ -183,6 +184,31 @@ def _models_wan(player: Player) -> None:
     player.program.models.view.reveal("wan22-vae-pth")
 
 
+def _models_community(player: Player) -> None:
+    """A model file was dropped: it was copied, and its row says what it is."""
+    _complete(player)
+    network = NetworkFacts(architecture="RealESRGAN Compact", scale=4, takes_half=True)
+    path = Path.home() / "models" / "4x_film.pth"
+    own = PublishedState(
+        id="own-3f6580d9bfa6",
+        title=path.name,
+        kind="upscaler",
+        models=("community",),
+        precision="fp32",
+        filename=path.name,
+        bytes=2_400_000,
+        state="here",
+        path=path,
+        network=network,
+    )
+    params = {"title": own.title, "architecture": network.architecture, "facts": facts_of(own)}
+    notice = Notice(code="own-weights", case="community", severity="warning", params=params)
+    done = events.TaskDone(kind=FILE, subject=str(path), phase="import", result=own, notice=notice)
+    files = (*player.model_files.files, own)
+    player.say([done, events.ModelFilesListed(files=files, free_mb=_FREE_MB)])
+    player.program.models.view.reveal(own.id)
+
+
 STATES: dict[str, Callable[[Player], None]] = {
     "models": _models,
     "models_recommended": _recommended,
@@ -193,6 +219,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "seedvr2_more": _chosen_more,
     "seedvr2_missing": _missing,
     "models_wan": _models_wan,
+    "models_community": _models_community,
     "wan2x": _wan,
     "wan2x_more": _wan_more,
     "wan2x_missing": _wan_missing,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from engine.model_files.formats.file_map import unreadable
 from engine.model_files.formats.gguf_header import MAGIC, GgufFile
-from engine.model_files.formats.pickle_file import ZIP, PickleFile
+from engine.model_files.formats.pickle_file import OLDER, ZIP, PickleFile
 from engine.model_files.formats.safetensors_file import SafetensorsFile
 
 if TYPE_CHECKING:
@@ -53,17 +53,17 @@ def open_weights(path: Path) -> SafetensorsFile | GgufFile | PickleFile:
             supported, or it is incomplete.
     """
     beginning = _beginning(path)
-    if beginning == MAGIC:
+    if beginning.startswith(MAGIC):
         return GgufFile(path)
-    return PickleFile(path) if beginning == ZIP else SafetensorsFile(path)
+    return PickleFile(path) if beginning.startswith((ZIP, OLDER)) else SafetensorsFile(path)
 
 
 def _beginning(path: Path) -> bytes:
-    """The first four bytes; empty if it is no file, which the reader then reports."""
+    """The first bytes; empty if it is no file, which the reader then reports."""
     if not path.is_file():
         return b""
     try:
         with path.open("rb") as file:
-            return file.read(len(MAGIC))
+            return file.read(len(OLDER))
     except OSError as err:
         raise unreadable(path, err) from err

@@ -1,12 +1,14 @@
 """PyTorch files (.pth) of tensors by memory map; nothing in them is run. Opening loads no torch.
 
-Only the newer kind is read: a zip archive whose members are stored as they are, one of them a
-pickle that describes the tensors. The older kind, a bare pickle, cannot be mapped.
+The newer kind is a zip archive whose members are stored as they are, one of them a pickle that
+describes the tensors. The older kind, of PyTorch before 1.6, is a row of five pickles, and after
+them the values of each storage with their number before them.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import math
 import zipfile
 from collections.abc import Mapping
@@ -24,9 +26,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ZIP = b"PK\x03\x04"
+OLDER = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."  # a pickle of a magic number
 _PROGRAM = "data.pkl"
 _MOST_BYTES = 2**24  # of the archive's list of contents, and of the pickle
+_COUNT_BYTES = 8  # before the values of a storage, older kind
+_UNREADABLE = (
+    *(ValueError, TypeError, LookupError, AttributeError, OverflowError, EOFError),
+    *(zipfile.BadZipFile, NotImplementedError, RuntimeError),
+)
 _LOCAL_BYTES = 30  # of a member's own header, before its name
+_TABLES = ("state_dict", "model_state_dict", "params_ema", "params-ema", "params", "model", "net")
 _ONLY = "tensor"  # name of a tensor that is saved without one
 
 
@@ -140,6 +149,9 @@ class _FewBytes:
 def _read_header(file: BinaryIO, path: Path) -> dict[str, PickleEntry]:
     """The tensors of an open file; its list of contents is at the end."""
     size = file.seek(0, 2)
+    file.seek(0)
+    if file.read(len(OLDER)) == OLDER:
+        return _read_older(file, path, size)
     try:
         archive = zipfile.ZipFile(_FewBytes(file))
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as err:
@@ -167,19 +179,39 @@ def _read_header(file: BinaryIO, path: Path) -> dict[str, PickleEntry]:
         }
     except UnsafeProgramError as err:
         raise UnsafeWeights("pickle", name=path.name, path=path) from err
-    except (
-        *(ValueError, TypeError, LookupError, AttributeError, OverflowError, EOFError),
-        *(zipfile.BadZipFile, NotImplementedError, RuntimeError),
-    ) as err:
+    except _UNREADABLE as err:
+        raise WeightsDamaged("pickle", name=path.name, path=path) from err
+
+
+def _read_older(file: BinaryIO, path: Path, size: int) -> dict[str, PickleEntry]:
+    """The tensors of an open file of the older kind."""
+    file.seek(0)
+    programs = io.BytesIO(file.read(_MOST_BYTES))
+    try:
+        _magic, _version, _machine, content, keys = (described(programs) for _ in range(5))
+        tensors = _tensors(content, path)
+        storages = {tensor.storage.key: tensor.storage for tensor in tensors.values()}
+        places, begin = {}, programs.tell()
+        for key in keys:
+            begin += _COUNT_BYTES
+            end = begin + storages[key].length * ITEM_BYTES[storages[key].dtype]
+            places[key], begin = (begin, end), end
+        if begin > size:
+            raise WeightsTruncated("bytes", name=path.name, size=size, needed=begin, path=path)
+        return {name: _entry(one, *places[one.storage.key]) for name, one in tensors.items()}
+    except UnsafeProgramError as err:
+        raise UnsafeWeights("pickle", name=path.name, path=path) from err
+    except _UNREADABLE as err:
         raise WeightsDamaged("pickle", name=path.name, path=path) from err
 
 
 def _tensors(content: Any, path: Path) -> dict[str, StoredTensor]:
-    """The tensors of a file by name; some tools store them under "state_dict"."""
+    """The tensors of a file by name; some tools store them under a name of their own."""
     if isinstance(content, StoredTensor):
         content = {_ONLY: content}
     if isinstance(content, Mapping):
-        content = content.get("state_dict", content)
+        tables = (content[name] for name in _TABLES if isinstance(content.get(name), Mapping))
+        content = next(tables, content)
     is_table = isinstance(content, Mapping) and all(
         isinstance(name, str) and isinstance(value, StoredTensor) for name, value in content.items()
     )

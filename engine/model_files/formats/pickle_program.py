@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickletools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 _MOST_STEPS = 500_000  # a second; models take 30 for each tensor
 
@@ -100,8 +100,10 @@ _NAMES: dict[str, Callable[..., Any] | _Kind] = {
 }
 
 
-def described(program: bytes) -> Any:
+def described(program: bytes | BinaryIO) -> Any:
     """What a pickle describes: of dict, list, tuple, text, int, float, None and `StoredTensor`.
+
+    Of an open file it reads to the end of the pickle.
 
     Raises:
         UnsafeProgramError: It calls something else, or has a step that tensors do not need.
@@ -215,7 +217,12 @@ def _fill(table: dict[Any, Any], items: list[Any]) -> None:
     table.update(zip(keys, items[1::2], strict=True))
 
 
-def _storage(word: Any, kind: Any, key: Any, _device: Any, length: Any) -> Storage:
+def _storage(
+    word: Any, kind: Any, key: Any, _device: Any, length: Any, view: Any = None
+) -> Storage:
+    """A storage; the older kind of files also knows views of other storages, which no model has."""
+    if view is not None:
+        raise ValueError("a view of a storage")
     is_storage = word == "storage" and isinstance(kind, _Kind) and isinstance(key, str)
     if not is_storage or type(length) is not int or not 0 <= length < 2**63:
         raise ValueError("no storage")

@@ -34,6 +34,7 @@ def test_only_what_the_model_looks_at_is_shown(qtbot):
         "seedvr2": {"seed", "clip_frames", "shots", "decode_tile", "vae"},
         "lite": {"tile"},
         "wan": {"shots", "decode_tile", "vae"},
+        "community": {"tile", "model_file"},
     }
     looked_at = set().union(*of_family.values())
     for model in MODELS:
@@ -95,7 +96,7 @@ def test_availability_is_shown_after_each_model(qtbot):
     first, *others = (box.itemText(at) for at in range(box.count()))
     assert (first, others[0], others[-1]) == ("Automatic", "Lite · built in", "None · same picture")
     seedvr2 = ["SeedVR2 3B · here", "SeedVR2 7B · here", "SeedVR2 7B sharp · here"]
-    assert others[1:-1] == [*seedvr2, "Wan 2x"]
+    assert others[1:-1] == [*seedvr2, "Wan 2x", "Community model"]
 
 
 def test_the_meaning_of_automatic_is_only_shown_where_it_was_chosen(bench):

@@ -28,7 +28,7 @@ from engine.protocol.gpu_reading import GpuProcess
 from engine.video.read import decoder
 from engine.video.read.frame_reader import FrameReader
 from engine.video.write.segment_writer import SegmentWriter
-from tests.helpers.jobs import KINDS, SHOTS, Outcome, SmallJob, small_job
+from tests.helpers.jobs import BY_FRAMES, KINDS, SHOTS, Outcome, SmallJob, small_job
 from tests.helpers.memory import RunsOut
 from tests.helpers.program import NEEDS_FFMPEG
 
@@ -87,8 +87,8 @@ def refused_at(job: SmallJob, at: int, kind: str) -> Outcome:
     changes = [*done.of(PlanDowngraded), *done.of(Warned)]
     is_preview = pictures_shown(done) == job.shown - 1
     assert changes or is_preview, f"allocation {at} was not reported, {mode.refused}"
-    assert_right(job, done, LITE_CODES if kind == "lite" else 0)
-    if kind == "lite":  # and those of the plan that did not fit are the same pictures
+    assert_right(job, done, LITE_CODES if kind in BY_FRAMES else 0)
+    if kind in BY_FRAMES:  # and those of the plan that did not fit are the same pictures
         for a, b in zip(done.pictures, job.right(job.plan.work), strict=True):
             assert int(np.abs(a.astype(int) - b).max()) <= LITE_CODES
     return done
@@ -99,7 +99,9 @@ def sampled(places: range, most: int) -> list[int]:
     return sorted(random.Random(len(places)).sample(places, min(most, len(places))))
 
 
-@pytest.mark.parametrize(("kind", "runs"), [("lite", 8), ("seedvr2", 4), ("wan-2x", 5)])
+@pytest.mark.parametrize(
+    ("kind", "runs"), [("lite", 8), ("community", 4), ("seedvr2", 4), ("wan-2x", 5)]
+)
 def test_a_refused_allocation_is_harmless(
     kind: str, runs: int, jobs: Callable[[str], SmallJob]
 ) -> None:
@@ -150,7 +152,7 @@ def test_nothing_of_a_try_that_failed_is_there_when_the_next_one_loads(
     job = jobs(kind)
     count = allocations(job)  # whatever is kept for the whole program is there now
     family = type(registry.family_of(job.plan.work))
-    loader = "load_frames" if kind == "lite" else "load_shots"
+    loader = "load_frames" if kind in BY_FRAMES else "load_shots"
     models, tensors = list[Any](), list[int]()
     real = remembered(getattr(family, loader), models)
 
@@ -160,7 +162,7 @@ def test_nothing_of_a_try_that_failed_is_there_when_the_next_one_loads(
         return real(*args)
 
     monkeypatch.setattr(family, loader, load)
-    if kind == "lite":  # whose tiles are done again with the same model; Restore is not
+    if kind in BY_FRAMES:  # whose tiles are done again with the same model; Restore is not
         monkeypatch.setattr(Restore, "run", failing(Restore.run, at=2))
         job.run()
     else:

@@ -1,0 +1,126 @@
+"""How a community model enlarges a film: plain data, and what its work costs. Loads no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from engine.core.geometry import Size
+from engine.models.frame_family import FramePlan
+from engine.models.planning.notices import chosen
+from engine.protocol.model_file_state import NetworkFacts
+from engine.protocol.plan import Notice, WeightsPlan
+
+HALO = 8  # px next to a neighbour that are not used: what a tile's border changes most
+LEAST_OVERLAP = 2 * HALO + 16
+_SMALLEST_TILE = 4 * LEAST_OVERLAP  # below it more is computed twice than once
+MOST_OPERATIONS = {"cpu": 4e12, "cuda": 4e13}  # in one call: seconds, after which a pause acts
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Something that grows with the pixels of a frame: `fixed + each * p + square * p * p`."""
+
+    fixed: float = 0.0
+    each: float = 0.0
+    square: float = 0.0
+
+    def at(self, pixels: int) -> float:
+        """Its value for so many pixels."""
+        return self.fixed + self.each * pixels + self.square * pixels * pixels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkCall:
+    """How a network is called.
+
+    Attributes:
+        dtype: That it computes in.
+        channels_last: Channels of a pixel lie next to each other, where the network takes that.
+        batches: Several frames in one call.
+    """
+
+    dtype: str
+    channels_last: bool = True
+    batches: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkCost:
+    """What one frame takes, by the pixels that the network sees, those that extend it included.
+
+    Attributes:
+        weights: Bytes.
+        working: Bytes of everything else, the result in float32 included.
+        operations: Floating-point; a multiply-add is two.
+    """
+
+    weights: int = 0
+    working: Growth = field(default_factory=Growth)
+    operations: Growth = field(default_factory=Growth)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunityPlan(FramePlan):
+    """A network from a file of the user's, frame by frame."""
+
+    family: str = "community"
+    model: str = "community"
+    weights: WeightsPlan
+    network: NetworkFacts
+    call: NetworkCall
+    cost: NetworkCost
+
+    @property
+    def scale(self) -> int:
+        """Factor of both sides."""
+        return self.network.scale
+
+    @property
+    def weights_files(self) -> tuple[WeightsPlan, ...]:
+        """The file."""
+        return (self.weights,)
+
+    @property
+    def line(self) -> str:
+        """The plan in one line."""
+        tiles = "whole frames" if self.tiles == 1 else f"{self.tiles} tiles of {self.tile}"
+        name = f"{self.weights.path.name} ({self.network.architecture}, x{self.scale})"
+        return f"{name}, {self.device}, {self.dtype}, {tiles}"
+
+    @property
+    def summary(self) -> tuple[Notice, ...]:
+        """The file, its architecture and tiles."""
+        found = [chosen("value", value=self.weights.path.name)]
+        found.append(chosen("value", value=self.network.architecture))
+        if self.tiles > 1:
+            size = f"{self.tile.width}×{self.tile.height}"
+            params = {"count": self.tiles, "size": size, "overlap": self.overlap}
+            found.append(chosen("tiles", "short", **params))
+        return tuple(found)
+
+    @property
+    def working_bytes(self) -> int:
+        """Of enlarging the frames that are computed at a time, in tiles."""
+        pixels = self.network.extended(self.tile).pixels
+        one = self.cost.working.at(pixels)
+        return round(one * self.clip_frames)
+
+    @property
+    def tile_operations(self) -> float:
+        """Of one tile of one frame."""
+        return self.cost.operations.at(self.network.extended(self.tile).pixels)
+
+
+def within_seconds(plan: CommunityPlan) -> CommunityPlan:
+    """The same in tiles that a device computes in seconds, so that a pause acts."""
+    most = MOST_OPERATIONS[plan.device]
+    while plan.tile_operations > most and min(plan.tile.width, plan.tile.height) > _SMALLEST_TILE:
+        plan = replace(plan, tile=halved(plan.tile))
+    return plan
+
+
+def halved(tile: Size) -> Size:
+    """Half of a tile, cut across its longer side."""
+    if tile.width >= tile.height:
+        return Size(max(_SMALLEST_TILE, -(-tile.width // 2)), tile.height)
+    return Size(tile.width, max(_SMALLEST_TILE, -(-tile.height // 2)))

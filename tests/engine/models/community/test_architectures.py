@@ -1,0 +1,143 @@
+"""Every architecture of spandrel, tiny: recognised, planned, run in tiles and in whole frames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.core.errors import WrongModel
+from engine.core.geometry import Size
+from engine.model_files.store import named
+from engine.models.community.library import spandrel
+from engine.models.community.network import load, recognised
+from engine.models.community.plan import LEAST_OVERLAP, NetworkCost
+from engine.models.community.upscaler import CommunityUpscaler, measured
+from engine.models.user_files import describe
+from engine.protocol.model_file_state import NetworkFacts
+from engine.tiling.blend import Blender
+from engine.tiling.grid import tile_grid
+from tests.helpers.community import LARGE, REFUSED, architectures, write_network
+from tests.helpers.memory import Allocations
+
+pytestmark = [  # of spandrel's own loader
+    pytest.mark.filterwarnings("ignore:Initializing zero-element"),
+    pytest.mark.filterwarnings("ignore:torch.meshgrid"),
+]
+SAMPLE = {"Compact", "ESRGAN", "SPAN", "SwinIR"}  # of the fast suite
+RUN = [name for name in architectures() if name not in REFUSED]
+ADDS_NOISE = {"AuraSR"}
+FRAME, TILE = Size(208, 144), Size(144, 144)
+SEAM = 1.02  # most that neighbours at a seam may differ, of what they do in whole frames
+
+
+def each(names: list[str]) -> list[object]:
+    """Parameters; all but the sample are slow."""
+    return [
+        pytest.param(name, marks=[] if name in SAMPLE else [pytest.mark.slow], id=name)
+        for name in names
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    path: Path
+    facts: NetworkFacts
+    cost: NetworkCost
+    upscaler: CommunityUpscaler
+
+
+def loaded(path: Path) -> Loaded:
+    weights = named(path)
+    facts, call, cost = measured(weights, half=False)
+    return Loaded(path, facts, cost, CommunityUpscaler(load(weights), facts, call))
+
+
+def smooth(size: Size, count: int = 1) -> Tensor:
+    """Frames with detail of several px, as films have."""
+    generator = torch.Generator().manual_seed(7)
+    small = torch.rand(count, 3, size.height // 8, size.width // 8, generator=generator)
+    return torch.nn.functional.interpolate(small, (size.height, size.width), mode="bicubic")
+
+
+def in_tiles(upscaler: CommunityUpscaler, frames: Tensor, tile: Size) -> Tensor:
+    """As the pipeline: tiles with the halo of the model, blended."""
+    scale, size = upscaler.scale, Size(frames.shape[-1], frames.shape[-2])
+    blender = Blender(size.scaled(scale), margin=upscaler.halo * scale)
+    for box in tile_grid(size, tile, LEAST_OVERLAP):
+        part = frames[..., box.y : box.bottom, box.x : box.right]
+        blender.add(upscaler.upscale(part), box.scaled(scale), LEAST_OVERLAP * scale)
+    return blender.result()
+
+
+def steps(picture: Tensor, scale: int) -> float:
+    """Mean difference of horizontal neighbours where the two tiles overlap."""
+    begin, end = (FRAME.width - TILE.width) * scale, TILE.width * scale
+    return float(picture[..., begin:end].diff(dim=-1).abs().mean())
+
+
+@pytest.mark.parametrize("name", each(RUN))
+def test_it_is_recognised_in_both_formats_and_runs_as_by_spandrel(
+    name: str, tmp_path: Path
+) -> None:
+    files = [write_network(tmp_path / f"a{suffix}", name) for suffix in (".pth", ".safetensors")]
+    for path in files[: 1 if name in LARGE else 2]:
+        own = describe(path)
+        assert (own.kind, own.models) == ("upscaler", ("community",))
+        assert own.network is not None
+        assert own.network.architecture == spandrel().MAIN_REGISTRY[name].architecture.name
+    found = loaded(files[0])
+    frames = smooth(Size(72, 56))
+    result = found.upscaler.upscale(frames)
+    if name in ADDS_NOISE:  # other noise with another layout of pictures, the same in every run
+        wanted = found.upscaler.upscale(frames)
+    else:
+        plain = spandrel().ModelLoader().load_from_file(files[0])
+        wanted = plain(frames.clamp(0, 1))
+    assert result.shape == (1, 3, 56 * found.facts.scale, 72 * found.facts.scale)
+    torch.testing.assert_close(result, wanted, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", each(RUN))
+def test_tiles_show_no_seams(name: str, tmp_path: Path) -> None:
+    found = loaded(write_network(tmp_path / "a.pth", name))
+    frames = smooth(FRAME)
+    with torch.inference_mode():
+        whole = found.upscaler.upscale(frames)
+        tiled = in_tiles(found.upscaler, frames, TILE)
+    assert tiled.shape == whole.shape
+    scale = found.facts.scale
+    assert steps(tiled, scale) <= SEAM * steps(whole, scale)
+
+
+@pytest.mark.parametrize("name", each(RUN))
+def test_the_planned_bytes_are_those_that_torch_takes(name: str, tmp_path: Path) -> None:
+    found = loaded(write_network(tmp_path / "a.pth", name))
+    size = found.facts.extended(Size(256, 192))
+    frames = smooth(Size(256, 192))
+    with torch.inference_mode():
+        found.upscaler.upscale(frames)
+        with Allocations() as taken:
+            found.upscaler.upscale(frames)
+    planned = found.cost.working.at(size.pixels)
+    assert taken.peak_bytes <= planned * 1.10
+    assert planned <= taken.peak_bytes * 1.10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REFUSED)
+def test_networks_that_take_no_frames_are_refused(name: str, tmp_path: Path) -> None:
+    path = write_network(tmp_path / "a.pth", name)
+    with pytest.raises(WrongModel) as caught:
+        recognised(path)
+    assert caught.value.case == REFUSED[name]
+
+
+def test_the_table_has_every_architecture(tmp_path: Path) -> None:
+    from tests.helpers import community
+
+    assert set(architectures()) == set(community._TINY)
+    assert len(RUN) + len(REFUSED) == len(architectures()) == 42

@@ -1,0 +1,48 @@
+"""Damaged files of community models: each is recognised, measured and, if still whole, run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from engine.model_files.store import named
+from engine.models import user_files
+from engine.models.community.network import load
+from engine.models.community.upscaler import CommunityUpscaler, measured
+from tests.faults.weights import Weights
+from tests.helpers.community import write_network
+
+_NETWORKS = ("Compact", "ESRGAN", "SPAN", "SwinIR", "NAFNet", "RCAN")
+SOURCES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    f"{name}, {suffix}": (f"{name}{suffix}", partial(write_network, architecture=name))
+    for name in _NETWORKS
+    for suffix in (".safetensors", ".pth")
+}
+
+
+class CommunityModels(Weights):
+    """A mutant of each file in turn."""
+
+    name = "community"
+    rows = tuple(SOURCES)
+    usual = 3_000
+    memory = 600 * 2**20
+    limit_s = 60.0
+    sources = SOURCES
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        _run(folder / SOURCES[self.rows[0]][0])  # loads what all cases need
+
+    def uses(self, row: str) -> tuple[Callable[[Path], object], ...]:
+        """As an import, and as a job of one small frame."""
+        return user_files.describe, _run
+
+
+def _run(path: Path) -> None:
+    weights = named(path)
+    facts, call, _ = measured(weights, half=False)
+    CommunityUpscaler(load(weights), facts, call).upscale(torch.rand(1, 3, 32, 40))
