@@ -103,10 +103,13 @@ def _run(context: JobContext, segments: SegmentLog, ram: RamPeak, *, overwrite: 
 
 def _make_missing(context: JobContext, segments: SegmentLog) -> None:
     """Make segments until all are there, and none of their files is damaged."""
-    while _lacks(context, segments):
+    lacks = _lacks(context, segments)
+    while lacks:
         with_one_retry(message("activity.checking-files"), lambda: check_weights(context))
         context.events.emit(StageStarted(job_id=context.job_id, stage="run"))
         _make_segments(context, segments)
+        lacks = _lacks(context, segments)
+        context.end_piece("wait")  # for what was written to be checked
     if not segments.records:
         raise UnreadableMedia("nothing-in-part", name=context.media.path.name)
 

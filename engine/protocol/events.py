@@ -122,8 +122,9 @@ class StagesTimed(JobEvent):
 
     Attributes:
         seconds: Of the stages of the plan, of "load" (the model gets ready, and gives its memory
-            back) and of "wait" (for frames to be read or written). "read" and "write" go on next
-            to the others; all others take turns, and are the whole of "run" together.
+            back) and of "wait" (for frames to be read or written, and pieces to be checked).
+            "read" and "write" go on next to the others; all others take turns, and are the whole
+            of "run" together.
     """
 
     seconds: Mapping[str, float]

@@ -176,6 +176,11 @@ def killed_while_it_is_finished(folder: Path) -> None:
         """The unfinished result, from where joining begins until the checks have passed."""
         return next(folder.glob("upreel-*.part.mp4"), None)
 
+    def is_joined() -> bool:
+        """Whether it is whole: MP4 has its index at its end, and then the checks begin."""
+        made = part()
+        return made is not None and b"moov" in made.read_bytes()
+
     with Screen(folder / "screen") as screen, Upreel(screen, folder / "p", settings) as upreel:
         upreel.start()
         upreel.wait_for(DROP_ZONE)
@@ -189,7 +194,7 @@ def killed_while_it_is_finished(folder: Path) -> None:
         assert not result.exists()
         upreel.start()
         upreel.press(rf"Continue|{_START}")
-        upreel.wait_for_cards("checking", lambda cards: "Checking" in _states(cards)[0])
+        until("checking", is_joined, 600, shown=upreel.shown, poll_s=0.005)
         upreel.kill()
         assert upreel.pieces == kept, "finished pieces were made again"
         assert not result.exists()
