@@ -33,8 +33,8 @@ from engine.core.errors import (
     SourceMissing,
     SourceUnreadable,
     SystemRefusal,
-    is_memory_refusal,
 )
+from engine.core.memory_refusal import is_memory_refusal
 from engine.core.messages import Message, message
 
 T = TypeVar("T")

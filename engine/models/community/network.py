@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from engine.core.errors import WrongModel, WrongNumbers, memory_ran_out
+from engine.core.errors import WrongModel, WrongNumbers
+from engine.core.memory_refusal import memory_ran_out
 from engine.model_files.formats.open_weights import WeightsFile, open_weights
 from engine.model_files.formats.safetensors_file import TORCH_NAMES
 from engine.models.community.library import spandrel

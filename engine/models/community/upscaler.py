@@ -14,8 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.core.errors import NumericOverflow, WrongModel, memory_ran_out
+from engine.core.errors import NumericOverflow, WrongModel
 from engine.core.geometry import Size
+from engine.core.memory_refusal import memory_ran_out
 from engine.models.community.network import Recognised, recognised_file
 from engine.models.community.plan import HALO, Growth, NetworkCall, NetworkCost
 from engine.models.community.pretended import pretended

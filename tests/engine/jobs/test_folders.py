@@ -75,13 +75,8 @@ def test_pieces_are_kept_and_played_in_the_chosen_folder_of_jobs(source, tmp_pat
     assert [job.job_id for job in api.unfinished()] == ["a"]
 
 
-def test_a_job_that_was_begun_goes_on_after_another_folder_was_chosen(
-    source, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(paths, "_chosen_jobs_folder", "")
-    interrupted(source)
-    paths.choose_jobs_folder(str(tmp_path / "large disk"))
-    assert [job.job_id for job in api.unfinished()] == ["a"]
+def go_on_to_the_end() -> None:
+    """Finish the job "a", which has finished pieces."""
     heard = Listener()
     engine = api.Engine(heard)
     engine.start()
@@ -90,6 +85,16 @@ def test_a_job_that_was_begun_goes_on_after_another_folder_was_chosen(
     assert isinstance(heard.wait(*ENDS), e.JobFinished)
     assert engine.close(timeout_s=60)
     assert heard.of(e.JobStarted)[0].done
+
+
+def test_a_job_that_was_begun_goes_on_after_another_folder_was_chosen(
+    source, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(paths, "_chosen_jobs_folder", "")
+    interrupted(source)
+    paths.choose_jobs_folder(str(tmp_path / "large disk"))
+    assert [job.job_id for job in api.unfinished()] == ["a"]
+    go_on_to_the_end()
     assert JobStore(paths.jobs_folder()).ids() == []
 
 
@@ -103,14 +108,7 @@ def test_jobs_in_a_folder_that_was_chosen_before_go_on_and_it_is_forgotten_after
     paths.choose_jobs_folder(str(second))
     assert [job.job_id for job in api.unfinished()] == ["a"]
     assert api.job_folders() == (second, paths.own_jobs_folder(), first)
-    heard = Listener()
-    engine = api.Engine(heard)
-    engine.start()
-    engine.send(c.AdoptJob(job_id="a"))
-    engine.send(c.StartQueue())
-    assert isinstance(heard.wait(*ENDS), e.JobFinished)
-    assert engine.close(timeout_s=60)
-    assert heard.of(e.JobStarted)[0].done
+    go_on_to_the_end()
     assert not list(first.glob("*")), "nothing of it is left"
     assert api.job_folders() == (second, paths.own_jobs_folder())
 
