@@ -194,7 +194,7 @@ class DecisionPanel(QWidget):
         self._primary.setAccessibleDescription(self._primary.toolTip())
 
     def _start_text(self) -> str:
-        waiting = self._model.count(JobState.WAITING)
+        waiting = self._model.startable
         if waiting and self._model.active is not None:
             return tr("{count} waiting", count=waiting)
         if waiting and self._offers_unfinished:

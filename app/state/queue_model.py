@@ -85,6 +85,11 @@ class QueueModel(QAbstractListModel):
         """True while a job waits that can start."""
         return any(row.can_start for row in self._rows)
 
+    @property
+    def startable(self) -> int:
+        """How many jobs wait, without those that are refused as they are."""
+        return sum(row.state is JobState.WAITING and not row.is_refused for row in self._rows)
+
     def find(self, job_id: str) -> JobRow | None:
         """The row of a job; None once it has left the queue."""
         return next((row for row in self._rows if row.job_id == job_id), None)

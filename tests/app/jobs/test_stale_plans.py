@@ -65,6 +65,16 @@ def test_times_that_make_no_sense_say_why_and_nothing_starts(waiting):
     assert can_start(waiting)
 
 
+def test_start_counts_the_films_that_it_starts(waiting):
+    waiting.choose(start="0:02", stop="0:01")
+    error = SettingsError("end-before-start").info()
+    waiting.emit(events.PlanFailed(job_id=waiting.job_id, error=error))
+    for name in ("one.mp4", "two.mp4"):
+        waiting.program.controller.add_file(Path("films") / name)
+    waiting.hear()
+    assert waiting.find("primaryAction").text() == "Start queue (2)"
+
+
 def test_another_film_that_waits_can_start_meanwhile(waiting):
     waiting.program.controller.add_file(Path("films") / "other.mp4")
     waiting.hear()
