@@ -30,7 +30,11 @@ from tests.helpers.seedvr2 import tiny_vae
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
-DTYPES = ("float32", "bfloat16")
+BFLOAT16 = pytest.mark.skipif(
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+    reason="this processor convolves bfloat16 through copies in float32; no plan asks for it there",
+)
+DTYPES = pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=BFLOAT16)])
 
 
 @dataclass(frozen=True)
@@ -122,22 +126,27 @@ def assert_both_are_close(name: str, case: VaeWorkload) -> None:
     assert_close(name, family.cost.decode_cost(family.config, case), decoding)
 
 
+@DTYPES
 @EACH
-def test_every_length_is_predicted(name: str) -> None:
-    for dtype in DTYPES:
-        for frames, slice_frames in ((1, None), (5, None), (13, 4)):
-            assert_both_are_close(name, work(name, frames, slice_frames, dtype=dtype))
+def test_every_length_is_predicted(name: str, dtype: str) -> None:
+    for frames, slice_frames in ((1, None), (5, None), (13, 4)):
+        assert_both_are_close(name, work(name, frames, slice_frames, dtype=dtype))
 
 
 @pytest.mark.parametrize("name", ["seedvr2", "wan 2.1", "wan 2.2"])
 def test_every_switch_is_predicted(name: str) -> None:
     for switches in CHANGED.values():
         assert_both_are_close(name, work(name, 9, 4, switches=switches))
-    if name == "seedvr2":
-        for switches in (CHANGED["all off"], CHANGED["temporal_winograd"]):
-            for form in ("2d", "3d"):
-                chosen = replace(switches, convolution=form)
-                assert_both_are_close(name, work(name, 9, 4, switches=chosen, dtype="bfloat16"))
+
+
+@BFLOAT16
+def test_both_forms_of_convolution_are_predicted() -> None:
+    for switches in (CHANGED["all off"], CHANGED["temporal_winograd"]):
+        for form in ("2d", "3d"):
+            chosen = replace(switches, convolution=form)
+            assert_both_are_close(
+                "seedvr2", work("seedvr2", 9, 4, switches=chosen, dtype="bfloat16")
+            )
 
 
 def through(step: Step, pieces: list[Tensor], *, keep: bool) -> list[Tensor]:
@@ -150,7 +159,7 @@ def through(step: Step, pieces: list[Tensor], *, keep: bool) -> list[Tensor]:
     return results
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@DTYPES
 @EACH
 def test_halves_are_predicted(name: str, dtype: str) -> None:
     case, family = work(name, 13, 4, dtype=dtype), FAMILIES[name]
@@ -175,7 +184,7 @@ def test_halves_are_predicted(name: str, dtype: str) -> None:
         assert_close(name, predicted, found)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@DTYPES
 @EACH
 def test_tables_are_counted(name: str, dtype: str) -> None:
     family = FAMILIES[name]
