@@ -1,3 +1,4 @@
+import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,3 +62,15 @@ def heard() -> Any:
     from tests.helpers.jobs import Listener  # needs av, which a machine for GPU tests may lack
 
     return Listener()
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """Each command adds its log file to the root logger; the next test has none of it."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    for handler in set(root.handlers) - set(handlers):
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(level)
