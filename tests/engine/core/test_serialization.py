@@ -104,20 +104,20 @@ def test_old_names_of_fields_are_read_and_new_ones_count_more():
     ids=["open", "deep", "values", "lists", "digits", "huge", "nan", "infinite", "bytes", "text"],
 )
 def test_json_that_would_spin_or_blow_up_is_refused(text):
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(ValueError):  # noqa: PT011 - of any kind
         parse_json(text)
-    assert time.monotonic() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 def test_toml_that_would_spin_or_blow_up_is_refused(tmp_path):
     path = tmp_path / "a.toml"
     for text in ("a=" + "[" * 30_000, "a." * 15_000 + "a=1", "a=0x" + "f" * 90, "a=nan", "a=1e999"):
         path.write_text(text)
-        begin = time.monotonic()
+        begin = time.process_time()
         with pytest.raises(ValueError):  # noqa: PT011 - of any kind
             read_toml(path)
-        assert time.monotonic() - begin < 1, text[:9]
+        assert time.process_time() - begin < 1, text[:9]
     path.write_text("a = 1")
     assert read_toml(path) == {"a": 1}
     with pytest.raises(ValueError, match="more than 4 bytes"):

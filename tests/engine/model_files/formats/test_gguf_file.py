@@ -218,10 +218,10 @@ def test_a_header_that_would_take_for_ever_or_all_memory_is_damaged(tmp_path: Pa
     for head in (start + texts, start + text):
         path.write_bytes(head)
         os.truncate(path, 2 * 10**9)
-        begin = time.monotonic()
+        begin = time.process_time()
         with pytest.raises(errors.WeightsDamaged):
             GgufFile(path)
-        assert time.monotonic() - begin < 20
+        assert time.process_time() - begin < 20
 
 
 def test_formats_we_cannot_read_are_named_with_those_we_can(tmp_path: Path) -> None:

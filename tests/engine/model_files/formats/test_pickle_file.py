@@ -177,10 +177,10 @@ def test_small_programs_neither_spin_nor_blow_up(path: Path) -> None:
     for name, program in programs.items():
         write_program(path, program)
         tracemalloc.start()
-        begin = time.monotonic()
+        begin = time.process_time()
         with pytest.raises((errors.WeightsDamaged, errors.UnsafeWeights)):
             open_weights(path)
-        assert time.monotonic() - begin < 10, name
+        assert time.process_time() - begin < 10, name
         assert tracemalloc.get_traced_memory()[1] < 2e8, name
         tracemalloc.stop()
 
