@@ -39,9 +39,10 @@ class Watched:
 
     def look(self, times: int = 3) -> list[str]:
         """Names in the queue after some looks."""
-        before = self._looks
-        self._wait_until(lambda: self._looks >= before + times, timeout=5000)
-        self.bench.hear()
+        for _ in range(times):
+            before = self._looks
+            self._wait_until(lambda before=before: self._looks > before, timeout=5000)
+            self.bench.hear()
         return [row.source.name for row in self.bench.program.queue.rows]
 
     def states(self) -> list[JobState]:
