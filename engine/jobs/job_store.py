@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import shutil
 import time
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from engine.models import registry
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkPlan
 from engine.settings.schema import JobSettings
+
+logger = logging.getLogger(__name__)
 
 VERSION = 2  # of job.json
 _FILE = "job.json"
@@ -215,8 +218,17 @@ class JobStore:
         return [f.name for f in sorted(found, key=lambda f: ((f / _FILE).stat().st_mtime, f.name))]
 
     def remove(self, job_id: str) -> None:
-        """Delete a job's folder with its segments; nothing happens when there is none."""
+        """Delete a job's folder with its segments; nothing happens when there is none.
+
+        Its record goes first, as one of a job that lacks what else belongs to it could not be
+        continued. Where the record stays, all stays: a finished job is removed at its next run.
+        """
         folder = self.folder(job_id)
+        try:
+            (folder / _FILE).unlink(missing_ok=True)
+        except OSError as err:
+            logger.warning("the job %s is not removed: %s", job_id, err)
+            return
         shutil.rmtree(folder, ignore_errors=True)
         if folder.parent in _remembered() and not _begun(folder.parent):
             _forget(folder.parent)

@@ -405,6 +405,25 @@ def test_a_disk_that_is_too_small_and_a_quota_end_the_job(source, engine, monkey
     assert failed.error.code == "disk-full"
 
 
+def test_a_finished_job_that_cannot_be_deleted_is_whole_until_it_can(source, engine, monkeypatch):
+    unlink, folder = os.unlink, source.parent / "jobs" / "a"
+
+    def refused(path: Any, **how: Any) -> None:
+        if Path(path).name == "job.json":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        unlink(path, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refused)
+        assert isinstance(ended(engine, add(source)), e.JobFinished)
+    assert [job.job_id for job in unfinished(folder.parent)] == ["a"]
+    made = result(source).stat()
+    with running_engine(folder.parent) as later:
+        assert isinstance(ended(later, c.AdoptJob(job_id="a")), e.JobFinished)
+    assert result(source).stat() == made, "it is not made again"
+    assert not folder.exists()
+
+
 # --- data that changed
 
 
