@@ -41,6 +41,7 @@ def row(over: Over, page: RuntimeView, runtime: str) -> list[str]:
 
 
 def test_the_page_says_what_is_in_use_and_why(over, page):
+    page.resize(1000, 700)  # more than the screen of tests has: nothing is shortened
     assert "In use now: Built in, for the processor" in over.texts(page)
     assert "No NVIDIA runtime is chosen." in over.texts(page)
     assert "suits NVIDIA GeForce RTX 5070 Ti" in over.texts(page)
