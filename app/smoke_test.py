@@ -101,6 +101,7 @@ class Findings:
 def _try_program(seen: Findings, folder: Path, out: Path) -> None:
     from app.application import Program, begin_work, make_application
     from app.start_options import no_options
+    from engine.core.file_access import CALLER
 
     _look_at_resources(seen)
     app = make_application(["upreel"])
@@ -120,7 +121,7 @@ def _try_program(seen: Findings, folder: Path, out: Path) -> None:
     _look_at_telemetry(seen, program)
     program.window.close()
     program.close()
-    others = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
+    others = [t.name for t in threading.enumerate() if t.name not in ("MainThread", CALLER)]
     seen.note("threads_left", others, not others)
 
 

@@ -192,6 +192,7 @@ def _untranslated(error: OSError) -> EngineError:
 # --- calls that may never return
 
 PATIENCE_S = 60.0  # more than a drive that wakes up, or a share that connects again, needs
+CALLER = "file access"  # name of the threads that make such calls, and stay for the next ones
 
 
 class NoAnswer(TimeoutError):
@@ -202,7 +203,7 @@ class _Caller(threading.Thread):
     """Makes calls, one at a time, for threads that do not wait for ever."""
 
     def __init__(self) -> None:
-        super().__init__(name="file access", daemon=True)  # one that hangs does not keep a program
+        super().__init__(name=CALLER, daemon=True)  # one that hangs does not keep a program
         self.calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def run(self) -> None:
