@@ -48,6 +48,7 @@ def test_its_row_says_what_it_is_and_it_is_used_for_the_film(bench: Bench, tmp_p
     bench.do("models")
     view = bench.program.models.view
     view.unfold()
+    view.resize(1200, 700)  # more than the screen of tests has: nothing is shortened
     bench.engine.tasks.files["own-1"] = own(tmp_path / "4x_film.pth")
     bench.engine.tasks.list(FILE)
     bench.hear()
