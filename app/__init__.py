@@ -2,7 +2,7 @@
 
 import builtins
 
-import PySide6.QtCore  # noqa: F401 - with it comes the hook that goes below
+import PySide6.QtCore  # noqa: F401 - its import sets the hook that is taken away below
 
 # PySide's import hook looks for `__feature__`, which is not used here, in the source of each module
 # that is imported, and the sources stay in memory: with torch 50 MB, and a fifth of the time that

@@ -7,16 +7,13 @@ the top of a thread.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
+import errno
+import mmap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from engine.core.messages import HasMessage, Message, Param, message
-
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class EngineError(HasMessage, Exception):
@@ -346,14 +343,44 @@ class Cancelled(Exception):
     """The user asked to stop; not an error."""
 
 
-def advised(look: Callable[[], T], otherwise: T) -> T:
-    """What a look finds, or `otherwise` where it fails for whatever reason, which is logged.
+# --- lack of memory
 
-    Whatever only advises (how well a source was coded, a preview, a rate to learn) goes through
-    here, so that it never stops a job. A lack of memory counts too: the work itself meets it.
+# In messages of torch's allocators, of CUDA's libraries and of systems without memory or threads.
+_PHRASES = (
+    "not enough memory",
+    "out of memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "status_alloc_failed",
+    "host_allocation_failed",
+    "paging file is too small",
+    "can't start new thread",
+)
+_WINDOWS = frozenset({8, 14, 1455})  # not enough memory, out of memory, the limit of commitments
+
+
+def is_memory_refusal(error: BaseException) -> bool:
+    """Whether an error says that memory was refused, the GPU's or the system's.
+
+    That passes, so it is never a verdict on a file, an encoder or a build of torch.
     """
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM or getattr(error, "winerror", None) in _WINDOWS
+    text = str(error).lower() if isinstance(error, RuntimeError | ImportError) else ""
+    return any(phrase in text for phrase in _PHRASES)
+
+
+def memory_ran_out(error: BaseException) -> bool:
+    """The same of libraries that report a lack of memory as damage: then there is still none."""
+    return is_memory_refusal(error) or _is_short()
+
+
+def _is_short() -> bool:
+    """Whether the system refuses 64 MB, which are taken for an instant and not touched."""
     try:
-        return look()
-    except Exception:  # the libraries that look raise errors of every class
-        logger.info("a look that only advises failed", exc_info=True)
-        return otherwise
+        mmap.mmap(-1, 2**26).close()
+    except (OSError, MemoryError):
+        return True
+    return False

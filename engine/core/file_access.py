@@ -33,11 +33,12 @@ from engine.core.errors import (
     SourceMissing,
     SourceUnreadable,
     SystemRefusal,
+    is_memory_refusal,
 )
-from engine.core.memory_refusal import is_memory_refusal
 from engine.core.messages import Message, message
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FULL_WINDOWS = frozenset({39, 112, 1295})  # "handle disk full", disk full, quota exceeded
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -177,6 +178,19 @@ def reported(error: Exception, what: str, logger: logging.Logger) -> EngineError
     if isinstance(error, OSError):
         return _untranslated(error)
     return InternalError("unexpected", kind=type(error).__name__)
+
+
+def advised(look: Callable[[], T], otherwise: T) -> T:
+    """What a look finds, or `otherwise` where it fails for whatever reason, which is logged.
+
+    Whatever only advises (how well a source was coded, a preview, a rate to learn) goes through
+    here, so that it never stops a job. A lack of memory counts too: the work itself meets it.
+    """
+    try:
+        return look()
+    except Exception:  # the libraries that look raise errors of every class
+        logger.info("a look that only advises failed", exc_info=True)
+        return otherwise
 
 
 def _untranslated(error: OSError) -> EngineError:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from engine.core.control import Control
-from engine.core.errors import EngineError, OutOfMemory, WeightsUnreadable
-from engine.core.memory_refusal import is_memory_refusal
+from engine.core.errors import EngineError, OutOfMemory, WeightsUnreadable, is_memory_refusal
 
 OnProgress = Callable[[int, int], None]
 """Called with bytes done and bytes in total (0 while unknown)."""

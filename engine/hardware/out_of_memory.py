@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from engine.core import gpu_loss
-from engine.core.errors import EngineError, OutOfMemory
-from engine.core.memory_refusal import is_memory_refusal
+from engine.core.errors import EngineError, OutOfMemory, is_memory_refusal
 
 _cuda: Any = torch.cuda  # part of it has no types
 

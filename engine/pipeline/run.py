@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 
 from engine.core import atomic_file
-from engine.core.errors import UnreadableMedia, advised
+from engine.core.errors import UnreadableMedia
+from engine.core.file_access import advised
 from engine.core.geometry import FrameSpan
 from engine.core.messages import message
 from engine.hardware.telemetry import RamPeak

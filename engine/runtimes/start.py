@@ -18,8 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from engine.core.errors import EngineError, RuntimeBroken
-from engine.core.memory_refusal import is_memory_refusal
+from engine.core.errors import EngineError, RuntimeBroken, is_memory_refusal
 from engine.core.messages import Message, message
 from engine.core.paths import runtimes_folder
 from engine.runtimes import installation as folders

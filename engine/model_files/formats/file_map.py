@@ -18,8 +18,8 @@ from engine.core.errors import (
     WeightsMissing,
     WeightsTruncated,
     WeightsUnreadable,
+    is_memory_refusal,
 )
-from engine.core.memory_refusal import is_memory_refusal
 from engine.downloads.hashing import FileIdentity
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from engine.core.errors import WrongModel, WrongNumbers
-from engine.core.memory_refusal import memory_ran_out
+from engine.core.errors import WrongModel, WrongNumbers, memory_ran_out
 from engine.model_files.formats.open_weights import WeightsFile, open_weights
 from engine.model_files.formats.safetensors_file import TORCH_NAMES
 from engine.models.community.library import spandrel
@@ -168,7 +167,7 @@ def _built(kind: Any, tensors: Mapping[str, Tensor], path: Path) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of initial values, which are replaced
             return kind.load(tensors)
-    except Exception as err:
+    except Exception as err:  # loaders meet wrong tensors with errors of every class
         if memory_ran_out(err):
             raise
         raise _unlike(kind, path) from err

@@ -21,11 +21,11 @@ from torch.utils.flop_counter import flop_registry
 logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
 
 _aten = torch.ops.aten
-_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined] # what torch calls it
+_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]  # torch's stubs lack setters
 _INDEXING = {_aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default}
 
 
-class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own is untyped
+class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch
     """Counts bytes and operations of what runs inside, and answers where values would decide.
 
     A value that is not known counts as 0, and a choice of pixels as all of them.
@@ -37,7 +37,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own i
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call] # the same
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.now = self.peak = self.operations = 0
         self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 

@@ -14,9 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.core.errors import NumericOverflow, WrongModel
+from engine.core.errors import NumericOverflow, WrongModel, memory_ran_out
 from engine.core.geometry import Size
-from engine.core.memory_refusal import memory_ran_out
 from engine.models.community.network import Recognised, recognised_file
 from engine.models.community.plan import HALO, Growth, NetworkCall, NetworkCost
 from engine.models.community.pretended import pretended
@@ -124,7 +123,7 @@ def measured(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, Network
         found.mode.cache_enabled = channels_last  # it may mix up what has values and what has none
         try:
             cost = _cost(found, call)
-        except Exception as err:
+        except Exception as err:  # networks refuse a frame, or how it lies, with any class
             if memory_ran_out(err):
                 raise
             failure = err
@@ -164,7 +163,7 @@ def _takes_batches(found: Recognised, call: NetworkCall) -> bool:
         with pretended(found.mode):
             upscaler = CommunityUpscaler(found.model, found.facts, replace(call, batches=True))
             return len(upscaler.upscale(torch.empty(2, 3, side, side))) == 2
-    except Exception as err:
+    except Exception as err:  # networks of one frame meet a second one with any class
         if memory_ran_out(err):
             raise
         return False

@@ -44,7 +44,9 @@ class VaeWorkload:
         slice_frames: None takes the clip at once. Slices cost the same; they only leave
             `temporal_winograd` fewer pairs of frames. (Convolutions as sums in float32 do a
             clip's first slice without it.)
-        dtype: Of values and weights.
+        dtype: Of values and weights. TRAP: a processor without AVX-512 convolves 16-bit values
+            through copies in float32, up to 5 times these bytes; only a user's own choice of
+            `vae_precision` asks for that there.
         device: Kind of torch device.
         variant: Of the convolutions, see `engine.ops.conv.temporal_conv`; "auto" is what a
             processor takes, and on GPUs "2d", which takes more.

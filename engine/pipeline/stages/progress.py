@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from engine.core.errors import advised
+from engine.core.file_access import advised
 from engine.core.geometry import Box, Size
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.display import (

@@ -13,9 +13,8 @@ import av
 from av.stream import Discard
 from av.video.stream import VideoStream
 
-from engine.core.errors import ResultHeldBack, UnreadableMedia
+from engine.core.errors import ResultHeldBack, UnreadableMedia, memory_ran_out
 from engine.core.file_access import reason_of
-from engine.core.memory_refusal import memory_ran_out
 from engine.core.messages import Message, message
 from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format

@@ -17,7 +17,7 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.core.errors import advised
+from engine.core.file_access import advised
 from engine.core.geometry import Box
 from engine.protocol.media import (
     FieldOrder,

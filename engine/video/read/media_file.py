@@ -22,9 +22,9 @@ from engine.core.errors import (
     TruncatedMedia,
     UnreadableMedia,
     UnsupportedMedia,
+    memory_ran_out,
 )
 from engine.core.file_access import RetryingFile, in_time, read_error, reading
-from engine.core.memory_refusal import memory_ran_out
 
 if TYPE_CHECKING:
     from av.container import InputContainer

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import av
 from av.video.stream import VideoStream
 
-from engine.core.errors import advised
-from engine.core.file_access import reading
+from engine.core.errors import memory_ran_out
+from engine.core.file_access import advised, reading
 from engine.core.geometry import Size
-from engine.core.memory_refusal import memory_ran_out
 from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
 from engine.video.colour.planes import planes_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.core.errors import advised
+from engine.core.file_access import advised
 from engine.protocol.excerpt import SCENE_KINDS, Scene
 from engine.protocol.media import MediaInfo
 from engine.video.read.examination import Luma, decoded_until, luma_of

@@ -11,7 +11,7 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.core.memory_refusal import memory_ran_out
+from engine.core.errors import memory_ran_out
 from engine.protocol.media import MediaInfo
 from engine.video.read.media_file import open_input, readable_packets, translated
 

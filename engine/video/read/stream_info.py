@@ -16,8 +16,7 @@ import numpy as np
 from av.sidedata.encparams import VideoEncParams
 from av.stream import Discard, Disposition
 
-from engine.core.errors import InputError, UnsupportedMedia
-from engine.core.memory_refusal import memory_ran_out
+from engine.core.errors import InputError, UnsupportedMedia, memory_ran_out
 from engine.core.units import parse_fraction
 from engine.protocol.media import ChapterInfo, HdrMetadata, StreamInfo, StreamKind
 from engine.video.read.media_file import check_size, open_input, packets_of, translated

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from engine.core.errors import OutOfMemory
+from engine.core.errors import OutOfMemory, memory_ran_out
 from engine.core.geometry import Size
-from engine.core.memory_refusal import memory_ran_out
 from engine.protocol.media import Chroma, ColourTags, HdrMetadata, subsampling
 
 os.environ.setdefault("SVT_LOG", "1")  # SVT-AV1 writes a page to standard error otherwise

@@ -16,9 +16,8 @@ from av.video.codeccontext import VideoCodecContext
 
 from engine.core import atomic_file
 from engine.core.control import Control
-from engine.core.errors import EncoderMissing, OutOfMemory, OutputError
+from engine.core.errors import EncoderMissing, OutOfMemory, OutputError, memory_ran_out
 from engine.core.file_access import reading
-from engine.core.memory_refusal import memory_ran_out
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
 from engine.video.read.images import sequence_file

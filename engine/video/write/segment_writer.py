@@ -16,8 +16,7 @@ from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
 from engine.core import atomic_file
-from engine.core.errors import EncoderMissing, OutOfMemory
-from engine.core.memory_refusal import memory_ran_out
+from engine.core.errors import EncoderMissing, OutOfMemory, memory_ran_out
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import PicturePlan
 from engine.video.colour.planes import frame_of

@@ -223,7 +223,7 @@ def test_results_in_the_watched_folder_start_nothing_again_also_after_a_new_star
             qtbot.waitUntil((folder / "a result.mkv").exists, timeout=60_000)
             qtbot.waitUntil(lambda: program.queue.active is None, timeout=20_000)
             at = len(looks)
-            qtbot.waitUntil(lambda: len(looks) > at + 4, timeout=20_000)  # noqa: B023 - at once
+            qtbot.waitUntil(lambda at=at, looks=looks: len(looks) > at + 4, timeout=20_000)
             queue = [(row.source.name, row.state) for row in program.queue.rows]
             queues.append(queue)
             program.settings.change(watch_folder="")

@@ -36,7 +36,7 @@ def plan(operations: float = 1e4, **values: object) -> CommunityPlan:
         call=NetworkCall(dtype="float32"),
         cost=NetworkCost(working=Growth(each=1000.0), operations=Growth(each=operations)),
     )
-    return replace(made, **values)  # type: ignore[arg-type]
+    return replace(made, **values)
 
 
 def test_frames_are_cut_until_a_tile_takes_seconds() -> None:
@@ -60,9 +60,9 @@ def test_a_smaller_plan_needs_less_down_to_the_smallest() -> None:
 
 def test_tiles_of_networks_that_look_at_whole_frames_are_noticed() -> None:
     budget = None
-    assert list(FAMILY.notices(plan(), budget)) == []  # type: ignore[arg-type]
+    assert list(FAMILY.notices(plan(), budget)) == []
     tiled = plan(tile=Size(640, 720))
-    (notice,) = FAMILY.notices(tiled, budget)  # type: ignore[arg-type]
+    (notice,) = FAMILY.notices(tiled, budget)
     assert (notice.code, notice.severity) == ("tiles-may-differ", "warning")
 
 

@@ -32,7 +32,7 @@ from tests.helpers.wan import tiny_wan, tiny_wan_config
 Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
 BFLOAT16 = pytest.mark.skipif(
     not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
-    reason="this processor convolves bfloat16 through copies in float32; no plan asks for it there",
+    reason="without AVX-512 torch convolves bfloat16 through copies that no plan counts",
 )
 DTYPES = pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=BFLOAT16)])
 
