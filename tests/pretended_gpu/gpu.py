@@ -560,6 +560,8 @@ class FunctionMode(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Any function of torch that the thread calls."""
+        if func is torch.device and len(args) > 1:  # it has its number
+            return func(*args, **(kwargs or {}))
         args = tuple(map(_numbered, args))
         kwargs = {name: _numbered(value) for name, value in (kwargs or {}).items()}
         if func is torch.Tensor.cuda:

@@ -51,12 +51,7 @@ def exact(work: WorkPlan) -> WorkPlan:
     return replace(work, dtype="float32", **own)
 
 
-# A community model is recognised on torch's fake tensors, which ask operators of this GPU that it
-# does not have: those models run on the processor only, in tests/engine/models/community.
-HERE = tuple(kind for kind in KINDS if kind != "community")
-
-
-@pytest.mark.parametrize("kind", HERE)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_job_gives_the_pictures_of_the_processor(kind: str, tmp_path: Path) -> None:
     job = small_job(kind, tmp_path)
     work = job.plan.work
@@ -127,7 +122,7 @@ def watched(
         return job.run(change=care)
 
 
-@pytest.mark.parametrize("kind", HERE)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_pause_gives_the_memory_of_the_gpu_back(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
