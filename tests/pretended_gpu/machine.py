@@ -159,7 +159,7 @@ def _cuda(
         "stream": gpu.on,
         "current_stream": lambda _=None: gpu.current,
         "cudart": lambda: _Runtime(gpu),
-        # numbers come from the generator of the processor, which torch saves and seeds as well
+        # noise comes from the generator of the processor, which torch saves and seeds as well
         "get_rng_state": lambda _=None: torch.get_rng_state(),
         "set_rng_state": lambda _state, _=None: None,
         "manual_seed_all": lambda _seed: None,

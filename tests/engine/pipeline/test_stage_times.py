@@ -17,6 +17,7 @@ pytestmark = NEEDS_FFMPEG
 ASIDE = {"read", "write"}  # next to the others
 OF_MODEL = {
     "lite": {"upscale"},
+    "community": {"upscale"},
     "seedvr2": {"encode", "transformer", "decode"},
     "wan-2x": {"encode", "decode"},
 }

@@ -25,15 +25,11 @@ from engine.models.wan.vae.fast import FastWanVae
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.requirements import CPU
-from tests.helpers.memory import Allocations
+from tests.helpers.memory import BFLOAT16, Allocations
 from tests.helpers.seedvr2 import tiny_vae
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
-BFLOAT16 = pytest.mark.skipif(
-    not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
-    reason="without AVX-512 torch convolves bfloat16 through copies that no plan counts",
-)
 DTYPES = pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=BFLOAT16)])
 
 

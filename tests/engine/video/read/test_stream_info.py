@@ -25,7 +25,7 @@ def test_a_display_matrix_is_read_to_the_nearest_right_angle() -> None:
 
 
 def test_a_rotation_in_old_metadata_is_a_number_or_none() -> None:
-    frame = SimpleNamespace(side_data=())
+    frame = SimpleNamespace(side_data=(), rotation=0)
     for text, degrees in {"90": 90, "-90.5": 270, "1e400": 0, "nan": 0, "1e999999999": 0}.items():
         assert rotation_of(frame, "h264", {"rotate": text}) == (degrees, False), text
 
