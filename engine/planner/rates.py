@@ -32,6 +32,7 @@ COSTS: dict[str, float] = {
     "read": 0.015,  # decode and YUV to RGB, per source Mpx
     "resize": 0.02,  # to a size that the model does not make, per output Mpx
     "restore": 0.012,  # RGB to YUV, per output Mpx
+    "steady": 0.02,  # frames blended with their neighbours, per Mpx of the model's pictures
     "verify": 0.009,  # an H.264 result, per output Mpx
     "lite-2-float32": 1.2,  # per source Mpx
     "lite-4-float32": 2.3,

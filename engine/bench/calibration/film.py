@@ -21,6 +21,7 @@ from engine.hardware.budget import Budget
 from engine.models.lite import files
 from engine.models.lite.upscaler import upscaler
 from engine.pipeline.stages.restore import Restore, SourceColours
+from engine.pipeline.stages.steady import EnlargedClip, Steadying
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo
@@ -87,14 +88,25 @@ def _lite(clip: SyntheticClip, scale: int) -> Costs:
 
 
 def _restore(clip: SyntheticClip) -> Costs:
-    """RGB to code values alone, then the additional cost of resizing."""
+    """RGB to code values alone, the additional cost of resizing, then blending of frames."""
     plan = plan_on_cpu(clip.media, JobSettings(model="lite", scale=2), clip.folder / "result.mp4")
     restore = Restore(clip.media.video, plan)
     small = _rgb(clip, _CLIP)
     large, units = _enlarged(small), _megapixels(SIZE.scaled(2), _CLIP)
     same_size = cost_of(lambda: restore.run(large, None), units)
     other_size = cost_of(lambda: restore.run(small, None), units)
-    return {"restore": same_size, "resize": max(other_size - same_size, same_size / 100)}
+    return {
+        "restore": same_size,
+        "resize": max(other_size - same_size, same_size / 100),
+        "steady": _steady(clip, small, large),
+    }
+
+
+def _steady(clip: SyntheticClip, small: torch.Tensor, large: torch.Tensor) -> float:
+    """Two neighbours, of which one result waits for the next frame."""
+    frames = tuple(clip.frames(_CLIP))
+    pair = EnlargedClip(first=0, frames=frames, rgb=small, alpha=None, large=large)
+    return cost_of(lambda: Steadying().add(pair), _megapixels(SIZE.scaled(2), _CLIP - 1))
 
 
 def _write(clip: SyntheticClip, codec: str) -> Costs:
