@@ -244,7 +244,9 @@ def _video_models(group: Any) -> None:
     group.add_argument(
         "--model", choices=tuple(vae_models()), default="seedvr2-vae", help="default %(default)s"
     )
-    group.add_argument("--clip", metavar="FILE", help="a film: PSNR and SSIM of it there and back")
+    group.add_argument(
+        "--clip", metavar="FILE", help="a film: PSNR and SSIM of it there and back; flicker"
+    )
     group.add_argument("--result", metavar="FILE", help="flicker: what was made of the clip")
     group.add_argument("--vae", metavar="FILE", help="your own file of the VAE, with --clip")
     group.add_argument(

@@ -57,10 +57,10 @@ def _noise(difference: Tensor, squares: Tensor) -> Tensor:
     side = min(_BLOCK, *difference.shape[-2:])
     means = F.avg_pool2d(difference[None], side).square_().mean(1)
     spread = F.avg_pool2d(squares, side)[:, 0].sub_(means).flatten().clamp_(min=0).sort().values
-    empty = (spread == 0).sum()
+    empty = (spread == 0).sum(0, keepdim=True)
     place = empty + ((len(spread) - empty) * _QUIETEST).long()
-    found = spread[place.clamp(max=len(spread) - 1)]
-    return found.clamp((_LEAST_NOISE / _LEVELS) ** 2, (_MOST_NOISE / _LEVELS) ** 2)
+    found = spread.gather(0, place.clamp_(max=len(spread) - 1))
+    return found.clamp_((_LEAST_NOISE / _LEVELS) ** 2, (_MOST_NOISE / _LEVELS) ** 2)
 
 
 def exchange(first: Tensor, second: Tensor, still: Tensor) -> Tensor:

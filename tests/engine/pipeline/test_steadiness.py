@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ from engine.bench.options import BenchOptions
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
 from engine.pipeline.stages.restore import Restore
-from engine.protocol.events import PlanDowngraded, SegmentDone
+from engine.protocol.events import PlanDowngraded, SegmentDone, Warned
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings, describe
+from engine.video.read.decoder import VideoDecoder
+from engine.video.read.frames import PlanarFrame
 from tests.helpers.community import write_network
 from tests.helpers.jobs import plan_of, planes_of, run
 
@@ -164,6 +166,24 @@ def test_a_job_that_runs_out_of_memory_goes_on_with_the_same_pictures(
     assert any(isinstance(event, PlanDowngraded) for event in events)
     lengths = [event.frames_done for event in events if isinstance(event, SegmentDone)]
     assert 0 < lengths[0] < FRAMES, "what was finished is kept"
+    assert_equal(planes_of(again.output), whole)
+
+
+def test_a_frame_before_one_that_was_read_wrongly_is_made_again_too(
+    film: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = replace(planned(film("still"), tmp_path / "whole.mkv"), segment_frames=4)
+    whole = made(plan, tmp_path / "whole")
+    read, once = VideoDecoder.frames, iter([True])
+
+    def lossy(decoder: VideoDecoder) -> Iterator[PlanarFrame]:
+        is_wrong = next(once, False)
+        return (frame for n, frame in enumerate(read(decoder)) if n != 4 or not is_wrong)
+
+    monkeypatch.setattr(VideoDecoder, "frames", lossy)
+    again = replace(plan, output=tmp_path / "again.mkv")
+    events = run(again, tmp_path / "again")
+    assert [e.notice.code for e in events if isinstance(e, Warned)] == ["segments-misread"]
     assert_equal(planes_of(again.output), whole)
 
 
