@@ -162,6 +162,7 @@ def planes_of(path: Path) -> list[np.ndarray]:
 SHOTS = (9, 3, 5)
 SEGMENT_FRAMES = 4
 BY_FRAMES = ("lite", "community")  # which take frames one by one
+STEADIED = "steadied"  # Lite, its frames blended with their neighbours
 KINDS = (*BY_FRAMES, "seedvr2", "wan-2x")
 
 
@@ -245,4 +246,5 @@ def _settings(kind: str, folder: Path) -> JobSettings:
     if kind == "community":
         file = write_network(folder / "tiny.pth", "Compact")
         return JobSettings(model="community", model_file=str(file), codec="ffv1")
-    return JobSettings(model="lite", treatment="faithful", codec="ffv1")
+    steadiness = "mild" if kind == STEADIED else "off"
+    return JobSettings(model="lite", treatment="faithful", codec="ffv1", steadiness=steadiness)
