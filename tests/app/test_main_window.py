@@ -107,6 +107,18 @@ def test_a_failed_or_cancelled_film_can_be_tried_again(bench):
     assert bench.find("secondAction").text() == "Try again"
 
 
+def test_a_film_that_failed_says_why_once_where_its_button_is(bench):
+    job_id = bench.start()
+    bench.fail(ErrorInfo(code="disk-full", case="folder", params={"folder": "/films"}))
+    for _ in range(2):  # as it happens, and when it is selected again
+        assert texts(bench.window).count("The disk is full") == 1
+        assert "The disk is full" in texts(bench.find("errorCard"))
+        assert bench.find("errorAction").isVisible()
+        bench.add("other.mp4")
+        bench.window.queue_column.view.select(job_id)
+        bench.hear()
+
+
 def test_what_is_removed_comes_back_with_its_pieces(bench):
     job_id = bench.start("one.mp4")
     bench.engine.advance(80)
