@@ -1,14 +1,18 @@
 """The watched folder in the window: what comes into the queue by itself, and what starts."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from PySide6.QtCore import QThreadPool
 
+from app.controllers import restart
 from app.controllers import watch as watch_module
+from app.controllers.restart import Waiting, WaitingFilm
 from app.state.job_row import JobState
+from engine.api import UnfinishedJob
 from engine.core import paths
 from engine.core.errors import DiskFull, UnreadableMedia
 from engine.protocol import commands
@@ -62,6 +66,12 @@ def watched(bench: Bench, qtbot: SimpleNamespace, tmp_path: Path) -> Iterator[Wa
     made.choose(watch_folder="")
     QThreadPool.globalInstance().waitForDone()
     bench.hear()
+
+
+def watched_film(name: str) -> WaitingFilm:
+    return WaitingFilm(
+        job_id=name, source=Path(f"{name}.mp4"), settings=JobSettings(), is_watched=True
+    )
 
 
 def test_films_come_with_the_choices_of_new_films_and_wait(watched):
@@ -200,6 +210,45 @@ def test_a_folder_that_has_gone_is_said_once_and_goes_on_when_it_is_back(watched
     watched.put("a.mp4")
     assert watched.look() == ["a.mp4"]
     assert "Away" not in texts(watched.line)
+
+
+def test_what_came_from_the_folder_is_kept_as_that_and_what_runs_only_at_a_proper_end(watched):
+    watched.put("a.mp4", "b.mp4")
+    watched.look()
+    watched.bench.add("mine.mp4")
+    watched.bench.do("start")
+    running = watched.bench.program.queue.active.job_id
+    for ends, begun in ((False, ()), (True, (running,)), (False, ())):
+        watched.bench.program.restart.keep(ends=ends)
+        kept = restart.read()
+        names = [(film.source.name, film.is_watched) for film in kept.films]
+        assert (names, kept.begun) == ([("b.mp4", True), ("mine.mp4", False)], begun)
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_after_a_new_start_films_of_the_folder_go_on_where_new_ones_start(watched, starts):
+    watched.choose(watch_folder="", watch_starts=starts)
+    restart.write(Waiting(films=(watched_film("fresh"),), begun=("begun", "finished since")))
+    watched.choose(watch_folder=str(watched.folder))
+    own, other = (
+        UnfinishedJob(job_id=name, source=Path(name), output=Path(name))
+        for name in ("begun", "other")
+    )
+    watched.bench.program.take_up((own, other), is_kept=True)
+    watched.look(2)
+    bench = watched.bench
+    assert [row.source.name for row in bench.program.queue.rows][starts:] == ["fresh.mp4"]
+    assert watched.states()[-1] is (JobState.RUNNING if starts else JobState.WAITING)
+    assert [one.job_id for one in bench.asked(commands.AdoptJob)] == ["begun"] * starts
+    assert bench.find("unfinishedBanner").isVisible(), "the other one waits for an answer"
+
+
+def test_after_a_new_start_films_of_the_user_wait(watched):
+    watched.choose(watch_starts=True)
+    restart.write(Waiting(films=(replace(watched_film("mine"), is_watched=False),)))
+    watched.bench.program.take_up((), is_kept=True)
+    watched.look()
+    assert watched.states() == [JobState.WAITING]
 
 
 @pytest.mark.slow
