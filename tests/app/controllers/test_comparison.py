@@ -296,6 +296,21 @@ def test_in_a_low_window_both_bars_share_a_line_and_nothing_overlaps(bench, two)
     assert not bench.find("zoomFit").isVisible(), "there is no room for it"
 
 
+def test_a_long_name_loses_its_middle_and_the_open_list_shows_all_of_it(bench, two):
+    label = "Grandmother's birthday, tape 3 of 7, restored_x4.mp4 1920×1080"
+    bench.window.resize(910, 432)
+    settle()
+    box = part(bench.window, "filmB", QComboBox)
+    box.setItemText(box.currentIndex(), label)
+    assert box.shown_text != label
+    assert box.shown_text.startswith("Gr")
+    assert box.shown_text.endswith("0")
+    box.showPopup()
+    settle()
+    assert box.view().viewport().width() >= box.fontMetrics().horizontalAdvance(label) + 12
+    box.hidePopup()
+
+
 def test_names_follow_the_language(bench, two):
     bench.program.use_language("zh_CN")
     bench.hear()
