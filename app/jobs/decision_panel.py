@@ -171,7 +171,7 @@ class DecisionPanel(QWidget):
             "download_start": self._download_text(),
             "download_stop": tr("Stop the download"),
             "add_files": tr("Add files …"),
-            "retry": tr("Try again"),
+            "retry": self._retry_text(),
             "accept": tr("Keep it as it is"),
         }
         first, second = self._names
@@ -201,6 +201,12 @@ class DecisionPanel(QWidget):
             several = tr("Start {count} waiting films", count=waiting)
             return several if waiting > 1 else tr("Start the waiting film")
         return tr("Start queue ({count})", count=waiting) if waiting > 1 else tr("Start")
+
+    def _retry_text(self) -> str:
+        """A film that was cancelled goes on where it was."""
+        row = self._row
+        is_begun = row is not None and row.state is JobState.CANCELLED and row.done > 0
+        return tr("Continue") if is_begun else tr("Try again")
 
     def _download_text(self) -> str:
         """What the button does, with the size of what comes where the plan knows it."""

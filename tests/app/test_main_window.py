@@ -10,7 +10,7 @@ from PySide6.QtWidgets import (
     QSlider,
 )
 
-from app import desktop
+from app import desktop, labels
 from app.state.job_row import JobState
 from engine.api import UnfinishedJob
 from engine.core.errors import ErrorInfo
@@ -117,6 +117,20 @@ def test_a_film_that_failed_says_why_once_where_its_button_is(bench):
         bench.add("other.mp4")
         bench.window.queue_column.view.select(job_id)
         bench.hear()
+
+
+def test_a_cancelled_film_says_what_of_it_is_finished_and_goes_on(bench):
+    bench.start()
+    bench.do("cancel")
+    assert labels.state(bench.window.selected) == "Cancelled"
+    assert bench.find("primaryAction").text() == "Try again", "nothing of it was made"
+    bench.do("retry")
+    bench.engine.advance(120)
+    bench.do("cancel")
+    assert labels.state(bench.window.selected) == "Cancelled · 5 of 10 seconds finished"
+    assert bench.find("primaryAction").text() == "Continue"
+    bench.press("primaryAction")
+    assert bench.window.selected.state is JobState.RUNNING
 
 
 def test_what_is_removed_comes_back_with_its_pieces(bench):

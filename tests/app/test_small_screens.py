@@ -314,6 +314,16 @@ def test_a_running_film_keeps_its_buttons_and_picture_below_another_bar(bench):
     assert bench.find("primaryAction").isVisible()
 
 
+def test_the_plan_of_a_running_film_can_be_read_in_the_lowest_window(bench):
+    say_plan(bench, plan())
+    bench.add("other.mp4")
+    bench.do("start")
+    resize(bench, 910, 432)
+    assert not bench.find("primaryAction").isVisible(), "it only counts films"
+    assert lies_inside(bench.find("planHead"))
+    assert bench.find("planCard").visibleRegion().boundingRect().height() >= 90
+
+
 def test_the_log_takes_the_place_of_the_columns_in_a_low_window(bench):
     bench.add()
     for size, is_alone in (((910, 440), True), ((910, 640), False), ((910, 440), True)):

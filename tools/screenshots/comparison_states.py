@@ -42,7 +42,9 @@ def _long_names(player: Player) -> None:
     """Names that have no room; the list B is open."""
     _two_results(player)
     box = player.program.window.preview.findChild(QComboBox, "filmB")
-    box.setItemText(box.currentIndex(), "Grandma's birthday, tape 3 of 7, digitised_x4.mp4 1280×720")
+    box.setItemText(
+        box.currentIndex(), "Grandma's birthday, tape 3 of 7, digitised_x4.mp4 1280×720"
+    )
     box.showPopup()
     player.settle()
 
