@@ -50,6 +50,7 @@ class Timeline(QFrame):
         for label in (self._title, self._trim):
             label.setProperty("kind", "secondary")
         self._position.setObjectName("positionLabel")
+        self._trim.setObjectName("trimLabel")
         hint = self._trim.sizePolicy()
         hint.setHorizontalPolicy(QSizePolicy.Policy.Maximum)  # the title gives way first
         self._trim.setSizePolicy(hint)
