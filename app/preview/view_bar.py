@@ -27,6 +27,8 @@ class ViewBar(QWidget):
         self.setObjectName("viewBar")
         self._segments = SegmentedControl([str(mode.value) for mode in Mode])
         self._list = ChoiceBox()  # the same choice where the segments do not fit
+        self._list.setMinimumContentsLength(0)
+        self._list.setSizeAdjustPolicy(ChoiceBox.SizeAdjustPolicy.AdjustToContents)
         for mode in Mode:
             self._list.addItem(str(mode.value), str(mode.value))
         self._is_lettered = self._is_short = False
@@ -183,7 +185,6 @@ class ViewBar(QWidget):
         self._list.setAccessibleName(tr("View"))
         for index, text in enumerate(labels.values()):
             self._list.setItemText(index, text)
-        self._list.setMinimumContentsLength(max(map(len, labels.values())))
         self._rebuild_buttons()
         self._give_way()
 
