@@ -152,7 +152,6 @@ class TryBar(Translated, QFrame):
         self._fold(_SHARE * height > self._over.height())
         self.setVisible(not self._is_folded or not self._problem.isHidden())
         self.line.setVisible(self._is_folded)
-        self.line_changed.emit()
         room = self._over.width() - 2 * _MARGIN
         self._problem.setFixedWidth(min(420, room - 16))
         self._give_way(room)
@@ -164,6 +163,7 @@ class TryBar(Translated, QFrame):
         left = max(_MARGIN, (self._over.width() - wide) // 2)
         left = max(_MARGIN, min(left, self._over.width() - _MARGIN - self.width()))
         self.move(left, self._over.height() - _MARGIN - self.height())
+        self.line_changed.emit()
 
     def _fold(self, is_folded: bool) -> None:
         """Offer a menu in `line` instead; while something is made, progress and Stop are there."""

@@ -25,7 +25,7 @@ class Watched:
     """A window that watches a folder, with what tests do to both."""
 
     def __init__(self, bench: Bench, wait_until: Callable[..., None], folder: Path) -> None:
-        self.bench, self._wait_until, self.folder = bench, wait_until, folder
+        self.bench, self.wait_until, self.folder = bench, wait_until, folder
         self.line, self.switch = bench.find("watchLine"), bench.find("watchSwitch")
         self._looks = 0
         bench.program.watch._looked.connect(self._count)
@@ -45,7 +45,7 @@ class Watched:
         """Names in the queue after some looks."""
         for _ in range(times):
             before = self._looks
-            self._wait_until(lambda before=before: self._looks > before, timeout=5000)
+            self.wait_until(lambda before=before: self._looks > before, timeout=5000)
             self.bench.hear()
         return [row.source.name for row in self.bench.program.queue.rows]
 
@@ -189,8 +189,9 @@ def test_what_was_taken_right_before_the_switch_is_written_down(watched):
     looked = watched.bench.program.watch._looked
     looked.connect(lambda look: look.films and watched.choose(watch_folder=""))
     watched.put("a.mp4")
-    assert watched.look(3) == ["a.mp4"]
-    assert "a.mp4" in (paths.data_folder() / "watched.txt").read_text()
+    record = paths.data_folder() / "watched.txt"
+    watched.wait_until(lambda: record.exists() and "a.mp4" in record.read_text(), timeout=5000)
+    assert [row.source.name for row in watched.bench.program.queue.rows] == ["a.mp4"]
 
 
 def test_without_a_folder_there_is_no_line(bench):
