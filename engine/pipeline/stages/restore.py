@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.core.geometry import Box
-from engine.ops.resize import resize
+from engine.core.geometry import Box, Size
+from engine.ops.resize import resize_in_light
 from engine.pipeline.display import put_back, turn
 from engine.protocol.media import Chroma, VideoInfo, subsampling
 from engine.protocol.plan import Plan
 from engine.video.colour.convert import colour_spec, from_rgb, to_rgb
+from engine.video.colour.tags import assumed_transfer
 from engine.video.film_preparation import enlarged
 from engine.video.read.frames import PlanarFrame
 
@@ -26,6 +27,7 @@ class Restore:
     def __init__(self, video: VideoInfo, plan: Plan) -> None:
         self._size = plan.picture.size
         self._spec = colour_spec(plan.picture)
+        self._transfer = video.tags.transfer or assumed_transfer(video)
         self._has_alpha = plan.picture.has_alpha
         # what the container cannot record is done to the pixels
         self._turn = (video.rotation - plan.picture.rotation) % 360
@@ -46,16 +48,23 @@ class Restore:
         """
         stored = self._size.transposed() if self._turn in (90, 270) else self._size
         if self._inside is None:
-            picture = resize(frames, stored)
+            picture = resize_in_light(frames, stored, self._transfer)
         else:
-            picture = put_back(resize(frames, self._inside.size), self._inside, stored)
+            inside = resize_in_light(frames, self._inside.size, self._transfer)
+            picture = put_back(inside, self._inside, stored)
         if self._has_alpha:
-            opaque = torch.ones_like(picture[:, :1])
-            veil = opaque if alpha is None else resize(alpha, stored).clamp(0, 1)
-            picture = torch.cat([picture, veil], dim=1)
+            picture = torch.cat([picture, _veil(alpha, picture)], dim=1)
         picture = turn(picture, self._turn, self._mirror)
         planes = [plane.cpu().numpy() for plane in from_rgb(picture, self._spec)]
         return [tuple(plane[t] for plane in planes) for t in range(len(frames))], picture
+
+
+def _veil(alpha: Tensor | None, picture: Tensor) -> Tensor:
+    """Alpha at the size of a picture; opaque where the source has none."""
+    if alpha is None:
+        return torch.ones_like(picture[:, :1])
+    size = Size(picture.shape[-1], picture.shape[-2])
+    return resize_in_light(alpha, size, "linear").clamp(0, 1)
 
 
 class SourceColours:
