@@ -1,4 +1,4 @@
-"""Models whose factor is not the one that is wished: what brings their pictures to the size."""
+"""Models whose factor is not the one that is wanted: what brings their pictures to the size."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_fine_lines_of_a_film_keep_their_light_when_a_result_is_reduced(tmp_path
 
 
 @pytest.mark.parametrize("scale", [2, 4])
-def test_a_wish_between_scales_gives_the_place_of_each_pixel(scale: int, tmp_path: Path) -> None:
+def test_a_factor_between_scales_gives_the_place_of_each_pixel(scale: int, tmp_path: Path) -> None:
     """A white square stays where it was, whatever the model makes meanwhile."""
     model, source = repeating(tmp_path / "x.pth", upscale=scale), tmp_path / "a.png"
     picture = np.zeros((40, 60, 3), np.uint8)
