@@ -15,6 +15,7 @@ QUEUE_CLIPS = 2  # waiting between two stages; pipeline.run makes the queues of 
 _THREADS = ("read", "write")  # stages with a thread of their own
 _PLANES_IN = 4  # bytes of a px as decoded: up to 4:4:4 of 16 bit, less for most
 _FLOAT = 4
+_FILLED = 33  # bytes of a px while colours beneath transparent ones are filled in
 # large frames become smaller in bands: lines of the result in each, its filter's reach included
 _REDUCED_LINES = 70
 _REDUCED_COPIES = 5  # of a band, at most: while values of sRGB become light
@@ -76,7 +77,10 @@ def _of_model(plan: Plan, needs: MemoryRequirement) -> dict[str, StagePeak]:
     """Stages of the model, each with the frames of the source that it takes, and "restore"."""
     work, on_gpu = plan.work, plan.work.device == "cuda"
     source = _rgb(plan, plan.source_size, work.clip_frames)
-    sizes = {name: size + source for name, size in needs.stages.items()}
+    filling = plan.source_size.pixels * _FILLED if plan.picture.has_alpha else 0
+    sizes = {
+        name: needs.weights + max(size, filling) + source for name, size in needs.working.items()
+    }
     held = source
     if work.takes_shots:  # frames that are finished are not those that were taken last
         sizes[[*sizes][-1]] += _rgb(plan, plan.source_size, needs.finished)

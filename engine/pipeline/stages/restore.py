@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
+from engine.ops.colour.hidden import fill_hidden
 from engine.ops.resize import resize_in_light
 from engine.pipeline.display import put_back, turn
 from engine.protocol.media import Chroma, VideoInfo, subsampling
@@ -68,12 +69,28 @@ def _veil(alpha: Tensor | None, picture: Tensor) -> Tensor:
 
 
 class SourceColours:
-    """Turns code values into RGB on one device, of a part of the picture where one is given."""
+    """Turns code values into RGB on one device, of a part of the picture where one is given.
 
-    def __init__(self, video: VideoInfo, device: str, part: Box | None = None) -> None:
+    Args:
+        video: Of the source.
+        device: Where the colours go.
+        part: Of the picture.
+        fills: Whether colours beneath transparent pixels are replaced, see `fill_hidden`.
+    """
+
+    def __init__(
+        self, video: VideoInfo, device: str, part: Box | None = None, *, fills: bool = False
+    ) -> None:
         self._spec = colour_spec(video)
         self._device = device
         self._part = part
+        self._fills = fills
+
+    @classmethod
+    def of_job(cls, video: VideoInfo, plan: Plan) -> SourceColours:
+        """As a job needs them: what is hidden stays as it is where pictures are only converted."""
+        fills = plan.picture.has_alpha and not plan.only_converts
+        return cls(video, plan.work.device, plan.enlarged, fills=fills)
 
     def rgb(self, frames: Sequence[PlanarFrame]) -> tuple[Tensor, Tensor | None]:
         """[T, 3, h, w] float32, nominally 0 to 1, and alpha [T, 1, h, w] or None."""
@@ -81,7 +98,12 @@ class SourceColours:
         if self._part is not None:
             planes = _cut(planes, self._part, self._spec.chroma)
         whole = to_rgb(planes, self._spec, self._device)
-        return whole[:, :3], whole[:, 3:] if whole.shape[1] == 4 else None
+        if whole.shape[1] == 3:
+            return whole, None
+        colours, alpha = whole[:, :3], whole[:, 3:]
+        if self._fills:
+            fill_hidden(colours, alpha)
+        return colours, alpha
 
 
 def _cut(planes: list[Tensor], part: Box, chroma: Chroma) -> list[Tensor]:
