@@ -1,4 +1,4 @@
-"""Colours beneath transparent pixels, which nobody has seen but a model would look at."""
+"""Colours beneath transparent pixels, not seen, but a model would look at them."""
 
 from __future__ import annotations
 

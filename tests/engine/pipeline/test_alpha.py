@@ -14,6 +14,8 @@ from PIL import Image
 from engine.core.geometry import Size
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
+from engine.verify.verify import verify
+from engine.video.read.probe import probe
 from tests.helpers.community import write_network
 from tests.helpers.jobs import plan_of, run
 from tests.helpers.seedvr2 import write_seedvr2
@@ -68,6 +70,9 @@ def made(folder: Path, codes: Codes, settings: JobSettings, depth: int = 16) -> 
     folder.mkdir()
     plan: Plan = plan_of(write_picture(folder / "a.png", codes, depth), folder / "b.png", settings)
     run(plan, folder / "job")
+    if settings.model != "community":  # random networks make something else
+        report = verify(probe(plan.source), plan.output, plan=plan)
+        assert report.passed, report.problems
     return read_picture(plan.output)
 
 
@@ -126,3 +131,12 @@ def test_alpha_of_a_smaller_picture_is_the_mean_of_what_was_there(tmp_path: Path
     assert found[..., 3].mean() == pytest.approx(codes[..., 3].mean(), rel=1e-3)
     pairs = codes[..., 3].reshape(SIZE.height // 2, 2, SIZE.width // 2, 2).mean((1, 3))
     assert np.abs(found[..., 3] - pairs).max() < 0.04 * WHITE
+
+
+def test_verification_sees_what_is_visible_and_nothing_else(tmp_path: Path) -> None:
+    source = probe(write_picture(tmp_path / "a.png", disc()))
+    assert verify(source, write_picture(tmp_path / "b.png", disc((0, WHITE, 0)))).passed
+    dark = disc()
+    dark[..., :3] //= 8
+    report = verify(source, write_picture(tmp_path / "c.png", dark))
+    assert [check.code for check in report.problems] == ["likeness"]
