@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.core.geometry import Size
+from engine.ops.precision import exact_arithmetic
 from engine.ops.resize import resize, resize_in_light
 
 Array = NDArray[np.float64]
@@ -131,3 +132,14 @@ def test_a_picture_of_a_few_pixels() -> None:
     frames = torch.rand(2, 1, 3, 2)
     assert resize_in_light(frames, Size(1, 1), "bt709").shape == (2, 1, 1, 1)
     assert torch.equal(resize_in_light(frames, Size(2, 3), "bt709"), frames)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("transfer", ["bt709", "iec61966-2-1", "smpte2084", "arib-std-b67"])
+def test_a_gpu_makes_the_same(transfer: str) -> None:
+    """Not run on a GPU yet."""
+    frames = picture()
+    wanted = resize_in_light(frames, Size(150, 77), transfer)
+    with exact_arithmetic():
+        found = resize_in_light(frames.to("cuda"), Size(150, 77), transfer).cpu()
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import av
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 
 from engine.core.geometry import Size
+from engine.pipeline.stages.restore import SourceColours
+from engine.planner.peaks import stage_peaks
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from engine.verify.verify import verify
+from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe
 from tests.helpers.community import write_network
 from tests.helpers.jobs import plan_of, run
+from tests.helpers.memory import Allocations
+from tests.helpers.plans import a_media, a_plan
 from tests.helpers.seedvr2 import write_seedvr2
 
 Codes = NDArray[np.uint16]  # [h, w, 4], red, green, blue and alpha of 16 bits
@@ -140,3 +147,21 @@ def test_verification_sees_what_is_visible_and_nothing_else(tmp_path: Path) -> N
     dark[..., :3] //= 8
     report = verify(source, write_picture(tmp_path / "c.png", dark))
     assert [check.code for check in report.problems] == ["likeness"]
+
+
+@pytest.mark.parametrize("depth", [8, 16])
+def test_filling_takes_no_more_than_was_planned(depth: int) -> None:
+    media = a_media(has_alpha=True, chroma="rgb", bit_depth=depth)
+    size, usual = media.video.size, a_plan()
+    small = replace(usual.picture, size=Size(320, 180), has_alpha=True, chroma="rgb")
+    plan = replace(usual, picture=small)
+    kind = np.uint8 if depth == 8 else np.uint16
+    plane = np.zeros((size.height, size.width), kind)
+    frame = PlanarFrame(planes=(plane,) * 4, pts=0, duration=0)
+    colours = SourceColours.of_job(media.video, plan)
+    with torch.inference_mode():
+        colours.rgb([frame])  # what torch loads once
+        with Allocations() as found:
+            colours.rgb([frame])
+    planned = stage_peaks(plan)["upscale"].ram
+    assert found.peak_bytes <= planned <= 1.15 * found.peak_bytes

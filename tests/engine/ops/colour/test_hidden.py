@@ -65,3 +65,13 @@ def test_it_takes_what_it_says() -> None:
         with Allocations() as found:
             fill_hidden(colours, alpha)
     assert found.peak_bytes <= 33 * 200 * 300
+
+
+@pytest.mark.gpu
+def test_a_gpu_fills_the_same() -> None:
+    """Not run on a GPU yet."""
+    colours, alpha = torch.rand(2, 3, 57, 80), torch.rand(2, 1, 57, 80).round()
+    on_gpu = colours.to("cuda")
+    fill_hidden(on_gpu, alpha.to("cuda"))
+    fill_hidden(colours, alpha)
+    torch.testing.assert_close(on_gpu.cpu(), colours, atol=1e-5, rtol=0)
