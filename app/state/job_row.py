@@ -134,6 +134,11 @@ class JobRow:
             return self.report.output
         return None
 
+    @property
+    def chosen_folder(self) -> Path | None:
+        """Where the finished file lies, if its place was chosen for this film alone."""
+        return self.result.parent if self.output is not None and self.result is not None else None
+
 
 def image_of(picture: Picture) -> QImage:
     """A QImage that owns its pixels."""
