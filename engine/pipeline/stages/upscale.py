@@ -123,9 +123,7 @@ class Device:
         self._context = context
         self._upscale = Upscale(model, context)
         self._restore = Restore(context.media.video, context.plan)
-        self._colours = SourceColours(
-            context.media.video, context.plan.work.device, context.plan.enlarged
-        )
+        self._colours = SourceColours.of_job(context.media.video, context.plan)
         is_steadied = context.plan.work.steadiness != "off"
         self._steadying = Steadying() if is_steadied else None
 
