@@ -75,6 +75,7 @@ class JobRow:
     report: Report | None = None
     error: ErrorInfo | None = None
     lost: ErrorInfo | None = None  # why its finished result cannot be looked at any more
+    is_watched: bool = False  # it came from the watched folder
     is_accepted: bool = False  # the user keeps its result as it is
     warnings: tuple[Notice, ...] = ()
     downgrades: tuple[Downgrade, ...] = ()
