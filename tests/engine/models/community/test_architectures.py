@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,14 @@ from torch import Tensor
 
 from engine.core.errors import WrongModel
 from engine.core.geometry import Size
-from engine.model_files.store import named
 from engine.models.community.library import spandrel
-from engine.models.community.network import load, recognised
-from engine.models.community.plan import LEAST_OVERLAP, NetworkCost
-from engine.models.community.upscaler import CommunityUpscaler, measured
+from engine.models.community.network import recognised
+from engine.models.community.plan import LEAST_OVERLAP
+from engine.models.community.upscaler import CommunityUpscaler
 from engine.models.user_files import describe
-from engine.protocol.model_file_state import NetworkFacts
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
-from tests.helpers.community import LARGE, REFUSED, architectures, write_network
+from tests.helpers.community import LARGE, REFUSED, architectures, loaded, write_network
 from tests.helpers.memory import Allocations
 
 pytestmark = [  # of spandrel's own loader
@@ -40,20 +37,6 @@ def each(names: list[str]) -> list[object]:
         pytest.param(name, marks=[] if name in SAMPLE else [pytest.mark.slow], id=name)
         for name in names
     ]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
-    path: Path
-    facts: NetworkFacts
-    cost: NetworkCost
-    upscaler: CommunityUpscaler
-
-
-def loaded(path: Path) -> Loaded:
-    weights = named(path)
-    facts, call, cost = measured(weights, half=False)
-    return Loaded(path, facts, cost, CommunityUpscaler(load(weights), facts, call))
 
 
 def smooth(size: Size, count: int = 1) -> Tensor:
