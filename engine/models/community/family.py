@@ -27,7 +27,6 @@ from engine.protocol.model_file_state import NetworkFacts
 from engine.protocol.plan import Notice, WeightsPlan
 
 _RGB_BYTES, _FLOAT_BYTES = 12, 4
-_TABLES_BYTES = 1 << 18  # state of the generator; places of rows and columns that operators look up
 _BATCH_PIXELS = 1_300_000  # of frames in one call on a GPU, as Lite
 _MOST_FRAMES = 8
 
@@ -79,7 +78,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
 
     def needs(self, work: CommunityPlan) -> MemoryRequirement:
         """Bytes of enlarging a clip, in tiles where frames are cut."""
-        working = work.working_bytes + _TABLES_BYTES
+        working = work.working_bytes
         if work.tiles > 1:
             tile = work.clip_frames * work.tile.scaled(work.scale).pixels * _RGB_BYTES
             canvas = work.canvas.pixels * (work.clip_frames * _RGB_BYTES + _FLOAT_BYTES)
