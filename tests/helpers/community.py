@@ -98,7 +98,7 @@ _TINY: dict[str, dict[str, Any]] = {
 _CLASSES = {"KBNet": "KBNet_s", "PLKSR": "RealPLKSR", "RealCUGAN": "UpCunet2x"}
 
 REFUSED = {"GFPGAN": "redraws-a-face", "RestoreFormer": "redraws-a-face", "LaMa": "needs-a-mask"}
-LARGE = {"GFPGAN", "LaMa", "RealCUGAN", "FBCNN"}  # as spandrel builds them, of 5 to 350 MB
+RUN = tuple(name for name in _TINY if name not in REFUSED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
