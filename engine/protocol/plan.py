@@ -281,6 +281,12 @@ class Plan:
         return len(self.span)
 
     @property
+    def only_converts(self) -> bool:
+        """Whether pictures are neither redrawn nor resized."""
+        size = self.picture.size
+        return self.work.model == "none" and self.source_size in (size, size.transposed())
+
+    @property
     def expected_seconds(self) -> tuple[float, float]:
         """Least and most that the job should take."""
         return self.seconds_low or self.seconds, self.seconds_high or self.seconds
