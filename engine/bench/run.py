@@ -60,6 +60,7 @@ CASES: dict[str, BenchCase] = {
     "optimisations-around": BenchCase("cases.switches:other_switch_rows"),
     "optimisations-claims": BenchCase("cases.claims:claim_rows"),
     "models": BenchCase("cases.models:model_rows"),
+    "community": BenchCase("cases.community:community_rows"),
     "kernels": BenchCase("cases.kernels:kernel_rows"),
     "attention": BenchCase("cases.kernels:attention_rows"),
     "products": BenchCase("cases.matmul_formats:matmul_rows"),

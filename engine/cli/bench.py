@@ -62,7 +62,7 @@ def _check_trace(cases: Sequence[str]) -> None:
     """A trace is of one case, and not of one that uses torch's profiler itself."""
     if len(cases) != 1:
         raise SettingsError("trace-of-many-cases")
-    if cases[0].startswith(("optimisations", "models")):
+    if cases[0].startswith(("optimisations", "models", "community")):
         raise SettingsError("trace-not-possible", case=cases[0])
 
 

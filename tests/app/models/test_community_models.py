@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QUrl
+from pytestqt.qtbot import QtBot
 
+from app.application import Program
+from app.state.job_row import JobState
 from engine.protocol import commands
 from engine.protocol.model_file_state import NetworkFacts, PublishedState
-from tests.app.conftest import Bench, texts
+from tests.app.conftest import Bench, dropped, texts
+from tests.helpers.clips import make_clip
+from tests.helpers.community import RUN, write_network
 from tests.helpers.fake_tasks import FILE
 
+_PATIENCE_MS = 90_000
 COMPACT = NetworkFacts(architecture="RealESRGAN Compact", scale=4, takes_half=True)
 
 
@@ -34,9 +40,7 @@ def own(path: Path) -> PublishedState:
 def test_a_drop_opens_the_list_and_imports_the_file(
     bench: Bench, tmp_path: Path, name: str
 ) -> None:
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(tmp_path / name))])
-    bench.program.window.intake.take_drop(data)
+    bench.program.window.intake.take_drop(dropped(tmp_path / name))
     bench.hear()
     (request,) = bench.asked(commands.ImportModelFile)
     assert (request.path, request.mode) == (tmp_path / name, "copy")
@@ -60,3 +64,31 @@ def test_its_row_says_what_it_is_and_it_is_used_for_the_film(bench: Bench, tmp_p
     settings = bench.asked(commands.ChangeJob)[-1].settings
     assert settings.model == "community"
     assert settings.model_file == str(tmp_path / "4x_film.pth")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of spandrel's own code
+@pytest.mark.filterwarnings("ignore:Initializing zero-element")
+@pytest.mark.parametrize("name", RUN)
+def test_each_architecture_goes_from_a_drop_to_a_finished_film(
+    name: str, program: Program, qtbot: QtBot, tmp_path: Path
+) -> None:
+    def wait(condition: Callable[[], bool]) -> None:
+        qtbot.waitUntil(condition, timeout=_PATIENCE_MS)
+
+    def own_files() -> list[PublishedState]:
+        return [file for file in program.model_files.files if file.is_own]
+
+    wait(lambda: program.model_files.is_known)
+    program.window.intake.take_drop(dropped(write_network(tmp_path / "tiny.safetensors", name)))
+    wait(lambda: bool(own_files()))
+    film = make_clip(tmp_path / "film.mkv", codec="ffv1", frames=3)
+    row = program.queue.find(program.controller.add_file(film))
+    program.models.use(own_files()[0].id)
+    wait(lambda: row.plan is not None and row.plan.work.model == "community")
+    program.window.do("start")
+    wait(lambda: row.state not in (JobState.WAITING, JobState.RUNNING))
+    assert (row.state, row.error) == (JobState.DONE, None)
+    # networks of random numbers make pictures that look like nothing
+    assert {check.code for check in row.report.problems} <= {"likeness", "black"}
+    assert row.report.frames_out == 3

@@ -7,7 +7,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from engine.protocol.gpu_reading import GpuProcess
 from engine.video.read import decoder
 from engine.video.read.frame_reader import FrameReader
 from engine.video.write.segment_writer import SegmentWriter
-from tests.helpers.jobs import KINDS, SHOTS, STEADIED, Outcome, SmallJob, small_job
+from tests.helpers.jobs import KINDS, SHOTS, STEADIED, Outcome, SmallJob
 from tests.helpers.memory import RunsOut
 from tests.helpers.program import NEEDS_FFMPEG
 
@@ -45,11 +44,6 @@ def _quick_collections() -> Iterator[None]:
     gc.freeze()
     yield
     gc.unfreeze()
-
-
-@pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], SmallJob]:
-    return cache(lambda kind: small_job(kind, tmp_path_factory.mktemp(kind)))
 
 
 def allocations(job: SmallJob) -> int:

@@ -19,7 +19,7 @@ from engine.planner.peaks import ram_bytes, stage_peaks
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers import program
-from tests.helpers.jobs import plan_of, run
+from tests.helpers.jobs import BY_FRAMES, plan_of, run, settings_of
 from tests.helpers.memory import Allocations, marked, seedvr2_plan, wan_plan
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, upscale
 
@@ -32,6 +32,7 @@ STAGES = (
     (Restore, "run", "restore"),
 )
 ONEDNN_BYTES = 4 * MIB  # that Lite is planned with; torch does not count them
+LITE = JobSettings(model="lite", scale=2, codec="ffv1")
 
 
 @pytest.fixture(autouse=True)
@@ -42,12 +43,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def job(folder: Path, size: str, frames: int, **settings: Any) -> Plan:
+def job(folder: Path, size: str, frames: int, settings: JobSettings) -> Plan:
     film = folder / "film.mkv"
     source = f"testsrc2=size={size}:rate=25,trim=end_frame={frames},format=yuv420p"
     ffmpeg("-f", "lavfi", "-i", source, "-c:v", "ffv1", film)
-    wanted = {"model": "lite", "scale": 2, "codec": "ffv1", **settings}
-    return plan_of(film, folder / "out.mkv", JobSettings(**wanted))
+    return plan_of(film, folder / "out.mkv", settings)
 
 
 def taken(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Allocations:
@@ -78,8 +78,11 @@ def assert_predicted(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert 1 <= ratio <= MOST
 
 
-def test_a_job_with_lite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = job(tmp_path, "480x360", 9)
+@pytest.mark.parametrize("kind", BY_FRAMES)
+def test_a_job_with_a_model_of_frames(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = job(tmp_path, "480x360", 9, settings_of(kind, tmp_path, scale=2))
     assert_predicted(plan, tmp_path, monkeypatch)
     tiled = replace(plan.work, tile=replace(plan.source_size, width=288))
     plan = replace(plan, work=tiled, output=tmp_path / "tiled.mkv")
@@ -90,7 +93,7 @@ def test_a_job_with_lite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_job_that_blends_frames(
     clip: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = job(tmp_path, "320x240", 9, steadiness="mild")
+    plan = job(tmp_path, "320x240", 9, replace(LITE, steadiness="mild"))
     plan = replace(plan, work=replace(plan.work, clip_frames=clip, dtype="float32"))
     found, peaks = taken(plan, tmp_path, monkeypatch), stage_peaks(plan)
     for _, _, stage in STAGES:
@@ -109,7 +112,7 @@ def test_a_job_that_blends_frames(
 def test_a_job_with_a_model_of_shots(
     made: Callable[[], Any], size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, work = job(tmp_path, size, 29), replace(made(), threads=1)
+    plan, work = job(tmp_path, size, 29, LITE), replace(made(), threads=1)
     plan = replace(plan, work=work, picture=replace(plan.picture, size=work.canvas))
     assert_predicted(plan, tmp_path, monkeypatch)
 
@@ -117,7 +120,7 @@ def test_a_job_with_a_model_of_shots(
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", ["hevc", "ffv1"])
 def test_a_process_takes_no_more_than_was_said(codec: str, tmp_path: Path) -> None:
-    plan = job(tmp_path, "640x360", 40, codec=codec)
+    plan = job(tmp_path, "640x360", 40, replace(LITE, codec=codec))
     ended = upscale(plan.source, tmp_path / "out.mkv", "--model", "lite", "--set", f"codec={codec}")
     predicted = ram_bytes(plan)
     ratio = predicted / ended.peak_bytes
@@ -132,7 +135,7 @@ def test_the_window_with_seedvr2_takes_what_was_said(tiles: dict[str, int], tmp_
     settings = write_seedvr2(tmp_path, codec="ffv1", parts=8)
     named = ("codec", "vae", "dit", "text_embedding", "device")
     wanted = {name: getattr(settings, name) for name in named} | tiles
-    plan = job(tmp_path, "352x192", 13, model=settings.model, **wanted)
+    plan = job(tmp_path, "352x192", 13, replace(settings, **tiles))
     choices = tmp_path / "choices.json"
     choices.write_text(json.dumps(wanted | {"model": settings.model, "scale": 2}))
     ended = program.run(
