@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from engine.core.geometry import Size
 from engine.models.frame_family import FramePlan
@@ -20,14 +21,26 @@ MOST_OPERATIONS = {"cpu": 4e12, "cuda": 4e13}  # in one call: seconds, after whi
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Something that grows with the pixels of a frame: `fixed + each * p + square * p * p`."""
+    """Something that grows with the pixels of a frame: `fixed + each * p + square * p * p`.
+
+    Attributes:
+        pixels: Of frames that were measured, growing.
+        values: Measured for these; between two of them it is on their line, since networks that
+            cut a frame into windows grow in steps.
+    """
 
     fixed: float = 0.0
     each: float = 0.0
     square: float = 0.0
+    pixels: tuple[int, ...] = ()
+    values: tuple[float, ...] = ()
 
     def at(self, pixels: int) -> float:
         """Its value for so many pixels."""
+        known = zip(self.pixels, self.values, strict=True)
+        for (before, low), (after, high) in pairwise(known):
+            if before <= pixels <= after:
+                return low + (high - low) * (pixels - before) / (after - before)
         return self.fixed + self.each * pixels + self.square * pixels * pixels
 
 

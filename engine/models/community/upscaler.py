@@ -24,6 +24,7 @@ from engine.protocol.model_file_state import NetworkFacts
 from engine.protocol.plan import WeightsPlan
 
 _FIRST_SIDE = 64  # px, of the smallest frame that is measured
+_FACTORS = 1, 2, 3, 4
 _ALIKE = 0.02  # of a frame that a straight line may be off
 
 
@@ -106,7 +107,7 @@ def _place(module: nn.Module, device: str, dtype: torch.dtype, layout: torch.mem
 def measured(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, NetworkCall, NetworkCost]:
     """What a network states, how it is called, and what a frame takes.
 
-    Frames without values show it: of three sizes, and two frames in one call.
+    Frames without values show it: of four sizes, and two frames in one call.
 
     Args:
         weights: The file.
@@ -138,12 +139,12 @@ def _side(facts: NetworkFacts) -> int:
 
 
 def _cost(found: Recognised, call: NetworkCall) -> NetworkCost:
-    """By three frames of growing size."""
+    """By frames of growing size."""
     with pretended(found.mode):
         upscaler = CommunityUpscaler(found.model, found.facts, call)
     side = _side(found.facts)
     pixels, peaks, operations = [], [], []
-    for factor in (1, 2, 3):
+    for factor in _FACTORS:
         with pretended(found.mode) as meter:
             frame = torch.empty(1, 3, factor * side, factor * side)
             before = meter.now
@@ -170,12 +171,13 @@ def _takes_batches(found: Recognised, call: NetworkCall) -> bool:
 
 
 def growth(pixels: Sequence[int], values: Sequence[float]) -> Growth:
-    """A curve through three measurements; a straight line where they lie on one."""
-    (a, b, c), (u, v, w) = pixels, values
+    """Measured values, and beyond them a curve through the last three, or their line."""
+    (a, b, c), (u, v, w) = pixels[-3:], values[-3:]
+    known = tuple(pixels), tuple(values)
     first, last = (v - u) / (b - a), (w - v) / (c - b)
     square = (last - first) / (c - a)
     if square <= 0 or abs(w - (u + (c - a) * first)) <= _ALIKE * w:
         each = (w - u) / (c - a)
-        return Growth(max(0.0, w - each * c), each)
+        return Growth(max(0.0, w - each * c), each, 0.0, *known)
     each = first - square * (a + b)
-    return Growth(u - each * a - square * a * a, each, square)
+    return Growth(u - each * a - square * a * a, each, square, *known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Size
+from engine.core.serialization import from_plain, to_plain
 from engine.models.community.family import FAMILY
 from engine.models.community.plan import (
     CommunityPlan,
@@ -76,12 +78,25 @@ def test_frames_are_extended_as_the_network_says(size: Size, wanted: Size) -> No
     assert replace(FACTS, is_square=True).extended(size) == Size(side, side)
 
 
-def test_three_measurements_give_a_line_or_a_curve() -> None:
+def test_measurements_give_a_line_or_a_curve_beyond_them() -> None:
     pixels = [100, 400, 900]
     line = growth(pixels, [7 + 3 * p for p in pixels])
     assert (round(line.fixed), round(line.each), line.square) == (7, 3, 0)
     curve = growth(pixels, [7 + 3 * p + 0.5 * p * p for p in pixels])
     assert curve.at(2000) == pytest.approx(7 + 3 * 2000 + 0.5 * 2000**2)
+
+
+def test_between_measurements_a_step_is_not_smoothed() -> None:
+    step = growth([100, 400, 900, 1600], [10, 20, 200, 220])
+    assert [step.at(p) for p in (100, 400, 900, 1600)] == [10, 20, 200, 220]
+    assert step.at(1250) == pytest.approx(210)
+    assert step.at(50) <= 10
+
+
+def test_a_plan_is_read_as_it_was_written() -> None:
+    cost = NetworkCost(working=growth([100, 400, 900], [10.0, 20.0, 200.0]))
+    work = plan(cost=cost)
+    assert from_plain(CommunityPlan, json.loads(json.dumps(to_plain(work)))) == work
 
 
 def test_values_that_grow_too_large_for_float16_are_reported() -> None:
