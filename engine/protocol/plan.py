@@ -190,8 +190,8 @@ class StagePlan:
     """Predicted memory and time of one stage.
 
     Stages that the model computes: "encode", "transformer" and "decode" of models that take shots,
-    else "upscale"; around them "latents" (a file of latents becomes a film), "read", "restore",
-    "write" and "verify".
+    else "upscale"; before them "clean" of a first pass; around them "latents" (a file of latents
+    becomes a film), "read", "restore", "write" and "verify".
     """
 
     stage: str
@@ -231,6 +231,9 @@ class Reasons(HasMessage):
         return Message(f"reason.limit.{self.limited_by}", dict(self.params))
 
 
+PassName = Literal["first_pass", "work"]  # fields of a plan
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that is decided before a job starts."""
@@ -247,6 +250,7 @@ class Plan:
     start: Fraction | None = None  # s, None for the first frame
     stop: Fraction | None = None
     work: WorkPlan
+    first_pass: WorkPlan | None = None  # a model of frames that keeps the size, before `work`
     latent: LatentPlan | None = None  # where the source is a file of latents
     picture: PicturePlan
     streams: tuple[PassPlan, ...] = ()
@@ -274,6 +278,11 @@ class Plan:
         """The source as seen: after rotation."""
         is_turned = self.source_rotation in (90, 270)
         return self.source_size.transposed() if is_turned else self.source_size
+
+    @property
+    def passes(self) -> tuple[WorkPlan, ...]:
+        """How each model works that frames go through, in their order."""
+        return (self.work,) if self.first_pass is None else (self.first_pass, self.work)
 
     @property
     def frames(self) -> int:
