@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from engine import api
+from engine.cli.main import main
 from engine.core.errors import (
     Cancelled,
     CheckpointMismatch,
@@ -221,3 +222,17 @@ def test_another_file_in_its_place_stops_the_job(film: Path, tmp_path: Path) -> 
     write_network(first, upscale=1, num_feat=16)
     with pytest.raises(CheckpointMismatch):
         run(plan, tmp_path / "job")
+
+
+def test_the_command_line_says_and_does_both(
+    film: Path, cleaner: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model", str(cleaner), "--then", "lite", "--set", "codec=ffv1"]
+    assert main(["plan", str(film), *words]) == 0
+    said = capsys.readouterr().out
+    assert "First:     1x_clean.pth (RealESRGAN Compact, x1), cpu, float32, whole frames" in said
+    assert "First pass: RealESRGAN Compact from 1x_clean.pth, which keeps the size" in said
+    result = tmp_path / "by words.mkv"
+    assert main(["upscale", str(film), *words, "-o", str(result)]) == 0
+    settings = JobSettings(model="lite", first_model=str(cleaner), codec="ffv1")
+    assert worst(planes_of(result), made(film, tmp_path / "made.mkv", settings)) == 0
