@@ -29,6 +29,7 @@ from engine.planner.downgrade import next_plan
 from engine.protocol.events import PlanDowngraded
 from engine.protocol.plan import Plan, WorkPlan
 from engine.settings.schema import JobSettings
+from tests.helpers import program
 from tests.helpers.community import write_network
 from tests.helpers.jobs import plan_of, planes_of, run, small_job
 from tests.helpers.memory import RunsOut
@@ -236,3 +237,19 @@ def test_the_command_line_says_and_does_both(
     assert main(["upscale", str(film), *words, "-o", str(result)]) == 0
     settings = JobSettings(model="lite", first_model=str(cleaner), codec="ffv1")
     assert worst(planes_of(result), made(film, tmp_path / "made.mkv", settings)) == 0
+
+
+@pytest.mark.slow
+def test_a_program_that_is_killed_goes_on_with_the_same_pictures(
+    cleaner: Path, tmp_path: Path
+) -> None:
+    film = program.make_film(tmp_path / "film.mp4", "96x64", 4)
+    words = ["--model", str(cleaner), "--then", "lite", "--set", "codec=ffv1"]
+    program.upscale(film, tmp_path / "whole.mkv", *words, "--set", "segment_seconds=0.5")
+    result, env = tmp_path / "out.mkv", {"UPREEL_DATA": str(tmp_path / "data")}
+    more = ["upscale", film, "-o", result, *words, "--set", "segment_seconds=0.5"]
+    assert program.is_killed_at({"event": "SegmentDone", "segment": 1}, *more, env=env)
+    assert not result.exists()
+    ended = program.run("resume", "--all", env=env)
+    assert ended.status == 0, ended.err
+    assert worst(planes_of(result), planes_of(tmp_path / "whole.mkv")) == 0
