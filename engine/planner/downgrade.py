@@ -38,7 +38,7 @@ def next_plan(
     for name in _in_turn(plan, why, failed):
         other = _other(getattr(plan, name), why, of_main_memory=of_main_memory)
         if other is not None:
-            return _remeasured_plan(replace(plan, **{name: other}))
+            return _remeasured_plan(plan.with_pass(name, other))
     return None
 
 

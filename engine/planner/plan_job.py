@@ -214,15 +214,11 @@ def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
 
 def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
     """What a job may take, and takes with other plans of one of its passes."""
-
-    def other(work: WorkPlan) -> Plan:
-        return replace(plan, **{which: work})
-
     return Room(
         budget=budget,
         frames=plan.frames,
-        ram=lambda work: peaks.ram_bytes(other(work)),
-        device=lambda work: peaks.device_bytes(other(work)),
+        ram=lambda work: peaks.ram_bytes(plan.with_pass(which, work)),
+        device=lambda work: peaks.device_bytes(plan.with_pass(which, work)),
         seconds=lambda work: times.model_seconds(work, plan.frames, budget, rates),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -283,6 +283,11 @@ class Plan:
     def passes(self) -> tuple[WorkPlan, ...]:
         """How each model works that frames go through, in their order."""
         return (self.work,) if self.first_pass is None else (self.first_pass, self.work)
+
+    def with_pass(self, name: PassName, work: WorkPlan) -> Plan:
+        """The same with another plan of one of the models."""
+        is_first = name == "first_pass"
+        return replace(self, first_pass=work) if is_first else replace(self, work=work)
 
     @property
     def frames(self) -> int:
