@@ -208,7 +208,7 @@ def _first_pass(player: Player) -> None:
     _list(player, **_shared(player), seedvr2_3b_fp16="here")
     files = (*player.model_files.files, own)
     player.say([events.ModelFilesListed(files=files, free_mb=_FREE_MB)])
-    settings = JobSettings(model="seedvr2-3b", first_model=str(own.path))
+    settings = JobSettings(model="seedvr2-3b", strength=80, first_model=str(own.path))
     player.add("sample", "upreel_sample.mp4", settings)
     player.play([_cleaned(_allowed(event), own) for event in player.recording.seedvr2])
 

@@ -86,13 +86,24 @@ def test_a_job_with_a_first_pass(
     assert_predicted(plan, tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("features", [8, 256])
+@pytest.mark.parametrize(
+    ("made", "size", "features"),
+    [
+        (wan_plan, "96x80", 8),
+        (wan_plan, "96x80", 256),
+        pytest.param(partial(seedvr2_plan, film=29), "64x56", 4096, marks=pytest.mark.slow),
+    ],
+)
 def test_a_job_with_a_first_pass_before_a_model_of_shots(
-    features: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Callable[[], Any],
+    size: str,
+    features: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = write_network(tmp_path / "1x.pth", upscale=1, num_feat=features, num_conv=0)
-    plan = job(tmp_path, "96x80", 29, model="none", scale=1, first_model=str(first))
-    work = replace(wan_plan(), threads=1)
+    plan = job(tmp_path, size, 29, model="none", scale=1, first_model=str(first))
+    work = replace(made(), threads=1)
     plan = replace(plan, work=work, picture=replace(plan.picture, size=work.canvas))
     assert_predicted(plan, tmp_path, monkeypatch)
 
