@@ -203,7 +203,7 @@ class Program(QObject):
         """End the engine; a running job is left for the next start."""
         self.engine_import.wait()
         if self.restart.keeps:
-            self.restart.keep()
+            self.restart.keep(ends=True)
         self.controller.removals.drop()
         if self.engine is not None:
             self.engine.close(_CLOSE_S)
@@ -231,6 +231,21 @@ class Program(QObject):
         self.window.activateWindow()
         if files:
             self.controller.add_paths(files)
+
+    def take_up(self, begun: tuple[UnfinishedJob, ...], *, is_kept: bool) -> None:
+        """Bring back what the last run has left: films that wait, and those that were begun.
+
+        Args:
+            begun: Jobs that were begun.
+            is_kept: Whether the queue of this run is kept too, and the folder watched.
+        """
+        names = [job.job_id for job in begun]
+        watched = restart.take_over(self.controller, self.queue, names, self.downloads.expect)
+        if is_kept:
+            self.restart.keep_from_now()
+            begun = self.watch.go_on(begun, watched)
+            self.watch.begin()
+        self.offer_left_over(begun)
 
     def offer_left_over(self, jobs: tuple[UnfinishedJob, ...]) -> None:
         """Show that jobs of an earlier run can go on."""
@@ -355,12 +370,8 @@ def _attach_engine(program: Program, options: argparse.Namespace) -> None:
     settings = program.ui_state.engine_settings
     paths.choose_jobs_folder(settings.job_folder)
     program.attach(Engine(program.bridge, settings=settings, pretend=gpus, numbers_results=True))
-    begun = unfinished()
-    program.offer_left_over(begun)
-    restart.take_over(program.controller, [job.job_id for job in begun], program.downloads.expect)
-    if not options.pretend_gpu and not options.pretend_vram and not options.demo:
-        program.restart.keep_from_now()
-        program.watch.begin()
+    is_usual = not options.pretend_gpu and not options.pretend_vram and not options.demo
+    program.take_up(unfinished(), is_kept=is_usual)
     if options.files:
         program.controller.add_paths(options.files)
     if options.demo:

@@ -228,7 +228,7 @@ class Gauges(Themed, QAbstractButton):
         self._cpu.name(tr("CPU"))
         self._gpu.name(tr("GPU"))
         self._speed.name(tr("Speed"))
-        self._left.name(tr("Left"))
+        self._left.name(tr("Time left"))
         self._show()
 
     def _show(self) -> None:

@@ -138,7 +138,7 @@ def state(row: JobRow) -> str:
         case JobState.FAILED:
             return tr("Stopped by an error")
         case JobState.CANCELLED:
-            return tr("Cancelled")
+            return " · ".join(filter(None, (tr("Cancelled"), held(row))))
         case JobState.REJECTED:
             return tr("Cannot be used")
 

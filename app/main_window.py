@@ -121,7 +121,8 @@ class MainWindow(QMainWindow):
             case "clear_finished":
                 self._controller.clear_finished()
             case "run_again" if row is not None:
-                again = self._controller.add_file(row.source, settings=row.settings)
+                folder = row.chosen_folder
+                again = self._controller.add_file(row.source, settings=row.settings, output=folder)
                 self.queue_column.view.select(again)
             case "remove":
                 self._controller.remove(self.queue_column.view.selected_ids)

@@ -37,6 +37,8 @@ class ExcerptsController(QObject):
         model = self.model = ExcerptsModel(hub, tasks, self)
         self._view = window.preview
         self.bar = TryBar(self._view.canvas)
+        self._view.bar.hold(self.bar.line)
+        self.bar.line_changed.connect(self._view.bar.make_room)
         self.bar.wanted.connect(self._make)
         window.actions_["try_frame"].triggered.connect(lambda: self.bar.press(0.0))
         window.actions_["try_seconds"].triggered.connect(lambda: self.bar.press(SECONDS))
@@ -51,7 +53,7 @@ class ExcerptsController(QObject):
         """Look at film and task again."""
         row, task = self.window.selected, self.model.task
         if row is None or not _can_be_tried(row):
-            self.bar.hide()
+            self.bar.withdraw()
             self._view.pair.set_remedy("")
             return
         excerpt = self.model.at(row, self._view.timeline.seconds_to_ask)

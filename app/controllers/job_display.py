@@ -31,8 +31,8 @@ class PreviewController(QObject):
         for planned in (events.PlanChosen, events.PlanDowngraded):
             hub.subscribe(planned, lambda event: view.show_plan(event.job_id, event.plan))
         hub.subscribe(events.JobFinished, self._finished)
-        hub.subscribe(events.JobFailed, self._failed)
-        hub.subscribe(events.JobCancelled, self._cancelled)
+        for ended in (events.JobFailed, events.JobCancelled):  # the card at the buttons says why
+            hub.subscribe(ended, self._stopped)
 
     def show_row(self, row: JobRow | None) -> None:
         """Another job was selected, or the shown one was read or has begun."""
@@ -50,18 +50,12 @@ class PreviewController(QObject):
             self._view.playback.set_result(is_published=False)
         if row.report is not None:
             self._view.finished(row.report)
-        elif row.error is not None and row.state is JobState.FAILED:
-            self._view.failed(row.error)
 
     def _finished(self, event: events.JobFinished) -> None:
         if event.job_id == self._view.job_id:
             self._view.finished(event.report)
 
-    def _failed(self, event: events.JobFailed) -> None:
-        if event.job_id == self._view.job_id:
-            self._view.failed(event.error)
-
-    def _cancelled(self, event: events.JobCancelled) -> None:
+    def _stopped(self, event: events.JobEvent) -> None:
         if event.job_id == self._view.job_id:
             self._view.stopped()
 

@@ -3,7 +3,9 @@
 Those that wait for a download start by themselves once that has ended.
 
 They are written to a file at each change, so that they are there after a crash too. Films that were
-begun are not in it: the engine keeps those itself, and offers to continue them.
+begun are not in it: the engine keeps those itself, and offers to continue them. The end of the
+program adds the one of the watched folder that runs: it can go on by itself. After a crash it must
+not: it may be what has ended the program.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from app.controllers.queue import QueueController
 from app.i18n import tr
 from app.main_window import MainWindow
 from app.state.downloads_model import DownloadsModel
+from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
 from engine.core import atomic_file, paths
 from engine.core.serialization import from_plain, read_json, set_aside, to_plain
@@ -37,6 +40,7 @@ class WaitingFilm:
     settings: JobSettings
     output: Path | None = None
     downloads: bool = False  # it starts when what it lacks has been downloaded
+    is_watched: bool = False  # it came from the watched folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,7 @@ class Waiting:
 
     films: tuple[WaitingFilm, ...] = ()
     starts: bool = False  # the queue was running
+    begun: tuple[str, ...] = ()  # jobs of the watched folder that ran at the end of the program
 
 
 class RestartController(QObject):
@@ -77,9 +82,9 @@ class RestartController(QObject):
         self.keeps = True
         self._kept.start()
 
-    def keep(self) -> None:
-        """Write down the films that wait; they do not start by themselves."""
-        if not self.is_due and (waiting := self._waiting(starts=False)) != self._last:
+    def keep(self, *, ends: bool = False) -> None:
+        """Write down the films that wait, and `begun` where the program ends."""
+        if not self.is_due and (waiting := self._waiting(starts=False, ends=ends)) != self._last:
             self._last = waiting
             if problem := write(waiting):
                 self._controller.command_failed.emit(problem)
@@ -117,7 +122,7 @@ class RestartController(QObject):
         if self.is_due:
             return
         self.waits_for = ""
-        problem = write(self._waiting(starts=starts))
+        problem = write(self._waiting(starts=starts, ends=True))
         if problem:  # rather no new start than a queue that is gone
             self._controller.command_failed.emit(problem)
             self.changed.emit()
@@ -125,7 +130,7 @@ class RestartController(QObject):
         self.is_due = True
         self._window.leave()
 
-    def _waiting(self, *, starts: bool) -> Waiting:
+    def _waiting(self, *, starts: bool, ends: bool) -> Waiting:
         films = tuple(
             WaitingFilm(
                 job_id=row.job_id,
@@ -133,18 +138,21 @@ class RestartController(QObject):
                 settings=row.settings,
                 output=row.output,
                 downloads=row.job_id in self._downloads.films,
+                is_watched=row.is_watched,
             )
             for row in self._queue.rows
             if row.state.can_change or row.awaits_source or row.job_id in self._downloads.films
         )
-        return Waiting(films=films, starts=starts)
+        own = (row for row in self._queue.rows if row.is_watched and ends)
+        begun = tuple(row.job_id for row in own if row.state is JobState.RUNNING)
+        return Waiting(films=films, starts=starts, begun=begun)
 
 
 def write(waiting: Waiting) -> str:
     """Keep a queue for the next start; what is wrong where that fails, else ""."""
     file = paths.data_folder() / _FILE
     try:
-        if waiting.films:
+        if waiting.films or waiting.begun:
             file.parent.mkdir(parents=True, exist_ok=True)
             atomic_file.write_json(file, to_plain(waiting))
         else:
@@ -163,14 +171,21 @@ def read() -> Waiting:
 
 
 def take_over(
-    controller: QueueController, begun: Sequence[str], expect: Callable[[str], None]
-) -> None:
+    controller: QueueController,
+    queue: QueueModel,
+    begun: Sequence[str],
+    expect: Callable[[str], None],
+) -> tuple[str, ...]:
     """Put the films that came along into the queue.
 
     Args:
         controller: Of the new window.
+        queue: Of the new window.
         begun: Names of jobs that the engine offers to continue; they are not added twice.
         expect: Called with the new name of each job that waits for a download.
+
+    Returns:
+        Names of jobs that the watched folder gave; those that were begun can go on by themselves.
     """
     waiting = read()
     films = [film for film in waiting.films if film.job_id not in begun]
@@ -184,8 +199,11 @@ def take_over(
         )
         if film.downloads:
             expect(job_id)
+        if film.is_watched:
+            queue.mark_watched(job_id)
     if films:
         controller.files_added.emit()
+    return waiting.begun
 
 
 def command() -> list[str]:

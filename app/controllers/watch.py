@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QRunnable, QThreadPool, QTimer, Signal, SignalInstance
 
@@ -21,6 +22,9 @@ from app.ui_state import UiState
 from engine.core import paths
 from engine.core.file_access import reason_of
 from engine.settings.schema import EngineSettings
+
+if TYPE_CHECKING:
+    from engine.api import UnfinishedJob
 
 _log = logging.getLogger(__name__)
 _EVERY_MS = 5000
@@ -48,7 +52,8 @@ class WatchController(QObject):
     """Looks at the folder of the settings every few seconds, in another thread.
 
     A film that fails stays in the queue as any other does: it is taken once. With `watch_starts`
-    the queue is started for it, unless the user has stopped the queue.
+    the queue is started for it, also after a new start of the program, unless the user has stopped
+    the queue.
     """
 
     _looked = Signal(object)  # Look
@@ -68,7 +73,6 @@ class WatchController(QObject):
         self._folder = ""  # that was watched last; the switch brings it back
         self._films = WatchedFilms(paths.data_folder() / "watched.txt")
         self._problem, self._is_on, self._is_looking = "", False, False
-        self._taken: set[str] = set()  # job_ids
         self._timer = QTimer(self, interval=0, singleShot=True)
         self._timer.timeout.connect(self._look)
         self._looked.connect(self._take)
@@ -78,6 +82,27 @@ class WatchController(QObject):
         """Follow the settings from now on; the films of the last run are in the queue."""
         self._settings.changed.connect(self._follow)
         self._follow(self._ui_state.engine_settings)
+
+    def go_on(
+        self, begun: tuple[UnfinishedJob, ...], watched: Collection[str]
+    ) -> tuple[UnfinishedJob, ...]:
+        """Let the film of the folder go on that the last run has begun, where new ones start.
+
+        Args:
+            begun: Jobs of earlier runs.
+            watched: Names of those that came from the folder and can go on by themselves.
+
+        Returns:
+            The other jobs: they wait for the user.
+        """
+        settings = self._ui_state.engine_settings
+        own = [job for job in begun if job.job_id in watched]
+        if not (own and settings.watch_folder and settings.watch_starts):
+            return begun
+        self._controller.continue_left_over(own)
+        for job in own:
+            self._queue.mark_watched(job.job_id)
+        return tuple(job for job in begun if job not in own)
 
     def _follow(self, settings: EngineSettings) -> None:
         folder = settings.watch_folder
@@ -109,7 +134,7 @@ class WatchController(QObject):
     def _take(self, look: Look) -> None:
         self._is_looking = False
         for film in look.films:
-            self._taken.add(self._controller.add_file(film, is_automatic=True))
+            self._queue.mark_watched(self._controller.add_file(film, is_automatic=True))
         if look.problem and not self._problem:
             _log.warning("the watched folder %s: %s", self._folder, look.problem)
         self._problem = look.problem
@@ -123,7 +148,7 @@ class WatchController(QObject):
         """Start the queue where a film of the folder can start and the user wants that."""
         is_wanted = self._ui_state.engine_settings.watch_starts and not self._controller.is_stopped
         is_free = self._queue.active is None and not self._decision.held
-        can_start = (row.can_start for row in self._queue.rows if row.job_id in self._taken)
+        can_start = (row.can_start for row in self._queue.rows if row.is_watched)
         if is_wanted and is_free and any(can_start):
             self._controller.start()
 

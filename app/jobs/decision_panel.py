@@ -92,8 +92,6 @@ class DecisionPanel(QWidget):
         buttons.addWidget(self._primary, 1)
         buttons.addWidget(self._second)
         column = QVBoxLayout(self)
-        column.setContentsMargins(16, 10, 16, 14)
-        column.setSpacing(10)
         cards = QWidget()
         within = QVBoxLayout(cards)
         within.setContentsMargins(0, 0, 0, 0)
@@ -112,6 +110,7 @@ class DecisionPanel(QWidget):
         self.plan.choices_requested.connect(self.choices_requested)
         self.error.action_requested.connect(self.action_requested)
         downloads.changed.connect(lambda: self.show_job(self._row))
+        self.set_low(False)
         self.show_job(None)
 
     def show_job(self, row: JobRow | None) -> None:
@@ -138,8 +137,11 @@ class DecisionPanel(QWidget):
         self._cards.setMaximumHeight(height)
 
     def set_low(self, is_low: bool) -> None:
-        """In a low window the button that only counts films goes while one runs."""
+        """In a low window gaps shrink, and the button that only counts films goes."""
         self._is_low = is_low
+        gap = 6 if is_low else 10
+        self.layout().setSpacing(gap)
+        self.layout().setContentsMargins(16, gap, 16, gap + 4)
         self._show_buttons()
 
     def offer_unfinished(self, is_offered: bool) -> None:
@@ -171,7 +173,7 @@ class DecisionPanel(QWidget):
             "download_start": self._download_text(),
             "download_stop": tr("Stop the download"),
             "add_files": tr("Add files …"),
-            "retry": tr("Try again"),
+            "retry": self._retry_text(),
             "accept": tr("Keep it as it is"),
         }
         first, second = self._names
@@ -201,6 +203,12 @@ class DecisionPanel(QWidget):
             several = tr("Start {count} waiting films", count=waiting)
             return several if waiting > 1 else tr("Start the waiting film")
         return tr("Start queue ({count})", count=waiting) if waiting > 1 else tr("Start")
+
+    def _retry_text(self) -> str:
+        """A film that was cancelled goes on where it was."""
+        row = self._row
+        is_begun = row is not None and row.state is JobState.CANCELLED and row.done > 0
+        return tr("Continue") if is_begun else tr("Try again")
 
     def _download_text(self) -> str:
         """What the button does, with the size of what comes where the plan knows it."""

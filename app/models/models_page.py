@@ -123,8 +123,8 @@ class ModelsPage(Themed, QDialog):
         self._heads.retranslate_ui()
         self._no_gpu.show_message(
             "warning",
-            tr("These models are made for NVIDIA GPUs, and this machine has none."),
-            tr("On the processor they take very long; Lite is the better choice there."),
+            tr("SeedVR2 and Wan are made for NVIDIA GPUs, and this machine has none."),
+            tr("On the processor they take very long; Lite is the better choice here."),
         )
         self._warn()
         for model, group in self._groups.items():

@@ -18,7 +18,6 @@ from app.preview.report_strip import ReportStrip
 from app.preview.scene import Mode
 from app.preview.timeline import Timeline
 from app.preview.view_bar import ViewBar
-from engine.core.errors import ErrorInfo
 from engine.protocol.events import (
     Picture,
     PreviewReady,
@@ -246,15 +245,10 @@ class PreviewView(QWidget):
             self.timeline.set_step(first + (stop - first) // 3)  # beginnings are often black
         self.pair.ask_now()
 
-    def failed(self, error: ErrorInfo) -> None:
-        """The shown job ended without a result."""
-        self._stop()
-        self.strip.show_error(error)
-        self._show_below(self.strip)
-
     def stopped(self) -> None:
-        """The shown job was cancelled: nothing moves any more."""
+        """The shown job failed or was cancelled: nothing moves any more."""
         self._stop()
+        self._show_below(self.figures)
 
     # Frames
 

@@ -1,4 +1,4 @@
-"""How a job ended, in two lines, with the buttons that follow from it."""
+"""How a finished job ended, in two lines, with the buttons that follow from it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from PySide6.QtGui import QIcon, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app import labels
-from app.engine_messages import hint, text, title
+from app.engine_messages import text, title
 from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
-from app.widgets.error_view import error_title
-from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text, memory_text
 from engine.protocol.report import Report
 
@@ -21,7 +19,7 @@ _BETWEEN = 70  # px of icon and margins
 
 
 class ReportStrip(QFrame):
-    """Done with its checks, done with a named problem, or failed with a hint."""
+    """Done with its checks, or done with a named problem."""
 
     action_requested = Signal(str)  # names of the window's actions
     compare_clicked = Signal()
@@ -31,7 +29,6 @@ class ReportStrip(QFrame):
         self.setObjectName("reportStrip")
         self.setProperty("kind", "card")
         self._report: Report | None = None
-        self._error: ErrorInfo | None = None
         self._icon = QLabel()
         self._title, self._detail = ElidedLabel(), ElidedLabel()
         self._title.setObjectName("reportTitle")
@@ -64,12 +61,7 @@ class ReportStrip(QFrame):
 
     def show_report(self, report: Report) -> None:
         """The job is done."""
-        self._report, self._error = report, None
-        self.retranslate()
-
-    def show_error(self, error: ErrorInfo) -> None:
-        """The job ended without a result."""
-        self._report, self._error = None, error
+        self._report = report
         self.retranslate()
 
     @property
@@ -79,7 +71,7 @@ class ReportStrip(QFrame):
 
     def _fill(self, name: str, kind: str, title: str, detail: str) -> None:
         theme = tokens.current()
-        colour = {"good": theme.accent, "warning": theme.warning, "error": theme.error}[kind]
+        colour = {"good": theme.accent, "warning": theme.warning}[kind]
         self._icon.setPixmap(pixmap(name, colour, 24))
         self._title.setProperty("kind", kind)
         self._title.style().polish(self._title)  # the style sheet reads `kind` only now
@@ -95,10 +87,6 @@ class ReportStrip(QFrame):
         done = tr("Done, but {bad} of {total} checks failed", bad=len(problems), total=total)
         detail = f"{title(f'check.{problems[0].code}')}: {text(problems[0].message)}"
         self._fill("warning", "warning", done, detail)
-
-    def _fill_error(self, error: ErrorInfo) -> None:
-        detail = f"{text(error)} {hint(error)}".strip()
-        self._fill("error", "error", error_title(error), detail)
 
     def changeEvent(self, event: QEvent) -> None:
         """Another language or theme."""
@@ -116,12 +104,8 @@ class ReportStrip(QFrame):
         self._compare.setToolTip(tr("Play both films together, in step"))
         self._again.setAccessibleName(tr("Run again with other choices"))
         self._again.setToolTip(tr("Run again with other choices (Ctrl+D); this result stays"))
-        for button in self._buttons:
-            button.setVisible(self._report is not None)
         if self._report is not None:
             self._fill_report(self._report)
-        elif self._error is not None:
-            self._fill_error(self._error)
         self._give_way()
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.i18n import grouped, tr
 from app.preview.film_clock import ROUNDED_S, FilmClock, clock
@@ -42,6 +50,10 @@ class Timeline(QFrame):
         for label in (self._title, self._trim):
             label.setProperty("kind", "secondary")
         self._position.setObjectName("positionLabel")
+        self._trim.setObjectName("trimLabel")
+        hint = self._trim.sizePolicy()
+        hint.setHorizontalPolicy(QSizePolicy.Policy.Maximum)  # the title gives way first
+        self._trim.setSizePolicy(hint)
         self._trim.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         head = QHBoxLayout()
         head.setSpacing(12)
@@ -51,7 +63,7 @@ class Timeline(QFrame):
             head.addWidget(button)
         head.addWidget(self.volume)
         head.addWidget(self._title, 1)
-        head.addWidget(self._trim, 1)
+        head.addWidget(self._trim)
         head.addWidget(self._position)
         column = QVBoxLayout(self)
         column.setContentsMargins(12, 8, 12, 10)

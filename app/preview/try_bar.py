@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QMenu,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.i18n import tr
 from app.widgets.controls import Translated
 
 SECONDS = 3.0
 _MARGIN = 12  # px to the edges of the picture
+_SHARE = 4  # of the picture's height: the bar takes no more than a quarter
 
 
 class TryBar(Translated, QFrame):
     """Three offers; while one is carried out, its progress and Stop to the right of them.
 
-    Nothing moves under the pointer: the left edge stays, errors grow upwards.
+    Nothing moves under the pointer: the left edge stays, errors grow upwards. Over a low picture
+    only errors are shown; the offers are a menu then, in `line`, which has its place elsewhere.
 
     Args:
         over: The widget whose lower edge it lies on.
@@ -24,6 +35,7 @@ class TryBar(Translated, QFrame):
     wanted = Signal(float)  # s; 0 for the frame that is shown
     stop_clicked = Signal()
     compare_clicked = Signal()
+    line_changed = Signal()  # it came, went or needs another width
 
     def __init__(self, over: QWidget) -> None:
         super().__init__(over)
@@ -35,6 +47,7 @@ class TryBar(Translated, QFrame):
         self._compare = QPushButton()
         self._progress, self._problem = QLabel(), QLabel()
         self._problem.setWordWrap(True)
+        self._progress.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         names = {
             "tryFrame": self._frame,
             "trySeconds": self._seconds,
@@ -45,22 +58,33 @@ class TryBar(Translated, QFrame):
             button.setObjectName(name)
             button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
         self._problem.setObjectName("tryProblem")
+        self._offers = self._frame, self._seconds, self._compare
+        self.line, self._menu_button, self._work = QWidget(), QPushButton(), QWidget()
+        self._items = tuple(QAction(self) for _ in self._offers)
         self._frame.clicked.connect(lambda: self.wanted.emit(0.0))
         self._seconds.clicked.connect(lambda: self.wanted.emit(SECONDS))
         self._stop.clicked.connect(self.stop_clicked)
         self._compare.clicked.connect(self.compare_clicked)
         self._lay_out()
         self._has_result, self._why_not = False, ""
+        self._is_offered = self._is_folded = False
         over.installEventFilter(self)
         self.retranslate_ui()
-        self.hide()
+        self.withdraw()
 
     def _lay_out(self) -> None:
-        self._row = QHBoxLayout()
-        self._row.setSpacing(8)
-        for widget in (self._frame, self._seconds, self._compare, self._progress, self._stop):
-            self._row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
+        self._row = _row_of(*self._offers, self._work)
         self._row.addStretch(1)
+        self._work.setLayout(_row_of(self._progress, self._stop))
+        self._line_row = _row_of(self._menu_button)
+        self.line.setLayout(self._line_row)
+        self._menu_button.setObjectName("tryMenu")
+        self._menu_button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        menu = QMenu(self._menu_button)
+        for item, button in zip(self._items, self._offers, strict=True):
+            item.triggered.connect(button.click)
+            menu.addAction(item)
+        self._menu_button.setMenu(menu)
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 8, 8, 8)
         column.setSpacing(8)
@@ -71,8 +95,15 @@ class TryBar(Translated, QFrame):
 
     def press(self, seconds: float) -> None:
         """As a click on the button of so many seconds, where it can be used."""
-        if not self.isHidden():
+        if self._is_offered:
             (self._seconds if seconds else self._frame).click()
+
+    def withdraw(self) -> None:
+        """Offer nothing: the film cannot be tried."""
+        self._is_offered = False
+        self.hide()
+        self.line.hide()
+        self.line_changed.emit()
 
     def offer(self, *, has_result: bool, why_not: str = "", problem: str = "") -> None:
         """Show the offers.
@@ -97,12 +128,11 @@ class TryBar(Translated, QFrame):
 
     def _show_work(self, text: str | None) -> None:
         self._progress.setText(text or "")
-        for widget in (self._progress, self._stop):
-            widget.setVisible(text is not None)
+        self._work.setVisible(text is not None)
 
     def _refresh(self) -> None:
         """Which buttons can be used, and where the bar lies."""
-        may_begin = self._stop.isHidden() and not self._why_not
+        may_begin = self._work.isHidden() and not self._why_not
         self._frame.setEnabled(may_begin and not self._has_result)
         self._seconds.setEnabled(may_begin)
         tried = tr("This frame was made with these choices already.")
@@ -110,37 +140,60 @@ class TryBar(Translated, QFrame):
         self._frame.setToolTip(self._why_not or (tried if self._has_result else alone))
         longer = tr("Make 3 seconds from this frame on; Space plays them (Ctrl+Shift+T)")
         self._seconds.setToolTip(self._why_not or longer)
+        for item, button in zip(self._items, self._offers, strict=True):
+            item.setEnabled(button.isEnabled())
+        self._menu_button.setToolTip(self._why_not)
+        self._is_offered = True
         self._place()
-        self.show()
         self.raise_()
 
     def _place(self) -> None:
+        height = self._frame.sizeHint().height() + 2 * self._row.spacing() + _MARGIN
+        self._fold(_SHARE * height > self._over.height())
+        self.setVisible(not self._is_folded or not self._problem.isHidden())
+        self.line.setVisible(self._is_folded)
         room = self._over.width() - 2 * _MARGIN
         self._problem.setFixedWidth(min(420, room - 16))
         self._give_way(room)
         self.adjustSize()
         margins = self.layout().contentsMargins()
-        buttons = (self._frame, self._seconds, self._compare)
-        offers = sum(button.sizeHint().width() + self._row.spacing() for button in buttons)
+        offers = sum(one.sizeHint().width() + self._row.spacing() for one in self._offers)
         offers += margins.left() + margins.right() - self._row.spacing()
-        left = max(_MARGIN, (self._over.width() - offers) // 2)
+        wide = self.width() if self._is_folded else offers
+        left = max(_MARGIN, (self._over.width() - wide) // 2)
         left = max(_MARGIN, min(left, self._over.width() - _MARGIN - self.width()))
         self.move(left, self._over.height() - _MARGIN - self.height())
+        self.line_changed.emit()
+
+    def _fold(self, is_folded: bool) -> None:
+        """Offer a menu in `line` instead; while something is made, progress and Stop are there."""
+        if is_folded != self._is_folded:
+            self._is_folded = is_folded
+            row, at = (self._line_row, 1) if is_folded else (self._row, len(self._offers))
+            row.insertWidget(at, self._work, 0, Qt.AlignmentFlag.AlignVCenter)
+        for button in self._offers:
+            button.setVisible(not is_folded)
+        wide = self._menu_button.sizeHint().width()
+        self._progress.setMinimumWidth(wide if is_folded else 0)  # Stop comes under no pointer
+        self._menu_button.setVisible(self._work.isHidden())
 
     def _give_way(self, room: int) -> None:
         """In a narrow window the count of frames goes first, then the page of presets."""
-        is_working = not self._stop.isHidden()
-        for widget, is_wanted in ((self._compare, True), (self._progress, is_working)):
-            widget.setVisible(is_wanted)
-        for widget in (self._progress, self._compare):
-            self.layout().activate()
+        self._progress.show()
+        self._compare.setVisible(not self._is_folded)
+        for widget in () if self._is_folded else (self._progress, self._compare):
+            self._lay_out_again()
             if self.sizeHint().width() > room:
                 widget.hide()
-        self.layout().activate()
+        self._lay_out_again()
+
+    def _lay_out_again(self) -> None:
+        for widget in (self._work, self):
+            widget.layout().activate()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Stay at the lower edge."""
-        if event.type() == QEvent.Type.Resize and not self.isHidden():
+        if event.type() == QEvent.Type.Resize and self._is_offered:
             self._place()
         return super().eventFilter(watched, event)
 
@@ -151,5 +204,17 @@ class TryBar(Translated, QFrame):
         self._compare.setText(tr("Compare presets …"))
         self._compare.setToolTip(tr("Two seconds of telling places in several presets"))
         self._stop.setText(tr("Stop"))
-        if not self.isHidden():
+        self._menu_button.setText(tr("Try …"))
+        for item, button in zip(self._items, self._offers, strict=True):
+            item.setText(button.text())
+        if self._is_offered:
             self._refresh()
+
+
+def _row_of(*widgets: QWidget) -> QHBoxLayout:
+    row = QHBoxLayout()
+    row.setContentsMargins(0, 0, 0, 0)
+    row.setSpacing(8)
+    for widget in widgets:
+        row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
+    return row

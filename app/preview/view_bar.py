@@ -27,9 +27,12 @@ class ViewBar(QWidget):
         self.setObjectName("viewBar")
         self._segments = SegmentedControl([str(mode.value) for mode in Mode])
         self._list = ChoiceBox()  # the same choice where the segments do not fit
+        self._list.setMinimumContentsLength(0)
+        self._list.setSizeAdjustPolicy(ChoiceBox.SizeAdjustPolicy.AdjustToContents)
         for mode in Mode:
             self._list.addItem(str(mode.value), str(mode.value))
         self._is_lettered = self._is_short = False
+        self._held: list[QWidget] = []
         self._whole, self._fit = QPushButton(), QPushButton()
         self._live, self._tiles = QPushButton(), QPushButton()
         self._zoom = QLabel()
@@ -93,8 +96,17 @@ class ViewBar(QWidget):
             self._is_short = is_short
             for button in (self._fit, self._whole):
                 button.setVisible(not is_short)
-            self._give_way()
-            self.updateGeometry()
+            self.make_room()
+
+    def hold(self, widget: QWidget) -> None:
+        """Put something of others at the right end; `make_room` follows each change of it."""
+        self._held.append(widget)
+        self.layout().addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
+
+    def make_room(self) -> None:
+        """Look again at what has room."""
+        self._give_way()
+        self.updateGeometry()
 
     def toggle_tiles(self) -> None:
         """As a click on the button."""
@@ -115,7 +127,8 @@ class ViewBar(QWidget):
 
     def sizeHint(self) -> QSize:
         """As high as its controls; any width will do."""
-        wide = self._list.sizeHint().width() if self._is_short else 400
+        shown = [one for one in (self._list, *self._held) if not one.isHidden()]
+        wide = sum(one.sizeHint().width() + 8 for one in shown) - 8 if self._is_short else 400
         return QSize(wide, max(self._segments.sizeHint().height(), self._fit.sizeHint().height()))
 
     def minimumSizeHint(self) -> QSize:
@@ -139,8 +152,8 @@ class ViewBar(QWidget):
         needed += 56  # the zoom figure at its widest
         tick = " ✓" if self._tiles.isChecked() else ""
         self._tiles.setText(tr("Tiles") + tick)
-        extra = [button for button in (self._tiles, self._live) if not button.isHidden()]
-        needed += sum(button.sizeHint().width() + 8 for button in extra)
+        extra = [one for one in (self._tiles, self._live, *self._held) if not one.isHidden()]
+        needed += sum(one.sizeHint().width() + 8 for one in extra)
         short = needed - self.width()
         self._zoom.setVisible(short <= 0)
         short -= 64
@@ -172,7 +185,6 @@ class ViewBar(QWidget):
         self._list.setAccessibleName(tr("View"))
         for index, text in enumerate(labels.values()):
             self._list.setItemText(index, text)
-        self._list.setMinimumContentsLength(max(map(len, labels.values())))
         self._rebuild_buttons()
         self._give_way()
 

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.engine_messages import setting_text, setting_title
 from app.i18n import tr
-from app.settings.editors import Editor, LineEditor, make_editor
+from app.settings.editors import Editor, LineEditor, SwitchEditor, make_editor
 from app.widgets.controls import Translated
 from app.window_place import resize_on_screen
 from engine.settings import schema
@@ -77,7 +77,7 @@ class SettingsDialog(Translated, QDialog):
         self._foot.setText(
             tr("They apply to every film. A running job keeps those it started with.")
         )
-        self._default.setText(tr("As delivered"))
+        self._default.setText(tr("Restore the defaults"))
         self._close.setText(tr("Close"))
         for name, (label, description) in self._labels.items():
             label.setText(setting_title(name))
@@ -138,7 +138,8 @@ class SettingsDialog(Translated, QDialog):
         editor = self.editors[name] = make_editor(name)
         editor.changed.connect(self._edit)
         is_long = schema.about(name).kind in ("command", "folder", "pattern")
-        editor.setFixedWidth(_LONG_WIDTH if is_long else _EDITOR_WIDTH)
+        usual = editor.sizeHint().width() if isinstance(editor, SwitchEditor) else _EDITOR_WIDTH
+        editor.setFixedWidth(_LONG_WIDTH if is_long else usual)
         label, description = QLabel(), QLabel()
         label.setBuddy(editor.control)
         description.setProperty("kind", "secondary")

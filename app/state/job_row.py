@@ -75,6 +75,7 @@ class JobRow:
     report: Report | None = None
     error: ErrorInfo | None = None
     lost: ErrorInfo | None = None  # why its finished result cannot be looked at any more
+    is_watched: bool = False  # it came from the watched folder
     is_accepted: bool = False  # the user keeps its result as it is
     warnings: tuple[Notice, ...] = ()
     downgrades: tuple[Downgrade, ...] = ()
@@ -133,6 +134,11 @@ class JobRow:
         if self.report is not None:
             return self.report.output
         return None
+
+    @property
+    def chosen_folder(self) -> Path | None:
+        """Where the finished file lies, if its place was chosen for this film alone."""
+        return self.result.parent if self.output is not None and self.result is not None else None
 
 
 def image_of(picture: Picture) -> QImage:

@@ -147,6 +147,13 @@ class QueueModel(QAbstractListModel):
             row.is_accepted = True
             self._emit_changed(row)
 
+    def mark_watched(self, job_id: str) -> None:
+        """Remember that a film came from the watched folder."""
+        row = self.find(job_id)
+        if row is not None:
+            row.is_watched = True
+            self._emit_changed(row)
+
     def forget(self, job_id: str) -> None:
         """Take a row away."""
         at = self.position(job_id)

@@ -149,7 +149,7 @@ QPushButton[kind="segment"]:checked {{
   background: {t.surface_3}; color: {t.text_1}; font-weight: 600; }}
 QPushButton[kind="segment"]:focus {{ border: 2px solid {t.accent}; padding: 4px 3px; }}
 QPushButton[kind="segment"]:disabled {{ color: {t.text_3}; }}
-QToolButton::menu-indicator {{ image: none; width: 0; }}
+QPushButton::menu-indicator, QToolButton::menu-indicator {{ image: none; width: 0; }}
 """
 
 

@@ -19,12 +19,17 @@ from PySide6.QtWidgets import (
     QPushButton,
     QSizePolicy,
     QSlider,
+    QStyle,
+    QStyleOptionComboBox,
+    QStylePainter,
     QWidget,
 )
 
 from app.theme import tokens
 from app.theme.icons import pixmap
 from app.window_place import resize_on_screen
+
+_LIST_BORDER = 26  # px of an open list, with its scroll bar
 
 
 class Translated:
@@ -228,7 +233,10 @@ def fit_height(window: QWidget) -> None:
 
 
 class ChoiceBox(QComboBox):
-    """A drop-down list; the wheel scrolls the page below it and never changes the choice."""
+    """A drop-down list; the wheel scrolls the page below it and never changes the choice.
+
+    A text without room loses its middle: names differ at their ends. The open list has room for it.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -236,12 +244,35 @@ class ChoiceBox(QComboBox):
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(6)
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """Draw the control as Qt does, then our arrow."""
-        super().paintEvent(event)
+    @property
+    def shown_text(self) -> str:
+        """What can be read of the current text."""
+        return self._style_option().currentText
+
+    def showPopup(self) -> None:
+        """Open the list, as wide as its longest text, within the screen."""
+        view, room = self.view(), self.screen().availableGeometry().width()
+        needed = view.sizeHintForColumn(0) + _LIST_BORDER
+        view.setMinimumWidth(max(self.width(), min(needed, room)))
+        super().showPopup()
+
+    def _style_option(self) -> QStyleOptionComboBox:
+        option = QStyleOptionComboBox()
+        self.initStyleOption(option)
+        kinds = QStyle.ComplexControl.CC_ComboBox, QStyle.SubControl.SC_ComboBoxEditField
+        field = self.style().subControlRect(kinds[0], option, kinds[1], self)
+        option.currentText = self.fontMetrics().elidedText(
+            option.currentText, Qt.TextElideMode.ElideMiddle, field.width() - 2
+        )
+        return option
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Draw the control as Qt does, with the elided text and our arrow."""
+        painter, option = QStylePainter(self), self._style_option()
+        painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
+        painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         theme = tokens.current()
         colour = theme.text_2 if self.isEnabled() else theme.text_3
-        painter = QPainter(self)
         size = 16
         arrow = pixmap("chevron-down", colour, size)
         painter.drawPixmap(self.width() - size - 8, (self.height() - size) // 2, arrow)

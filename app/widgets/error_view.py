@@ -71,8 +71,8 @@ class ErrorCard(QFrame):
         head.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
         head.addWidget(self._title, 1)
         column = QVBoxLayout(self)
-        column.setContentsMargins(14, 12, 14, 14)
-        column.setSpacing(8)
+        column.setContentsMargins(14, 10, 14, 10)
+        column.setSpacing(6)
         column.addLayout(head)
         for part in (self._message, self._hint, self._button):
             column.addWidget(part)

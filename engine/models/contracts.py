@@ -246,19 +246,12 @@ class ModelFamily(ABC, Generic[W]):
         """What the user should know before the start."""
         return iter(())
 
-    def size_notices(self, work: W, factor: float, size: Size) -> Iterator[Notice]:
-        """The same of the size of the result.
-
-        Args:
-            work: The plan.
-            factor: From the source to the result.
-            size: Of the result.
-        """
-        if factor < 1:
-            yield Notice(code="target-is-smaller", severity="info")
-        elif 1 < work.scale < factor:
-            params = {"scale": str(work.scale), "factor": f"{factor:.1f}"}
-            yield Notice(code="beyond-model", severity="info", params=params)
+    def size_notices(self, work: W, factor: float) -> Iterator[Notice]:
+        """The same of the size of the result, `factor` times that of the source."""
+        if 1 < work.scale != round(factor, 2):
+            code = "beyond-model" if factor > work.scale else "model-makes-more"
+            params = {"scale": str(work.scale), "factor": f"{factor:.3g}"}
+            yield Notice(code=code, severity="info", params=params)
 
     def smaller_file(self, settings: JobSettings) -> str:
         """The precision of a smaller file of the same model; "" where there is none."""

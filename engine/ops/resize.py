@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, floor
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from engine.core.geometry import Size
+from engine.ops.colour.light import from_light, to_light
+
+_LOBES = 3  # of the Lanczos kernel on each side
+_BAND = 64  # lines of a result that are made at once; planner.peaks counts what that takes
+
+_Fold = Callable[[Tensor, Tensor], Tensor]
+_LIMITS: tuple[tuple[_Fold, Callable[..., Tensor]], ...] = (
+    (torch.maximum, torch.minimum),  # none above the largest
+    (torch.minimum, torch.maximum),
+)
 
 
 def resize(frames: Tensor, size: Size) -> Tensor:
@@ -23,6 +38,135 @@ def resize(frames: Tensor, size: Size) -> Tensor:
     return F.interpolate(
         frames, (size.height, size.width), mode="bicubic", antialias=True, align_corners=False
     )
+
+
+def resize_in_light(frames: Tensor, size: Size, transfer: str) -> Tensor:
+    """Sides that become smaller in linear light, the others by `resize`.
+
+    Light adds up: code values of fine lines, averaged, would come out too dark. The filter is
+    Lanczos with three lobes, antialiased, with half-pixel centres. Its ringing would shine in the
+    dark next to bright edges, so no result leaves the range of the pixels beneath the middle lobe;
+    a flat colour stays as it is, bit for bit.
+
+    Args:
+        frames: [T, C, H, W] float32, code values.
+        size: Wanted size; the frames' own size returns them as they are.
+        transfer: Of the code values, see `ops.colour.light`; "linear" for alpha.
+
+    Returns:
+        [T, C, size.height, size.width] float32.
+
+    Memory: the result, and a few bands of 64 of its lines as wide as the frames.
+    """
+    height, width = frames.shape[-2:]
+    less = Size(min(width, size.width), min(height, size.height))
+    if less != Size(width, height):
+        frames = _reduced(frames, less, transfer)
+    return resize(frames, size)
+
+
+def _reduced(frames: Tensor, size: Size, transfer: str) -> Tensor:
+    rows = _Axis.of(frames.shape[-2], size.height, frames.device)
+    columns = _Axis.of(frames.shape[-1], size.width, frames.device)
+    result = frames.new_empty((*frames.shape[:2], size.height, size.width))
+    for frame, target in zip(frames, result, strict=True):
+        for band in rows.bands:
+            made = target[:, band.first : band.last]
+            source = frame[:, band.start : band.stop]
+            made.copy_(_in_light(source, band, columns, transfer))
+            firsts = rows.firsts[band.first : band.last] - band.start
+            for fold, limit in _LIMITS:
+                lines = _slid(source, -2, rows.span, fold).index_select(-2, firsts)
+                limit(made, _picked(_slid(lines, -1, columns.span, fold), columns.firsts), out=made)
+                del lines
+    return result
+
+
+def _in_light(source: Tensor, rows: _Band, columns: _Axis, transfer: str) -> Tensor:
+    """Lines of the result from those of the source [C, h, W], without limits."""
+    narrow = _across(to_light(source, transfer), columns)
+    return from_light(torch.matmul(rows.weights, narrow), transfer)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Band:
+    """Some lines of a result, one after the other, and what they are made of.
+
+    Attributes:
+        first: The first of them.
+        start, stop: Lines of the source.
+        weights: [lines, stop - start] float32; each row adds up to 1.
+    """
+
+    first: int
+    start: int
+    stop: int
+    weights: Tensor
+
+    @property
+    def last(self) -> int:
+        """The line after them."""
+        return self.first + len(self.weights)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Axis:
+    """How an axis becomes shorter.
+
+    Attributes:
+        bands: Of the result.
+        firsts: [count] int64: the first source line beneath the middle lobe, of each line.
+        span: Source lines beneath it.
+    """
+
+    bands: tuple[_Band, ...]
+    firsts: Tensor
+    span: int
+
+    @classmethod
+    def of(cls, length: int, count: int, device: torch.device) -> _Axis:
+        """From `length` lines to `count`, at most as many."""
+        ratio = length / count
+        centres = (torch.arange(count, dtype=torch.float64, device=device) + 0.5) * ratio
+        bands = []
+        for first in range(0, count, _BAND):
+            last = min(first + _BAND, count) - 1
+            start = max(0, floor((first + 0.5 - _LOBES) * ratio))
+            stop = min(length, ceil((last + 0.5 + _LOBES) * ratio))
+            lines = torch.arange(start, stop, dtype=torch.float64, device=device) + 0.5
+            away = (lines - centres[first : last + 1, None]) / ratio
+            weights = torch.where(away.abs() < _LOBES, away.sinc() * (away / _LOBES).sinc(), 0)
+            weights /= weights.sum(1, keepdim=True)
+            bands.append(_Band(first, start, stop, weights.float()))
+        span = min(length, ceil(2 * ratio))
+        firsts = (centres - ratio + 0.5).floor().long().clamp(0, length - span)
+        return cls(tuple(bands), firsts, span)
+
+
+def _across(frames: Tensor, columns: _Axis) -> Tensor:
+    """Columns of [C, h, W] become those of the result, [C, h, w]."""
+    lines = frames.flatten(0, 1)
+    result = lines.new_empty((len(lines), len(columns.firsts)))
+    for band in columns.bands:
+        made = result[:, band.first : band.last]
+        torch.mm(lines[:, band.start : band.stop], band.weights.T, out=made)
+    return result.view(*frames.shape[:2], -1)
+
+
+def _slid(values: Tensor, axis: int, span: int, fold: _Fold) -> Tensor:
+    """The largest or smallest of each `span` neighbours; so many less one fewer on the axis."""
+    reach = 1
+    while reach < span:
+        step = min(reach, span - reach)
+        rest = values.shape[axis] - step
+        values = fold(values.narrow(axis, 0, rest), values.narrow(axis, step, rest))
+        reach += step
+    return values
+
+
+def _picked(values: Tensor, columns: Tensor) -> Tensor:
+    """Columns of [C, h, W]; as one matrix, which torch is quicker at."""
+    return values.flatten(0, 1).index_select(1, columns).view(*values.shape[:2], -1)
 
 
 def thumbnail(frame: Tensor, longest_side: int) -> Tensor:

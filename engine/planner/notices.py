@@ -228,7 +228,7 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
             },
         )
     factor = max(size.width / plan.source_size.width, size.height / plan.source_size.height)
-    yield from registry.family_of(plan.work).size_notices(plan.work, factor, size)
+    yield from registry.family_of(plan.work).size_notices(plan.work, factor)
 
 
 def choice_notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:

@@ -15,6 +15,10 @@ QUEUE_CLIPS = 2  # waiting between two stages; pipeline.run makes the queues of 
 _THREADS = ("read", "write")  # stages with a thread of their own
 _PLANES_IN = 4  # bytes of a px as decoded: up to 4:4:4 of 16 bit, less for most
 _FLOAT = 4
+_FILLED = 33  # bytes of a px while colours beneath transparent ones are filled in
+# large frames become smaller in bands: lines of the result in each, its filter's reach included
+_REDUCED_LINES = 70
+_REDUCED_COPIES = 5  # of a band, at most: while values of sRGB become light
 # what an encoder keeps, in bytes for a pixel of the result: measured at 1920x1080
 _ENCODER_BYTES = {"libx264": 115, "libx265": 190, "libsvtav1": 220}
 _ENCODER_BYTES_OTHER = 24
@@ -77,7 +81,10 @@ def _of_model(plan: Plan, needs: MemoryRequirement) -> dict[str, StagePeak]:
     work, on_gpu = plan.work, plan.work.device == "cuda"
     source = _rgb(plan, plan.source_size, work.clip_frames)
     kinds = len(plan.passes)  # of frames of the source that are there: as read, and cleaned
-    sizes = {name: size + source for name, size in needs.stages.items()}
+    sizes = {
+        name: needs.weights + max(size, _filling(plan)) + source
+        for name, size in needs.working.items()
+    }
     held = source
     if work.takes_shots:  # frames that are finished are not those that were taken last
         finished = _rgb(plan, plan.source_size, needs.finished)
@@ -116,13 +123,19 @@ def _with_first(
     if others > 0:  # its results are joined
         working = max(working + others * frame, 2 * taken * frame)
     source = _rgb(plan, plan.source_size, taken)
-    sizes = {"clean": needs.weights + needs.between + source + working, **sizes}
+    cleaning = source + max(working, _filling(plan))
+    sizes = {"clean": needs.weights + needs.between + cleaning, **sizes}
     hosts = {**hosts, "clean": needs.hosts.get("between", 0)}
     waiting = needs.waiting * frame
     return (
         {name: size + own.weights for name, size in sizes.items()},
         {name: hosts.get(name, 0) + waiting for name in sizes},
     )
+
+
+def _filling(plan: Plan) -> int:
+    """Bytes of filling in colours beneath transparent pixels, before anything else is done."""
+    return plan.source_size.pixels * _FILLED if plan.picture.has_alpha else 0
 
 
 def _rgb(plan: Plan, size: Size, frames: int) -> int:
@@ -137,7 +150,16 @@ def _restoring(plan: Plan, large: Size, frames: int) -> int:
     resized = whole if large.pixels != picture.pixels else 0
     if plan.picture.has_alpha:
         resized += whole
-    return resized + (2 * whole if plan.picture.chroma in ("444", "rgb") else 3 * whole // 2)
+    codes = 2 * whole if plan.picture.chroma in ("444", "rgb") else 3 * whole // 2
+    return resized + max(codes, _reducing(large, picture))
+
+
+def _reducing(large: Size, picture: Size) -> int:
+    """Bytes of a band of a frame while it becomes smaller; see ops.resize."""
+    if large.width <= picture.width and large.height <= picture.height:
+        return 0
+    lines = min(large.height, -(-_REDUCED_LINES * large.height // picture.height))
+    return _REDUCED_COPIES * 3 * lines * large.width * _FLOAT
 
 
 def _latents(plan: Plan) -> dict[str, StagePeak]:

@@ -30,7 +30,8 @@ COSTS: dict[str, float] = {
     "frame": 0.003,  # of a frame of any size
     "check": 0.0013,  # of verifying a frame of any size
     "read": 0.015,  # decode and YUV to RGB, per source Mpx
-    "resize": 0.02,  # to a size that the model does not make, per output Mpx
+    "resize": 0.02,  # to a size that is larger than the model makes, per output Mpx
+    "reduce": 0.045,  # to one that is smaller, per Mpx that the model makes
     "restore": 0.012,  # RGB to YUV, per output Mpx
     "verify": 0.009,  # an H.264 result, per output Mpx
     "lite-2-float32": 1.2,  # per source Mpx

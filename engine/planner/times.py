@@ -215,9 +215,7 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
         for work in plan.passes:
             taken = _on_processor(work, plan.frames, known).items()
             found |= {_of_pass(plan, work, stage): seconds for stage, seconds in taken}
-        found["restore"] = output * known.cost("restore")
-        if not _is_exact(plan):
-            found["restore"] += output * known.cost("resize")
+        found["restore"] = output * known.cost("restore") + _resizing(plan, known)
     found["write"] = output * known.cost(picture.encoder)
     segments = -(-plan.frames // plan.segment_frames)
     found["write"] += segments * known.cost(f"open-{picture.encoder}")
@@ -227,10 +225,11 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
     return found
 
 
-def _is_exact(plan: Plan) -> bool:
-    """Whether the model makes pictures of the size that is wanted."""
-    made = plan.work.canvas
-    return plan.picture.size in (made, made.transposed())
+def _resizing(plan: Plan, known: Rates) -> float:
+    """CPU seconds of bringing the model's pictures to the size that is wanted."""
+    made, wanted = plan.work.canvas.pixels, plan.picture.size.pixels
+    name, pixels = ("reduce", made) if made > wanted else ("resize", wanted)
+    return pixels * plan.frames / 1e6 * known.cost(name) if made != wanted else 0.0
 
 
 def _cores(threads: int) -> int:

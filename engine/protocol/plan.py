@@ -295,6 +295,13 @@ class Plan:
         return len(self.span)
 
     @property
+    def only_converts(self) -> bool:
+        """Whether pictures are neither redrawn nor resized."""
+        size, is_redrawn = self.picture.size, self.first_pass is not None
+        is_redrawn |= self.work.model != "none"
+        return not is_redrawn and self.source_size in (size, size.transposed())
+
+    @property
     def expected_seconds(self) -> tuple[float, float]:
         """Least and most that the job should take."""
         return self.seconds_low or self.seconds, self.seconds_high or self.seconds

@@ -204,9 +204,6 @@ class JobSettings:
 class EngineSettings:
     """What holds for every job on this machine."""
 
-    threads: int = setting(0, low=0, high=256, low_is_automatic=True)
-    memory_share: float = setting(0.7, low=0.1, high=0.95)
-    tile_previews: bool = setting(True)
     output_folder: str = setting("", kind="folder")
     name_pattern: str = setting("{name}_{size}", kind="pattern")
     job_folder: str = setting("", kind="folder")
@@ -216,6 +213,9 @@ class EngineSettings:
         "nothing", choices=("nothing", "sound", "sleep", "shut-down", "command")
     )
     after_queue_command: str = setting("", kind="command")
+    tile_previews: bool = setting(True)
+    memory_share: float = setting(0.7, low=0.1, high=0.95)
+    threads: int = setting(0, low=0, high=256, low_is_automatic=True)
 
     def __post_init__(self) -> None:
         check(self)

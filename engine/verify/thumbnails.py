@@ -38,7 +38,8 @@ def grid_of(video: VideoInfo) -> Size:
 class Thumbnailer:
     """Makes thumbnails, as seen, of the frames of one file.
 
-    An RGB picture gets its luma by the matrix of the other file, so that both are alike.
+    An RGB picture gets its luma by the matrix of the other file, so that both are alike. Where both
+    have alpha, what shows on black is compared: colours beneath transparent pixels may differ.
     """
 
     def __init__(self, video: VideoInfo, grid: Size, other: VideoInfo) -> None:
@@ -46,8 +47,9 @@ class Thumbnailer:
         self._mirrored = video.is_mirrored
         self._grid = grid.transposed() if self._quarter_turns % 2 else grid
         self._weights = _weights(video, other)
-        steps = (1 << video.bit_depth) - 1
-        self._low, self._span = 0.0, float(steps)
+        self._has_alpha = video.has_alpha and other.has_alpha
+        self._peak = (1 << video.bit_depth) - 1
+        self._low, self._span = 0.0, float(self._peak)
         if (video.tags.range or assumed_range(video)) != "pc":
             unit = float(1 << (video.bit_depth - 8))
             self._low, self._span = 16 * unit, 219 * unit
@@ -55,14 +57,24 @@ class Thumbnailer:
     def __call__(self, planes: Sequence[Codes]) -> Thumbnail:
         """Mean luma of each cell."""
         rows, columns = self._grid.height, self._grid.width
+        black: float | NDArray[np.float64] = self._low
+        if self._has_alpha:
+            *planes, alpha = planes
+            planes = [_veiled(plane, alpha, self._peak) for plane in planes[: len(self._weights)]]
+            black = self._low / self._peak * area_mean(alpha, rows, columns)
         grey = sum(
             area_mean(plane, rows, columns) * weight
             for plane, weight in zip(planes, self._weights, strict=False)
         )
-        grey = np.asarray((grey - self._low) / self._span, dtype=np.float32)
+        grey = np.asarray((grey - black) / self._span, dtype=np.float32)
         if self._mirrored:  # FFmpeg mirrors the stored picture, then rotates it
             grey = grey[:, ::-1]
         return np.ascontiguousarray(np.rot90(grey, -self._quarter_turns))
+
+
+def _veiled(plane: Codes, alpha: Codes, peak: int) -> Codes:
+    """Code values of a plane on black."""
+    return (plane.astype(np.uint32) * alpha // peak).astype(plane.dtype)
 
 
 def _weights(video: VideoInfo, other: VideoInfo) -> tuple[float, ...]:

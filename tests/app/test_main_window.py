@@ -10,7 +10,7 @@ from PySide6.QtWidgets import (
     QSlider,
 )
 
-from app import desktop
+from app import desktop, labels
 from app.state.job_row import JobState
 from engine.api import UnfinishedJob
 from engine.core.errors import ErrorInfo
@@ -105,6 +105,32 @@ def test_a_failed_or_cancelled_film_can_be_tried_again(bench):
     bench.hear()
     assert bench.find("primaryAction").text() == "Start"
     assert bench.find("secondAction").text() == "Try again"
+
+
+def test_a_film_that_failed_says_why_once_where_its_button_is(bench):
+    job_id = bench.start()
+    bench.fail(ErrorInfo(code="disk-full", case="folder", params={"folder": "/films"}))
+    for _ in range(2):  # as it happens, and when it is selected again
+        assert texts(bench.window).count("The disk is full") == 1
+        assert "The disk is full" in texts(bench.find("errorCard"))
+        assert bench.find("errorAction").isVisible()
+        bench.add("other.mp4")
+        bench.window.queue_column.view.select(job_id)
+        bench.hear()
+
+
+def test_a_cancelled_film_says_what_of_it_is_finished_and_goes_on(bench):
+    bench.start()
+    bench.do("cancel")
+    assert labels.state(bench.window.selected) == "Cancelled"
+    assert bench.find("primaryAction").text() == "Try again", "nothing of it was made"
+    bench.do("retry")
+    bench.engine.advance(120)
+    bench.do("cancel")
+    assert labels.state(bench.window.selected) == "Cancelled · 5 of 10 seconds finished"
+    assert bench.find("primaryAction").text() == "Continue"
+    bench.press("primaryAction")
+    assert bench.window.selected.state is JobState.RUNNING
 
 
 def test_what_is_removed_comes_back_with_its_pieces(bench):

@@ -1,6 +1,7 @@
 """Playback through the window with the real engine: a film of Lite, seen and played by keys."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from PySide6.QtCore import Qt
 
@@ -71,3 +72,17 @@ def test_a_finished_film_is_run_again_with_its_choices(bench):
     assert bench.window.selected is waiting
     assert (waiting.source, waiting.settings) == (done.source, done.settings)
     assert waiting.state.can_change
+
+
+def test_a_film_that_is_run_again_goes_to_the_folder_that_was_chosen_for_it(bench, tmp_path):
+    for folder in (None, tmp_path):
+        bench.program.controller.add_file(Path("film.mp4"), output=folder)
+        bench.hear()
+        bench.do("start")
+        bench.finish()
+        (done,) = bench.program.queue.rows
+        bench.do("run_again")
+        assert bench.window.selected is not done
+        assert bench.window.selected.output == (folder and done.result.parent)
+        bench.do("remove")
+        bench.do("clear_finished")

@@ -178,6 +178,6 @@ def test_one_press_from_a_fresh_profile_to_the_new_start(
     monkeypatch.setattr(devices, "gpus", lambda: ())  # there is none: Lite is what "auto" means
     (tmp_path / "next").mkdir()
     with real_program(qapp, tmp_path / "next") as following:
-        restart.take_over(following.controller, [], following.downloads.expect)
+        restart.take_over(following.controller, following.queue, [], following.downloads.expect)
         (row,) = following.queue.rows
         qtbot.waitUntil(lambda: row.state is JobState.DONE, timeout=PATIENCE_MS)

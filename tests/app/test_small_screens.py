@@ -12,6 +12,7 @@ from app.jobs.found_files import media_files
 from app.preview.empty_view import EmptyView
 from app.ui_state import UiState
 from app.window_place import fitted, keep_place, key_of, place_window
+from engine.core.errors import DiskFull
 from engine.protocol.plan import Notice
 from tests.app.conftest import Bench, texts
 from tests.app.jobs.test_unfinished import begun
@@ -312,6 +313,23 @@ def test_a_running_film_keeps_its_buttons_and_picture_below_another_bar(bench):
     bench.finish()
     settle()
     assert bench.find("primaryAction").isVisible()
+
+
+def test_the_plan_of_a_running_film_can_be_read_in_the_lowest_window(bench):
+    say_plan(bench, plan())
+    bench.add("other.mp4")
+    bench.do("start")
+    resize(bench, 910, 432)
+    assert not bench.find("primaryAction").isVisible(), "it only counts films"
+    assert lies_inside(bench.find("planHead"))
+    assert bench.find("planCard").visibleRegion().boundingRect().height() >= 90
+
+
+def test_the_button_of_an_error_is_whole_in_the_lowest_window(bench):
+    bench.start()
+    bench.fail(DiskFull("while-writing", name="film_x2.mp4").info())
+    resize(bench, 910, 432)
+    assert lies_inside(bench.find("errorAction"))
 
 
 def test_the_log_takes_the_place_of_the_columns_in_a_low_window(bench):

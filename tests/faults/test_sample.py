@@ -1,4 +1,4 @@
-"""A few cases of every group, half a minute in all; the whole is `python -m tests.faults`."""
+"""A few cases of every group, a minute in all; the whole is `python -m tests.faults`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.faults.wrong_cases import WrongCases
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="workers are forked and limited as Linux does it"
 )
-SAMPLE = {"media": 480, "weights": 480, "community": 24, "records": 600, "http": 210}
+SAMPLE = {"media": 480, "weights": 480, "community": 12, "records": 600, "http": 210}
 JOBS = {"upscales": 8, "kills": 6, "syscalls": 10}  # half a second each
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QComboBox, QPushButton
 
 from engine.core.errors import ResultGone
 from engine.protocol import events
@@ -38,6 +38,17 @@ def _four_times(event: events.Event) -> events.Event:
     return replace(event, plan=replace(event.plan, picture=picture, output=output))
 
 
+def _long_names(player: Player) -> None:
+    """Names that have no room; the list B is open."""
+    _two_results(player)
+    box = player.program.window.preview.findChild(QComboBox, "filmB")
+    box.setItemText(
+        box.currentIndex(), "Grandma's birthday, tape 3 of 7, digitised_x4.mp4 1280×720"
+    )
+    box.showPopup()
+    player.settle()
+
+
 def _lost(player: Player) -> None:
     """One of the two results was deleted."""
     _two_results(player)
@@ -56,5 +67,6 @@ def _no_result(player: Player) -> None:
 STATES: dict[str, Callable[[Player], None]] = {
     "two_results": _two_results,
     "two_results_lost": _lost,
+    "two_results_long": _long_names,
     "no_result": _no_result,
 }

@@ -282,6 +282,11 @@ def _failed(player: Player) -> None:
     player.say([events.JobFailed(job_id="sample", error=error)])
 
 
+def _cancelled(player: Player) -> None:
+    _running(player)
+    player.say([events.JobCancelled(job_id="sample")])
+
+
 def _rejected(player: Player) -> None:
     player.add("letter", "letter.docx")
     error = UnreadableMedia("undecodable", name="letter.docx").info()
@@ -329,6 +334,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "paused": _paused,
     "finished": _finished,
     "failed": _failed,
+    "cancelled": _cancelled,
     "rejected": _rejected,
     "refused": _refused,
     "log": _log,

@@ -87,14 +87,23 @@ def _lite(clip: SyntheticClip, scale: int) -> Costs:
 
 
 def _restore(clip: SyntheticClip) -> Costs:
-    """RGB to code values alone, then the additional cost of resizing."""
-    plan = plan_on_cpu(clip.media, JobSettings(model="lite", scale=2), clip.folder / "result.mp4")
-    restore = Restore(clip.media.video, plan)
+    """RGB to code values alone, then the additional costs of other sizes."""
     small = _rgb(clip, _CLIP)
     large, units = _enlarged(small), _megapixels(SIZE.scaled(2), _CLIP)
-    same_size = cost_of(lambda: restore.run(large, None), units)
-    other_size = cost_of(lambda: restore.run(small, None), units)
-    return {"restore": same_size, "resize": max(other_size - same_size, same_size / 100)}
+    same, enlarged, reduced = (
+        cost_of(partial(_restore_to(clip, scale).run, frames, None), units)
+        for scale, frames in ((2, large), (2, small), (1, large))
+    )
+    return {
+        "restore": same,
+        "resize": max(enlarged - same, same / 100),
+        "reduce": max(reduced - same / 4, same / 100),
+    }
+
+
+def _restore_to(clip: SyntheticClip, scale: int) -> Restore:
+    settings = JobSettings(model="none", height=scale * SIZE.height)
+    return Restore(clip.media.video, plan_on_cpu(clip.media, settings, clip.folder / "result.mp4"))
 
 
 def _write(clip: SyntheticClip, codec: str) -> Costs:

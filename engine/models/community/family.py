@@ -108,6 +108,13 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
             params = {"architecture": work.network.architecture, "count": str(work.tiles)}
             yield Notice(code="tiles-may-differ", severity="warning", params=params)
 
+    def size_notices(self, work: CommunityPlan, factor: float) -> Iterator[Notice]:
+        """Of networks that keep the size, too, that another one is made by resizing."""
+        if work.scale == 1 != round(factor, 2):
+            params = {"factor": f"{factor:.3g}"}
+            yield Notice(code="model-keeps-size", severity="info", params=params)
+        yield from super().size_notices(work, factor)
+
     def load_frames(self, work: CommunityPlan) -> FrameUpscaler:
         """The network, on its device."""
         from engine.models.community.network import load

@@ -66,6 +66,11 @@ class CopyFamily(FrameFamily[CopyPlan]):
         """That there is no model."""
         yield chosen("model", "copy")
 
+    def size_notices(self, work: CopyPlan, factor: float) -> Iterator[Notice]:
+        """That nothing redraws a smaller picture."""
+        if factor < 1:
+            yield Notice(code="target-is-smaller", severity="info")
+
     def load_frames(self, work: CopyPlan) -> None:
         """No model."""
         return None

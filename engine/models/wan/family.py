@@ -155,14 +155,6 @@ class WanFamily(ModelFamily[WanPlan]):
         yield from notices.shot_notices(self.title, work)
         yield Notice(code="trained-on-stills", severity="info")
 
-    def size_notices(self, work: WanPlan, factor: float, size: Size) -> Iterator[Notice]:
-        """That the model makes more than is wanted, where it does."""
-        if factor >= work.scale:
-            yield from super().size_notices(work, factor, size)
-            return
-        params = {"made": str(work.canvas), "size": str(size)}
-        yield Notice(code="model-makes-more", severity="info", params=params)
-
     # what runs
 
     def load_shots(self, work: WanPlan) -> ShotModel:

@@ -36,9 +36,20 @@ def weighted(pictures: Tensor, weights: Row) -> Tensor:
     return total
 
 
+def srgb_to_linear(rgb: Tensor) -> Tensor:
+    """Linear light of sRGB, white 1; below 0 the straight line at black goes on."""
+    return torch.where(rgb > 0.04045, ((rgb + 0.055) / 1.055).clamp_(min=0) ** 2.4, rgb / 12.92)
+
+
+def linear_to_srgb(linear: Tensor) -> Tensor:
+    """The inverse of `srgb_to_linear`."""
+    curved = 1.055 * linear.clamp(min=_TINY) ** (1 / 2.4) - 0.055
+    return torch.where(linear > 0.0031308, curved, 12.92 * linear)
+
+
 def rgb_to_lab(rgb: Tensor) -> Tensor:
     """L in 0 to 100, a and b around 0."""
-    linear = torch.where(rgb > 0.04045, ((rgb + 0.055) / 1.055).clamp_(min=0) ** 2.4, rgb / 12.92)
+    linear = srgb_to_linear(rgb)
     x, y, z = (
         _cube_root(weighted(linear, row) / white)
         for row, white in zip(_RGB_TO_XYZ, _WHITE, strict=True)
@@ -52,8 +63,7 @@ def lab_to_rgb(lab: Tensor) -> Tensor:
     parts = (y + lab[:, 1] / 500, y, y - lab[:, 2] / 200)
     xyz = torch.stack([_cubed(p) * white for p, white in zip(parts, _WHITE, strict=True)], dim=1)
     linear = torch.stack([weighted(xyz, row) for row in _XYZ_TO_RGB], dim=1)
-    curved = 1.055 * linear.clamp(min=_TINY) ** (1 / 2.4) - 0.055
-    return torch.where(linear > 0.0031308, curved, 12.92 * linear).clamp_(0, 1)
+    return linear_to_srgb(linear).clamp_(0, 1)
 
 
 def rgb_to_hsv(rgb: Tensor) -> Tensor:

@@ -8,12 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.core.geometry import Box
-from engine.ops.resize import resize
+from engine.core.geometry import Box, Size
+from engine.ops.colour.hidden import fill_hidden
+from engine.ops.resize import resize_in_light
 from engine.pipeline.display import put_back, turn
 from engine.protocol.media import Chroma, VideoInfo, subsampling
 from engine.protocol.plan import Plan
 from engine.video.colour.convert import colour_spec, from_rgb, to_rgb
+from engine.video.colour.tags import assumed_transfer
 from engine.video.film_preparation import enlarged
 from engine.video.read.frames import PlanarFrame
 
@@ -26,6 +28,7 @@ class Restore:
     def __init__(self, video: VideoInfo, plan: Plan) -> None:
         self._size = plan.picture.size
         self._spec = colour_spec(plan.picture)
+        self._transfer = video.tags.transfer or assumed_transfer(video)
         self._has_alpha = plan.picture.has_alpha
         # what the container cannot record is done to the pixels
         self._turn = (video.rotation - plan.picture.rotation) % 360
@@ -46,25 +49,48 @@ class Restore:
         """
         stored = self._size.transposed() if self._turn in (90, 270) else self._size
         if self._inside is None:
-            picture = resize(frames, stored)
+            picture = resize_in_light(frames, stored, self._transfer)
         else:
-            picture = put_back(resize(frames, self._inside.size), self._inside, stored)
+            inside = resize_in_light(frames, self._inside.size, self._transfer)
+            picture = put_back(inside, self._inside, stored)
         if self._has_alpha:
-            opaque = torch.ones_like(picture[:, :1])
-            veil = opaque if alpha is None else resize(alpha, stored).clamp(0, 1)
-            picture = torch.cat([picture, veil], dim=1)
+            picture = torch.cat([picture, _veil(alpha, picture)], dim=1)
         picture = turn(picture, self._turn, self._mirror)
         planes = [plane.cpu().numpy() for plane in from_rgb(picture, self._spec)]
         return [tuple(plane[t] for plane in planes) for t in range(len(frames))], picture
 
 
-class SourceColours:
-    """Turns code values into RGB on one device, of a part of the picture where one is given."""
+def _veil(alpha: Tensor | None, picture: Tensor) -> Tensor:
+    """Alpha at the size of a picture; opaque where the source has none."""
+    if alpha is None:
+        return torch.ones_like(picture[:, :1])
+    size = Size(picture.shape[-1], picture.shape[-2])
+    return resize_in_light(alpha, size, "linear").clamp(0, 1)
 
-    def __init__(self, video: VideoInfo, device: str, part: Box | None = None) -> None:
+
+class SourceColours:
+    """Turns code values into RGB on one device, of a part of the picture where one is given.
+
+    Args:
+        video: Of the source.
+        device: Where the colours go.
+        part: Of the picture.
+        fills: Whether colours beneath transparent pixels are replaced, see `fill_hidden`.
+    """
+
+    def __init__(
+        self, video: VideoInfo, device: str, part: Box | None = None, *, fills: bool = False
+    ) -> None:
         self._spec = colour_spec(video)
         self._device = device
         self._part = part
+        self._fills = fills
+
+    @classmethod
+    def of_job(cls, video: VideoInfo, plan: Plan) -> SourceColours:
+        """As a job needs them: what is hidden stays as it is where pictures are only converted."""
+        fills = plan.picture.has_alpha and not plan.only_converts
+        return cls(video, plan.work.device, plan.enlarged, fills=fills)
 
     def rgb(self, frames: Sequence[PlanarFrame]) -> tuple[Tensor, Tensor | None]:
         """[T, 3, h, w] float32, nominally 0 to 1, and alpha [T, 1, h, w] or None."""
@@ -72,7 +98,12 @@ class SourceColours:
         if self._part is not None:
             planes = _cut(planes, self._part, self._spec.chroma)
         whole = to_rgb(planes, self._spec, self._device)
-        return whole[:, :3], whole[:, 3:] if whole.shape[1] == 4 else None
+        if whole.shape[1] == 3:
+            return whole, None
+        colours, alpha = whole[:, :3], whole[:, 3:]
+        if self._fills:
+            fill_hidden(colours, alpha)
+        return colours, alpha
 
 
 def _cut(planes: list[Tensor], part: Box, chroma: Chroma) -> list[Tensor]:

@@ -47,9 +47,7 @@ class Shots:
         self._beginning = beginning
         model.report_to(self._advance)
         self._restore = Restore(context.media.video, context.plan)
-        self._colours = SourceColours(
-            context.media.video, context.plan.work.device, context.plan.enlarged
-        )
+        self._colours = SourceColours.of_job(context.media.video, context.plan)
         self._running: RunningShot | None = None
         self._waiting: deque[_Waiting] = deque()
         self._block: list[Restored] = []

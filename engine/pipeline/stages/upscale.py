@@ -171,9 +171,7 @@ class Device:
         self._first_pass = first_pass
         self._upscale = Upscale(model, context)
         self._restore = Restore(context.media.video, context.plan)
-        self._colours = SourceColours(
-            context.media.video, context.plan.work.device, context.plan.enlarged
-        )
+        self._colours = SourceColours.of_job(context.media.video, context.plan)
 
     def run(self, source: Stream[Clip], target: Stream[DoneClip], done: int) -> None:
         """Work until the source ends; `done` frames were finished by earlier runs."""

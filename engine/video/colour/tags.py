@@ -80,6 +80,12 @@ def assumed_range(video: VideoInfo) -> str:
     return "pc" if is_full else "tv"
 
 
+def assumed_transfer(video: VideoInfo) -> str:
+    """Transfer of an untagged picture: sRGB for stills, which have full range, else BT.709."""
+    is_full = (video.tags.range or assumed_range(video)) == "pc"
+    return "iec61966-2-1" if is_full else "bt709"
+
+
 _LOCATIONS = ("left", "center", "topleft", "top", "bottomleft", "bottom")
 _DEFAULT_LOCATIONS = {
     "h264": "left",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
-
-import numpy as np
 
 from engine.core.geometry import Size
 
@@ -18,6 +17,7 @@ PROFILE = 0x8773  # an ICC profile, in TIFF
 MARKS: dict[bytes, ByteOrder] = {b"II*\0": "<", b"MM\0*": ">"}
 _UNIT_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 1, 7: 1, 8: 2, 9: 4, 10: 4, 11: 4, 12: 8, 13: 4}
 _ITEM_BYTES = {**_UNIT_BYTES, 5: 8, 10: 8}  # a fraction has two parts
+_TYPE_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _SHORT, _LONG = 3, 4
 _MOST_TAGS, _MOST_BYTES = 1000, 1 << 24  # of a directory
 
@@ -183,5 +183,6 @@ def _append(out: bytearray, tags: Mapping[int, Tag], order: ByteOrder) -> int:
 
 
 def _swapped(tag: Tag) -> Tag:
-    unit = np.dtype(f"u{_UNIT_BYTES[tag.kind]}")
-    return Tag(tag.kind, tag.count, np.frombuffer(tag.data, unit).byteswap().tobytes())
+    units = array(_TYPE_CODES[_UNIT_BYTES[tag.kind]], tag.data)
+    units.byteswap()
+    return Tag(tag.kind, tag.count, units.tobytes())

@@ -17,7 +17,7 @@ from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench, part, real_program
 from tests.app.preview.test_player import _film
-from tests.app.test_narrow_window import settle
+from tests.app.test_narrow_window import cut_off, settle
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.fakes import grey
 
@@ -294,6 +294,37 @@ def test_in_a_low_window_both_bars_share_a_line_and_nothing_overlaps(bench, two)
     assert view.timeline.geometry().bottom() < view._below.y()
     assert view.canvas.height() >= 100
     assert not bench.find("zoomFit").isVisible(), "there is no room for it"
+
+
+def test_a_long_name_loses_its_middle_and_the_open_list_shows_all_of_it(bench, two):
+    label = "Grandmother's birthday, tape 3 of 7, restored_x4.mp4 1920×1080"
+    bench.window.resize(910, 432)
+    settle()
+    box = part(bench.window, "filmB", QComboBox)
+    box.setItemText(box.currentIndex(), label)
+    assert box.shown_text != label
+    assert box.shown_text.startswith("Gr")
+    assert box.shown_text.endswith("0")
+    box.showPopup()
+    settle()
+    assert box.view().viewport().width() >= box.fontMetrics().horizontalAdvance(label) + 12
+    box.hidePopup()
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+def test_in_a_low_window_the_lists_leave_room_for_the_tries_of_a_film_that_waits(
+    bench, two, language
+):
+    bench.program.use_language(language)
+    select(bench, bench.add())
+    bench.window.resize(910, 432)
+    settle()
+    view = bench.window.preview
+    menu, lists = bench.find("tryMenu"), view.pair_bar
+    assert menu.isVisible()
+    assert list(cut_off(view)) == []
+    assert menu.mapTo(view, menu.rect().topRight()).x() < lists.x()
+    assert lists.geometry().right() < view.width()
 
 
 def test_names_follow_the_language(bench, two):

@@ -115,7 +115,9 @@ def carried(bench: Bench, *notices: Notice) -> None:
     )
     restart.write(restart.Waiting(films=(film,), starts=True))
     bench.engine.notices = notices
-    restart.take_over(bench.program.controller, [], bench.program.downloads.expect)
+    restart.take_over(
+        bench.program.controller, bench.program.queue, [], bench.program.downloads.expect
+    )
     bench.hear()
 
 

@@ -16,6 +16,7 @@ from engine.protocol.excerpt import Excerpt
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
 from tests.app.conftest import part, real_program, texts
+from tests.app.test_narrow_window import cut_off, settle
 from tests.helpers.clips import Clip, make_clip
 
 KIND = TaskKind.EXCERPT
@@ -206,3 +207,40 @@ def test_space_plays_what_was_tried_next_to_the_source(bench, film, monkeypatch)
     view.timeline.set_step(200)
     view.playback.toggle()
     assert opened == ["source"], "nothing was made there"
+
+
+@pytest.mark.parametrize("has_second_bar", [False, True])
+def test_in_a_low_window_nothing_lies_over_the_picture_and_all_can_be_tried(
+    bench, film, has_second_bar
+):
+    if has_second_bar:
+        bench.program.after_queue.bar.show_countdown("shut-down", "", 42)
+    bench.window.resize(910, 432)
+    settle()
+    bar, menu = bench.find("tryBar"), bench.find("tryMenu")
+    assert not bar.isVisible()
+    assert menu.isVisible()
+    assert not bench.window.preview.canvas.isAncestorOf(menu)
+    assert list(cut_off(bench.window.preview.bar)) == []
+    frame, seconds, compare = menu.menu().actions()
+    assert [one.text() for one in (frame, seconds, compare)] == [
+        "Try this frame",
+        "Try 3 seconds",
+        "Compare presets …",
+    ]
+    place = menu.mapToGlobal(QPoint(0, 0)).x() + menu.width()
+    seconds.trigger()
+    bench.hear()
+    settle()
+    assert [c.seconds for c in bench.asked(commands.MakeExcerpt)] == [3.0]
+    stop = bench.find("tryStop")
+    assert stop.isVisible()
+    assert stop.mapToGlobal(QPoint(0, 0)).x() >= place - menu.width()
+    assert not frame.isEnabled()
+    bench.program.after_queue.bar.hide()
+    bench.window.resize(1440, 900)
+    settle()
+    assert bar.isVisible()
+    assert bar.isAncestorOf(stop)
+    bench.press("tryStop")
+    assert not menu.isVisible()

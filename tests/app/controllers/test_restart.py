@@ -88,7 +88,7 @@ def test_a_queue_that_cannot_be_kept_is_not_left(bench):
 def test_films_come_back_with_their_choices_but_not_twice(bench):
     begun = replace(FILM, job_id="begun", source=Path("films/begun.mp4"))
     restart.write(Waiting(films=(begun, FILM), starts=True))
-    restart.take_over(bench.program.controller, ["begun"], pytest.fail)
+    restart.take_over(bench.program.controller, bench.program.queue, ["begun"], pytest.fail)
     bench.hear()
     (row,) = bench.program.queue.rows
     assert (row.source.name, row.settings.scale) == ("fresh.mp4", 4)
@@ -150,7 +150,7 @@ def test_films_whose_file_cannot_be_read_now_are_kept(bench):
     bench.add("letter.txt")
     bench.program.restart.keep()
     assert [film.source.name for film in restart.read().films] == ["one.mp4", "two.mp4"]
-    restart.take_over(bench.program.controller, [], pytest.fail)
+    restart.take_over(bench.program.controller, bench.program.queue, [], pytest.fail)
     assert [one.is_automatic for one in bench.asked(commands.AddJob)][-2:] == [True, True]
     bench.hear()
     bench.window.queue_column.view.select(bench.program.queue.rows[-1].job_id)

@@ -1,14 +1,18 @@
 """The watched folder in the window: what comes into the queue by itself, and what starts."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from PySide6.QtCore import QThreadPool
 
+from app.controllers import restart
 from app.controllers import watch as watch_module
+from app.controllers.restart import Waiting, WaitingFilm
 from app.state.job_row import JobState
+from engine.api import UnfinishedJob
 from engine.core import paths
 from engine.core.errors import DiskFull, UnreadableMedia
 from engine.protocol import commands
@@ -21,7 +25,7 @@ class Watched:
     """A window that watches a folder, with what tests do to both."""
 
     def __init__(self, bench: Bench, wait_until: Callable[..., None], folder: Path) -> None:
-        self.bench, self._wait_until, self.folder = bench, wait_until, folder
+        self.bench, self.wait_until, self.folder = bench, wait_until, folder
         self.line, self.switch = bench.find("watchLine"), bench.find("watchSwitch")
         self._looks = 0
         bench.program.watch._looked.connect(self._count)
@@ -41,7 +45,7 @@ class Watched:
         """Names in the queue after some looks."""
         for _ in range(times):
             before = self._looks
-            self._wait_until(lambda before=before: self._looks > before, timeout=5000)
+            self.wait_until(lambda before=before: self._looks > before, timeout=5000)
             self.bench.hear()
         return [row.source.name for row in self.bench.program.queue.rows]
 
@@ -62,6 +66,12 @@ def watched(bench: Bench, qtbot: SimpleNamespace, tmp_path: Path) -> Iterator[Wa
     made.choose(watch_folder="")
     QThreadPool.globalInstance().waitForDone()
     bench.hear()
+
+
+def watched_film(name: str) -> WaitingFilm:
+    return WaitingFilm(
+        job_id=name, source=Path(f"{name}.mp4"), settings=JobSettings(), is_watched=True
+    )
 
 
 def test_films_come_with_the_choices_of_new_films_and_wait(watched):
@@ -179,8 +189,9 @@ def test_what_was_taken_right_before_the_switch_is_written_down(watched):
     looked = watched.bench.program.watch._looked
     looked.connect(lambda look: look.films and watched.choose(watch_folder=""))
     watched.put("a.mp4")
-    assert watched.look(3) == ["a.mp4"]
-    assert "a.mp4" in (paths.data_folder() / "watched.txt").read_text()
+    record = paths.data_folder() / "watched.txt"
+    watched.wait_until(lambda: record.exists() and "a.mp4" in record.read_text(), timeout=5000)
+    assert [row.source.name for row in watched.bench.program.queue.rows] == ["a.mp4"]
 
 
 def test_without_a_folder_there_is_no_line(bench):
@@ -200,6 +211,45 @@ def test_a_folder_that_has_gone_is_said_once_and_goes_on_when_it_is_back(watched
     watched.put("a.mp4")
     assert watched.look() == ["a.mp4"]
     assert "Away" not in texts(watched.line)
+
+
+def test_what_came_from_the_folder_is_kept_as_that_and_what_runs_only_at_a_proper_end(watched):
+    watched.put("a.mp4", "b.mp4")
+    watched.look()
+    watched.bench.add("mine.mp4")
+    watched.bench.do("start")
+    running = watched.bench.program.queue.active.job_id
+    for ends, begun in ((False, ()), (True, (running,)), (False, ())):
+        watched.bench.program.restart.keep(ends=ends)
+        kept = restart.read()
+        names = [(film.source.name, film.is_watched) for film in kept.films]
+        assert (names, kept.begun) == ([("b.mp4", True), ("mine.mp4", False)], begun)
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_after_a_new_start_films_of_the_folder_go_on_where_new_ones_start(watched, starts):
+    watched.choose(watch_folder="", watch_starts=starts)
+    restart.write(Waiting(films=(watched_film("fresh"),), begun=("begun", "finished since")))
+    watched.choose(watch_folder=str(watched.folder))
+    own, other = (
+        UnfinishedJob(job_id=name, source=Path(name), output=Path(name))
+        for name in ("begun", "other")
+    )
+    watched.bench.program.take_up((own, other), is_kept=True)
+    watched.look(2)
+    bench = watched.bench
+    assert [row.source.name for row in bench.program.queue.rows][starts:] == ["fresh.mp4"]
+    assert watched.states()[-1] is (JobState.RUNNING if starts else JobState.WAITING)
+    assert [one.job_id for one in bench.asked(commands.AdoptJob)] == ["begun"] * starts
+    assert bench.find("unfinishedBanner").isVisible(), "the other one waits for an answer"
+
+
+def test_after_a_new_start_films_of_the_user_wait(watched):
+    watched.choose(watch_starts=True)
+    restart.write(Waiting(films=(replace(watched_film("mine"), is_watched=False),)))
+    watched.bench.program.take_up((), is_kept=True)
+    watched.look()
+    assert watched.states() == [JobState.WAITING]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from fractions import Fraction
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.i18n import grouped
@@ -120,3 +121,12 @@ def test_a_trim_is_read_back_as_the_same_frames(timeline):
         timeline.set_trim(float(trim["start"]), float(trim["stop"]))
         assert timeline.strip.span == (first, stop)
     assert timeline.trim_of(0, 3000) == {"start": "", "stop": ""}
+
+
+def test_where_the_result_begins_and_ends_is_whole_before_the_title_is(timeline):
+    timeline.resize(680, 90)
+    timeline.set_trim(1.0, 2.5)
+    QApplication.processEvents()
+    trim = part(timeline, "trimLabel")
+    assert trim.text() == trim.whole
+    assert "00:00:02.52" in trim.whole

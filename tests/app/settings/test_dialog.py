@@ -69,3 +69,9 @@ def test_damaged_choices_do_not_stop_the_window(tmp_path: Path, text: str) -> No
     state = UiState(path)
     assert (state.choices, state.engine_settings) == (JobSettings(), EngineSettings())
     assert state.runtime_hidden == ()
+
+
+def test_switches_end_where_fields_end(bench):
+    bench.do("settings")
+    editors = bench.program.settings.dialog.editors
+    assert len({one.mapToGlobal(one.rect().topRight()).x() for one in editors.values()}) == 1

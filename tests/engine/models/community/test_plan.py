@@ -96,3 +96,23 @@ def test_values_that_grow_too_large_for_float16_are_reported() -> None:
     upscaler = CommunityUpscaler(Overflows(), FACTS, NetworkCall(dtype="float16"))
     with pytest.raises(NumericOverflow):
         upscaler.upscale(torch.rand(1, 3, 8, 8))
+
+
+@pytest.mark.parametrize(
+    ("scale", "factor", "code"),
+    [
+        (4, 4.0, None),
+        (4, 2.0, "model-makes-more"),
+        (4, 0.5, "model-makes-more"),
+        (2, 4.0, "beyond-model"),
+        (1, 1.0, None),
+        (1, 2.0, "model-keeps-size"),
+    ],
+)
+def test_a_plan_says_what_besides_the_model_makes_the_size(
+    scale: int, factor: float, code: str | None
+) -> None:
+    work = plan(network=replace(FACTS, scale=scale))
+    found = list(FAMILY.size_notices(work, factor))
+    assert [notice.code for notice in found] == ([code] if code else [])
+    assert all(f"{factor:.3g} times" in str(notice.message) for notice in found)
