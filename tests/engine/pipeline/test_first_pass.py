@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from engine import api
 from engine.cli.main import main
@@ -253,3 +254,20 @@ def test_a_program_that_is_killed_goes_on_with_the_same_pictures(
     ended = program.run("resume", "--all", env=env)
     assert ended.status == 0, ended.err
     assert worst(planes_of(result), planes_of(tmp_path / "whole.mkv")) == 0
+
+
+def test_alpha_does_not_go_through_it(cleaner: Path, tmp_path: Path) -> None:
+    y, x = np.mgrid[:44, :60]
+    colours = np.stack([4 * x, 5 * y, 3 * x + 2 * y, np.maximum(0, 255 - 8 * x)], -1)
+    source = tmp_path / "still.png"
+    Image.fromarray(colours.astype(np.uint8), "RGBA").save(source)
+    found = []
+    for name in ("", str(cleaner)):
+        result = tmp_path / f"{len(found)}.png"
+        plan = plan_of(source, result, JobSettings(model="lite", first_model=name))
+        run(plan, tmp_path / result.stem)
+        found.append(np.asarray(Image.open(plan.output)))
+    assert np.array_equal(found[0][..., 3], found[1][..., 3])
+    assert not np.array_equal(found[0][..., :3], found[1][..., :3])
+    converted = JobSettings(model="none", scale=1, first_model=str(cleaner))
+    assert not plan_of(source, tmp_path / "new.png", converted).only_converts
