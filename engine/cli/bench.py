@@ -62,7 +62,7 @@ def _check_trace(cases: Sequence[str]) -> None:
     """A trace is of one case, and not of one that uses torch's profiler itself."""
     if len(cases) != 1:
         raise SettingsError("trace-of-many-cases")
-    if cases[0].startswith(("optimisations", "models")):
+    if cases[0].startswith(("optimisations", "models", "community")):
         raise SettingsError("trace-not-possible", case=cases[0])
 
 
@@ -94,6 +94,7 @@ def options_of(args: argparse.Namespace) -> BenchOptions:
         memory=args.memory,
         model=args.model,
         clip=None if args.clip is None else Path(args.clip),
+        result=None if args.result is None else Path(args.result),
         vae=None if args.vae is None else Path(args.vae),
         random_weights=args.random_weights,
         out=None if args.out is None else Path(args.out),

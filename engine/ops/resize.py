@@ -178,6 +178,8 @@ def thumbnail(frame: Tensor, longest_side: int) -> Tensor:
 
     Returns:
         [h, w, 3] uint8, contiguous.
+
+    Memory: a copy in float32 of the picture.
     """
     height, width = frame.shape[-2:]
     small = Size(width, height).within(Size(longest_side, longest_side))
@@ -185,5 +187,8 @@ def thumbnail(frame: Tensor, longest_side: int) -> Tensor:
     picture = F.avg_pool2d(frame[None, :3], step) if step > 1 else frame[None, :3]
     if step > 1:
         small = Size(picture.shape[-1], picture.shape[-2]).within(Size(longest_side, longest_side))
-    picture = F.interpolate(picture, (small.height, small.width), mode="bilinear", antialias=True)
+    if picture.shape[-2:] != (small.height, small.width):
+        picture = F.interpolate(
+            picture, (small.height, small.width), mode="bilinear", antialias=True
+        )
     return picture[0].mul(255).round_().clamp_(0, 255).byte().permute(1, 2, 0).contiguous()

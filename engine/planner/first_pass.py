@@ -33,7 +33,8 @@ def added(plan: Plan, video: VideoInfo, settings: JobSettings, budget: Budget) -
         WrongModel: The model enlarges.
         WeightsError: The file is none of a model of frames.
     """
-    settings = replace(settings, model=_MODEL, model_file=settings.first_model)
+    file = settings.first_model
+    settings = replace(settings, model=_MODEL, model_file=file, steadiness="off")  # that of results
     family, model = registry.family_for(settings)
     found: WorkPlan = family.choose(
         WorkRequest(
@@ -46,8 +47,8 @@ def added(plan: Plan, video: VideoInfo, settings: JobSettings, budget: Budget) -
         )
     )
     if found.scale != 1:
-        name, path = found.weights_files[0].path.name, settings.first_model
-        raise WrongModel("enlarges-first", name=name, path=path, scale=found.scale)
+        name = found.weights_files[0].path.name
+        raise WrongModel("enlarges-first", name=name, path=file, scale=found.scale)
     at_a_time = min(found.clip_frames, plan.work.clip_frames)
     return replace(plan, first_pass=replace(found, clip_frames=at_a_time))
 

@@ -126,7 +126,7 @@ def _with_first(
     cleaning = source + max(working, _filling(plan))
     sizes = {"clean": needs.weights + needs.between + cleaning, **sizes}
     hosts = {**hosts, "clean": needs.hosts.get("between", 0)}
-    waiting = needs.waiting * frame
+    waiting = needs.waiting * frame if plan.work.takes_shots else 0
     return (
         {name: size + own.weights for name, size in sizes.items()},
         {name: hosts.get(name, 0) + waiting for name in sizes},

@@ -78,7 +78,7 @@ def setting(default: Any, *, old_names: tuple[str, ...] = (), **details: Any) ->
 
 
 _LITE, _SEEDVR2, _SHOTS, _LATENTS = ("lite",), ("seedvr2",), ("seedvr2", "wan"), ("latents",)
-_COMMUNITY, _TILED = ("community",), ("lite", "community")
+_COMMUNITY, _FRAMES = ("community",), ("lite", "community")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +112,7 @@ class JobSettings:
     noise_order: str = setting(
         "per-latent", group="picture", choices=("per-latent", "reference"), families=_SEEDVR2
     )
+    steadiness: str = setting("off", group="picture", choices=("off", "mild"), families=_FRAMES)
 
     shots: str = setting("auto", group="clips", choices=("auto", "off"), families=_SHOTS)
     shot_sensitivity: int = setting(60, group="clips", unit="%", low=0, high=100, families=_SHOTS)
@@ -185,9 +186,9 @@ class JobSettings:
 
     device: str = setting("auto", group="computing", choices=("auto", "cpu", "cuda"), kind="device")
     tile: int = setting(
-        0, group="computing", unit="px", low=0, high=4096, low_is_automatic=True, families=_TILED
+        0, group="computing", unit="px", low=0, high=4096, low_is_automatic=True, families=_FRAMES
     )
-    overlap: int = setting(16, group="computing", unit="px", low=0, high=256, families=_TILED)
+    overlap: int = setting(16, group="computing", unit="px", low=0, high=256, families=_FRAMES)
     segment_seconds: float = setting(5.0, group="computing", unit="s", low=0.5, high=60.0)
     switches: str = setting("", group="computing", kind="switches")
 

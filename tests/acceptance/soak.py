@@ -26,11 +26,10 @@ from engine.hardware import devices
 from engine.protocol import commands as c
 from engine.protocol.events import JobFailed, JobFinished
 from engine.settings.schema import JobSettings
-from tests.helpers.jobs import ENDS, Listener, running_engine
-from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
-from tests.helpers.wan import tiny_wan_config, write_wan
+from tests.helpers.jobs import ENDS, Listener, running_engine, settings_of
+from tests.helpers.seedvr2 import make_three_shots
 
-WARM_UP = 12  # jobs: the first ones fill what the program keeps for good
+WARM_UP = 15  # jobs: the first ones fill what the program keeps for good
 _SHOTS = (5, 3, 6)
 _PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "soak.md"
 _MIB = 2**20
@@ -48,14 +47,13 @@ class Held:
 
 def kinds_of_jobs(folder: Path) -> dict[str, JobSettings]:
     """Jobs of every kind, a second or two of work each."""
-    vae = folder / "tiny_2x.safetensors"
-    write_wan(vae, tiny_wan_config("2x", dim=4, dec_dim=4))
-    seedvr2 = write_seedvr2(folder / "models")
+    short = {"codec": "ffv1", "segment_seconds": 0.5}
     return {
-        "lite": JobSettings(model="lite", treatment="faithful", codec="h264"),
-        "seedvr2": seedvr2.settings(codec="ffv1", scale=1, segment_seconds=0.5),
+        "lite": settings_of("lite", folder, codec="h264"),
+        "seedvr2": settings_of("seedvr2", folder, **short),
         "lite x4": JobSettings(model="lite", scale=4, codec="hevc", segment_seconds=0.5),
-        "wan-2x": JobSettings(model="wan-2x", vae=str(vae), codec="h264"),
+        "wan-2x": settings_of("wan-2x", folder, codec="h264"),
+        "community": settings_of("community", folder, **short),
     }
 
 
@@ -147,9 +145,9 @@ def _page(parts: list[tuple[int, float, list[Held]]]) -> str:
     lines = [
         "# Jobs without end",
         "",
-        "Written by `python -m tests.acceptance.soak`: one program runs jobs of four kinds in turn",
-        "(Lite, SeedVR2 and Wan with tiny weights), each from file to verified file. What the",
-        "process holds between two jobs, median and largest of each part of the run.",
+        "Written by `python -m tests.acceptance.soak`: one program runs jobs of five kinds in turn",
+        "(Lite; SeedVR2, Wan and Compact with tiny weights), each from file to verified file. What",
+        "the process holds between two jobs, median and largest of each part of the run.",
         "",
         f"{date.today().isoformat()}, {devices.cpu_name()}, {devices.cpu_threads()} threads, "
         f"{platform.system()}, Python {platform.python_version()}, torch {torch.__version__}.",

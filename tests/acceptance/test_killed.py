@@ -1,12 +1,15 @@
-"""Killed at ten points in time, resumed after each: the result equals the uninterrupted one."""
+"""Killed at any time and resumed: the result equals the uninterrupted one."""
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.jobs import KINDS, options_of, settings_of
 from tests.helpers.program import (
     NEEDS_FFMPEG,
     files_in,
@@ -17,6 +20,7 @@ from tests.helpers.program import (
     make_film,
     packet_hashes,
     run,
+    start,
     upscale,
 )
 
@@ -52,3 +56,25 @@ def test_job_killed_ten_times_equals_the_uninterrupted_one(suffix: str, tmp_path
     assert run("verify", source, result).status == 0
     left = run("resume")
     assert "No job is unfinished" in left.out + left.err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_killed_inside_a_shot_goes_on_with_the_same_pictures(
+    kind: str, tmp_path: Path
+) -> None:
+    source = make_film(tmp_path / "one shot.mp4", "96x64", 16)
+    changes: dict[str, object] = {"strength": 30, "shots": "off"} if kind == "seedvr2" else {}
+    words = options_of(settings_of(kind, tmp_path, segment_seconds=1, **changes))
+    whole, killed = tmp_path / "whole.mkv", tmp_path / "killed.mkv"
+    upscale(source, whole, *words)
+    env = {**os.environ, "UPREEL_DATA": str(tmp_path / "data")}
+    with start("upscale", source, "-o", killed, *words, env=env) as process:
+        notes = tmp_path / "data" / "jobs"
+        while process.poll() is None and not list(notes.glob("*/segment_000009.json")):
+            time.sleep(0.01)
+        assert process.poll() is None, "it had ended before it could be killed"
+        process.kill()
+    assert not killed.exists()
+    ended = run("resume", "--all", env=env)
+    assert ended.status == 0, ended.err
+    assert frame_hashes(killed) == frame_hashes(whole)

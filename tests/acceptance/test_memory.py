@@ -6,26 +6,28 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.jobs import options_of, settings_of
 from tests.helpers.program import NEEDS_FFMPEG, make_film, upscale
-from tests.helpers.seedvr2 import write_seedvr2
 
 pytestmark = [pytest.mark.slow, NEEDS_FFMPEG]
 MB = 1_000_000
 
 
-def peak(folder: Path, size: str, frames: int, *words: str) -> int:
-    """Bytes that a film of one shot takes."""
-    source = make_film(folder / f"{frames}.mp4", size, frames / 25, sound=not words)
-    return upscale(source, folder / f"{frames}_x2.mp4", *words).peak_bytes
+# kind of the model, size of a frame, frames, settings
+CASES: list[tuple[str, str, int, dict[str, object]]] = [
+    ("lite", "128x72", 300, {}),
+    ("community", "128x72", 300, {}),
+    ("seedvr2", "96x64", 100, {"strength": 10, "shots": "off"}),
+]
 
 
-def test_ten_times_the_frames_take_at_most_50_mb_more(tmp_path: Path) -> None:
-    short, long = (peak(tmp_path, "128x72", frames) for frames in (300, 3000))
-    assert long <= short + 50 * MB
-
-
-def test_ten_times_the_frames_of_seedvr2_take_at_most_50_mb_more(tmp_path: Path) -> None:
-    words = [*write_seedvr2(tmp_path / "models").options(), "--model", "seedvr2-3b"]
-    words += ["--set", "strength=10", "--set", "shots=off"]
-    short, long = (peak(tmp_path, "96x64", frames, *words) for frames in (100, 1000))
-    assert long <= short + 50 * MB
+@pytest.mark.parametrize(("kind", "size", "frames", "changes"), CASES)
+def test_ten_times_the_frames_take_at_most_50_mb_more(
+    kind: str, size: str, frames: int, changes: dict[str, object], tmp_path: Path
+) -> None:
+    words = options_of(settings_of(kind, tmp_path, codec="auto", **changes))
+    peaks = []
+    for count in (frames, 10 * frames):
+        source = make_film(tmp_path / f"{count}.mp4", size, count / 25, sound=True)
+        peaks.append(upscale(source, tmp_path / f"{count}_x2.mp4", *words).peak_bytes)
+    assert peaks[1] <= peaks[0] + 50 * MB

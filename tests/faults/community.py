@@ -8,12 +8,9 @@ from pathlib import Path
 
 import torch
 
-from engine.model_files.store import named
 from engine.models import user_files
-from engine.models.community.network import load
-from engine.models.community.upscaler import CommunityUpscaler, measured
 from tests.faults.weights import Weights
-from tests.helpers.community import write_network
+from tests.helpers.community import loaded, write_network
 
 _NETWORKS = ("Compact", "ESRGAN", "SPAN", "SwinIR", "NAFNet", "RCAN")
 SOURCES: dict[str, tuple[str, Callable[[Path], object]]] = {
@@ -43,6 +40,4 @@ class CommunityModels(Weights):
 
 
 def _run(path: Path) -> None:
-    weights = named(path)
-    facts, call, _ = measured(weights, half=False)
-    CommunityUpscaler(load(weights), facts, call).upscale(torch.rand(1, 3, 32, 40))
+    loaded(path).upscaler.upscale(torch.rand(1, 3, 32, 40))

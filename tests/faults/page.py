@@ -26,7 +26,8 @@ shows how it ended.
   at their limits, boxes, elements or packets lost, doubled or renamed; it is probed, planned and
   decoded. **upscales**: the same files through a whole job.
 - **weights**: the same for weights and latents, with other JSON and other pickles whose lengths and
-  checksums are right; each is described as a file of the user's, and read.
+  checksums are right; each is described as a file of the user's, and read. **community**: the same
+  for community models; each is recognised, measured, read and, if still whole, run.
 - **records**: presets, settings, jobs, segments, rates and hashes with other values, or damaged.
 - **http**: replies of a server that follows no standard, to a download and to a check for updates.
 - **kills**: a job that a signal ends at a random time, once or twice, and that is resumed; its
@@ -35,9 +36,9 @@ shows how it ended.
   ENOMEM, or one allocation in FFmpeg's libraries; then it is resumed, and its result compared.
 
 *refused*: error with code and hint, after which a job could be resumed. From *internal error*
-on every count should be 0: *hang* is more than 10 s, *incomplete* a file under the final name that
-is not whole or not right, *memory* more than 400 MiB for a small file, *code ran* a pickle that did
-something.
+on every count should be 0: *hang* is more than 10 s (of community models 60), *incomplete* a file
+under the final name that is not whole or not right, *memory* more than 400 MiB (600) for a small
+file, *code ran* a pickle that did something.
 
 What is not 0: FFmpeg's libraries crash on some refused allocations. Those jobs too are resumed, and
 their results compared.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from engine.model_files.store import named
 from engine.models.community.library import spandrel
+from engine.models.community.network import load
+from engine.models.community.plan import NetworkCost
+from engine.models.community.upscaler import CommunityUpscaler, measured
+from engine.protocol.model_file_state import NetworkFacts
 
 # Arguments of each network; spandrel recognises a few only at sizes that are not small.
 _TINY: dict[str, dict[str, Any]] = {
@@ -92,7 +98,17 @@ _TINY: dict[str, dict[str, Any]] = {
 _CLASSES = {"KBNet": "KBNet_s", "PLKSR": "RealPLKSR", "RealCUGAN": "UpCunet2x"}
 
 REFUSED = {"GFPGAN": "redraws-a-face", "RestoreFormer": "redraws-a-face", "LaMa": "needs-a-mask"}
-LARGE = {"GFPGAN", "LaMa", "RealCUGAN", "FBCNN"}  # as spandrel builds them, of 5 to 350 MB
+RUN = tuple(name for name in _TINY if name not in REFUSED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A file as a job takes it."""
+
+    path: Path
+    facts: NetworkFacts
+    cost: NetworkCost
+    upscaler: CommunityUpscaler
 
 
 def architectures() -> list[str]:
@@ -124,3 +140,10 @@ def write_state(path: Path, state: dict[str, torch.Tensor]) -> Path:
     else:
         torch.save({"params_ema": tensors}, path)
     return path
+
+
+def loaded(path: Path, device: str = "cpu") -> Loaded:
+    """A file measured, in float32, and its network on a device."""
+    weights = named(path)
+    facts, call, cost = measured(weights, half=False)
+    return Loaded(path, facts, cost, CommunityUpscaler(load(weights), facts, call, device))

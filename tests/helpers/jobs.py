@@ -6,9 +6,9 @@ import queue
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -162,6 +162,7 @@ def planes_of(path: Path) -> list[np.ndarray]:
 SHOTS = (9, 3, 5)
 SEGMENT_FRAMES = 4
 BY_FRAMES = ("lite", "community")  # which take frames one by one
+STEADIED = "steadied"  # Lite, its frames blended with their neighbours
 KINDS = (*BY_FRAMES, "seedvr2", "wan-2x")
 
 
@@ -236,7 +237,7 @@ def small_job(kind: str, folder: Path, *, is_cleaned: bool = False) -> SmallJob:
     """
     folder.mkdir(parents=True, exist_ok=True)
     film = make_three_shots(folder / "film.mkv", SHOTS, "64x48" if kind != "wan-2x" else "60x44")
-    settings = _settings(kind, folder)
+    settings = settings_of(kind, folder)
     if is_cleaned:
         first = write_network(folder / "1x_tiny.pth", "Compact", upscale=1)
         settings = replace(settings, first_model=str(first))
@@ -244,14 +245,26 @@ def small_job(kind: str, folder: Path, *, is_cleaned: bool = False) -> SmallJob:
     return SmallJob(plan, folder / "runs")
 
 
-def _settings(kind: str, folder: Path) -> JobSettings:
+def settings_of(kind: str, folder: Path, **changes: object) -> JobSettings:
+    """Of a lossless job with Lite, or with a very small other model that is written there."""
+    wanted: dict[str, Any] = {"codec": "ffv1", **changes}
     if kind == "seedvr2":
-        return write_seedvr2(folder / "models").settings(codec="ffv1", scale=1)
+        return write_seedvr2(folder / "models").settings(**{"scale": 1, **wanted})
     if kind == "wan-2x":
         vae = folder / "tiny_2x.safetensors"
         write_wan(vae, tiny_wan_config("2x", dim=4, dec_dim=4))
-        return JobSettings(model="wan-2x", vae=str(vae), codec="ffv1")
+        return JobSettings(model="wan-2x", vae=str(vae), **wanted)
     if kind == "community":
         file = write_network(folder / "tiny.pth", "Compact")
-        return JobSettings(model="community", model_file=str(file), codec="ffv1")
-    return JobSettings(model="lite", treatment="faithful", codec="ffv1")
+        return JobSettings(model="community", model_file=str(file), **wanted)
+    steadiness = "mild" if kind == STEADIED else "off"
+    lite = {"model": "lite", "treatment": "faithful", "steadiness": steadiness}
+    return JobSettings(**{**lite, **wanted})
+
+
+def options_of(settings: JobSettings) -> list[str]:
+    """The same settings for the command line."""
+    usual = JobSettings()
+    named = {one.name: getattr(settings, one.name) for one in fields(settings)}
+    changed = [f"{name}={value}" for name, value in named.items() if value != getattr(usual, name)]
+    return [word for setting in changed for word in ("--set", setting)]

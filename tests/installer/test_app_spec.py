@@ -56,3 +56,7 @@ def test_modules_that_torch_imports_are_not_excluded():
     assert 'program("upreel", "cli_entry", console=False)' in text
     assert 'program("upreel-cli", "main", console=True)' in text
     assert (SPEC.parent / "cli_entry.py").is_file()
+
+
+def test_packages_without_their_licence_texts_are_left_out():
+    assert {"spandrel", "torchvision"} <= set(ast.literal_eval(value_of("EXCLUDED_MODULES")))

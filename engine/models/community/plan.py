@@ -13,6 +13,8 @@ from engine.protocol.plan import Notice, WeightsPlan
 HALO = 8  # px next to a neighbour that are not used: what a tile's border changes most
 LEAST_OVERLAP = 2 * HALO + 16
 _SMALLEST_TILE = 4 * LEAST_OVERLAP  # below it more is computed twice than once
+_NOISE = 1 << 14  # bytes of the generator that is put back
+_PLACE = 16  # bytes of a row or a column that operators look up
 MOST_OPERATIONS = {"cpu": 4e12, "cuda": 4e13}  # in one call: seconds, after which a pause acts
 
 
@@ -103,7 +105,8 @@ class CommunityPlan(FramePlan):
         """Of enlarging the frames that are computed at a time, in tiles."""
         pixels = self.network.extended(self.tile).pixels
         one = self.cost.working.at(pixels)
-        return round(one * self.clip_frames)
+        large = self.tile.scaled(self.scale)
+        return round(one * self.clip_frames) + _NOISE + _PLACE * (large.width + large.height)
 
     @property
     def tile_operations(self) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QUrl
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
@@ -15,11 +15,12 @@ from app.status_bar import plan_line
 from app.widgets.controls import ChoiceBox
 from engine.protocol import commands
 from engine.protocol.model_file_state import NetworkFacts, PublishedState
-from tests.app.conftest import Bench, part, texts
+from tests.app.conftest import Bench, dropped, part, texts
 from tests.helpers.clips import Clip, make_clip
-from tests.helpers.community import write_network
+from tests.helpers.community import RUN, write_network
 from tests.helpers.fake_tasks import FILE
 
+_PATIENCE_MS = 90_000
 COMPACT = NetworkFacts(architecture="RealESRGAN Compact", scale=4, takes_half=True)
 
 
@@ -42,9 +43,7 @@ def own(path: Path, scale: int = 4) -> PublishedState:
 def test_a_drop_opens_the_list_and_imports_the_file(
     bench: Bench, tmp_path: Path, name: str
 ) -> None:
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(tmp_path / name))])
-    bench.program.window.intake.take_drop(data)
+    bench.program.window.intake.take_drop(dropped(tmp_path / name))
     bench.hear()
     (request,) = bench.asked(commands.ImportModelFile)
     assert (request.path, request.mode) == (tmp_path / name, "copy")
@@ -125,3 +124,31 @@ def test_a_first_pass_that_is_chosen_changes_the_plan_and_the_film(
     program.window.do("start")
     qtbot.waitUntil(lambda: row.state is JobState.DONE, timeout=60_000)
     assert "clean" in {one.stage for one in row.report.stage_times}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of spandrel's own code
+@pytest.mark.filterwarnings("ignore:Initializing zero-element")
+@pytest.mark.parametrize("name", RUN)
+def test_each_architecture_goes_from_a_drop_to_a_finished_film(
+    name: str, program: Program, qtbot: QtBot, tmp_path: Path
+) -> None:
+    def wait(condition: Callable[[], bool]) -> None:
+        qtbot.waitUntil(condition, timeout=_PATIENCE_MS)
+
+    def own_files() -> list[PublishedState]:
+        return [file for file in program.model_files.files if file.is_own]
+
+    wait(lambda: program.model_files.is_known)
+    program.window.intake.take_drop(dropped(write_network(tmp_path / "tiny.safetensors", name)))
+    wait(lambda: bool(own_files()))
+    film = make_clip(tmp_path / "film.mkv", codec="ffv1", frames=3)
+    row = program.queue.find(program.controller.add_file(film))
+    program.models.use(own_files()[0].id)
+    wait(lambda: row.plan is not None and row.plan.work.model == "community")
+    program.window.do("start")
+    wait(lambda: row.state not in (JobState.WAITING, JobState.RUNNING))
+    assert (row.state, row.error) == (JobState.DONE, None)
+    # networks of random numbers make pictures that look like nothing
+    assert {check.code for check in row.report.problems} <= {"likeness", "black"}
+    assert row.report.frames_out == 3

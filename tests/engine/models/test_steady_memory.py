@@ -24,6 +24,7 @@ from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.wan.vae import streams
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.split import LATENTS_PER_VISIT
+from tests.helpers.community import loaded, write_network
 from tests.helpers.memory import Allocations
 from tests.helpers.seedvr2 import (
     random_frames,
@@ -86,6 +87,10 @@ class Maker:
         model = upscaler(2, self._device)
         return lambda _: model.upscale(self._numbers(4, 3, 48, 64))
 
+    def community(self) -> Push:
+        model = loaded(write_network(self._folder / "tiny.pth"), self._device).upscaler
+        return lambda _: model.upscale(self._numbers(4, 3, 48, 64))
+
     def _numbers(self, *shape: int) -> Tensor:
         return random_frames(*shape, dtype=torch.float32).to(self._device)
 
@@ -112,6 +117,7 @@ CASES: list[tuple[str, Size | None, int]] = [
     ("wan_decode", Size(288, 192), LATENTS_PER_VISIT),
     ("transformer", None, 1),
     ("lite", None, 1),
+    ("community", None, 1),
 ]
 EACH = pytest.mark.parametrize(("what", "tile", "period"), CASES)
 

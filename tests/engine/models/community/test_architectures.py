@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from engine.cli.main import main
 from engine.core.errors import WrongModel
 from engine.core.geometry import Size
-from engine.model_files.store import named
 from engine.models.community.library import spandrel
-from engine.models.community.network import load, recognised
-from engine.models.community.plan import LEAST_OVERLAP, NetworkCost
-from engine.models.community.upscaler import CommunityUpscaler, measured
+from engine.models.community.network import recognised
+from engine.models.community.plan import LEAST_OVERLAP
+from engine.models.community.upscaler import CommunityUpscaler
 from engine.models.user_files import describe
-from engine.protocol.model_file_state import NetworkFacts
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
-from tests.helpers.community import LARGE, REFUSED, architectures, write_network
+from tests.helpers.clips import make_clip
+from tests.helpers.community import REFUSED, RUN, architectures, loaded, write_network
 from tests.helpers.memory import Allocations
 
 pytestmark = [  # of spandrel's own loader
@@ -28,32 +29,17 @@ pytestmark = [  # of spandrel's own loader
     pytest.mark.filterwarnings("ignore:torch.meshgrid"),
 ]
 SAMPLE = {"Compact", "ESRGAN", "SPAN", "SwinIR"}  # of the fast suite
-RUN = [name for name in architectures() if name not in REFUSED]
 ADDS_NOISE = {"AuraSR"}
 FRAME, TILE = Size(208, 144), Size(144, 144)
 SEAM = 1.02  # most that neighbours at a seam may differ, of what they do in whole frames
 
 
-def each(names: list[str]) -> list[object]:
+def each(names: Iterable[str]) -> list[object]:
     """Parameters; all but the sample are slow."""
     return [
         pytest.param(name, marks=[] if name in SAMPLE else [pytest.mark.slow], id=name)
         for name in names
     ]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
-    path: Path
-    facts: NetworkFacts
-    cost: NetworkCost
-    upscaler: CommunityUpscaler
-
-
-def loaded(path: Path) -> Loaded:
-    weights = named(path)
-    facts, call, cost = measured(weights, half=False)
-    return Loaded(path, facts, cost, CommunityUpscaler(load(weights), facts, call))
 
 
 def smooth(size: Size, count: int = 1) -> Tensor:
@@ -84,7 +70,7 @@ def test_it_is_recognised_in_both_formats_and_runs_as_by_spandrel(
     name: str, tmp_path: Path
 ) -> None:
     files = [write_network(tmp_path / f"a{suffix}", name) for suffix in (".pth", ".safetensors")]
-    for path in files[: 1 if name in LARGE else 2]:
+    for path in files:
         own = describe(path)
         assert (own.kind, own.models) == ("upscaler", ("community",))
         assert own.network is not None
@@ -128,16 +114,36 @@ def test_the_planned_bytes_are_those_that_torch_takes(name: str, tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_networks_that_take_no_frames_are_refused(name: str, tmp_path: Path) -> None:
-    path = write_network(tmp_path / "a.pth", name)
+def test_networks_that_take_no_frames_are_refused(name: str, suffix: str, tmp_path: Path) -> None:
+    path = write_network(tmp_path / f"a{suffix}", name)
     with pytest.raises(WrongModel) as caught:
         recognised(path)
     assert caught.value.case == REFUSED[name]
 
 
-def test_the_table_has_every_architecture(tmp_path: Path) -> None:
-    from tests.helpers import community
-
-    assert set(architectures()) == set(community._TINY)
+def test_the_table_has_every_architecture() -> None:
+    assert set(architectures()) == {*RUN, *REFUSED}
     assert len(RUN) + len(REFUSED) == len(architectures()) == 42
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUN)
+def test_it_runs_on_the_command_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
+    assert main(["models", "import", str(write_network(tmp_path / "a.pth", name))]) == 0
+    capsys.readouterr()
+    assert main(["models", "list", "--json"]) == 0
+    files = json.loads(capsys.readouterr().out)["files"]
+    (own,) = [file["id"] for file in files if file["id"].startswith("own-")]
+    film, result = make_clip(tmp_path / "film.mkv", codec="ffv1", frames=3), tmp_path / "out.mkv"
+    words = ("--model", own, "-o", str(result), "--set", "codec=ffv1", "--json")
+    main(["upscale", str(film), *words])
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert report["frames_out"] == 3
+    # networks of random numbers make pictures that look like nothing
+    failed = {check["code"] for check in report["checks"] if not check["passed"]}
+    assert failed <= {"likeness", "black"}

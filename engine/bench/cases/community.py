@@ -1,0 +1,170 @@
+"""Case `community`: community models here against spandrel's plain call, by a whole frame."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from engine.bench.cases.runs import device_of
+from engine.bench.options import BenchOptions
+from engine.bench.report.machine import Row
+from engine.bench.timing.clock import Effort, compare, measure
+from engine.bench.timing.profiler import peak_bytes
+from engine.core.geometry import Size
+from engine.model_files.store import named
+from engine.models.community.family import FAMILY
+from engine.models.community.library import spandrel
+from engine.models.community.network import load
+from engine.models.community.plan import LEAST_OVERLAP, CommunityPlan
+from engine.models.community.upscaler import CommunityUpscaler, measured
+from engine.tiling.blend import Blender
+from engine.tiling.grid import tile_grid
+
+_MIB = 2**20
+_SEED = 20260101
+_TILE = 4 * LEAST_OVERLAP  # px, the smallest that is planned
+_FRAME = Size(192, _TILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network of spandrel's in a published size, four times as wide and high.
+
+    Attributes:
+        architecture: spandrel's id.
+        made_by: Its class.
+        arguments: Of that class.
+    """
+
+    architecture: str
+    made_by: str
+    arguments: dict[str, Any]
+
+    def write(self, path: Path) -> None:
+        """A model file with random weights."""
+        spandrel()
+        module = import_module(f"spandrel.architectures.{self.architecture}")
+        with torch.inference_mode(False), torch.random.fork_rng():
+            torch.manual_seed(_SEED)
+            made = getattr(module, self.made_by)(**self.arguments)
+            save_file({name: value.contiguous() for name, value in made.state_dict().items()}, path)
+
+
+NETWORKS = {
+    "Compact, 16 convolutions of 64": Network(
+        "Compact", "Compact", {"num_feat": 64, "num_conv": 16, "upscale": 4}
+    ),
+    "ESRGAN, 6 blocks of 64": Network(
+        "ESRGAN", "ESRGAN", {"num_filters": 64, "num_blocks": 6, "scale": 4}
+    ),
+    "SPAN, 48 channels": Network(
+        "SPAN",
+        "SPAN",
+        {"num_in_ch": 3, "num_out_ch": 3, "feature_channels": 48, "upscale": 4},
+    ),
+    "SwinIR, lightweight": Network(
+        "SwinIR",
+        "SwinIR",
+        {
+            "embed_dim": 60,
+            "depths": [6] * 4,
+            "num_heads": [6] * 4,
+            "window_size": 8,
+            "mlp_ratio": 2.0,
+            "upscale": 4,
+            "upsampler": "pixelshuffledirect",
+        },
+    ),
+    "RealPLKSR, 28 blocks of 64": Network(
+        "PLKSR", "RealPLKSR", {"dim": 64, "n_blocks": 28, "upscaling_factor": 4, "kernel_size": 17}
+    ),
+}
+
+
+def community_rows(options: BenchOptions) -> Iterator[Row]:
+    """Two rows for each network: one frame whole, and the same frame in tiles.
+
+    `speed` is seconds of spandrel's plain call on the whole frame over ours, above 1 ours is
+    faster: both in turns, each first as often. Tiles compute what they share twice: `operations`
+    is theirs over those of the whole frame, and `speed_per_operation` their product. `planned` is
+    the planned peak over the peak of all tensors above the loaded network.
+
+    Raises:
+        FeatureMissing: spandrel is not installed.
+    """
+    size = options.size or _FRAME
+    for title, network in NETWORKS.items():
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "network.safetensors"
+            network.write(path)
+            yield from ({"model": title, **row} for row in _compared(path, size, options))
+        gc.collect()
+
+
+def _compared(path: Path, frame_size: Size, options: BenchOptions) -> Iterator[Row]:
+    device, weights = device_of(options), named(path)
+    facts, call, cost = measured(weights, half=False)
+    upscaler = CommunityUpscaler(load(weights), facts, call, device)
+    plain = spandrel().ModelLoader(device).load_from_file(path)
+    frame = torch.rand(1, 3, frame_size.height, frame_size.width).to(device)
+    whole = CommunityPlan(
+        device="cuda" if device == "cuda" else "cpu",
+        frame=frame_size,
+        tile=frame_size,
+        overlap=LEAST_OVERLAP,
+        weights=weights,
+        network=facts,
+        call=call,
+        cost=cost,
+    )
+    edge = Size(min(_TILE, frame_size.width), min(_TILE, frame_size.height))
+    for plan in (whole, replace(whole, tile=edge)):
+        yield _row(plan, _work(plan, upscaler, frame), lambda: plain(frame), whole, options)
+
+
+def _row(
+    plan: CommunityPlan,
+    ours: Callable[[], Tensor],
+    plain: Callable[[], object],
+    whole: CommunityPlan,
+    options: BenchOptions,
+) -> Row:
+    effort = Effort.exactly(options.runs) if options.runs else Effort(seconds=30.0)
+    peak = peak_bytes(ours, plan.device)  # the first calls
+    plain()
+    ratio = compare(plain, ours, plan.device, effort)
+    operations = plan.tile_operations * plan.tiles / whole.tile_operations
+    return {
+        "frame": str(plan.frame),
+        "tiles": plan.tiles,
+        "seconds": measure(ours, plan.device, runs=1).seconds,
+        "speed": ratio.value,
+        "scatter": ratio.scatter or 0.0,
+        "operations": operations,
+        "speed_per_operation": ratio.value * operations,
+        "peak_mib": peak / _MIB,
+        "planned": FAMILY.needs(plan).working["upscale"] / peak,
+    }
+
+
+def _work(plan: CommunityPlan, upscaler: CommunityUpscaler, frame: Tensor) -> Callable[[], Tensor]:
+    """A frame as a job enlarges it."""
+
+    def work() -> Tensor:
+        canvas, overlap = plan.canvas, plan.overlap * plan.scale
+        blender = Blender(canvas, margin=upscaler.halo * plan.scale)
+        for box in tile_grid(plan.frame, plan.tile, plan.overlap):
+            tile = upscaler.upscale(frame[..., box.y : box.bottom, box.x : box.right])
+            blender.add(tile, box.scaled(plan.scale), overlap)
+        return blender.result()
+
+    return work
