@@ -271,3 +271,17 @@ def test_alpha_does_not_go_through_it(cleaner: Path, tmp_path: Path) -> None:
     assert not np.array_equal(found[0][..., :3], found[1][..., :3])
     converted = JobSettings(model="none", scale=1, first_model=str(cleaner))
     assert not plan_of(source, tmp_path / "new.png", converted).only_converts
+
+
+def test_results_alone_are_steadied(film: Path, cleaner: Path, tmp_path: Path) -> None:
+    named = {"model": "lite", "steadiness": "mild", "first_model": str(cleaner)}
+    plan = plan_of(film, tmp_path / "whole.mkv", JobSettings(**named, **LOSSLESS))
+    assert (plan.first_pass.steadiness, plan.work.steadiness) == ("off", "mild")
+    stages = [stage.stage for stage in plan.stages]
+    assert stages[1:4] == ["clean", "upscale", "steady"]
+    run(plan, tmp_path / "one")
+    again = replace(plan, output=tmp_path / "resumed.mkv")
+    with pytest.raises(Cancelled):
+        run(again, tmp_path / "two", stop_after=1)
+    run(again, tmp_path / "two")
+    assert worst(planes_of(plan.output), planes_of(again.output)) == 0
