@@ -156,10 +156,18 @@ def _look_at_resources(seen: Findings) -> None:
 
 
 def _since_start(times: list[float]) -> float | None:
+    """Seconds from the start of this process to the first of these times."""
+    return round(_age() - (time.time() - times[0]), 2) if times else None
+
+
+def _age() -> float:
+    """Seconds since this process was started."""
+    if sys.platform == "linux":  # psutil adds the time of the boot, known in whole seconds alone
+        ticks = int(Path("/proc/self/stat").read_text("utf-8").rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     import psutil
 
-    begin = psutil.Process().create_time()
-    return round(times[0] - begin, 2) if times else None
+    return time.time() - psutil.Process().create_time()
 
 
 def _wait(condition: Callable[[], bool], limit_s: float) -> bool:
