@@ -25,6 +25,7 @@ _STAGES = {
     "transformer": mark("Transformer"),
     "decode": mark("Decode"),
     "upscale": mark("Upscale"),
+    "steady": mark("Blend frames"),
     "restore": mark("Restore"),
     "write": mark("Write"),
     "wait": mark("Wait for reading and writing"),

@@ -19,7 +19,8 @@ from app.widgets.error_view import ACTION_OF
 from engine.core.errors import PlanDoesNotFit, PretendedGpu, SettingsError, WeightsMissing
 from engine.core.messages import message
 from engine.protocol.plan import Notice
-from engine.settings.schema import JobSettings, model_family, with_text
+from engine.settings.assignments import with_text
+from engine.settings.schema import JobSettings, model_family
 
 PARAM = "offers"  # of a notice: "height=1080,width=0;model=lite", the most helpful first
 _MOST = 3

@@ -1,11 +1,19 @@
-"""Differences of pictures (PSNR and SSIM of luma) and of tensors. Needs numpy and torch only."""
+"""Differences of pictures (PSNR and SSIM of luma), of frames over time and of tensors.
+
+Needs numpy and torch only.
+"""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
+
+from engine.ops.steadiness import enlarged, stillness
 
 Picture = npt.NDArray[np.uint8]
 Array = npt.NDArray[np.float64]
@@ -40,6 +48,44 @@ def ssim(first: Picture, second: Picture, *, border: int = 4) -> float:
     c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
     score = (2 * ma * mb + c1) * (2 * cov + c2) / ((ma * ma + mb * mb + c1) * (va + vb + c2))
     return float(score.mean())
+
+
+@dataclass(slots=True)
+class Flicker:
+    """How much a film changes from frame to frame where its source stands still.
+
+    Memory: a frame of the film and one of the source.
+    """
+
+    _squares: float = 0.0
+    _still: float = 0.0  # px
+    _pixels: int = 0
+    _last: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def add(self, frame: torch.Tensor, source: torch.Tensor) -> None:
+        """Take the next frame.
+
+        Args:
+            frame: [3, H, W] float32, RGB, nominally 0 to 1.
+            source: The same frame of the source, [3, h, w].
+        """
+        if self._last is not None:
+            before, first = self._last
+            still = enlarged(stillness(first, source), frame)
+            self._squares += float((frame - before).square_().mean(0).mul_(still[0]).sum())
+            self._still += float(still.sum())
+            self._pixels += still.numel()
+        self._last = frame, source
+
+    @property
+    def levels(self) -> float:
+        """RMS of the differences there, in 8-bit levels; NaN where nothing stands still."""
+        return 255 * math.sqrt(self._squares / self._still) if self._still else math.nan
+
+    @property
+    def still(self) -> float:
+        """Share of the pixels that stand still from one frame to the next."""
+        return self._still / self._pixels if self._pixels else 0.0
 
 
 def relative_error(found: torch.Tensor, exact: torch.Tensor) -> float:

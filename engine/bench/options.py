@@ -42,7 +42,8 @@ class BenchOptions:
         memory: Measure the peak of main memory too, in processes of their own.
         calibrate: Measure the peak rates of the device, and compare with the public figures.
         model: Which VAE.
-        clip: A film for `round-trip`.
+        clip: A film for `round-trip`, or the source for `flicker`.
+        result: What was made of it, for `flicker`.
         vae: Weights file of the VAE for it; None takes the published one.
         random_weights: Take random weights for it.
         config: Sizes of the VAE; None takes the published ones, tests take small ones.
@@ -64,6 +65,7 @@ class BenchOptions:
     calibrate: bool = True
     model: str = "seedvr2-vae"
     clip: Path | None = None
+    result: Path | None = None
     vae: Path | None = None
     random_weights: bool = False
     config: Any = None

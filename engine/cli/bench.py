@@ -94,6 +94,7 @@ def options_of(args: argparse.Namespace) -> BenchOptions:
         memory=args.memory,
         model=args.model,
         clip=None if args.clip is None else Path(args.clip),
+        result=None if args.result is None else Path(args.result),
         vae=None if args.vae is None else Path(args.vae),
         random_weights=args.random_weights,
         out=None if args.out is None else Path(args.out),

@@ -22,6 +22,7 @@ from engine.model_files.store import Store
 from engine.model_files.store import named as named_file
 from engine.planner import preset_choice
 from engine.planner.availability import devices_here
+from engine.settings.assignments import with_text
 from engine.settings.optimisations import choices, optimisations
 from engine.settings.schema import (
     MODELS,
@@ -30,7 +31,6 @@ from engine.settings.schema import (
     Setting,
     current_names,
     describe,
-    with_text,
 )
 
 if TYPE_CHECKING:

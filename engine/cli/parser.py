@@ -201,6 +201,7 @@ def _bench(add: Any) -> None:
         "  python -m engine bench lite pipeline\n"
         "  python -m engine bench vae --size 512x512 --frames 5 --without upsampler_fold\n"
         "  python -m engine bench vae --model wan21-vae --clip film.mkv --frames 9\n"
+        "  python -m engine bench flicker --clip film.mkv --result film_x2.mkv\n"
         "  python -m engine bench first-contact --out DIR          a new GPU, in ten minutes\n\n"
         f"optimisations:\n{_names(model_switch_names())}\n",
     )
@@ -210,10 +211,10 @@ def _bench(add: Any) -> None:
         metavar="CASE",
         help="speed (which teaches the planner), lite, pipeline, colour, read, write, which are "
         "the default; models, vae (vae-encode, vae-decode; with a clip round-trip), dit (dit-3b, "
-        "dit-7b), formats (-3b, -7b), seedvr2, seedvr2-job, streams, optimisations (-vae, -dit, "
-        "-around, -claims), kernels, attention and products, which take minutes on a processor; "
-        "facts; for a GPU kernel-errors, streaming, memory-pressure, gpu-tests; first-contact, "
-        "which runs most of these and writes a page",
+        "dit-7b), formats (-3b, -7b), seedvr2, seedvr2-job, streams, flicker, optimisations (-vae, "
+        "-dit, -around, -claims), kernels, attention and products, which take minutes on a "
+        "processor; facts; for a GPU kernel-errors, streaming, memory-pressure, gpu-tests; "
+        "first-contact, which runs most of these and writes a page",
     )
     command.add_argument(
         "--quick",
@@ -243,7 +244,10 @@ def _video_models(group: Any) -> None:
     group.add_argument(
         "--model", choices=tuple(vae_models()), default="seedvr2-vae", help="default %(default)s"
     )
-    group.add_argument("--clip", metavar="FILE", help="a film: PSNR and SSIM of it there and back")
+    group.add_argument(
+        "--clip", metavar="FILE", help="a film: PSNR and SSIM of it there and back; flicker"
+    )
+    group.add_argument("--result", metavar="FILE", help="flicker: what was made of the clip")
     group.add_argument("--vae", metavar="FILE", help="your own file of the VAE, with --clip")
     group.add_argument(
         "--random-weights", action="store_true", help="time and memory with --clip, without a file"

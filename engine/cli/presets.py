@@ -13,8 +13,9 @@ from engine.core.errors import OutputExists
 from engine.hardware.pretended_gpu import fastest, from_environment
 from engine.planner import preset_choice
 from engine.settings import preset_store
+from engine.settings.assignments import with_text
 from engine.settings.presets import Preset
-from engine.settings.schema import JobSettings, with_text
+from engine.settings.schema import JobSettings
 
 _EXAMPLES = """examples:
   python -m engine presets list

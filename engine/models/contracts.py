@@ -89,6 +89,7 @@ class StageWork:
         paged_bytes: The same from other main memory.
         parked_bytes: Carries copied to pageable main memory and back, for which the GPU waits.
         parked_pinned_bytes: The same with pinned main memory.
+        moved_bytes: To and from the GPU's memory, by work that hardly computes.
     """
 
     kind: WorkKind
@@ -99,6 +100,7 @@ class StageWork:
     paged_bytes: float = 0.0
     parked_bytes: float = 0.0
     parked_pinned_bytes: float = 0.0
+    moved_bytes: float = 0.0
 
     def cost(self, device: str) -> tuple[str, float]:
         """Name of the cost of a unit, and how many units."""

@@ -8,13 +8,18 @@ from typing import TypeVar
 
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
-from engine.models.contracts import ModelFamily
+from engine.models.contracts import ModelFamily, StageWork
+from engine.models.planning.notices import chosen
 from engine.models.planning.search import MemoryRequirement, Room
-from engine.protocol.plan import WorkPlan
+from engine.protocol.plan import Notice, WorkPlan
 from engine.tiling.grid import tile_grid
 
 _RGB_BYTES = 12  # of a pixel in float32
+_SOURCE_BYTES = 16  # with alpha
 _LEAST_TILE = 64  # px
+# of blending a frame with the next one: of a pixel of the source, which is looked at, then of one
+# of the result, in addition to the frames themselves; and bytes that a GPU moves for it
+_LOOKING_BYTES, _BLENDING_BYTES, _MOVED_BYTES = 40, 20, 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +29,7 @@ class FramePlan(WorkPlan):
     frame: Size  # of the source, as stored
     tile: Size  # px of the source at a time, halo included
     overlap: int = 0  # px that neighbouring tiles share
+    steadiness: str = "off"  # or "mild": frames are blended where the film stands still
 
     @property
     def canvas(self) -> Size:
@@ -72,17 +78,56 @@ class FrameFamily(ModelFamily[F]):
             yield message("change.tiles", before=old.tile, after=new.tile)
 
 
+def chosen_steadiness(work: FramePlan) -> Iterator[Notice]:
+    """That frames are blended with their neighbours, where they are."""
+    if work.steadiness != "off":
+        yield chosen("steadiness", work.steadiness)
+
+
+def steadying(work: FramePlan, frames: int) -> dict[str, StageWork]:
+    """Work of the stage "steady" on so many frames; nothing where there is none."""
+    if work.steadiness == "off":
+        return {}
+    pixels = work.canvas.pixels * frames
+    cost = "steady", pixels / 1e6
+    return {
+        "steady": StageWork(
+            kind="vae",
+            dtype="float32",
+            operations=0.0,
+            processor=cost,
+            moved_bytes=float(_MOVED_BYTES * pixels),
+        )
+    }
+
+
 def frame_needs(work: FramePlan, upscaling: int, weights: int) -> MemoryRequirement:
     """Bytes of a job.
+
+    Where frames are blended the last one of a clip waits for the next clip: as it is so far, as
+    the model made it, and its source.
 
     Args:
         work: The plan.
         upscaling: Bytes of the model's work on a clip, the result included.
         weights: Bytes of weights.
     """
+    frame, source = work.canvas.pixels * _RGB_BYTES, work.frame.pixels * _SOURCE_BYTES
+    clip, working = work.clip_frames * frame, {"upscale": upscaling}
+    if work.steadiness == "off":
+        return MemoryRequirement(
+            weights=weights, working=working, finishing=clip, finished=work.clip_frames
+        )
+    looking, blending = work.frame.pixels * _LOOKING_BYTES, work.canvas.pixels * _BLENDING_BYTES
+    waiting = 2 * frame + source
+    working = {
+        "upscale": waiting + upscaling,
+        "steady": waiting + clip + frame + max(looking, blending),
+    }
     return MemoryRequirement(
         weights=weights,
-        working={"upscale": upscaling},
-        finishing=work.clip_frames * work.canvas.pixels * _RGB_BYTES,
+        working=working,
+        finishing=waiting + clip + (frame if work.clip_frames > 1 else 0),
         finished=work.clip_frames,
+        waiting=1,
     )

@@ -13,6 +13,7 @@ from engine.video.read.frames import PlanarFrame
 def first_misread(context: JobContext, records: Sequence[SegmentRecord]) -> int | None:
     """Number of the first segment that was made of other frames than the source has now.
 
+    Where frames are blended with the next ones it is the segment before: its last frame was, too.
     Reads the source up to there; damage that is there each time is no difference.
 
     Args:
@@ -35,7 +36,7 @@ def first_misread(context: JobContext, records: Sequence[SegmentRecord]) -> int 
         marks = _marks(reader, context)
         for record in records:
             if any(next(marks, None) != mark for mark in record.marks):
-                return record.number
+                return max(0, record.number - (plan.work.steadiness != "off"))
         is_longer = bool(records) and next(marks, None) is not None
     return records[-1].number if is_longer else None
 

@@ -33,6 +33,7 @@ COSTS: dict[str, float] = {
     "resize": 0.02,  # to a size that is larger than the model makes, per output Mpx
     "reduce": 0.045,  # to one that is smaller, per Mpx that the model makes
     "restore": 0.012,  # RGB to YUV, per output Mpx
+    "steady": 0.02,  # frames blended with their neighbours, per Mpx of the model's pictures
     "verify": 0.009,  # an H.264 result, per output Mpx
     "lite-2-float32": 1.2,  # per source Mpx
     "lite-4-float32": 2.3,

@@ -112,8 +112,7 @@ def work_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
 def stage_seconds(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     """What each stage would take by itself, in the order of the work.
 
-    Stages as in `peaks`, and "verify". On a GPU they overlap with those of the processor:
-    a job takes less than their sum.
+    Stages as in `peaks`, and "verify". Some overlap: a job on a GPU takes less than their sum.
     """
     factor = known.factor(kind(plan), gpu_title(plan.work, budget))
     return {name: factor * s for name, s in _alone(plan, budget, known).items()}
@@ -161,7 +160,7 @@ def _is_tested(plan: Plan, budget: Budget, known: Rates) -> bool:
     """Whether the speed test has measured what takes most of the time."""
     work = plan.work
     stages = registry.family_of(work).stage_work(work, 1).values()
-    names = {stage.cost(work.device)[0] for stage in stages}
+    names = {stage.cost(work.device)[0] for stage in stages if stage.operations}
     if work.device == "cuda" and names:
         return names <= set(known.gpus.get(gpu_title(work, budget), ()))
     return (names or {"read"}) <= set(known.costs)
@@ -282,6 +281,7 @@ def _on_gpu(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> dict[s
             copying = copy_seconds(gpu, stage.pinned_bytes, stage.paged_bytes)
             found[name] = with_copying(found[name], copying)
         found[name] += copy_seconds(gpu, stage.parked_pinned_bytes, stage.parked_bytes)
+        found[name] += stage.moved_bytes / (gpu.bandwidth * _BANDWIDTH_SHARE)
     return found or {"upscale": 0.0}
 
 

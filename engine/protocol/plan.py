@@ -121,6 +121,11 @@ class WorkPlan:
         return 1
 
     @property
+    def steadiness(self) -> str:
+        """How frames are blended with their neighbours in still areas: "off" or "mild"."""
+        return "off"
+
+    @property
     def weights_files(self) -> tuple[WeightsPlan, ...]:
         """Weights files that are no part of the program."""
         return ()
@@ -190,8 +195,8 @@ class StagePlan:
     """Predicted memory and time of one stage.
 
     Stages that the model computes: "encode", "transformer" and "decode" of models that take shots,
-    else "upscale"; around them "latents" (a file of latents becomes a film), "read", "restore",
-    "write" and "verify".
+    else "upscale", and "steady" where frames are blended with their neighbours; around them
+    "latents" (a file of latents becomes a film), "read", "restore", "write" and "verify".
     """
 
     stage: str

@@ -8,19 +8,18 @@ window's editors all read these fields: docs/adding-a-setting.md.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
 from engine.settings.requirements import ATTENTION, MATMUL, VAE_DTYPES, WEIGHTS_FILES
-from engine.settings.switches import check_switches, is_switch, settings_of
+from engine.settings.switches import check_switches, settings_of
 
 SEEDVR2 = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
 WAN_UPSCALERS = ("wan-2x",)
@@ -79,7 +78,7 @@ def setting(default: Any, *, old_names: tuple[str, ...] = (), **details: Any) ->
 
 
 _LITE, _SEEDVR2, _SHOTS, _LATENTS = ("lite",), ("seedvr2",), ("seedvr2", "wan"), ("latents",)
-_COMMUNITY, _TILED = ("community",), ("lite", "community")
+_COMMUNITY, _FRAMES = ("community",), ("lite", "community")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +111,7 @@ class JobSettings:
     noise_order: str = setting(
         "per-latent", group="picture", choices=("per-latent", "reference"), families=_SEEDVR2
     )
+    steadiness: str = setting("off", group="picture", choices=("off", "mild"), families=_FRAMES)
 
     shots: str = setting("auto", group="clips", choices=("auto", "off"), families=_SHOTS)
     shot_sensitivity: int = setting(60, group="clips", unit="%", low=0, high=100, families=_SHOTS)
@@ -185,9 +185,9 @@ class JobSettings:
 
     device: str = setting("auto", group="computing", choices=("auto", "cpu", "cuda"), kind="device")
     tile: int = setting(
-        0, group="computing", unit="px", low=0, high=4096, low_is_automatic=True, families=_TILED
+        0, group="computing", unit="px", low=0, high=4096, low_is_automatic=True, families=_FRAMES
     )
-    overlap: int = setting(16, group="computing", unit="px", low=0, high=256, families=_TILED)
+    overlap: int = setting(16, group="computing", unit="px", low=0, high=256, families=_FRAMES)
     segment_seconds: float = setting(5.0, group="computing", unit="s", low=0.5, high=60.0)
     switches: str = setting("", group="computing", kind="switches")
 
@@ -296,16 +296,6 @@ def type_name(kind: type[Any]) -> Message:
     return message(f"value-type.{kind.__name__}")
 
 
-S = TypeVar("S", JobSettings, EngineSettings)
-
-_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True} | {
-    "0": False,
-    "false": False,
-    "no": False,
-    "off": False,
-}
-
-
 def renamed(settings: type[Any], table: Mapping[str, Any]) -> dict[str, Any]:
     """A table with every old name of a setting replaced; where both are there the new one counts.
 
@@ -332,33 +322,6 @@ def current_names(settings: type[Any]) -> dict[str, str]:
     }
 
 
-def with_text(settings: S, assignments: list[str]) -> S:
-    """A copy of `settings` with "name=value" texts applied, as `--set` gives them.
-
-    The name of a switch ("vae.temporal_winograd=on") or of a group of them ("vae.all=off") adds
-    it to the setting `switches`.
-
-    Raises:
-        SettingsError: Unknown name (with the nearest one), wrong type, limit or choice.
-    """
-    kind: Any = type(settings)
-    types, names = types_of(kind), current_names(kind)
-    changes: dict[str, Any] = {}
-    for text in assignments:
-        name, separator, value = text.partition("=")
-        name = name.strip().replace("-", "_")
-        if not separator:
-            raise SettingsError("assignment-without-value", text=text)
-        if is_switch(name) and "switches" in types:
-            before = changes.get("switches", getattr(settings, "switches", ""))
-            name, value = "switches", ",".join(filter(None, (before, text.strip())))
-        if name not in names:
-            raise _unknown(name, list(types))
-        name = names[name]
-        changes[name] = _parse(name, value.strip(), types[name])
-    return dataclasses.replace(settings, **changes)
-
-
 def with_environment(settings: JobSettings) -> JobSettings:
     """The same with the switches that are settings of their own, where these are at their default.
 
@@ -374,23 +337,3 @@ def with_environment(settings: JobSettings) -> JobSettings:
         if getattr(settings, name) == usual[name]
     }
     return dataclasses.replace(settings, **changes)
-
-
-def _unknown(name: str, known: list[str]) -> SettingsError:
-    near = difflib.get_close_matches(name, known, n=1)
-    if near:
-        return SettingsError("unknown-name-similar", setting=name, similar=near[0])
-    return SettingsError("unknown-name", setting=name, known=", ".join(known))
-
-
-def _parse(name: str, text: str, expected: type[Any]) -> Any:
-    if expected is bool:
-        if text.lower() in _BOOLEANS:
-            return _BOOLEANS[text.lower()]
-        raise SettingsError("not-yes-or-no", setting=name, value=text)
-    try:
-        return expected(text)
-    except ValueError as err:
-        raise SettingsError(
-            "unreadable-value", setting=name, value=text, expected=type_name(expected)
-        ) from err

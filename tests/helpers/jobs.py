@@ -162,6 +162,7 @@ def planes_of(path: Path) -> list[np.ndarray]:
 SHOTS = (9, 3, 5)
 SEGMENT_FRAMES = 4
 BY_FRAMES = ("lite", "community")  # which take frames one by one
+STEADIED = "steadied"  # Lite, its frames blended with their neighbours
 KINDS = (*BY_FRAMES, "seedvr2", "wan-2x")
 
 
@@ -247,7 +248,9 @@ def settings_of(kind: str, folder: Path, **changes: object) -> JobSettings:
     if kind == "community":
         file = write_network(folder / "tiny.pth", "Compact")
         return JobSettings(model="community", model_file=str(file), **wanted)
-    return JobSettings(**{"model": "lite", "treatment": "faithful", **wanted})
+    steadiness = "mild" if kind == STEADIED else "off"
+    lite = {"model": "lite", "treatment": "faithful", "steadiness": steadiness}
+    return JobSettings(**{**lite, **wanted})
 
 
 def options_of(settings: JobSettings) -> list[str]:

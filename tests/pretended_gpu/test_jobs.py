@@ -75,6 +75,18 @@ def test_a_job_gives_the_pictures_of_the_processor(kind: str, tmp_path: Path) ->
     assert gpu.launches
 
 
+def test_frames_are_blended_as_on_the_processor(tmp_path: Path) -> None:
+    job = small_job("lite", tmp_path)
+    work = replace(exact(job.plan.work), steadiness="mild")
+    wanted = job.right(work)
+    job.plan = replace(job.plan, work=on_gpu(work))
+    with pretended_gpu() as gpu:
+        outcome = job.run()
+    assert_same(outcome.pictures, wanted)
+    assert "steady" in {one.stage for one in outcome.report.stage_times}
+    assert not gpu.record.problems
+
+
 def assert_same(pictures: list[np.ndarray], wanted: list[np.ndarray]) -> None:
     assert len(pictures) == len(wanted)
     for found, right in zip(pictures, wanted, strict=True):

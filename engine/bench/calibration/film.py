@@ -21,6 +21,7 @@ from engine.hardware.budget import Budget
 from engine.models.lite import files
 from engine.models.lite.upscaler import upscaler
 from engine.pipeline.stages.restore import Restore, SourceColours
+from engine.pipeline.stages.steady import EnlargedClip, Steadying
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo
@@ -87,7 +88,7 @@ def _lite(clip: SyntheticClip, scale: int) -> Costs:
 
 
 def _restore(clip: SyntheticClip) -> Costs:
-    """RGB to code values alone, then the additional costs of other sizes."""
+    """RGB to code values alone, the additional costs of other sizes, then blending of frames."""
     small = _rgb(clip, _CLIP)
     large, units = _enlarged(small), _megapixels(SIZE.scaled(2), _CLIP)
     same, enlarged, reduced = (
@@ -98,12 +99,20 @@ def _restore(clip: SyntheticClip) -> Costs:
         "restore": same,
         "resize": max(enlarged - same, same / 100),
         "reduce": max(reduced - same / 4, same / 100),
+        "steady": _steady(clip, small, large),
     }
 
 
 def _restore_to(clip: SyntheticClip, scale: int) -> Restore:
     settings = JobSettings(model="none", height=scale * SIZE.height)
     return Restore(clip.media.video, plan_on_cpu(clip.media, settings, clip.folder / "result.mp4"))
+
+
+def _steady(clip: SyntheticClip, small: torch.Tensor, large: torch.Tensor) -> float:
+    """Two neighbours, of which one result waits for the next frame."""
+    frames = tuple(clip.frames(_CLIP))
+    pair = EnlargedClip(first=0, frames=frames, rgb=small, alpha=None, large=large)
+    return cost_of(lambda: Steadying().add(pair), _megapixels(SIZE.scaled(2), _CLIP - 1))
 
 
 def _write(clip: SyntheticClip, codec: str) -> Costs:

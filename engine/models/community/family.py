@@ -19,7 +19,7 @@ from engine.models.community.plan import (
     within_seconds,
 )
 from engine.models.contracts import FileUse, StageWork, WorkRequest
-from engine.models.frame_family import FrameFamily, frame_needs
+from engine.models.frame_family import FrameFamily, chosen_steadiness, frame_needs, steadying
 from engine.models.planning.notices import chosen, chosen_tiles
 from engine.models.planning.search import MemoryRequirement
 from engine.models.upscalers import FrameUpscaler
@@ -59,6 +59,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
             frame=frame,
             tile=Size(min(edge, frame.width), min(edge, frame.height)) if edge else frame,
             overlap=max(settings.overlap, LEAST_OVERLAP),
+            steadiness=settings.steadiness,
             weights=weights,
             network=facts,
             call=call,
@@ -88,7 +89,8 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
     def stage_work(self, work: CommunityPlan, frames: int) -> dict[str, StageWork]:
         """Operations of all tiles."""
         operations = work.tile_operations * work.tiles * frames
-        return {"upscale": StageWork(kind="vae", dtype=work.dtype, operations=operations)}
+        upscaling = StageWork(kind="vae", dtype=work.dtype, operations=operations)
+        return {"upscale": upscaling, **steadying(work, frames)}
 
     def choices(self, work: CommunityPlan) -> Iterator[Notice]:
         """The file with its architecture, and tiles."""
@@ -101,6 +103,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
             dtype=work.dtype,
         )
         yield chosen_tiles("tiles", work.tiles, work.tile)
+        yield from chosen_steadiness(work)
 
     def notices(self, work: CommunityPlan, budget: Budget) -> Iterator[Notice]:
         """That tiles may differ in tone, for networks that look at whole frames."""

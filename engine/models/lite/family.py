@@ -9,7 +9,7 @@ from typing import ClassVar
 from engine.core.messages import Message, message
 from engine.hardware.budget import Budget
 from engine.models.contracts import BenchRequest, BenchWork, StageWork, WorkRequest
-from engine.models.frame_family import FrameFamily, frame_needs
+from engine.models.frame_family import FrameFamily, chosen_steadiness, frame_needs, steadying
 from engine.models.lite import files, plan
 from engine.models.lite.cost import lite_cost, lite_multiplications
 from engine.models.lite.plan import LitePlan
@@ -61,16 +61,16 @@ class LiteFamily(FrameFamily[LitePlan]):
         tiles = work.tiles * frames
         each = 2 * lite_multiplications(files.config_of(work.weights), work.tile)
         cost = f"lite-{work.scale}-{work.dtype}", work.tile.pixels * tiles / 1e6
-        return {
-            "upscale": StageWork(
-                kind="lite", dtype=work.dtype, operations=float(each * tiles), processor=cost
-            )
-        }
+        upscaling = StageWork(
+            kind="lite", dtype=work.dtype, operations=float(each * tiles), processor=cost
+        )
+        return {"upscale": upscaling, **steadying(work, frames)}
 
     def choices(self, work: LitePlan) -> Iterator[Notice]:
         """The treatment, and tiles."""
         yield chosen("model", f"lite-{work.treatment}", scale=work.scale)
         yield chosen_tiles("tiles", work.tiles, work.tile)
+        yield from chosen_steadiness(work)
 
     def has_changed(self, work: LitePlan) -> bool:
         """Whether another version of the program has other weights."""

@@ -98,6 +98,7 @@ def largest(request: WorkRequest) -> LitePlan:
         frame=video.size,
         tile=tile,
         overlap=overlap,
+        steadiness=settings.steadiness,
         threads=request.budget.threads,
     )
     if tile != video.size:

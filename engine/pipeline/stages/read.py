@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.core.control import Control
 from engine.pipeline.segments import SegmentRecord
 from engine.pipeline.stream import Stream
-from engine.protocol.plan import Plan
+from engine.protocol.plan import Plan, WorkPlan
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import FrameMark, PlanarFrame
 from engine.video.shots import HISTORY, ShotDetector
@@ -40,21 +40,33 @@ def read(
 ) -> None:
     """Send the frames that are not finished yet, `plan.work.clip_frames` at a time.
 
-    No clip reaches over the end of a segment, so that a resumed job makes the same clips.
+    No clip reaches over the end of a segment, so that a resumed job makes the same clips. Where
+    frames are blended with their neighbours the last clip that is finished is sent once more.
     """
     done = sum(record.frames for record in finished)
-    frames = frames_behind(reader, finished)
+    first = done - _warm_up(plan.work, finished)
+    before = _before(finished, first)
+    frames = frames_behind(reader, before)
     waiting: list[PlanarFrame] = []
-    for number, frame in enumerate(frames, start=done):
+    for number, frame in enumerate(frames, start=sum(record.frames for record in before)):
         control.check_cancelled()  # a full queue stops it while the device is paused
+        if number < first:
+            continue
         waiting.append(frame)
-        ends_segment = (number + 1) % plan.segment_frames == 0
+        ends_segment = (number + 1) % plan.segment_frames == 0 or number + 1 == done
         if len(waiting) == plan.work.clip_frames or ends_segment:
             target.put(Clip(first=number + 1 - len(waiting), frames=tuple(waiting)))
-            done, waiting = number + 1, []
+            first, waiting = number + 1, []
     if waiting:
-        target.put(Clip(first=done, frames=tuple(waiting)))
+        target.put(Clip(first=first, frames=tuple(waiting)))
     target.close()
+
+
+def _warm_up(work: WorkPlan, finished: Sequence[SegmentRecord]) -> int:
+    """Frames of the last finished clip, where those after it depend on them."""
+    if work.steadiness == "off" or not finished:
+        return 0
+    return (finished[-1].frames - 1) % work.clip_frames + 1
 
 
 # --- shot by shot

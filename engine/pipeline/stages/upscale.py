@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -15,7 +17,8 @@ from engine.pipeline.context import JobContext
 from engine.pipeline.recovery import change_plan, reason_of
 from engine.pipeline.stages.progress import Progress, ShownTiles, show_preview
 from engine.pipeline.stages.read import Clip
-from engine.pipeline.stages.restore import Planes, Restore, SourceColours
+from engine.pipeline.stages.restore import Restore, SourceColours
+from engine.pipeline.stages.steady import EnlargedClip, Steadying
 from engine.pipeline.stages.write import DoneClip
 from engine.pipeline.stream import Stream
 from engine.planner.downgrade import next_plan
@@ -121,25 +124,55 @@ class Device:
         self._upscale = Upscale(model, context)
         self._restore = Restore(context.media.video, context.plan)
         self._colours = SourceColours.of_job(context.media.video, context.plan)
+        is_steadied = context.plan.work.steadiness != "off"
+        self._steadying = Steadying() if is_steadied else None
 
     def run(self, source: Stream[Clip], target: Stream[DoneClip], done: int) -> None:
-        """Work until the source ends; `done` frames were finished by earlier runs."""
+        """Work until the source ends.
+
+        Args:
+            source: May begin with frames that are finished, for the sake of those after them.
+            target: Gets all others.
+            done: Frames that were finished by earlier runs.
+        """
         progress = Progress(self._context, done)
-        for clip in source:
-            self._context.end_piece("wait")
-            target.put(DoneClip(frames=clip.frames, planes=self._one(clip)))
-            self._context.end_piece("wait")
-            progress.add(len(clip.frames))
+        with torch.inference_mode():
+            clips = chain.from_iterable(self._one(clip, done) for clip in source)
+            for finished in chain(clips, self._last()):
+                target.put(finished)
+                self._context.end_piece("wait")
+                progress.add(len(finished.frames))
         self._upscale.finish()
         target.close()
 
-    def _one(self, clip: Clip) -> list[Planes]:
-        with torch.inference_mode():
-            rgb, alpha = self._colours.rgb(clip.frames)
-            large = self._upscale.run(rgb, clip.first)
-            self._context.end_piece("upscale")
-            planes, result = self._restore.run(large, alpha)
-            self._context.end_piece("restore")
-            last = clip.first + len(clip.frames) - 1
-            show_preview(self._context, clip.frames[-1], last, rgb[-1], result[-1])
-        return planes
+    def _one(self, clip: Clip, done: int) -> Iterator[DoneClip]:
+        """What is finished once a clip is known."""
+        self._context.end_piece("wait")
+        for part in self._steadied(self._enlarged(clip)):
+            if part.first >= done:
+                yield self._finished(part)
+
+    def _last(self) -> Iterator[DoneClip]:
+        """What has waited for a further clip."""
+        if self._steadying is not None:
+            yield from map(self._finished, self._steadying.end())
+
+    def _enlarged(self, clip: Clip) -> EnlargedClip:
+        rgb, alpha = self._colours.rgb(clip.frames)
+        large = self._upscale.run(rgb, clip.first)
+        self._context.end_piece("upscale")
+        return EnlargedClip(first=clip.first, frames=clip.frames, rgb=rgb, alpha=alpha, large=large)
+
+    def _steadied(self, clip: EnlargedClip) -> list[EnlargedClip]:
+        if self._steadying is None:
+            return [clip]
+        ready = self._steadying.add(clip)
+        self._context.end_piece("steady")
+        return ready
+
+    def _finished(self, clip: EnlargedClip) -> DoneClip:
+        planes, result = self._restore.run(clip.large, clip.alpha)
+        self._context.end_piece("restore")
+        last = clip.first + len(clip.frames) - 1
+        show_preview(self._context, clip.frames[-1], last, clip.rgb[-1], result[-1])
+        return DoneClip(frames=clip.frames, planes=planes)

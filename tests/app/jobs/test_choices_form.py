@@ -28,13 +28,13 @@ def test_only_what_the_model_looks_at_is_shown(qtbot):
     qtbot.addWidget(form)
     always, headed = (
         {"segment_seconds"},
-        {"Picture": {"seedvr2"}, "Clips and cuts": {"seedvr2", "wan"}},
+        {"Picture": {"seedvr2", "lite", "community"}, "Clips and cuts": {"seedvr2", "wan"}},
     )
     of_family = {
         "seedvr2": {"seed", "clip_frames", "shots", "decode_tile", "vae"},
-        "lite": {"tile"},
+        "lite": {"tile", "steadiness"},
         "wan": {"shots", "decode_tile", "vae"},
-        "community": {"tile", "model_file"},
+        "community": {"tile", "model_file", "steadiness"},
     }
     looked_at = set().union(*of_family.values())
     for model in MODELS:

@@ -43,3 +43,24 @@ def test_ssim_equals_the_published_definition() -> None:
 def test_relative_errors_are_of_all_values_together() -> None:
     exact = torch.tensor([3.0, 4.0])
     assert accuracy.relative_error(exact + torch.tensor([0.0, 0.5]), exact) == pytest.approx(0.1)
+
+
+def test_flicker_counts_where_the_source_stands_still() -> None:
+    still, moving = torch.full((3, 48, 32), 0.5), torch.rand(3, 48, 32)
+    found = accuracy.Flicker()
+    for number in range(4):
+        source = torch.cat([still, moving.roll(5 * number, -1)], dim=-1)
+        result = torch.full((3, 96, 128), number % 2 * 3 / 255)
+        result[..., 64:] = number  # moves with the source
+        found.add(result, source)
+    assert found.levels == pytest.approx(3, rel=1e-3)
+    assert 0.3 < found.still < 0.5
+
+
+def test_without_anything_still_there_is_no_flicker() -> None:
+    found = accuracy.Flicker()
+    assert np.isnan(found.levels)
+    for _ in range(3):
+        found.add(torch.rand(3, 96, 64), torch.rand(3, 48, 32))
+    assert np.isnan(found.levels)
+    assert found.still == 0

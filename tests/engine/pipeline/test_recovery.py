@@ -27,7 +27,7 @@ from engine.protocol.gpu_reading import GpuProcess
 from engine.video.read import decoder
 from engine.video.read.frame_reader import FrameReader
 from engine.video.write.segment_writer import SegmentWriter
-from tests.helpers.jobs import BY_FRAMES, KINDS, SHOTS, Outcome, SmallJob
+from tests.helpers.jobs import KINDS, SHOTS, STEADIED, Outcome, SmallJob
 from tests.helpers.memory import RunsOut
 from tests.helpers.program import NEEDS_FFMPEG
 
@@ -73,7 +73,7 @@ def assert_right(job: SmallJob, done: Outcome, codes: int = 0) -> None:
     assert done.of(SegmentDone)[-1].frames_done == FRAMES
 
 
-def refused_at(job: SmallJob, at: int, kind: str) -> Outcome:
+def refused_at(job: SmallJob, at: int) -> Outcome:
     """Run with the allocation `at` refused; the result is right, at most a preview is missing."""
     mode = RunsOut(at)
     done = job.run(mode)
@@ -81,8 +81,9 @@ def refused_at(job: SmallJob, at: int, kind: str) -> Outcome:
     changes = [*done.of(PlanDowngraded), *done.of(Warned)]
     is_preview = pictures_shown(done) == job.shown - 1
     assert changes or is_preview, f"allocation {at} was not reported, {mode.refused}"
-    assert_right(job, done, LITE_CODES if kind in BY_FRAMES else 0)
-    if kind in BY_FRAMES:  # and those of the plan that did not fit are the same pictures
+    by_frames = not job.plan.work.takes_shots
+    assert_right(job, done, LITE_CODES if by_frames else 0)
+    if by_frames:  # and those of the plan that did not fit are the same pictures
         for a, b in zip(done.pictures, job.right(job.plan.work), strict=True):
             assert int(np.abs(a.astype(int) - b).max()) <= LITE_CODES
     return done
@@ -94,23 +95,24 @@ def sampled(places: range, most: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "runs"), [("lite", 8), ("community", 4), ("seedvr2", 4), ("wan-2x", 5)]
+    ("kind", "runs"),
+    [("lite", 8), (STEADIED, 4), ("community", 4), ("seedvr2", 4), ("wan-2x", 5)],
 )
 def test_a_refused_allocation_is_harmless(
     kind: str, runs: int, jobs: Callable[[str], SmallJob]
 ) -> None:
     job = jobs(kind)
     for at in sampled(range(1, allocations(job) + 1), runs):
-        refused_at(job, at, kind)
+        refused_at(job, at)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, STEADIED])
 def test_each_of_500_allocations_may_be_refused(kind: str, jobs: Callable[[str], SmallJob]) -> None:
     job = jobs(kind)
     count = allocations(job)
     for at in (*range(1, min(300, count) + 1), *sampled(range(301, count + 1), 200)):
-        refused_at(job, at, kind)
+        refused_at(job, at)
 
 
 def test_memory_that_runs_out_for_ever_ends_in_one_error(jobs: Callable[[str], SmallJob]) -> None:
@@ -139,14 +141,15 @@ def remembered(load: Callable[..., Any], models: list[Any]) -> Callable[..., Any
     return loading
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, STEADIED])
 def test_nothing_of_a_try_that_failed_is_there_when_the_next_one_loads(
     kind: str, jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = jobs(kind)
     count = allocations(job)  # whatever is kept for the whole program is there now
     family = type(registry.family_of(job.plan.work))
-    loader = "load_frames" if kind in BY_FRAMES else "load_shots"
+    by_frames = not job.plan.work.takes_shots
+    loader = "load_frames" if by_frames else "load_shots"
     models, tensors = list[Any](), list[int]()
     real = remembered(getattr(family, loader), models)
 
@@ -156,7 +159,7 @@ def test_nothing_of_a_try_that_failed_is_there_when_the_next_one_loads(
         return real(*args)
 
     monkeypatch.setattr(family, loader, load)
-    if kind in BY_FRAMES:  # whose tiles are done again with the same model; Restore is not
+    if by_frames:  # whose tiles are done again with the same model; Restore is not
         monkeypatch.setattr(Restore, "run", failing(Restore.run, at=2))
         job.run()
     else:

@@ -15,8 +15,9 @@ from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan
 from engine.settings import optimisations, requirements
+from engine.settings.assignments import with_text
 from engine.settings.requirements import ATTENTION, MATMUL
-from engine.settings.schema import JobSettings, with_text
+from engine.settings.schema import JobSettings
 from tests.helpers.plans import GIB, a_budget, a_media
 
 CPU = a_budget()

@@ -15,7 +15,8 @@ from engine.planner.advice import with_offers
 from engine.planner.plan_job import Request, bare_plan, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan, Reasons
-from engine.settings.schema import JobSettings, with_text
+from engine.settings.assignments import with_text
+from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_media
 
 GIB = 2**30

@@ -89,6 +89,17 @@ def test_streamed_weights_take_time_and_pinned_copies_less():
     assert found == sorted(set(found))
 
 
+def test_blending_frames_takes_time_and_leaves_the_time_measured():
+    here = gpu_specs()[0]
+    rates = Rates(costs={"lite-2-float32": 1.2}, gpus={here.title: {"lite-float16": 1.0}})
+    for budget in (a_budget(), pretended_budget(here, ram_bytes=64 * GB)):
+        off, mild = (planned(budget=budget, rates=rates, steadiness=how) for how in ("off", "mild"))
+        taken = {stage.stage: stage.seconds for stage in mild.stages}
+        assert 0 < taken["steady"] < 0.2 * taken["upscale"]
+        assert mild.seconds > off.seconds
+        assert (off.is_measured, mild.is_measured) == (True, True)
+
+
 def test_what_the_speed_test_measured_counts_on_its_own_gpu_alone():
     here, other = gpu_specs()[-1], gpu_specs()[0]
     rates = Rates(gpus={here.title: {"vae-float16": 1.0, "transformer-bfloat16": 1.0}})

@@ -2,6 +2,7 @@ import pytest
 
 from engine.core.errors import SettingsError
 from engine.core.messages import LANGUAGES, read_entries
+from engine.settings.assignments import with_text
 from engine.settings.optimisations import GROUPS, choices, optimisations
 from engine.settings.schema import (
     ATTENTION,
@@ -10,7 +11,6 @@ from engine.settings.schema import (
     describe,
     known,
     renamed,
-    with_text,
 )
 
 

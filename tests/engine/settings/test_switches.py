@@ -4,6 +4,7 @@ import pytest
 
 from engine.core.errors import SettingsError
 from engine.core.serialization import from_plain, to_plain
+from engine.settings.assignments import with_text
 from engine.settings.optimisations import (
     ALL,
     EXACT,
@@ -15,7 +16,7 @@ from engine.settings.optimisations import (
     model_switch_names,
     optimisations,
 )
-from engine.settings.schema import ATTENTION, JobSettings, about, with_environment, with_text
+from engine.settings.schema import ATTENTION, JobSettings, about, with_environment
 from engine.settings.switches import (
     Switches,
     changes_of,

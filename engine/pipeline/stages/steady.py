@@ -1,0 +1,90 @@
+"""Frames of a model that redraws each by itself, blended with their neighbours in still areas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from torch import Tensor
+
+from engine.ops.steadiness import exchange, stillness
+from engine.video.read.frames import PlanarFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnlargedClip:
+    """Frames that went through a model.
+
+    Attributes:
+        first: Number of the first one, counted from the job's first.
+        frames: Of the source.
+        rgb: The same as [T, 3, h, w] float32, nominally 0 to 1.
+        alpha: Theirs, [T, 1, h, w], or None.
+        large: What the model made of them, [T, 3, H, W] float32.
+    """
+
+    first: int
+    frames: tuple[PlanarFrame, ...]
+    rgb: Tensor
+    alpha: Tensor | None
+    large: Tensor
+
+    def part(self, start: int, stop: int) -> EnlargedClip:
+        """Some of them; the tensors are views."""
+        return EnlargedClip(
+            first=self.first + start,
+            frames=self.frames[start:stop],
+            rgb=self.rgb[start:stop],
+            alpha=None if self.alpha is None else self.alpha[start:stop],
+            large=self.large[start:stop],
+        )
+
+    def copied(self) -> EnlargedClip:
+        """The same with tensors of its own."""
+        alpha = None if self.alpha is None else self.alpha.clone()
+        return replace(self, rgb=self.rgb.clone(), alpha=alpha, large=self.large.clone())
+
+
+class Steadying:
+    """Blends the frames of a film where it stands still.
+
+    What two neighbours exchange depends on them and their source alone: nothing is carried on, so
+    a film that goes on after an interruption needs the frame before it, and no result depends on
+    where clips begin. Across a cut nothing stands still.
+
+    Memory: the frame that waits for the next clip, as it is so far and as the model made it, and
+    its source; two more frames while it works.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: EnlargedClip | None = None
+        self._made: Tensor | None = None  # the waiting frame as the model made it
+
+    def add(self, clip: EnlargedClip) -> list[EnlargedClip]:
+        """Blend a clip, in place; gives what is final, which is all but its last frame."""
+        waiting, last = self._waiting, len(clip.frames) - 1
+        self._blend([waiting, clip] if waiting is not None else [clip])
+        self._waiting = clip.part(last, last + 1).copied() if last else clip
+        ready = [waiting, clip.part(0, last) if last else None]
+        return [part for part in ready if part is not None]
+
+    def end(self) -> list[EnlargedClip]:
+        """The frame that waits, where there is one: no frame follows it."""
+        return [] if self._waiting is None else [self._waiting]
+
+    def _blend(self, clips: list[EnlargedClip]) -> None:
+        frames = [frame for clip in clips for frame in zip(clip.rgb, clip.large, strict=True)]
+        made = frames[0][1].clone() if self._made is None else self._made
+        self._made = None
+        for (first, before), (second, after) in pairwise(frames):
+            made = _exchanged(stillness(first, second), made, before, after)
+        self._made = made
+
+
+def _exchanged(still: Tensor, made: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    """Blend two neighbours in place; the later one as the model made it."""
+    following = after.clone()
+    share = exchange(made, following, still)
+    before.add_(share)
+    after.sub_(share)
+    return following
