@@ -21,6 +21,7 @@ _STAGES = {
     "latents": mark("Latents"),
     "load": mark("Load the model"),
     "read": mark("Read"),
+    "clean": mark("Clean"),
     "encode": mark("Encode"),
     "transformer": mark("Transformer"),
     "decode": mark("Decode"),

@@ -133,6 +133,9 @@ def plan_line(plan: Plan) -> str:
     """Engine, tiles and codec of a plan in one line."""
     picture = plan.picture
     parts = latent_parts(plan.latent) if plan.latent is not None else []
+    if plan.first_pass is not None:
+        file = plan.first_pass.weights_files[0].path.name
+        parts.append(tr("cleaned with {file}", file=file))
     parts += [choice_text("model", plan.work.model), *map(phrase_of, plan.work.summary)]
     codec = choice_text("codec", picture.codec)
     parts.append(tr("{codec} {bits} bit", codec=codec, bits=picture.bit_depth))

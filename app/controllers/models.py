@@ -147,6 +147,7 @@ class ModelsController(QObject):
         published = (*schema.SEEDVR2, *schema.WAN_UPSCALERS)
         known = {name: _availability(model, name) for name in published if model.is_known}
         self._window.choices.show_availability(known)
+        self._window.choices.show_first_models(model.cleaners)
         overall = model.overall
         self._window.top.show_models(model_labels.short_progress(overall) if overall else "")
 

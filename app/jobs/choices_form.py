@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.engine_messages import choice_hint, choice_text, setting_title, text
@@ -17,84 +17,16 @@ from app.jobs.more_choices import MoreChoices
 from app.jobs.output_form import FormatForm, TargetForm
 from app.jobs.preset_form import PresetForm
 from app.jobs.result_form import ResultForm
+from app.jobs.seedvr2_form import SeedVr2Form
 from app.settings.editors import ChoiceEditor
 from app.state.job_row import JobRow, JobState
-from app.widgets.controls import ElidedLabel, SegmentedControl, Translated, WheellessSlider
+from app.widgets.controls import ElidedLabel, SegmentedControl, Translated
 from engine.core.errors import ErrorInfo, SettingsError
 from engine.core.messages import message
 from engine.protocol.events import DevicesListed
 from engine.protocol.plan import Plan
-from engine.settings import schema
 from engine.settings.presets import Preset, applied
 from engine.settings.schema import JobSettings, about, model_family
-
-_STEP = 5  # percent, by the arrow keys
-
-
-class SeedVr2Form(Translated, QWidget):
-    """Edits the strength; only shown where SeedVR2 is chosen."""
-
-    changed = Signal(dict)  # name -> value
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        about = schema.about("strength")
-        self._label, self._explanation = QLabel(), QLabel()
-        self._slider = WheellessSlider(Qt.Orientation.Horizontal)
-        self._slider.setObjectName("setting-strength")
-        self._slider.setRange(int(about.low or 0), int(about.high or 100))
-        self._slider.setSingleStep(_STEP)
-        self._slider.setPageStep(4 * _STEP)
-        self._label.setBuddy(self._slider)
-        head = QHBoxLayout()
-        head.addWidget(self._label)
-        head.addStretch()
-        head.addWidget(self._explanation)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
-        column.addLayout(head)
-        column.addWidget(self._slider)
-        self._slider.valueChanged.connect(self._show_strength)
-        self._slider.valueChanged.connect(lambda value: self.changed.emit({"strength": value}))
-        self.retranslate_ui()
-
-    def show_settings(self, settings: schema.JobSettings) -> None:
-        """Show the values of a job without saying that they changed."""
-        self._slider.blockSignals(True)
-        self._slider.setValue(settings.strength)
-        self._slider.blockSignals(False)
-        self._show_strength()
-
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self._label.setText(setting_title("strength"))
-        self._slider.setAccessibleName(setting_title("strength"))
-        explanation = tr(
-            "Lower keeps more of the source. What the model redraws may never have been there."
-        )
-        for part in (self._label, self._explanation, self._slider):
-            part.setToolTip(explanation)
-        self._slider.setAccessibleDescription(explanation)
-        self._show_strength()
-
-    def _show_strength(self) -> None:
-        percent = self._slider.value()
-        self._explanation.setText(f"{strength_of(percent)} · {percent} %")
-
-
-def strength_of(percent: int) -> str:
-    """What a strength does, as text."""
-    if percent == 0:
-        return tr("Only resized")
-    if percent <= 40:
-        return tr("Close to the source")
-    if percent <= 75:
-        return tr("Half and half")
-    if percent < 100:
-        return tr("Mostly redrawn")
-    return tr("All redrawn")
-
 
 _WAIT_MS = 200  # after the last change, before the engine plans again
 _NEVER_STARTED = (JobState.READING, JobState.WAITING, JobState.REJECTED)
@@ -127,6 +59,8 @@ class ChoicesForm(Translated, QWidget):
         self.presets = PresetForm()
         self._model_label, self._treatment_label = QLabel(), QLabel()
         self._model = ChoiceEditor("model")
+        self._first_label, self._first = QLabel(), ChoiceEditor("first_model")
+        self._first_models: Mapping[str, str] = {}
         self._limits = QLabel()
         self._limits.setObjectName("modelLimits")
         self._limits.setProperty("kind", "secondary")
@@ -204,6 +138,11 @@ class ChoicesForm(Translated, QWidget):
         """What is installed of each model, after its name."""
         self._model.show_notes(words)
 
+    def show_first_models(self, files: Mapping[str, str]) -> None:
+        """Paths and titles of files to clean frames with; without any there is no choice."""
+        self._first_models = files
+        self._show_first()
+
     def show_devices(self, event: DevicesListed) -> None:
         """What jobs can run on, and what cannot be chosen there."""
         self._listed = event
@@ -230,6 +169,8 @@ class ChoicesForm(Translated, QWidget):
         )
         self._treatment.setAccessibleName(setting_title("treatment"))
         self._model.retranslate_ui()
+        self._first_label.setText(setting_title("first_model"))
+        self._first.retranslate_ui()
         self._show_chosen(self._plan)  # and the limits of the model
         self._show_subject()
 
@@ -257,12 +198,22 @@ class ChoicesForm(Translated, QWidget):
         show_target = self._target.show_preset if is_other else self._target.show_settings
         show_target(self.settings)
         self._model.set_value(self.settings.model)
+        self._show_first()
         self._treatment.set_current(self.settings.treatment)
         self._seedvr2.show_settings(self.settings)
         self.presets.show_settings(self.settings)
         self._show_family()
         self.file.show_settings(self.settings)
         self.more.show_settings(self.settings)
+
+    def _show_first(self) -> None:
+        """The files, that of the job among them, though it may be gone or not be imported."""
+        chosen = self.settings.first_model
+        values = {"": "", chosen: "", **self._first_models}
+        self._first.show_values(values)
+        self._first.set_value(chosen)
+        for part in (self._first_label, self._first):
+            part.setVisible(len(values) > 1)
 
     def _show_family(self) -> None:
         """Only the choices that the model looks at."""
@@ -314,6 +265,8 @@ class ChoicesForm(Translated, QWidget):
         column.addWidget(self._model_label)
         column.addWidget(self._model)
         column.addWidget(self._limits)
+        column.addWidget(self._first_label)
+        column.addWidget(self._first)
         form = QHBoxLayout()
         form.addWidget(self._treatment_label)
         form.addStretch()
@@ -332,6 +285,7 @@ class ChoicesForm(Translated, QWidget):
         self.result.output_chosen.connect(self._choose_output)
         self.presets.chosen.connect(self._choose_preset)
         self._model.changed.connect(lambda _name, model: self._choose_model(model))
+        self._first.changed.connect(lambda name, file: self._apply({name: file}))
         self._seedvr2.changed.connect(self._apply)
         self.more.changed.connect(lambda name, value: self._apply({name: value}))
         self._treatment.chosen.connect(lambda value: self._apply({"treatment": value}))

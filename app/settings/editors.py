@@ -201,7 +201,7 @@ def value_text(name: str, value: Any) -> str:
     if about.low_is_automatic and value == about.low:
         return tr("Automatic")
     if isinstance(value, str):
-        return Path(value).name if about.kind == "path" else value
+        return (Path(value).name or tr("Nothing")) if about.kind == "path" else value
     unit = tr(_UNITS.get(about.unit, about.unit)) if about.unit else ""
     return f"{value:g} {unit}".rstrip()
 

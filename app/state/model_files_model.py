@@ -166,6 +166,15 @@ class ModelFilesModel(KindModel):
         } - {file}
         return tuple(name for name in running if name not in requested) or running
 
+    @property
+    def cleaners(self) -> dict[str, str]:
+        """Paths and titles of models that keep the size, which may go before another model."""
+        return {
+            str(file.path): file.title
+            for file in self.files
+            if file.is_here and file.network is not None and file.network.scale == 1
+        }
+
     def find(self, file: str) -> PublishedState | None:
         """A file by its id."""
         return next((known for known in self.files if known.id == file), None)

@@ -56,8 +56,10 @@ def plan_words(plan: Plan) -> str:
         _line("Time", _time(plan)),
         _line("Size", f"about {bytes_text(plan.output_bytes)}, {_free(plan)}"),
     ]
+    if plan.first_pass is not None:
+        lines.insert(3, _line("First", plan.first_pass.line))
     if plan.device_bytes:
-        lines.insert(5, _line("", _of_gpu(plan)))
+        lines.insert(-2, _line("", _of_gpu(plan)))
     if plan.latent is not None:
         lines.insert(1, _line("Latents", _latents(plan.latent)))
     copied = [stream for stream in plan.streams if stream.copied]

@@ -67,7 +67,7 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
             parse_clock(text)
     device = getattr(args, "device", None)
     named = {
-        **_model(args.model),
+        **_models(args),
         "device": device,
         "start": args.start,
         "stop": args.stop,
@@ -82,6 +82,23 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
     if device is None and settings.device == before.device:
         return settings
     return dataclasses.replace(settings, device=named_gpu(settings.device, gpus_here(pretend)))
+
+
+def _models(args: argparse.Namespace) -> dict[str, str | None]:
+    """What `--model` names, or with `--then` what that names, after a first pass.
+
+    Raises:
+        SettingsError: There is nothing to go first, or it is no file.
+        WeightsMissing, UnknownWeights: As `_model`.
+    """
+    if args.then is None:
+        return _model(args.model)
+    if args.model is None:
+        raise SettingsError("then-without-model", model=args.then)
+    first = _model(args.model)
+    if "model_file" not in first:
+        raise SettingsError("first-model-is-no-file", model=args.model)
+    return {**_model(args.then), "first_model": first["model_file"]}
 
 
 def _model(text: str | None) -> dict[str, str | None]:
@@ -186,7 +203,7 @@ def _target(args: argparse.Namespace) -> dict[str, int | None]:
         return {"height": args.height, "width": 0}
     if args.scale is not None:
         return {"scale": args.scale, "height": 0, "width": 0}
-    return {"scale": 1} if args.model == "none" else {}
+    return {"scale": 1} if "none" in (args.model, args.then) else {}
 
 
 def parse_size(text: str) -> tuple[int, int]:

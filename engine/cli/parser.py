@@ -33,6 +33,7 @@ _UPSCALE_EXAMPLES = """examples:
   python -m engine upscale holiday.mp4 --scale 4
   python -m engine upscale old.avi -o new.mkv --height 1080 --set treatment=restore
   python -m engine upscale film.mp4 --model none --set codec=hevc --set bit_depth=10
+  python -m engine upscale film.mp4 --model 1x_denoise.pth --then seedvr2-3b
 
 """
 
@@ -130,6 +131,11 @@ def _job_options(command: Any) -> None:
         metavar="ID|FILE",
         help="lite, seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp, wan-2x, a file of a community model, "
         "or none to only convert the film",
+    )
+    command.add_argument(
+        "--then",
+        metavar="ID|FILE",
+        help="what follows --model, which is then the file of a 1x model that cleans the frames",
     )
     command.add_argument(
         "--preset",

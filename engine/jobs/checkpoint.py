@@ -140,7 +140,7 @@ def check_unchanged(stored: StoredJob) -> None:
         raise SourceMissing("since-start", path=stored.media.path)
     if not stored.fingerprint.fits(stored.media):
         raise CheckpointMismatch("source", name=stored.media.path.name, what="source")
-    if registry.family_of(stored.plan.work).has_changed(stored.plan.work):
+    if any(registry.family_of(work).has_changed(work) for work in stored.plan.passes):
         raise CheckpointMismatch("model", what="weights")
 
 

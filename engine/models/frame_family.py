@@ -128,6 +128,7 @@ def frame_needs(work: FramePlan, upscaling: int, weights: int) -> MemoryRequirem
         weights=weights,
         working=working,
         finishing=waiting + clip + (frame if work.clip_frames > 1 else 0),
+        between=waiting,
         finished=work.clip_frames,
         waiting=1,
     )

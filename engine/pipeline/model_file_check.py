@@ -48,7 +48,8 @@ def check_weights(context: JobContext) -> None:
 
 def files_of(plan: Plan) -> tuple[WeightsPlan, ...]:
     """Weights files that a job needs and that are no part of the program."""
-    return (*(plan.latent.weights if plan.latent else ()), *plan.work.weights_files)
+    of_passes = (file for work in plan.passes for file in work.weights_files)
+    return (*(plan.latent.weights if plan.latent else ()), *of_passes)
 
 
 def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> WeightsPlan:

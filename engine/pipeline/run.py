@@ -28,14 +28,14 @@ from engine.pipeline.room import check_room, with_room
 from engine.pipeline.segments import SegmentLog, SegmentRecord
 from engine.pipeline.stages.read import Clip, ShotReader, ShotSlice, read
 from engine.pipeline.stages.shots import Shots, beginning_of
-from engine.pipeline.stages.upscale import Device
+from engine.pipeline.stages.upscale import Device, FirstPass
 from engine.pipeline.stages.write import DoneClip, Write
 from engine.pipeline.stream import Stream, StreamAborted, Workers
-from engine.planner import times
+from engine.planner import learning
 from engine.planner.peaks import QUEUE_CLIPS
 from engine.planner.rates import Learned
 from engine.protocol.events import StageProgress, StageStarted, Warned
-from engine.protocol.plan import Notice, Plan, WorkPlan
+from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import Report, StageMemory, StageTime
 from engine.verify.verify import verify
 from engine.video.read.continuity import losses
@@ -203,7 +203,7 @@ def _make_with(context: JobContext, segments: SegmentLog) -> None:
     if context.guard is not None:
         context.guard.begin()
     context.meter.restart()
-    work = _work_of(plan.work)
+    work = _work_of(context)
     context.end_piece("load")
     write = Write(context, segments)
     with (
@@ -232,15 +232,17 @@ def _make_with(context: JobContext, segments: SegmentLog) -> None:
         context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
 
-def _work_of(plan: WorkPlan) -> Callable[[_Pass], None]:
-    """What is done with frames, with the model of a plan ready to run."""
-    family = registry.family_of(plan)
-    if plan.takes_shots:
-        return partial(_through_shots, family.load_shots(plan))
-    return partial(_frame_by_frame, family.load_frames(plan))
+def _work_of(context: JobContext) -> Callable[[_Pass], None]:
+    """What is done with frames, with the models of a plan ready to run."""
+    work, first = context.plan.work, context.plan.first_pass
+    cleaning = None if first is None else registry.family_of(first).load_frames(first)
+    first_pass, family = FirstPass(cleaning, context), registry.family_of(work)
+    if work.takes_shots:
+        return partial(_through_shots, family.load_shots(work), first_pass)
+    return partial(_frame_by_frame, family.load_frames(work), first_pass)
 
 
-def _frame_by_frame(model: FrameUpscaler | None, run: _Pass) -> None:
+def _frame_by_frame(model: FrameUpscaler | None, first_pass: FirstPass, run: _Pass) -> None:
     """Read and work where frames are enlarged one by one."""
     context, finished = run.context, run.finished
     clips = run.workers.stream(QUEUE_CLIPS, Clip)
@@ -248,10 +250,10 @@ def _frame_by_frame(model: FrameUpscaler | None, run: _Pass) -> None:
         "read", lambda: read(run.reader, context.plan, finished, clips, context.control)
     )
     done = sum(record.frames for record in finished)
-    Device(model, context).run(clips, run.ready, done)
+    Device(model, context, first_pass).run(clips, run.ready, done)
 
 
-def _through_shots(model: ShotModel, run: _Pass) -> None:
+def _through_shots(model: ShotModel, first_pass: FirstPass, run: _Pass) -> None:
     """Read and work where the model takes whole shots."""
     context, finished = run.context, run.finished
     done = sum(record.frames for record in finished)
@@ -262,7 +264,7 @@ def _through_shots(model: ShotModel, run: _Pass) -> None:
     slices = run.workers.stream(QUEUE_CLIPS, ShotSlice)
     run.workers.start("read", lambda: shots.run(finished, beginning, slices, context.control))
     with closing(model):
-        Shots(model, context, beginning).run(slices, run.ready)
+        Shots(model, context, beginning, first_pass).run(slices, run.ready)
 
 
 def _try_mux(context: JobContext) -> None:
@@ -363,4 +365,4 @@ def _learn(context: JobContext, segments: SegmentLog, report: Report) -> Learned
         return None
     plan = replace(context.plan, span=FrameSpan(0, frames_of(segments)))
     taken = (one.peak.requested / one.planned for one in report.gpu_memory)
-    return times.learn(plan, report.seconds, max(taken, default=None))
+    return learning.learn(plan, report.seconds, max(taken, default=None))

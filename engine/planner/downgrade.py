@@ -14,34 +14,60 @@ from engine.models import registry
 from engine.models.planning.notices import tiles_change
 from engine.planner import peaks
 from engine.protocol.gpu_reading import GpuProcess
-from engine.protocol.plan import Notice, Plan, StagePlan, WorkPlan
+from engine.protocol.plan import Notice, PassName, Plan, StagePlan, WorkPlan
 
 Why = Literal["out-of-memory", "spilled", "overflow"]
 _MIB = 2**20
 
 
-def next_plan(plan: Plan, why: Why, *, of_main_memory: bool = False) -> Plan | None:
+def next_plan(
+    plan: Plan, why: Why, *, of_main_memory: bool = False, failed: PassName | None = None
+) -> Plan | None:
     """The plan to go on with; None where there is none.
+
+    Of two passes that one changes which failed, else that which needs more memory, and if it cannot
+    the other one. Which of them overflowed is not known: the first one, which costs less, is
+    widened first.
 
     Args:
         plan: That did not work.
         why: What was wrong with it.
         of_main_memory: Main memory was short, not that of a GPU.
+        failed: The pass that was at work; None where that is not known.
     """
-    work, family = plan.work, registry.family_of(plan.work)
-    other: WorkPlan | None = None
+    for name in _in_turn(plan, why, failed):
+        other = _other(getattr(plan, name), why, of_main_memory=of_main_memory)
+        if other is not None:
+            return _remeasured_plan(plan.with_pass(name, other))
+    return None
+
+
+def _in_turn(plan: Plan, why: Why, failed: PassName | None) -> tuple[PassName, ...]:
+    """Which of the passes are to change, the best one first."""
+    if plan.first_pass is None:
+        return ("work",)
+    passes: tuple[PassName, PassName] = ("first_pass", "work")
+    if failed is not None:
+        return passes if failed == "first_pass" else passes[::-1]
+    needed = {name: one.device or one.ram for name, one in peaks.stage_peaks(plan).items()}
+    of_work = registry.family_of(plan.work).needs(plan.work).stages
+    is_largest = needed["clean"] >= max(needed[name] for name in of_work)
+    return passes if why == "overflow" or is_largest else passes[::-1]
+
+
+def _other(work: WorkPlan, why: Why, *, of_main_memory: bool) -> WorkPlan | None:
+    """The next plan of one model."""
+    family = registry.family_of(work)
     if why == "overflow":
-        other = family.wider(work)
-    else:
-        if of_main_memory and work.device != "cpu":  # a processor has but one memory
-            other = family.less_on_host(work)
-        other = other or family.smaller(work)
-    return None if other is None else with_work(plan, other)
+        return family.wider(work)
+    found: WorkPlan | None = None
+    if of_main_memory and work.device != "cpu":  # a processor has but one memory
+        found = family.less_on_host(work)
+    return found or family.smaller(work)
 
 
-def with_work(plan: Plan, work: WorkPlan) -> Plan:
-    """A plan with another plan of its model, and the memory that this takes."""
-    plan = replace(plan, work=work)
+def _remeasured_plan(plan: Plan) -> Plan:
+    """A plan of which a pass has changed, with the memory that it takes now."""
     memory = peaks.stage_peaks(plan)
     stages = tuple(_remeasured(stage, memory.get(stage.stage)) for stage in plan.stages)
     return replace(
@@ -76,10 +102,19 @@ def notice_of(
             "why": why,
             "change": change_of(before, after),
             "size": memory_text(spilled_bytes),
-            "dtype": before.work.dtype if before.latent is None else before.latent.dtype,
+            "dtype": _dtype_before(before, after),
             "gpu_user": _largest_user(users),
         },
     )
+
+
+def _dtype_before(before: Plan, after: Plan) -> str:
+    """Of what has changed: decoding, a first pass or the model."""
+    if before.latent is not None and before.latent != after.latent:
+        return before.latent.dtype
+    if before.first_pass is not None and before.first_pass != after.first_pass:
+        return before.first_pass.dtype
+    return before.work.dtype
 
 
 def change_of(before: Plan, after: Plan) -> Message:
@@ -124,13 +159,20 @@ def _largest_user(users: Sequence[GpuProcess]) -> Param:
 
 
 def _changes(before: Plan, after: Plan) -> Iterator[Message]:
-    old, new = before.work, after.work
-    if old.dtype != new.dtype:
-        yield message("change.dtype", before=old.dtype, after=new.dtype)
-    if old.family == new.family:
-        yield from registry.family_of(new).changes(old, new)
+    if before.first_pass is not None and after.first_pass is not None:
+        for change in _changes_of(before.first_pass, after.first_pass):
+            yield message("change.first-pass", change=change)
+    yield from _changes_of(before.work, after.work)
     if before.latent is not None and after.latent is not None:
         was, is_ = before.latent, after.latent
         if was.dtype != is_.dtype:
             yield message("change.dtype", before=was.dtype, after=is_.dtype)
         yield from tiles_change("decoding", was.decode_tile, is_.decode_tile)
+
+
+def _changes_of(old: WorkPlan, new: WorkPlan) -> Iterator[Message]:
+    """Differences of two plans of one pass."""
+    if old.dtype != new.dtype:
+        yield message("change.dtype", before=old.dtype, after=new.dtype)
+    if old.family == new.family:
+        yield from registry.family_of(new).changes(old, new)

@@ -8,7 +8,7 @@ from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
 from engine.models.planning.search import MemoryRequirement
-from engine.protocol.plan import Plan
+from engine.protocol.plan import Plan, WorkPlan
 
 _DEINTERLACED = 9  # frames that wait for their cycle of telecine, and for their neighbours
 QUEUE_CLIPS = 2  # waiting between two stages; pipeline.run makes the queues of this length
@@ -50,7 +50,10 @@ def device_bytes(plan: Plan) -> int:
 
 
 def stage_peaks(plan: Plan) -> dict[str, StagePeak]:
-    """By stage: "latents" where a film is made of them first, then from "read" to "write"."""
+    """By stage: "latents" where a film is made of them first, then from "read" to "write".
+
+    A first pass has its weights in all stages of the device's thread.
+    """
     work, picture = plan.work, plan.picture
     planes_in = plan.source_size.pixels * _PLANES_IN
     planes_out = picture.size.pixels * (3 if picture.bit_depth > 8 else 2)
@@ -77,23 +80,62 @@ def _of_model(plan: Plan, needs: MemoryRequirement) -> dict[str, StagePeak]:
     """Stages of the model, each with the frames of the source that it takes, and "restore"."""
     work, on_gpu = plan.work, plan.work.device == "cuda"
     source = _rgb(plan, plan.source_size, work.clip_frames)
-    filling = plan.source_size.pixels * _FILLED if plan.picture.has_alpha else 0
+    kinds = len(plan.passes)  # of frames of the source that are there: as read, and cleaned
     sizes = {
-        name: needs.weights + max(size, filling) + source for name, size in needs.working.items()
+        name: needs.weights + max(size, _filling(plan)) + source
+        for name, size in needs.working.items()
     }
     held = source
     if work.takes_shots:  # frames that are finished are not those that were taken last
-        sizes[[*sizes][-1]] += _rgb(plan, plan.source_size, needs.finished)
-        held += source
+        finished = _rgb(plan, plan.source_size, needs.finished)
+        sizes[[*sizes][-1]] += kinds * finished
+        held += source + (kinds - 1) * finished
+    else:
+        sizes = {name: size + (kinds - 1) * source for name, size in sizes.items()}
+        held *= kinds
     restoring = _restoring(plan, work.canvas, needs.finished)
     sizes["restore"] = needs.weights + needs.finishing + held + restoring
     hosts = {**needs.hosts, "restore": needs.hosts.get("finishing", 0)}
+    if plan.first_pass is not None:
+        sizes, hosts = _with_first(plan, plan.first_pass, needs, sizes, hosts)
     return {
         stage: StagePeak(
             ram=hosts.get(stage, 0) + (0 if on_gpu else size), device=size if on_gpu else 0
         )
         for stage, size in sizes.items()
     }
+
+
+def _with_first(
+    plan: Plan,
+    first: WorkPlan,
+    needs: MemoryRequirement,
+    sizes: dict[str, int],
+    hosts: dict[str, int],
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Bytes of the device and of main memory, by stage, with those of a first pass.
+
+    Cleaned frames wait in main memory for their result, which may take its colours from them.
+    """
+    own, frame = registry.family_of(first).needs(first), plan.source_size.pixels * _FLOAT * 3
+    taken = plan.work.clip_frames + plan.work.takes_shots  # the first slice of a shot has one more
+    working, others = own.working["upscale"], taken - first.clip_frames
+    if others > 0:  # its results are joined
+        working = max(working + others * frame, 2 * taken * frame)
+    source = _rgb(plan, plan.source_size, taken)
+    cleaning = source + max(working, _filling(plan))
+    sizes = {"clean": needs.weights + needs.between + cleaning, **sizes}
+    hosts = {**hosts, "clean": needs.hosts.get("between", 0)}
+    waiting = needs.waiting * frame if plan.work.takes_shots else 0
+    return (
+        {name: size + own.weights for name, size in sizes.items()},
+        {name: hosts.get(name, 0) + waiting for name in sizes},
+    )
+
+
+def _filling(plan: Plan) -> int:
+    """Bytes of filling in colours beneath transparent pixels, before anything else is done."""
+    return plan.source_size.pixels * _FILLED if plan.picture.has_alpha else 0
 
 
 def _rgb(plan: Plan, size: Size, frames: int) -> int:

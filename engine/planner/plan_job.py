@@ -8,18 +8,19 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from engine.core.errors import NoUsableGpu, SettingsError, UnsupportedMedia
+from engine.core.errors import NoUsableGpu, SettingsError
 from engine.core.geometry import FrameSpan, Size
 from engine.core.units import clock_text, memory_text, parse_clock
 from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.search import Room
-from engine.planner import latents, peaks, times
+from engine.planner import first_pass, latents, peaks, times
 from engine.planner.advice import with_offers
 from engine.planner.notices import notices_of, other_model, refusal_of
 from engine.planner.rates import Rates
 from engine.planner.target import (
+    check_size,
     default_output,
     output_bytes,
     pictures_target,
@@ -30,6 +31,7 @@ from engine.protocol.plan import (
     Alternative,
     Limit,
     Notice,
+    PassName,
     PicturePlan,
     Plan,
     Reasons,
@@ -40,9 +42,6 @@ from engine.settings.schema import JobSettings, with_environment
 from engine.settings.switches import switches_of
 from engine.video import film_preparation
 from engine.video.write import codecs, containers
-
-SMALLEST_SIDE = 16  # px, of the result, unless the source is that small itself
-LARGEST_SIDE = 16384  # px, of the result: what the codecs' formats can hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +113,7 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
     wanted = stored_target(media.video, settings)
     if media.video.rotation in (90, 270) and not containers.can_write_rotation(container):
         wanted = wanted.transposed()  # the pixels are turned instead
-    _check_size(wanted, media.video.size)
+    check_size(wanted, media.video.size)
     output = request.output or default_output(media, settings, container)
     picture = codecs.plan_picture(media, settings, wanted, container, output=output)
     start, stop = _trim(settings, media.video)
@@ -151,6 +150,8 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
         budget_bytes=budget.ram_bytes,
         device_limit_bytes=budget.vram_limit_bytes if work.device == "cuda" else 0,
     )
+    if settings.first_model:
+        plan = first_pass.added(plan, within[0], settings, budget)
     left = round(budget.vram_bytes / times.memory_factor(plan, budget, rates))
     budget = replace(budget, vram_bytes=left)
     return _predicted(_fitted(plan, budget, rates), request, budget, rates, wanted)
@@ -196,20 +197,30 @@ def device_of(settings: JobSettings, budget: Budget) -> str:
 
 
 def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
-    """The fastest plan of its model within the budget; the smallest where none is."""
-    alone = replace(plan, latent=None)
+    """The fastest plan of its model within the budget; the smallest where none is.
 
-    def ram(work: WorkPlan) -> int:
-        return peaks.ram_bytes(replace(alone, work=work))
+    A first pass gets what the model leaves: it loses little by small tiles.
+    """
+    alone, first = replace(plan, latent=None), plan.first_pass
+    if first is not None:
+        alone = replace(alone, first_pass=first_pass.smallest(first))
+    room = _room(alone, "work", budget, rates)
+    alone = replace(alone, work=registry.family_of(plan.work).fitted(plan.work, room))
+    if first is not None:
+        room = _room(alone, "first_pass", budget, rates)
+        alone = replace(alone, first_pass=registry.family_of(first).fitted(first, room))
+    return replace(alone, latent=plan.latent)
 
-    def device(work: WorkPlan) -> int:
-        return peaks.device_bytes(replace(alone, work=work))
 
-    def seconds(work: WorkPlan) -> float:
-        return times.model_seconds(work, plan.frames, budget, rates)
-
-    room = Room(budget=budget, frames=plan.frames, ram=ram, device=device, seconds=seconds)
-    return replace(plan, work=registry.family_of(plan.work).fitted(plan.work, room))
+def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
+    """What a job may take, and takes with other plans of one of its passes."""
+    return Room(
+        budget=budget,
+        frames=plan.frames,
+        ram=lambda work: peaks.ram_bytes(plan.with_pass(which, work)),
+        device=lambda work: peaks.device_bytes(plan.with_pass(which, work)),
+        seconds=lambda work: times.model_seconds(work, plan.frames, budget, rates),
+    )
 
 
 def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wanted: Size) -> Plan:
@@ -258,13 +269,6 @@ def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
         )
         for stage, seconds in times.stage_seconds(plan, budget, rates).items()
     )
-
-
-def _check_size(size: Size, source: Size) -> None:
-    if min(size.width, size.height) < min(SMALLEST_SIDE, source.width, source.height):
-        raise SettingsError("result-too-small", size=size, side=SMALLEST_SIDE)
-    if max(size.width, size.height) > LARGEST_SIDE:
-        raise UnsupportedMedia("result-too-large", size=size, side=LARGEST_SIDE)
 
 
 def _trim(settings: JobSettings, video: VideoInfo) -> tuple[Fraction | None, Fraction | None]:
@@ -328,7 +332,10 @@ def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
             "size": memory_text(plan.device_bytes if of_gpu else plan.peak_bytes),
             "budget": memory_text(plan.device_budget_bytes if of_gpu else plan.budget_bytes),
         },
-        choices=tuple(family.choices(plan.work)),
+        choices=(
+            *family.choices(plan.work),
+            *(first_pass.choices(plan) if plan.first_pass else ()),
+        ),
         alternatives=tuple(found),
     )
 

@@ -6,6 +6,7 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
+from engine.core.errors import SettingsError, UnsupportedMedia
 from engine.core.geometry import Size
 from engine.core.windows_paths import NOT_IN_NAMES
 from engine.protocol.media import MediaInfo, VideoInfo
@@ -13,6 +14,8 @@ from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from engine.video.write import codecs
 
+SMALLEST_SIDE = 16  # px, of the result, unless the source is that small itself
+LARGEST_SIDE = 16384  # px, of the result: what the codecs' formats can hold
 _SUFFIX = {"mp4": ".mp4", "mkv": ".mkv", "mov": ".mov"}
 _PATTERN = "{name}_{size}"  # of the names of results
 _SIZES = r"(?:x\d|\d+p|\d+x\d+|copy)"  # that `_label` gives films
@@ -28,6 +31,19 @@ def stored_target(video: VideoInfo, settings: JobSettings) -> Size:
         factor = Fraction(settings.height, video.seen_size.height)
         return Size(_nearest(video.size.width * factor), _nearest(video.size.height * factor))
     return video.size if settings.model == "none" else video.size.scaled(settings.scale)
+
+
+def check_size(size: Size, source: Size) -> None:
+    """Refuse a result of an impossible size; `source` is that of the source.
+
+    Raises:
+        SettingsError: It is too small to show anything.
+        UnsupportedMedia: It is larger than any file can hold.
+    """
+    if min(size.width, size.height) < min(SMALLEST_SIDE, source.width, source.height):
+        raise SettingsError("result-too-small", size=size, side=SMALLEST_SIDE)
+    if max(size.width, size.height) > LARGEST_SIDE:
+        raise UnsupportedMedia("result-too-large", size=size, side=LARGEST_SIDE)
 
 
 def default_output(

@@ -12,13 +12,12 @@ import statistics
 from dataclasses import dataclass, replace
 from functools import cache
 
-from engine.hardware import devices, gpu_table
+from engine.hardware import gpu_table
 from engine.hardware.budget import Budget
 from engine.hardware.gpu_table import Generation, GpuSpec
 from engine.models import registry
 from engine.models.contracts import WorkKind
-from engine.planner import rates
-from engine.planner.rates import Learned, Rates
+from engine.planner.rates import Rates
 from engine.protocol.plan import LatentPlan, Plan, WorkPlan
 
 _MOST_CORES = 16  # that work can be spread over
@@ -64,6 +63,8 @@ def kind(plan: Plan) -> str:
     name = f"{work.model}-x{work.scale}"
     if work.weights_files and not work.weights_files[0].published:
         name += "-own"  # says nothing of the published model
+    if plan.first_pass is not None:
+        name += "-cleaned"
     return f"{name}-{work.device}-{plan.picture.encoder}"
 
 
@@ -86,9 +87,10 @@ def fixed_seconds(plan: Plan, known: Rates) -> float:
 
 def _loading(plan: Plan) -> float:
     """CPU seconds of getting the model ready."""
-    work = plan.work
-    found = _LOAD_S * sum(file.bytes for file in work.weights_files)
-    found += registry.family_of(work).loading_seconds(work)
+    found = 0.0
+    for work in plan.passes:
+        found += _LOAD_S * sum(file.bytes for file in work.weights_files)
+        found += registry.family_of(work).loading_seconds(work)
     if plan.latent is not None:
         fold = registry.latent_format_of(plan.latent.model).fold_seconds
         found += (_LOAD_S + fold) * plan.latent.vae.bytes
@@ -166,32 +168,6 @@ def _is_tested(plan: Plan, budget: Budget, known: Rates) -> bool:
     return (names or {"read"}) <= set(known.costs)
 
 
-def learn(plan: Plan, seconds: float, memory: float | None = None) -> Learned | None:
-    """Correct the rates of this machine by a job that has finished; returns as `rates.learn`.
-
-    Args:
-        plan: As the job ended, with the frames that it had.
-        seconds: It took, pauses left out.
-        memory: Its most bytes on the GPU over the planned ones; None: not measured.
-    """
-    gpu = next((gpu for gpu in gpu_table.gpu_specs() if gpu.title == plan.card), None)
-    is_other = plan.work.device == "cuda" and gpu is None
-    own = devices.chosen(plan.gpu, devices.gpus()) if is_other else None
-    capability = None if own is None else own.capability
-    budget = Budget(
-        ram_bytes=plan.budget_bytes, threads=plan.work.threads, gpu=gpu, capability=capability
-    )
-    known = rates.load_rates()
-    return rates.learn(
-        kind(plan),
-        predicted=work_seconds(plan, budget, known),
-        measured=seconds,
-        fixed=fixed_seconds(plan, known),
-        gpu=gpu_title(plan.work, budget),
-        memory=memory,
-    )
-
-
 # --- all stages
 
 
@@ -201,12 +177,21 @@ def _alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     found = {name: s / _threads(name, cores) for name, s in _processor(plan, known).items()}
     if plan.work.device != "cuda":
         return found
-    on_gpu = _on_gpu(plan.work, plan.frames, budget, known)
+    on_gpu = {
+        _of_pass(plan, work, stage): seconds
+        for work in plan.passes
+        for stage, seconds in _on_gpu(work, plan.frames, budget, known).items()
+    }
     on_gpu["restore"] = restore_seconds(gpu_of(budget), plan.picture.size.pixels * plan.frames)
     if plan.latent is not None and plan.latent.device == "cuda":
         found[_FIRST] += _latent_on_gpu(plan, plan.latent, budget, known)
     order = (_FIRST, "read", *on_gpu, "write", _LAST)
     return {name: (found | on_gpu)[name] for name in order if name in found | on_gpu}
+
+
+def _of_pass(plan: Plan, work: WorkPlan, stage: str) -> str:
+    """Name in a job of a stage of one of its models."""
+    return "clean" if work is plan.first_pass else stage
 
 
 def _is_on_gpu(plan: Plan, stage: str) -> bool:
@@ -226,7 +211,9 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
             found[_FIRST] += operations / 1e12 * known.cost(f"vae-{latent.dtype}")
     found["read"] = source * known.cost("read") + plan.frames * known.cost("frame")
     if not on_gpu:
-        found |= _on_processor(plan.work, plan.frames, known)
+        for work in plan.passes:
+            taken = _on_processor(work, plan.frames, known).items()
+            found |= {_of_pass(plan, work, stage): seconds for stage, seconds in taken}
         found["restore"] = output * known.cost("restore") + _resizing(plan, known)
     found["write"] = output * known.cost(picture.encoder)
     segments = -(-plan.frames // plan.segment_frames)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -195,8 +195,9 @@ class StagePlan:
     """Predicted memory and time of one stage.
 
     Stages that the model computes: "encode", "transformer" and "decode" of models that take shots,
-    else "upscale", and "steady" where frames are blended with their neighbours; around them
-    "latents" (a file of latents becomes a film), "read", "restore", "write" and "verify".
+    else "upscale", and "steady" where frames are blended with their neighbours; before them "clean"
+    of a first pass; around them "latents" (a file of latents becomes a film), "read", "restore",
+    "write" and "verify".
     """
 
     stage: str
@@ -236,6 +237,9 @@ class Reasons(HasMessage):
         return Message(f"reason.limit.{self.limited_by}", dict(self.params))
 
 
+PassName = Literal["first_pass", "work"]  # fields of a plan
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that is decided before a job starts."""
@@ -252,6 +256,7 @@ class Plan:
     start: Fraction | None = None  # s, None for the first frame
     stop: Fraction | None = None
     work: WorkPlan
+    first_pass: WorkPlan | None = None  # a model of frames that keeps the size, before `work`
     latent: LatentPlan | None = None  # where the source is a file of latents
     picture: PicturePlan
     streams: tuple[PassPlan, ...] = ()
@@ -281,6 +286,16 @@ class Plan:
         return self.source_size.transposed() if is_turned else self.source_size
 
     @property
+    def passes(self) -> tuple[WorkPlan, ...]:
+        """How each model works that frames go through, in their order."""
+        return (self.work,) if self.first_pass is None else (self.first_pass, self.work)
+
+    def with_pass(self, name: PassName, work: WorkPlan) -> Plan:
+        """The same with another plan of one of the models."""
+        is_first = name == "first_pass"
+        return replace(self, first_pass=work) if is_first else replace(self, work=work)
+
+    @property
     def frames(self) -> int:
         """Frames to do; an estimate where the container does not count them."""
         return len(self.span)
@@ -288,8 +303,9 @@ class Plan:
     @property
     def only_converts(self) -> bool:
         """Whether pictures are neither redrawn nor resized."""
-        size = self.picture.size
-        return self.work.model == "none" and self.source_size in (size, size.transposed())
+        size, is_redrawn = self.picture.size, self.first_pass is not None
+        is_redrawn |= self.work.model != "none"
+        return not is_redrawn and self.source_size in (size, size.transposed())
 
     @property
     def expected_seconds(self) -> tuple[float, float]:

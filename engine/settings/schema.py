@@ -86,6 +86,7 @@ class JobSettings:
     """What the user requests of one job. Zero or "auto" leaves the choice to the planner."""
 
     model: str = setting("auto", choices=MODELS)
+    first_model: str = setting("", kind="path", scope="user")
     scale: int = setting(2, unit="x", low=1, high=4)
     height: int = setting(0, unit="px", low=0, high=16384, low_is_automatic=True)
     width: int = setting(0, unit="px", low=0, high=16384, low_is_automatic=True)

@@ -227,11 +227,20 @@ class SmallJob:
         return made + self.right(work)[len(made) :]
 
 
-def small_job(kind: str, folder: Path) -> SmallJob:
-    """A job of Lite, or of a very small other model: three shots in five segments."""
+def small_job(kind: str, folder: Path, *, is_cleaned: bool = False) -> SmallJob:
+    """A job of Lite, or of a very small other model: three shots in five segments.
+
+    Args:
+        kind: Of the model.
+        folder: For everything that belongs to it.
+        is_cleaned: A very small model goes first.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     film = make_three_shots(folder / "film.mkv", SHOTS, "64x48" if kind != "wan-2x" else "60x44")
     settings = settings_of(kind, folder)
+    if is_cleaned:
+        first = write_network(folder / "1x_tiny.pth", "Compact", upscale=1)
+        settings = replace(settings, first_model=str(first))
     plan = replace(plan_of(film, folder / "out.mkv", settings), segment_frames=SEGMENT_FRAMES)
     return SmallJob(plan, folder / "runs")
 

@@ -51,12 +51,18 @@ def exact(work: WorkPlan) -> WorkPlan:
     return replace(work, dtype="float32", **own)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_job_gives_the_pictures_of_the_processor(kind: str, tmp_path: Path) -> None:
-    job = small_job(kind, tmp_path)
+@pytest.mark.parametrize(
+    ("kind", "is_cleaned"), [*((kind, False) for kind in KINDS), ("lite", True), ("seedvr2", True)]
+)
+def test_a_job_gives_the_pictures_of_the_processor(
+    kind: str, is_cleaned: bool, tmp_path: Path
+) -> None:
+    job = small_job(kind, tmp_path, is_cleaned=is_cleaned)
     work = job.plan.work
     wanted = job.right(exact(work))
-    computed = ("encode", "transformer", "decode", "upscale", "restore")
+    if is_cleaned:
+        job.plan = replace(job.plan, first_pass=replace(job.plan.first_pass, device="cuda"))
+    computed = ("clean", "encode", "transformer", "decode", "upscale", "restore")
     stages = [replace(one, device_bytes=2**30) for one in job.plan.stages if one.stage in computed]
     job.plan = replace(job.plan, work=on_gpu(work), stages=tuple(stages))
     with pretended_gpu() as gpu:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from engine.core.errors import ErrorInfo
 from engine.core.messages import message
-from engine.planner import preset_choice
+from engine.models.community.plan import CommunityPlan, NetworkCall, NetworkCost
+from engine.planner import first_pass, preset_choice
 from engine.protocol import events
 from engine.protocol.model_file_state import NetworkFacts, PublishedState, State, facts_of
-from engine.protocol.plan import Notice
+from engine.protocol.plan import Notice, StagePlan, WeightsPlan
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import SEEDVR2, JobSettings
 from tools.screenshots import plan_states
@@ -184,23 +185,68 @@ def _models_wan(player: Player) -> None:
     player.program.models.view.reveal("wan22-vae-pth")
 
 
-def _models_community(player: Player) -> None:
-    """A model file was dropped: it was copied, and its row says what it is."""
-    _complete(player)
-    network = NetworkFacts(architecture="RealESRGAN Compact", scale=4, takes_half=True)
-    path = Path.home() / "models" / "4x_film.pth"
-    own = PublishedState(
+def _own(name: str, scale: int) -> PublishedState:
+    """A community model that the user has brought."""
+    path = Path.home() / "models" / name
+    return PublishedState(
         id="own-3f6580d9bfa6",
-        title=path.name,
+        title=name,
         kind="upscaler",
         models=("community",),
         precision="fp32",
-        filename=path.name,
+        filename=name,
         bytes=2_400_000,
         state="here",
         path=path,
-        network=network,
+        network=NetworkFacts(architecture="RealESRGAN Compact", scale=scale, takes_half=True),
     )
+
+
+def _first_pass(player: Player) -> None:
+    """SeedVR2 after a model that keeps the size."""
+    own = _own("1x_denoise.pth", 1)
+    _list(player, **_shared(player), seedvr2_3b_fp16="here")
+    files = (*player.model_files.files, own)
+    player.say([events.ModelFilesListed(files=files, free_mb=_FREE_MB)])
+    settings = JobSettings(model="seedvr2-3b", strength=80, first_model=str(own.path))
+    player.add("sample", "upreel_sample.mp4", settings)
+    player.play([_cleaned(_allowed(event), own) for event in player.recording.seedvr2])
+
+
+def _cleaned(event: events.Event, own: PublishedState) -> events.Event:
+    """A plan with a first pass by a model of the user's."""
+    if not isinstance(event, events.PlanChosen) or own.network is None or own.path is None:
+        return event
+    plan, frame = event.plan, event.plan.source_size
+    first = CommunityPlan(
+        frame=frame,
+        tile=frame,
+        weights=WeightsPlan(path=own.path),
+        network=own.network,
+        call=NetworkCall(dtype="float32"),
+        cost=NetworkCost(),
+    )
+    plan = replace(plan, first_pass=first)
+    clean = StagePlan(stage="clean", peak_bytes=plan.stages[0].peak_bytes, seconds=21.0)
+    stages = (plan.stages[0], clean, *plan.stages[1:])
+    reasons = plan.reasons
+    if reasons is not None:
+        reasons = replace(reasons, choices=(*reasons.choices, *first_pass.choices(plan)))
+    return replace(event, plan=replace(plan, stages=stages, reasons=reasons))
+
+
+def _first_pass_why(player: Player) -> None:
+    _first_pass(player)
+    player.program.window.columns.why_sheet.open_up()
+    player.settle()
+
+
+def _models_community(player: Player) -> None:
+    """A model file was dropped: it was copied, and its row says what it is."""
+    _complete(player)
+    own = _own("4x_film.pth", 4)
+    path, network = own.path, own.network
+    assert network is not None
     params = {"title": own.title, "architecture": network.architecture, "facts": facts_of(own)}
     notice = Notice(code="own-weights", case="community", severity="warning", params=params)
     done = events.TaskDone(kind=FILE, subject=str(path), phase="import", result=own, notice=notice)
@@ -220,6 +266,8 @@ STATES: dict[str, Callable[[Player], None]] = {
     "seedvr2_missing": _missing,
     "models_wan": _models_wan,
     "models_community": _models_community,
+    "first_pass": _first_pass,
+    "first_pass_why": _first_pass_why,
     "wan2x": _wan,
     "wan2x_more": _wan_more,
     "wan2x_missing": _wan_missing,

@@ -78,8 +78,9 @@ class MemoryRequirement:
         weights: On the device, for as long as the job runs.
         working: Next to them on the device while each stage of the model works, by its name.
         finishing: The same when frames are finished: what the job holds then, and the pictures.
-        hosts: In main memory while each stage works, and of "finishing", device or not: carries
-            that wait, canvases, frames on their way; none for stages that are not in it.
+        between: The same while nothing of it works: what it keeps for the next frames.
+        hosts: In main memory while each stage works, and of "finishing" and "between", device or
+            not: carries that wait, canvases, frames on their way; none for stages not in it.
         finished: Frames that are finished at a time.
         waiting: Frames of the source that wait for their result.
         sources: Bytes of those that wait, in main memory too.
@@ -88,6 +89,7 @@ class MemoryRequirement:
     weights: int
     working: dict[str, int]
     finishing: int
+    between: int = 0
     hosts: dict[str, int] = field(default_factory=dict)
     finished: int = 1
     waiting: int = 0

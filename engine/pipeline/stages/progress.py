@@ -29,7 +29,7 @@ _PREVIEW_PX = 1280  # longest side of the pictures that are sent while running
 _TILE_PICTURE_PX = 480  # longest side of a tile's small picture
 _MOST_COMING = 2  # pictures of tiles that are waited for at a time
 _SAMPLE_S, _SPEED_SAMPLES = 1.0, 30  # that the speed is averaged over
-_MODEL_STAGES = ("encode", "transformer", "decode")
+_MODEL_STAGES = ("clean", "encode", "transformer", "decode")
 
 
 class Progress:

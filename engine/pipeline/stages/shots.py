@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import count
 
 import torch
+from torch import Tensor
 
 from engine.core.geometry import Box
 from engine.models.upscalers import DecodedTile, Restored, RunningShot, ShotModel
@@ -14,27 +16,40 @@ from engine.pipeline.context import JobContext
 from engine.pipeline.stages.progress import Progress, ShownTiles, show_preview
 from engine.pipeline.stages.read import Beginning, ShotSlice
 from engine.pipeline.stages.restore import Restore, SourceColours
+from engine.pipeline.stages.upscale import FirstPass
 from engine.pipeline.stages.write import DoneClip
 from engine.pipeline.stream import Stream
 from engine.video.read.frames import PlanarFrame
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A frame of the source that waits for its result; [3, h, w] as a first pass cleaned it."""
+
+    number: int
+    frame: PlanarFrame
+    cleaned: Tensor | None = None
 
 
 class Shots:
     """Restores shots one after the other.
 
     Memory: on the host the frames of the source between what the encoder has taken and what the
-    decoder has given: a clip and a slice.
+    decoder has given: a clip and a slice; with a first pass also as it has cleaned them.
     """
 
-    def __init__(self, model: ShotModel, context: JobContext, beginning: Beginning) -> None:
+    def __init__(
+        self, model: ShotModel, context: JobContext, beginning: Beginning, first_pass: FirstPass
+    ) -> None:
         self._model = model
         self._context = context
+        self._first_pass = first_pass
         self._beginning = beginning
         model.report_to(self._advance)
         self._restore = Restore(context.media.video, context.plan)
         self._colours = SourceColours.of_job(context.media.video, context.plan)
         self._running: RunningShot | None = None
-        self._waiting: deque[tuple[int, PlanarFrame]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._block: list[Restored] = []
         self._progress = Progress(context, beginning.wanted)
         self._tiles = ShownTiles(context)
@@ -61,18 +76,27 @@ class Shots:
         if piece.begins or self._running is None:
             wanted = max(piece.shot, self._beginning.wanted)
             self._running = self._model.shot(piece.shot, wanted, self._show)
-        self._waiting += enumerate(piece.frames, piece.first)
         with torch.inference_mode():
-            rgb, _ = self._colours.rgb(piece.frames)
-            parts = self._running.push(rgb, last=piece.ends)
+            parts = self._running.push(self._taken(piece), last=piece.ends)
             for part in self._whole(parts):
                 self._context.check()
-                count = len(part.frames)
-                ended = piece.ends and part.first + count == piece.first + len(piece.frames)
+                end = part.first + len(part.frames)
+                ended = piece.ends and end == piece.first + len(piece.frames)
                 fresh = self._fresh(part)
                 if len(fresh.frames):
                     yield self._finished(fresh, piece.shot, ended)
                 del part, fresh  # before the model goes on
+
+    def _taken(self, piece: ShotSlice) -> Tensor:
+        """Frames of a slice [T, 3, h, w] as the model takes them; they wait for their result."""
+        rgb, _ = self._colours.rgb(piece.frames)
+        if not self._first_pass.is_there:
+            self._waiting += map(_Waiting, count(piece.first), piece.frames)
+            return rgb
+        cleaned = self._first_pass.run(rgb, piece.first)
+        self._progress.advance("clean", len(piece.frames))
+        self._waiting += map(_Waiting, count(piece.first), piece.frames, cleaned.cpu())
+        return cleaned
 
     def _whole(self, parts: Iterator[Restored]) -> Iterator[Restored]:
         """Parts as they come, or in whole blocks for colours that are corrected in blocks."""
@@ -92,20 +116,23 @@ class Shots:
         return replace(part, first=part.first + known, frames=part.frames[known:])
 
     def _finished(self, part: Restored, shot: int, ended: bool) -> DoneClip:
-        frames = self._sources(part.first, len(part.frames))
+        waited = self._sources(part.first, len(part.frames))
+        frames = tuple(one.frame for one in waited)
         rgb, alpha = self._colours.rgb(frames)
-        restored = self._model.finished(part.frames, rgb)
+        cleaned = [one.cleaned for one in waited if one.cleaned is not None]
+        taken = torch.stack(cleaned).to(rgb.device) if cleaned else rgb
+        restored = self._model.finished(part.frames, taken)
         planes, result = self._restore.run(restored, alpha)
         last = part.first + len(frames) - 1
         show_preview(self._context, frames[-1], last, rgb[-1], result[-1])
         self._context.end_piece("restore")
         return DoneClip(frames=frames, planes=planes, shot=shot, ends_shot=ended)
 
-    def _sources(self, first: int, count: int) -> tuple[PlanarFrame, ...]:
+    def _sources(self, first: int, frames: int) -> tuple[_Waiting, ...]:
         """Frames of the source from number `first` on; they are not needed again."""
-        while self._waiting[0][0] < first:
+        while self._waiting[0].number < first:
             self._waiting.popleft()
-        return tuple(self._waiting.popleft()[1] for _ in range(count))
+        return tuple(self._waiting.popleft() for _ in range(frames))
 
     def _show(self, tile: DecodedTile) -> None:
         size, box = self._model.canvas, tile.box

@@ -1,10 +1,11 @@
-"""The device thread: frames to RGB, through the model, and back to code values."""
+"""The device thread: frames to RGB, through models of frames, and back to code values."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from itertools import chain
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,22 +23,28 @@ from engine.pipeline.stages.steady import EnlargedClip, Steadying
 from engine.pipeline.stages.write import DoneClip
 from engine.pipeline.stream import Stream
 from engine.planner.downgrade import next_plan
+from engine.protocol.plan import PassName
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
 
 logger = logging.getLogger(__name__)
 
 
-class Upscale:
-    """Runs the model of a plan over whole frames; `model` None passes them on."""
+class FramePass:
+    """Runs a model over whole frames; `model` None passes them on."""
 
-    def __init__(self, model: FrameUpscaler | None, context: JobContext) -> None:
+    name: ClassVar[PassName]  # of the plan that it follows, which may become smaller
+    kind: ClassVar[str]  # of its tiles, see `JobContext.check`
+
+    def __init__(
+        self, model: FrameUpscaler | None, context: JobContext, shown: ShownTiles | None = None
+    ) -> None:
         self._model = model
         self._context = context
-        self._tiles = ShownTiles(context)
+        self._shown = shown
 
     def run(self, frames: Tensor, first: int) -> Tensor:
-        """Enlarge one clip.
+        """Redraw one clip.
 
         Args:
             frames: [T, 3, h, w] float32, RGB.
@@ -64,14 +71,10 @@ class Upscale:
             if self._context.guard is not None:
                 self._context.guard.begin()
 
-    def finish(self) -> None:
-        """Show what is not shown yet."""
-        self._tiles.finish()
-
     @property
     def _plan(self) -> FramePlan:
-        """As it is now: it may become smaller."""
-        work = self._context.plan.work
+        """As it is now."""
+        work = getattr(self._context.plan, self.name)
         assert isinstance(work, FramePlan)  # of a model that takes frames
         return work
 
@@ -80,9 +83,16 @@ class Upscale:
         failure = reason_of(error)
         if failure is None or failure.why not in ("out-of-memory", "spilled"):
             return False
-        smaller = next_plan(self._context.plan, failure.why, of_main_memory=failure.of_main_memory)
+        smaller = next_plan(
+            self._context.plan,
+            failure.why,
+            of_main_memory=failure.of_main_memory,
+            failed=self.name,
+        )
         if smaller is None:
             return False
+        if smaller.work.takes_shots and smaller.work != self._context.plan.work:
+            return False  # its model has to be loaded again
         logger.warning("%s: %s", failure.why, error)
         change_plan(self._context, smaller, failure)
         return True
@@ -101,26 +111,67 @@ class Upscale:
         boxes = tile_grid(frame, plan.tile, plan.overlap)
         blender = Blender(frame.scaled(model.scale), margin=model.halo * model.scale)
         for index, box in enumerate(boxes):
-            self._context.check("tile")
+            self._context.check(self.kind)
             tile = model.upscale(frames[..., box.y : box.bottom, box.x : box.right])
             large = box.scaled(model.scale)
             blender.add(tile, large, plan.overlap * model.scale)
-            self._tiles.show(
-                tile[-1],
-                large,
-                frame.scaled(model.scale),
-                frame=first + len(frames) - 1,
-                index=index,
-                tiles=len(boxes),
-            )
+            if self._shown is not None:
+                self._shown.show(
+                    tile[-1],
+                    large,
+                    frame.scaled(model.scale),
+                    frame=first + len(frames) - 1,
+                    index=index,
+                    tiles=len(boxes),
+                )
         return blender.result()
+
+
+class FirstPass(FramePass):
+    """Cleans frames of the source before the model of the job sees them."""
+
+    name, kind = "first_pass", "clean"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it changes anything."""
+        return self._model is not None
+
+    def run(self, frames: Tensor, first: int) -> Tensor:
+        """The same frames [T, 3, h, w], cleaned, 0 to 1; themselves where there is no such pass.
+
+        Raises:
+            torch.OutOfMemoryError, Cancelled: As `FramePass.run`.
+        """
+        if self._model is None:
+            return frames
+        cleaned = super().run(frames, first).clamp_(0, 1)  # as in a file between two jobs
+        self._context.end_piece("clean")
+        return cleaned
+
+
+class Upscale(FramePass):
+    """Enlarges frames, and shows the tiles."""
+
+    name, kind = "work", "tile"
+
+    def __init__(self, model: FrameUpscaler | None, context: JobContext) -> None:
+        self._tiles = ShownTiles(context)
+        super().__init__(model, context, self._tiles)
+
+    def finish(self) -> None:
+        """Show what is not shown yet."""
+        self._tiles.finish()
 
 
 class Device:
     """The device's work on clips, one after the other."""
 
-    def __init__(self, model: FrameUpscaler | None, context: JobContext) -> None:
+    def __init__(
+        self, model: FrameUpscaler | None, context: JobContext, first_pass: FirstPass
+    ) -> None:
         self._context = context
+        self._first_pass = first_pass
         self._upscale = Upscale(model, context)
         self._restore = Restore(context.media.video, context.plan)
         self._colours = SourceColours.of_job(context.media.video, context.plan)
@@ -159,7 +210,8 @@ class Device:
 
     def _enlarged(self, clip: Clip) -> EnlargedClip:
         rgb, alpha = self._colours.rgb(clip.frames)
-        large = self._upscale.run(rgb, clip.first)
+        cleaned = self._first_pass.run(rgb, clip.first)
+        large = self._upscale.run(cleaned, clip.first)
         self._context.end_piece("upscale")
         return EnlargedClip(first=clip.first, frames=clip.frames, rgb=rgb, alpha=alpha, large=large)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from pytestqt.qtbot import QtBot
 
 from app.application import Program
 from app.state.job_row import JobState
+from app.status_bar import plan_line
+from app.widgets.controls import ChoiceBox
 from engine.protocol import commands
 from engine.protocol.model_file_state import NetworkFacts, PublishedState
-from tests.app.conftest import Bench, dropped, texts
-from tests.helpers.clips import make_clip
+from tests.app.conftest import Bench, dropped, part, texts
+from tests.helpers.clips import Clip, make_clip
 from tests.helpers.community import RUN, write_network
 from tests.helpers.fake_tasks import FILE
 
@@ -21,7 +24,7 @@ _PATIENCE_MS = 90_000
 COMPACT = NetworkFacts(architecture="RealESRGAN Compact", scale=4, takes_half=True)
 
 
-def own(path: Path) -> PublishedState:
+def own(path: Path, scale: int = 4) -> PublishedState:
     return PublishedState(
         id="own-1",
         title=path.name,
@@ -32,7 +35,7 @@ def own(path: Path) -> PublishedState:
         bytes=2_400_000,
         state="here",
         path=path,
-        network=COMPACT,
+        network=replace(COMPACT, scale=scale),
     )
 
 
@@ -64,6 +67,63 @@ def test_its_row_says_what_it_is_and_it_is_used_for_the_film(bench: Bench, tmp_p
     settings = bench.asked(commands.ChangeJob)[-1].settings
     assert settings.model == "community"
     assert settings.model_file == str(tmp_path / "4x_film.pth")
+
+
+def pick(box: ChoiceBox, text: str) -> None:
+    """Choose an entry as a user does."""
+    box.setCurrentIndex(box.findText(text))
+    box.activated.emit(box.currentIndex())
+
+
+def test_only_models_that_keep_the_size_can_clean_frames_first(
+    bench: Bench, tmp_path: Path
+) -> None:
+    box = bench.find("setting-first_model")
+    bench.add()
+    assert not box.isVisible(), "nothing to choose"
+    for number, scale in enumerate((4, 1)):
+        file = own(tmp_path / f"{scale}x_film.pth", scale)
+        bench.engine.tasks.files[f"own-{number}"] = replace(file, id=f"own-{number}")
+    bench.engine.tasks.list(FILE)
+    bench.hear()
+    assert box.isVisible()
+    assert [box.itemText(at) for at in range(box.count())] == ["Nothing", "1x_film.pth"]
+    pick(box, "1x_film.pth")
+    bench.window.choices.flush()
+    settings = bench.asked(commands.ChangeJob)[-1].settings
+    assert settings.first_model == str(tmp_path / "1x_film.pth")
+    assert settings.model == "auto"
+    pick(box, "Nothing")
+    bench.window.choices.flush()
+    assert bench.asked(commands.ChangeJob)[-1].settings.first_model == ""
+
+
+def test_the_file_of_a_film_is_shown_though_it_is_not_imported(bench: Bench) -> None:
+    bench.add()
+    bench.choose(first_model="films/1x_other.pth")
+    box = bench.find("setting-first_model")
+    assert box.isVisible()
+    assert box.currentText() == "1x_other.pth"
+    bench.do("start")
+    assert "1x_other.pth" in texts(bench.window.choices)
+
+
+def test_a_first_pass_that_is_chosen_changes_the_plan_and_the_film(
+    program: Program, qtbot: QtBot, tmp_path: Path
+) -> None:
+    cleaner = write_network(tmp_path / "1x_clean.pth", upscale=1)
+    source = make_clip(tmp_path / "film.mp4", Clip(frames=3, size=(48, 32)))
+    row = program.queue.find(program.controller.add_file(source))
+    program.models.take_file(cleaner, "copy")
+    box = part(program.window, "setting-first_model")
+    qtbot.waitUntil(lambda: box.count() == 2 and row.plan is not None, timeout=60_000)
+    assert row.plan.first_pass is None
+    pick(box, "1x_clean.pth")
+    qtbot.waitUntil(lambda: row.plan is not None and row.plan.first_pass is not None)
+    assert "1x_clean.pth" in plan_line(row.plan)
+    program.window.do("start")
+    qtbot.waitUntil(lambda: row.state is JobState.DONE, timeout=60_000)
+    assert "clean" in {one.stage for one in row.report.stage_times}
 
 
 @pytest.mark.slow

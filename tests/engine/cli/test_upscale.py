@@ -50,6 +50,40 @@ def test_options_become_settings(command_line: CommandLine) -> None:
         assert command_line.added[0].settings == settings
 
 
+def test_then_names_what_follows_a_first_model(command_line: CommandLine, tmp_path: Path) -> None:
+    first, second = tmp_path / "1x.pth", tmp_path / "2x.pth"
+    first.touch()
+    second.touch()
+    own = {"first_model": str(first)}
+    for then, settings in {
+        "lite": JobSettings(model="lite", **own),
+        "seedvr2-3b --scale 3": JobSettings(model="seedvr2-3b", scale=3, **own),
+        str(second): JobSettings(model="community", model_file=str(second), **own),
+        "none": JobSettings(model="none", scale=1, **own),
+    }.items():
+        words = ("--model", str(first), "--then", *then.split())
+        assert command_line("upscale", "a.mp4", *words).status == 0
+        assert command_line.added[0].settings == settings
+        named = ("--model", *then.split(), "--set", f"first_model={first}")
+        command_line("upscale", "a.mp4", *named)
+        assert command_line.added[0].settings == settings, "another spelling"
+
+
+def test_a_first_model_that_is_none_is_refused(command_line: CommandLine, tmp_path: Path) -> None:
+    for words, code, said in (
+        ("--then lite", "settings-error", "nothing comes first"),
+        ("--model lite --then seedvr2-3b", "settings-error", "lite cannot clean frames"),
+        (f"--model {tmp_path}/gone.pth --then lite", "weights-missing", "gone.pth"),
+        ("--model own-123 --then lite", "unknown-weights", "own-123"),
+    ):
+        ended = command_line("upscale", "a.mp4", *words.split())
+        assert ended.status == 1, words
+        assert f"error[{code}]" in ended.err
+        assert said in ended.err
+        assert "hint:" in ended.err
+        assert command_line.services.engine is None
+
+
 def test_impossible_settings_are_refused_with_a_hint(command_line: CommandLine) -> None:
     for words in (
         "--scale 9",

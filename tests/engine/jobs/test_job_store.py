@@ -9,11 +9,14 @@ import pytest
 from engine.api import unfinished
 from engine.core import errors
 from engine.core.errors import JobError, UnknownJob
-from engine.jobs.checkpoint import Checkpoint, check_unchanged
+from engine.jobs.checkpoint import Checkpoint, check_unchanged, fits_segments
 from engine.jobs.job import Job, JobQueue, JobState
 from engine.jobs.job_store import JobStore
+from engine.models.community.plan import CommunityPlan, NetworkCall, NetworkCost
 from engine.pipeline.segments import SegmentRecord
+from engine.protocol.model_file_state import NetworkFacts
 from engine.settings.schema import JobSettings
+from tests.helpers.memory import planned_file
 from tests.helpers.plans import a_media, a_plan
 
 
@@ -94,6 +97,35 @@ def test_a_changed_or_missing_source_is_not_continued(store, job):
     job.media.path.unlink()
     with pytest.raises(errors.SourceMissing):
         check_unchanged(stored)
+
+
+def test_another_file_of_a_first_pass_is_not_continued(store, job, tmp_path):
+    file, frame = tmp_path / "1x.pth", job.plan.source_size
+    file.write_bytes(b"weights")
+    first = CommunityPlan(
+        frame=frame,
+        tile=frame,
+        weights=planned_file(file),
+        network=NetworkFacts(architecture="Compact", scale=1),
+        call=NetworkCall(dtype="float32"),
+        cost=NetworkCost(),
+    )
+    job.plan = replace(job.plan, first_pass=first)
+    store.save(job)
+    stored = store.load("a1")
+    assert stored.plan.first_pass == first
+    check_unchanged(stored)
+    file.write_bytes(b"others")
+    with pytest.raises(errors.CheckpointMismatch):
+        check_unchanged(stored)
+
+
+def test_other_first_passes_do_not_fit_the_segments(store, job):
+    store.save(job)
+    stored = store.load("a1")
+    assert fits_segments(stored, job.settings, job.plan)
+    other = replace(job.settings, first_model="1x.pth")
+    assert not fits_segments(stored, other, job.plan)
 
 
 def test_only_whole_segments_count(tmp_path):

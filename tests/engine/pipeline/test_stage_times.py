@@ -23,14 +23,17 @@ OF_MODEL = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_stages_that_take_turns_are_the_whole(kind: str, tmp_path: Path) -> None:
-    job = small_job(kind, tmp_path)
+@pytest.mark.parametrize(
+    ("kind", "is_cleaned"), [*((kind, False) for kind in KINDS), ("lite", True), ("seedvr2", True)]
+)
+def test_stages_that_take_turns_are_the_whole(kind: str, is_cleaned: bool, tmp_path: Path) -> None:
+    job = small_job(kind, tmp_path, is_cleaned=is_cleaned)
+    of_model = OF_MODEL[kind] | ({"clean"} if is_cleaned else set())
     outcome = job.run(change=lambda context: setattr(context, "times_due", Throttle(0)))
     begin = {event.stage: event.at for event in reversed(outcome.of(StageStarted))}
     whole = begin["mux"] - begin["run"]
     taken = {one.stage: one.seconds for one in outcome.report.stage_times}
-    assert set(taken) == OF_MODEL[kind] | ASIDE | {"load", "restore", "wait"}
+    assert set(taken) == of_model | ASIDE | {"load", "restore", "wait"}
     assert all(taken.values())
     in_turns = sum(seconds for stage, seconds in taken.items() if stage not in ASIDE)
     assert in_turns == pytest.approx(whole, rel=0.03, abs=0.02)

@@ -19,6 +19,7 @@ from engine.planner.peaks import ram_bytes, stage_peaks
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers import program
+from tests.helpers.community import write_network
 from tests.helpers.jobs import BY_FRAMES, plan_of, run, settings_of
 from tests.helpers.memory import Allocations, marked, seedvr2_plan, wan_plan
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, upscale
@@ -86,6 +87,42 @@ def test_a_job_with_a_model_of_frames(
     assert_predicted(plan, tmp_path, monkeypatch)
     tiled = replace(plan.work, tile=replace(plan.source_size, width=288))
     plan = replace(plan, work=tiled, output=tmp_path / "tiled.mkv")
+    assert_predicted(plan, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("features", [8, 64])
+def test_a_job_with_a_first_pass(
+    features: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of few features the model takes most, of many the first pass does."""
+    first = write_network(tmp_path / "1x.pth", upscale=1, num_feat=features, num_conv=0)
+    plan = job(tmp_path, "320x240", 5, replace(LITE, first_model=str(first)))
+    assert_predicted(plan, tmp_path, monkeypatch)
+    assert plan.first_pass is not None
+    cut = replace(plan.first_pass, tile=replace(plan.source_size, width=192))
+    plan = replace(plan, first_pass=cut, output=tmp_path / "tiled.mkv")
+    assert_predicted(plan, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("made", "size", "features"),
+    [
+        (wan_plan, "96x80", 8),
+        (wan_plan, "96x80", 256),
+        pytest.param(partial(seedvr2_plan, film=29), "64x56", 4096, marks=pytest.mark.slow),
+    ],
+)
+def test_a_job_with_a_first_pass_before_a_model_of_shots(
+    made: Callable[[], Any],
+    size: str,
+    features: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = write_network(tmp_path / "1x.pth", upscale=1, num_feat=features, num_conv=0)
+    plan = job(tmp_path, size, 29, replace(LITE, model="none", scale=1, first_model=str(first)))
+    work = replace(made(), threads=1)
+    plan = replace(plan, work=work, picture=replace(plan.picture, size=work.canvas))
     assert_predicted(plan, tmp_path, monkeypatch)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import find, gpu_specs
-from engine.planner import times
+from engine.planner import learning, times
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Learned, Rates, load_rates
 from engine.planner.times import counted_gpu
@@ -125,20 +125,20 @@ def test_the_speed_test_makes_the_band_of_the_processor_narrower():
 
 def test_finished_jobs_correct_the_prediction():
     first = planned(frames=5000)
-    times.learn(first, 3 * first.seconds)
+    learning.learn(first, 3 * first.seconds)
     second = planned(frames=5000, rates=load_rates())
     assert second.seconds == pytest.approx(3 * first.seconds, rel=0.03)
     assert second.is_measured
     assert is_narrower(second, first)
     for _ in range(6):
-        times.learn(first, first.seconds)
+        learning.learn(first, first.seconds)
     assert planned(frames=5000, rates=load_rates()).seconds < 1.1 * first.seconds
 
 
 def test_a_gpu_learns_for_itself():
     first, second = (pretended_budget(gpu_specs()[n], ram_bytes=64 * GB) for n in (-1, 0))
     plan = planned("seedvr2-3b", budget=first, frames=5000)
-    times.learn(plan, 2 * plan.seconds)
+    learning.learn(plan, 2 * plan.seconds)
     known = [planned("seedvr2-3b", budget=one, rates=load_rates()) for one in (first, second)]
     assert [plan.is_measured for plan in known] == [True, False]
 
@@ -146,7 +146,7 @@ def test_a_gpu_learns_for_itself():
 def test_a_job_that_took_more_of_a_gpu_than_planned_makes_the_next_plan_smaller():
     budget = pretended_budget(find("RTX 4060"), ram_bytes=32 * GB)
     plan = planned("seedvr2-3b", budget=budget, height=1080)
-    times.learn(plan, plan.seconds, memory=1.25)
+    learning.learn(plan, plan.seconds, memory=1.25)
     again = planned("seedvr2-3b", budget=budget, rates=load_rates(), height=1080)
     assert again.device_budget_bytes == pytest.approx(plan.device_budget_bytes / 1.25)
     assert again.device_bytes <= again.device_budget_bytes < plan.device_bytes

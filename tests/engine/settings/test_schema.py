@@ -2,7 +2,6 @@ import pytest
 
 from engine.core.errors import SettingsError
 from engine.core.messages import LANGUAGES, read_entries
-from engine.settings.assignments import with_text
 from engine.settings.optimisations import GROUPS, choices, optimisations
 from engine.settings.schema import (
     ATTENTION,
@@ -37,27 +36,6 @@ def test_the_catalogue_has_no_setting_choice_or_switch_that_is_gone() -> None:
         assert kind != "choice" or name in values, code
 
 
-def test_text_sets_values_of_every_type() -> None:
-    given = ["crf=20", "overwrite=yes", "segment-seconds=2.5", "codec=hevc"]
-    wanted = JobSettings(crf=20, overwrite=True, segment_seconds=2.5, codec="hevc")
-    assert with_text(JobSettings(), given) == wanted
-
-
-def test_an_impossible_assignment_is_refused_with_a_hint() -> None:
-    for text, hint in (
-        ("crff=20", "Did you mean crf?"),
-        ("beauty=20", "Known: model"),
-        ("crf=99", "from 0 to 51"),
-        ("crf=good", "must be a whole number"),
-        ("codec=vp6", "h264"),
-        ("overwrite=perhaps", "yes or no"),
-        ("crf", "crf=18"),
-    ):
-        with pytest.raises(SettingsError) as caught:
-            with_text(JobSettings(), [text])
-        assert hint in caught.value.hint, text
-
-
 def test_wrong_types_in_code_are_refused() -> None:
     with pytest.raises(SettingsError, match="crf must be a whole number, not True"):
         JobSettings(crf=True)
@@ -72,9 +50,6 @@ def test_attention_can_be_any_backend_there_is() -> None:
 
 
 def test_old_names_are_understood_and_new_ones_count_more() -> None:
-    assert with_text(JobSettings(), ["form=restore", "products=int8"]) == JobSettings(
-        treatment="restore", matmul="int8"
-    )
     table = {"treatment": "faithful", "form": "restore", "beauty": 1}
     assert renamed(JobSettings, table) == {"treatment": "faithful", "beauty": 1}
     assert known(JobSettings, table) == {"treatment": "faithful"}

@@ -43,6 +43,7 @@ def needs(plan: SeedVr2Plan) -> MemoryRequirement:
         weights=_vae_weights(vae, plan) + _dit_weights(dit, plan, buffers=0),
         working={name: most[name].device for name in ("encode", "transformer", "decode")},
         finishing=most["finishing"].device,
+        between=most["between"].device,
         hosts={name: use.host + plan.pin_bytes for name, use in most.items()},
         waiting=waiting,
         finished=_finished_frames(plan),
@@ -116,12 +117,13 @@ def _stages(
     sampling = plan.latents * latent * (8 if plan.latent_noise else 6)
     decoded = after + PhaseMemory(_decoded_frames(plan) * frame) + encode.waits
     finishing = decoded + decode.between + PhaseMemory(decode.buffers, decode.canvas)
+    between = held + encode.between + later
     colours = PhaseMemory(_finishing(plan, _PICTURES.get(plan.colour, 3)))
     return {
         "encode": (
             held + encode.begins + PhaseMemory(frame),
             *(held + later + use for use in encode.steady),
-            held + encode.between + later + placing,
+            between + placing,
         ),
         "transformer": (after + waiting + PhaseMemory(forward - kept + sampling),),
         "decode": (
@@ -129,6 +131,7 @@ def _stages(
             finishing + colours,
         ),
         "finishing": (finishing + PhaseMemory(_finishing(plan, 1)),),
+        "between": (between + PhaseMemory(encode.buffers),),
     }
 
 

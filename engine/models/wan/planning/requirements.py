@@ -69,11 +69,12 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> MemoryRequirement:
     finishing = ready + PhaseMemory(_LEAVING_BYTES * canvas)
     encoding = PhaseMemory(buffers - encode.buffers) + held
     opening, reopening = (PhaseMemory(buffers - way.opens) for way in (encode, decode))
+    between = PhaseMemory(buffers) + held + encode.between + decode.waits
     uses = {
         "encode": (
             opening + held + encode.begins,
             *(encoding + decode.waits + use for use in encode.steady),
-            PhaseMemory(2 * frames + buffers) + held + encode.between + decode.waits,
+            between + PhaseMemory(2 * frames),
         ),
         "decode": (
             reopening + held + encode.waits + decode.begins,
@@ -81,6 +82,7 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> MemoryRequirement:
             finishing,
         ),
         "finishing": (ready + PhaseMemory(2 * _FRAME_BYTES * canvas),),
+        "between": (between,),
     }
     if encode is _NOTHING:
         uses["encode"] = (PhaseMemory(0),)
@@ -91,6 +93,7 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> MemoryRequirement:
         weights=_weights(asked),
         working={name: most[name].device for name in ("encode", "decode")},
         finishing=most["finishing"].device,
+        between=most["between"].device,
         hosts={name: use.host for name, use in most.items()},
     )
 
