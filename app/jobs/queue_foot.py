@@ -37,10 +37,12 @@ class QueueFoot(Translated, QWidget):
     def retranslate_ui(self) -> None:
         """All texts in the current language, as the queue is now."""
         model = self._model
-        left = model.count(JobState.WAITING, JobState.RUNNING, JobState.PAUSED)
+        states = (JobState.READING, JobState.WAITING, JobState.RUNNING, JobState.PAUSED)
+        left = model.count(*states)
         seconds = model.seconds_left if left > 1 else 0.0
         is_finished = any(row.can_clear for row in model.rows)
-        time = tr("about {time}", time=labels.duration(seconds)) if seconds else ""
+        known = tr("at least {time}") if model.awaits_plans else tr("about {time}")
+        time = known.format(time=labels.duration(seconds)) if seconds else ""
         self._time.setText(tr("{count} films", count=left) + f" · {time}" if time else "")
         self._clear.setText(tr("Clear finished"))
         self._clear.setVisible(is_finished)

@@ -106,6 +106,12 @@ class QueueModel(QAbstractListModel):
         left = active.seconds_left if active is not None else 0.0
         return left + sum(plan.seconds for plan in waiting if plan is not None and plan.fits)
 
+    @property
+    def awaits_plans(self) -> bool:
+        """Whether there are films that are read or wait, and may take any time."""
+        states = (JobState.READING, JobState.WAITING)
+        return any(row.state in states and row.plan is None for row in self._rows)
+
     def position(self, job_id: str) -> int:
         """Row number of a job; -1 when it is not there."""
         return next((i for i, row in enumerate(self._rows) if row.job_id == job_id), -1)

@@ -1,5 +1,7 @@
 """What is done with several films at once, and with their order."""
 
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QDropEvent
@@ -132,7 +134,9 @@ def test_the_time_of_the_whole_queue_is_shown(bench, films):
     plans = [row.plan for row in bench.program.queue.rows]
     assert bench.find("queueTime").text().startswith("4 films · about ")
     assert bench.program.queue.seconds_left == pytest.approx(sum(plan.seconds for plan in plans))
-    for job_id in films[1:]:
+    unread = bench.program.controller.add_file(Path("unread.mp4"))
+    assert bench.find("queueTime").text().startswith("5 films · at least ")
+    for job_id in (*films[1:], unread):
         bench.program.controller.remove([job_id])
     bench.hear()
     assert not bench.find("queueTime").isVisible(), "the card says it"
