@@ -29,7 +29,8 @@ def test_a_job_ends_well_though_every_look_that_advises_fails(
         (probing, "count_by_reading"),
         (progress, "seen"),
         (pipeline, "_gpu_memory"),
-        (pipeline.times, "learn"),
+        (pipeline, "_stage_times"),
+        (pipeline.learning, "learn"),
     ):
         monkeypatch.setattr(room, name, failing)
     plan = plan_of(source, tmp_path / "out.mkv", JobSettings(model="lite", scale=2))
