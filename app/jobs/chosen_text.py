@@ -22,7 +22,7 @@ _SIZES = ("scale", "height", "width")  # one line: what comes out
 
 
 def chosen(row: JobRow) -> Iterator[tuple[str, str]]:
-    """Names and values: the main choices, and of the others those that are not as delivered."""
+    """Names and values: main choices, without files that are not chosen, and what is unusual."""
     settings, plan, usual = row.settings, row.plan, JobSettings()
     family = plan.work.family if plan is not None else schema.model_family(settings.model)
     yield tr("Size"), labels.from_to(row)
@@ -31,7 +31,7 @@ def chosen(row: JobRow) -> Iterator[tuple[str, str]]:
         is_read = not about.families or family in about.families
         if name in _SIZES or not is_read:
             continue
-        if about.group == "main" or value != getattr(usual, name):
+        if (about.group == "main" and value != "") or value != getattr(usual, name):
             yield setting_title(name), _text(name, value, plan)
 
 

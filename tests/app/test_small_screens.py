@@ -228,6 +228,7 @@ def test_a_film_that_was_started_shows_its_choices_as_text(bench):
     bench.start()
     settle()
     shown = texts(bench.find("chosenText"))
+    assert "Clean first with" not in shown
     assert "480×270 → 960×540" in shown
     assert "Lite" in shown
     assert "High · 16" in shown
