@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from engine.core.control import Control
 from engine.hardware.spill_guard import SpillGuard
 from engine.hardware.stage_meter import StageMeter
+from engine.pipeline.segments import SegmentLog
 from engine.protocol.commands import Command
 from engine.protocol.events import EventSink, StagesTimed
 from engine.protocol.gpu_reading import GpuProcess
@@ -38,6 +40,19 @@ class Throttle:
         return True
 
 
+class HandOut(Protocol):
+    """Has segments made by other processes."""
+
+    def __call__(self, context: JobContext, segments: SegmentLog) -> None:
+        """Have those made that lack; what lacks afterwards is to be made by this process.
+
+        Raises:
+            EngineError: What keeps any process from making them.
+            Cancelled: The user stopped.
+        """
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class JobContext:
     """One running job."""
@@ -55,6 +70,7 @@ class JobContext:
     uses_last_room: bool = False  # the user let the job go on where a disk is nearly full
     releases_memory: bool = False  # a pause gives the device's memory back
     guard: SpillGuard | None = None  # where a GPU may spill
+    hand_out: HandOut | None = None  # lets other processes make what lacks
     gpu_users: Callable[[], tuple[GpuProcess, ...]] = tuple  # processes that hold GPU memory
     meter: StageMeter = field(init=False)  # of the stages inside of "run"
     began: float = field(init=False)  # s of `control.work_seconds`
