@@ -53,9 +53,14 @@ def setup(*, to_stderr: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def job_log(folder: Path) -> Iterator[None]:
-    """Copy all log records inside to `folder`/job.log, as far as the disk takes it."""
-    handler = _LogFile(folder / "job.log")
+def job_log(folder: Path, name: str = "job") -> Iterator[None]:
+    """Copy all log records inside to `folder`/job.log, as far as the disk takes it.
+
+    Args:
+        folder: Of the job.
+        name: Of the file, for another process of the job.
+    """
+    handler = _LogFile(folder / f"{name}.log")
     logging.getLogger().addHandler(handler)
     try:
         yield

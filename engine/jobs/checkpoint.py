@@ -18,7 +18,7 @@ from engine.jobs import made_results
 from engine.jobs.job_store import StoredJob
 from engine.models import registry
 from engine.pipeline.output import Publication
-from engine.pipeline.segments import SegmentRecord
+from engine.pipeline.segments import SegmentRecord, segment_path
 from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import JobSettings
 
@@ -68,7 +68,7 @@ class Checkpoint:
 
     def path(self, number: int) -> Path:
         """File of a segment."""
-        return _segment(self._folder, number)
+        return segment_path(self._folder, number)
 
     def add(self, record: SegmentRecord) -> None:
         """Keep a segment whose file is closed."""
@@ -216,7 +216,7 @@ def _whole_records(folder: Path) -> list[SegmentRecord]:
             record = from_plain(SegmentRecord, read_json(note))
             if note != _record_file(folder, record.number):
                 raise ValueError("another number")
-            if _segment(folder, record.number).stat().st_size != record.bytes:
+            if segment_path(folder, record.number).stat().st_size != record.bytes:
                 raise ValueError("another size")
         except (OSError, ValueError, TypeError, KeyError) as err:
             logger.warning("%s is made again: %s", note.stem, err)
@@ -246,10 +246,6 @@ def _sha256_of(path: Path) -> str:
         if file.failure is not None:
             raise file.failure
     return digest.hexdigest()
-
-
-def _segment(folder: Path, number: int) -> Path:
-    return folder / f"segment_{number:06d}.mkv"
 
 
 def _record_file(folder: Path, number: int) -> Path:

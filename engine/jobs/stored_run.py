@@ -136,6 +136,11 @@ def run_in(folder: Path, context: JobContext, checkpoint: Checkpoint, *, overwri
     from engine.pipeline.latents import film_of
     from engine.pipeline.run import run_job
 
+    if context.plan.workers:
+        from engine.workers.hand_out import hand_out  # half a second
+
+        context.hand_out = hand_out
+        context.is_learned_from = False  # rates are those of one process
     work = at_work(on_processor=context.plan.work.device == "cpu")
     with job_log(folder), work, switched(context), cared_for(context):
         context.media = film_of(context, folder)

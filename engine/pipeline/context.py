@@ -71,6 +71,7 @@ class JobContext:
     releases_memory: bool = False  # a pause gives the device's memory back
     guard: SpillGuard | None = None  # where a GPU may spill
     hand_out: HandOut | None = None  # lets other processes make what lacks
+    workers_peak_bytes: int = 0  # most main memory that other processes of the job took
     gpu_users: Callable[[], tuple[GpuProcess, ...]] = tuple  # processes that hold GPU memory
     meter: StageMeter = field(init=False)  # of the stages inside of "run"
     began: float = field(init=False)  # s of `control.work_seconds`

@@ -75,7 +75,7 @@ def _run(context: JobContext, segments: SegmentLog, ram: RamPeak, *, overwrite: 
             output=context.plan.output,
             seconds=seconds,
             stage_times=advised(lambda: _stage_times(context), ()),
-            peak_bytes=ram.so_far,
+            peak_bytes=ram.so_far + context.workers_peak_bytes,
             gpu_memory=advised(lambda: _gpu_memory(context), ()),
         )
         if frames_before == 0 and context.plan.latent is None:  # latents may be decoded already

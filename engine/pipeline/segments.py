@@ -12,6 +12,11 @@ from engine.pipeline.output import Publication
 from engine.video.read.frames import FrameMark
 
 
+def segment_path(folder: Path, number: int) -> Path:
+    """File of a segment, finished or not, in the folder of its job."""
+    return folder / f"segment_{number:06d}.mkv"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRecord:
     """One closed segment: its file and the times of its frames."""
@@ -31,6 +36,11 @@ class SegmentRecord:
     def frames(self) -> int:
         """Number of frames."""
         return len(self.pts)
+
+    @property
+    def end(self) -> FrameMark:
+        """Its last frame."""
+        return FrameMark(count=self.begins + self.frames, pts=self.pts[-1], crc=self.crcs[-1])
 
     @property
     def marks(self) -> Iterator[tuple[int, int]]:
@@ -73,6 +83,14 @@ class Span:
         """Frames in the segment before it."""
         return self.done - (self.marks[-2].count if len(self.marks) > 1 else 0)
 
+    def rest(self, made: Sequence[SegmentRecord]) -> Span:
+        """What is left of it once its first segments are there."""
+        if not made:
+            return self
+        marks = (*self.marks, *(record.end for record in made))
+        first = self.first + len(made)
+        return Span(first=first, marks=marks, shot=made[-1].shot, stop=self.stop)
+
     def mark_before(self, frame: int) -> FrameMark | None:
         """The last frame of the last segment that ends at a frame or before it; None: the start."""
         return next((mark for mark in reversed(self.marks) if mark.count <= frame), None)
@@ -103,22 +121,12 @@ def first_lacking(segments: SegmentLog, segment_frames: int) -> Span:
     return Span(first=first, marks=tuple(marks), shot=shot, stop=stop)
 
 
-class SegmentLog(Protocol):
-    """Where finished segments are kept; jobs.checkpoint does it in the job's folder."""
+class SpanLog(Protocol):
+    """Takes the segments of a span."""
 
     @property
     def records(self) -> Sequence[SegmentRecord]:
         """Finished segments, in order, without gaps."""
-        ...
-
-    @property
-    def ahead(self) -> Sequence[SegmentRecord]:
-        """Finished segments after the first one that lacks, in order."""
-        ...
-
-    @property
-    def is_complete(self) -> bool:
-        """True when the last frame of the source is among them."""
         ...
 
     def path(self, number: int) -> Path:
@@ -131,6 +139,20 @@ class SegmentLog(Protocol):
 
     def complete(self) -> None:
         """The source has no more frames than those of `records`."""
+        ...
+
+
+class SegmentLog(SpanLog, Protocol):
+    """Where finished segments are kept; jobs.checkpoint does it in the job's folder."""
+
+    @property
+    def ahead(self) -> Sequence[SegmentRecord]:
+        """Finished segments after the first one that lacks, in order."""
+        ...
+
+    @property
+    def is_complete(self) -> bool:
+        """True when the last frame of the source is among them."""
         ...
 
     def first_damaged(self, control: Control) -> int | None:

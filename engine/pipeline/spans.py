@@ -13,7 +13,7 @@ from engine.models import registry
 from engine.models.upscalers import FrameUpscaler, ShotModel
 from engine.pipeline.context import JobContext
 from engine.pipeline.recovery import reason_of
-from engine.pipeline.segments import SegmentLog, Span
+from engine.pipeline.segments import Span, SpanLog
 from engine.pipeline.stages.read import Clip, ShotReader, ShotSlice, read
 from engine.pipeline.stages.shots import Shots, beginning_of
 from engine.pipeline.stages.upscale import Device, FirstPass
@@ -58,7 +58,7 @@ class SpanMaker:
         self._models = _Models(context)
         context.end_piece("load")
 
-    def make(self, span: Span, log: SegmentLog) -> None:
+    def make(self, span: Span, log: SpanLog) -> None:
         """Make the segments of a span; what is finished when it fails is in the log.
 
         Raises:

@@ -117,6 +117,16 @@ class StageProgress(JobEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerProgress(JobEvent):
+    """Where one of several worker processes of a job is."""
+
+    worker: int  # from 1 on
+    device: str  # title of its GPU; "" for the processor
+    frame: int  # of the film, which it has reached
+    frames_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagesTimed(JobEvent):
     """How long the stages inside of "run" took so far, about once a second.
 

@@ -237,6 +237,14 @@ class Reasons(HasMessage):
         return Message(f"reason.limit.{self.limited_by}", dict(self.params))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlan:
+    """A process that makes spans of a film, next to others."""
+
+    gpu: str = ""  # as the setting `device` names it; "" for the processor
+    card: str = ""  # title of the GPU; "" for the processor
+
+
 PassName = Literal["first_pass", "work"]  # fields of a plan
 
 
@@ -261,6 +269,8 @@ class Plan:
     picture: PicturePlan
     streams: tuple[PassPlan, ...] = ()
     segment_frames: int = 120
+    workers: tuple[WorkerPlan, ...] = ()  # none: the process of the job makes all segments
+    span_segments: int = 1  # that a worker gets at a time
     stages: tuple[StagePlan, ...] = ()
     peak_bytes: int = 0
     budget_bytes: int = 0

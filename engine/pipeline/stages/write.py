@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from engine.core.control import Control
 from engine.pipeline.context import JobContext
 from engine.pipeline.room import check_room
-from engine.pipeline.segments import SegmentLog, SegmentRecord, Span
+from engine.pipeline.segments import SegmentRecord, Span, SpanLog
 from engine.pipeline.stages.restore import Planes
 from engine.pipeline.stream import Stream
 from engine.protocol.events import SegmentDone
@@ -38,7 +38,7 @@ class _Open:
 class Write:
     """Encodes the frames of a span and closes a segment every `plan.segment_frames` frames."""
 
-    def __init__(self, context: JobContext, log: SegmentLog, span: Span) -> None:
+    def __init__(self, context: JobContext, log: SpanLog, span: Span) -> None:
         self._context = context
         self._log = log
         self._done, self._next, self._stop = span.done, span.first, span.stop

@@ -98,7 +98,6 @@ def test_a_job_makes_only_what_lacks(planned: Callable[[str], Plan], tmp_path: P
     events = run(replace(plan, output=tmp_path / "again.mkv"), folder)
     assert [one.segment for one in events if isinstance(one, SegmentDone)] == [1, 2, 4]
     assert files(folder) == right
-    assert (tmp_path / "again.mkv").read_bytes() == plan.output.read_bytes()
 
 
 def test_segments_that_begin_elsewhere_are_made_again(

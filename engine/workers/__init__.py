@@ -1,0 +1,1 @@
+"""Several processes of this machine that make spans of one film, through Dask distributed."""

@@ -1,0 +1,121 @@
+"""The worker processes of this machine: started, watched and ended by Dask distributed.
+
+Its scheduler runs in a thread of this process. It speaks with the workers through TLS at the local
+address alone, with a certificate that is made for the job and known to its processes only: whoever
+could speak with the scheduler could run code here. Workers end when this process is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Mapping
+from typing import Any
+
+import dask
+from distributed import Client, Future, KilledWorker, LocalCluster
+from distributed.security import Security
+
+from engine.pipeline.segments import Span
+from engine.workers.worker import TOPIC, Made, Order, SpanWorker, Word, make_span, obey
+
+logger = logging.getLogger(__name__)
+
+Message = Mapping[str, Any]  # of a worker: "worker", "kind" and "data"
+
+_NO_PAGES: list[str] = []
+_DASK = {
+    "distributed.worker.multiprocessing-method": "spawn",
+    "distributed.worker.profile.enabled": False,  # takes the interpreter's lock from the work
+    "distributed.worker.http.routes": _NO_PAGES,
+    "distributed.scheduler.http.routes": _NO_PAGES,
+    "distributed.scheduler.allowed-failures": 0,  # what is left of a span is handed out again
+    "distributed.scheduler.worker-saturation": 1.0,  # a span goes to the worker that is free first
+    "distributed.scheduler.worker-ttl": None,  # one that computes without a pause is not dead
+    "distributed.nanny.pre-spawn-environ": {},  # they would stay in the environment of this process
+    "distributed.admin.low-level-log-length": 100,
+    "distributed.comm.timeouts.connect": "60s",
+}
+_CLOSING_S = 5.0
+
+
+class Crew:
+    """Worker processes that make spans; a context manager, which ends them all.
+
+    Args:
+        order: Of the job.
+        count: Of workers; they come as they get ready, and each counts from 0.
+        inbox: Gets a Future for each span that has ended, and the messages of workers.
+
+    Memory: of this process some MB.
+    """
+
+    def __init__(
+        self, order: Order, count: int, inbox: queue.SimpleQueue[Future | Message]
+    ) -> None:
+        self._order, self._count, self._inbox = order, count, inbox
+
+    def __enter__(self) -> Crew:
+        """Start; does not wait for the workers."""
+        with dask.config.set(_DASK):
+            self._cluster = LocalCluster(
+                n_workers=0,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                security=Security.temporary(),
+                memory_limit=0,  # what they take is planned
+                local_directory=str(self._order.folder / "workers"),
+                silence_logs=logging.CRITICAL,  # it would write to the console
+            )
+            self._client = Client(
+                self._cluster, security=self._cluster.security, set_as_default=False
+            )
+            self._client.register_plugin(SpanWorker(self._order))
+            self._client.subscribe_topic(TOPIC, lambda event: self._inbox.put(event[1]))
+            self._cluster.scale(self._count)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._client.close(timeout=_CLOSING_S)
+        self._cluster.close(timeout=_CLOSING_S)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether any worker is ready or at work."""
+        return bool(self._cluster.scheduler.workers)
+
+    def hand_out(self, span: Span, *, first: bool = False) -> Future:
+        """Give a span to the next worker that is free.
+
+        Args:
+            span: To be made.
+            first: Before all others that wait.
+        """
+        future = self._client.submit(make_span, span, pure=False, priority=int(first))
+        future.add_done_callback(self._inbox.put)
+        return future
+
+    def tell(self, word: Word) -> None:
+        """Pause, resume or cancel all workers at once."""
+        self._client.run(obey, word)
+
+    def leave_out(self, worker: int) -> None:
+        """End a worker for good."""
+        self._cluster.sync(self._cluster.workers[worker].close, timeout=_CLOSING_S)
+
+
+def made_of(future: Future) -> Made | int:
+    """How a span ended; the number of the worker that died with it.
+
+    Raises:
+        EngineError: What keeps any worker from it.
+        Cancelled: The job was cancelled.
+    """
+    try:
+        made = future.result()
+    except KilledWorker as err:
+        return int(err.last_worker.name)
+    assert isinstance(made, Made)
+    return made

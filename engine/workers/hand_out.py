@@ -1,0 +1,302 @@
+"""Hands the spans of a film out to workers, and collects the segments that they make.
+
+A worker that dies or fails loses its span, which another one makes; one that fails three times is
+left out. What nobody can make is left to the process of the job.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from distributed import Future
+
+from engine.core.errors import Cancelled
+from engine.core.serialization import from_plain
+from engine.pipeline.context import JobContext
+from engine.pipeline.room import check_room
+from engine.pipeline.segments import SegmentLog, SegmentRecord, Span
+from engine.pipeline.stages.progress import Progress
+from engine.pipeline.stream import StreamAborted, Workers
+from engine.protocol.events import SegmentDone, Warned, WorkerProgress
+from engine.protocol.plan import Notice
+from engine.video.read.frame_reader import FrameReader
+from engine.workers.crew import Crew, Message, made_of
+from engine.workers.survey import Survey
+from engine.workers.worker import Made, Order
+
+logger = logging.getLogger(__name__)
+
+_MOST_FAILURES = 3
+_POLL_S = 0.1
+_AHEAD = 4  # spans for each worker that wait or are made: memory of what is known before them
+_START_S = 120.0  # after which workers that do not come are given up
+_ENDING_S = 2.0  # that workers have to end cleanly
+
+
+def hand_out(context: JobContext, segments: SegmentLog) -> None:
+    """Have the segments that lack made by the workers of the plan; as `pipeline.context.HandOut`.
+
+    Where no worker is left it says so, and ends: the process of the job makes the rest.
+
+    Raises:
+        EngineError: What keeps any worker from making them; finished segments stay.
+        Cancelled: The user stopped.
+
+    Memory: of this process one frame, and what is known before some spans.
+    """
+    plan = context.plan
+    with (
+        FrameReader(
+            context.media,
+            start=plan.start,
+            stop=plan.stop,
+            must_be_whole=not context.accepts_damage,
+        ) as reader,
+        Workers() as threads,
+    ):
+        _HandOut(context, segments, threads).run(Survey(context, segments, reader))
+    for problem in reader.problems:
+        _warn(
+            context, Notice(code="source-damaged", severity="warning", params={"problem": problem})
+        )
+
+
+def _warn(context: JobContext, notice: Notice) -> None:
+    context.events.emit(Warned(job_id=context.job_id, notice=notice))
+
+
+def _order(context: JobContext, folder: Path) -> Order:
+    return Order(
+        job_id=context.job_id,
+        media=context.media,
+        plan=context.plan,
+        folder=folder,
+        gpus=tuple(worker.gpu for worker in context.plan.workers if worker.gpu),
+        pictures=context.pictures,
+        accepts_damage=context.accepts_damage,
+        is_paused=context.control.is_paused,
+    )
+
+
+@dataclass(slots=True)
+class _Worker:
+    """What is known of one that is not left out."""
+
+    failures: int = 0
+    open_frames: int = 0  # made, but in no finished segment yet
+    last: Made | None = None
+
+
+class _HandOut:
+    """Workers at what lacks of a film; used by the thread of the job, but for the survey."""
+
+    def __init__(self, context: JobContext, segments: SegmentLog, threads: Workers) -> None:
+        count = len(context.plan.workers)
+        self._context, self._segments, self._threads = context, segments, threads
+        self._inbox: queue.SimpleQueue[Future | Message | Span | None] = queue.SimpleQueue()
+        self._room = threading.Semaphore(_AHEAD * count)
+        self._open: dict[Future, Span] = {}
+        self._is_surveyed = False
+        self._workers = {number: _Worker() for number in range(count)}
+        self._known = {one.number: one for one in (*segments.records, *segments.ahead)}
+        self._shown = self._finished
+        self._progress = Progress(context, self._shown)
+        self._told_pause = context.control.is_paused
+        self._seen = time.monotonic()  # when a worker was there
+
+    def run(self, survey: Survey) -> None:
+        """Until all is made, or nobody is left to make it."""
+        order = _order(self._context, self._segments.path(0).parent)
+        with Crew(order, len(self._workers), self._inbox) as crew:
+            self._threads.start("survey", lambda: self._survey(survey))
+            try:
+                while self._workers and (self._open or not self._is_surveyed):
+                    self._step(crew)
+            except BaseException:
+                self._stop(crew)
+                raise
+            finally:
+                self._account()
+        if self._workers:
+            self._segments.complete()
+            return
+        self._context.hand_out = None
+        _warn(self._context, Notice(code="workers-gone", severity="warning"))
+        self._threads.aborted.set()  # ends the survey
+
+    def _survey(self, survey: Survey) -> None:
+        """In a thread of its own: read ahead, as far as there is room."""
+        for span in survey.spans():
+            while not self._room.acquire(timeout=_POLL_S):
+                self._context.control.check_cancelled()
+                if self._threads.aborted.is_set():
+                    raise StreamAborted
+            self._inbox.put(span)
+        self._inbox.put(None)
+
+    def _step(self, crew: Crew) -> None:
+        """Pass on what the user wants, and deal with the next thing that has come."""
+        control, now = self._context.control, time.monotonic()
+        if control.is_cancelled:
+            raise Cancelled
+        if self._threads.aborted.is_set():
+            raise StreamAborted  # the survey's error counts
+        control.resumes_within(0)  # a pause counts from here on
+        if control.is_paused != self._told_pause:
+            self._told_pause = control.is_paused
+            crew.tell("pause" if self._told_pause else "resume")
+        if crew.is_there:
+            self._seen = now
+        elif now - self._seen > _START_S:
+            self._workers.clear()
+        self._take(crew)
+
+    def _take(self, crew: Crew) -> None:
+        try:
+            found = self._inbox.get(timeout=_POLL_S)
+        except queue.Empty:
+            return
+        match found:
+            case None:
+                self._is_surveyed = True
+            case Span():
+                largest = max((one.bytes for one in self._known.values()), default=0)
+                check_room(self._context, self._segments.path(0).parent, largest)
+                self._open[crew.hand_out(found)] = found
+            case Future():
+                self._ended(crew, found)
+            case _:
+                self._heard(found)
+
+    def _ended(self, crew: Crew, future: Future) -> None:
+        """A span is made, or lost by its worker; then what is left of it is handed out again."""
+        span, made = self._open.pop(future), made_of(future)
+        self._room.release()
+        if isinstance(made, Made):
+            self._keep_all(made)
+            number, failure = made.worker, made.failure
+            if made.preview is not None:
+                self._context.events.emit(made.preview)
+        else:
+            number, failure = made, "its process has ended"
+        if number in self._workers:
+            self._workers[number].open_frames = 0
+        if failure:
+            self._lost(crew, number, failure)
+            rest = self._rest(span)
+            if rest.stop is None or rest.done < rest.stop:
+                self._open[crew.hand_out(rest, first=True)] = rest
+                self._room.acquire(blocking=False)
+
+    def _rest(self, span: Span) -> Span:
+        """What is left of a span, whose worker may have told of some segments."""
+        made: list[SegmentRecord] = []
+        while (record := self._known.get(span.first + len(made))) is not None:
+            if span.stop is not None and record.begins >= span.stop:
+                break
+            made.append(record)
+        return span.rest(made)
+
+    def _lost(self, crew: Crew, number: int, failure: str) -> None:
+        logger.warning("worker %d lost its span: %s", number + 1, failure)
+        worker = self._workers.get(number)
+        if worker is None:
+            return
+        worker.failures += 1
+        if worker.failures == _MOST_FAILURES:
+            del self._workers[number]
+            crew.leave_out(number)
+            params = {"worker": str(number + 1), "count": str(_MOST_FAILURES), "why": failure}
+            _warn(self._context, Notice(code="worker-left-out", severity="warning", params=params))
+
+    def _heard(self, message: Message) -> None:
+        """Take a message of a worker."""
+        number, data = message["worker"], message["data"]
+        match message["kind"]:
+            case "segment":
+                self._keep(from_plain(SegmentRecord, data))
+                if number in self._workers:
+                    self._workers[number].open_frames = 0
+            case "progress":
+                self._shows(number, *data)
+            case "warned":
+                _warn(self._context, from_plain(Notice, data))
+
+    def _shows(self, number: int, frame: int, begun: int, frames_per_second: float) -> None:
+        """A worker is at a frame, with some since the last finished segment."""
+        if number not in self._workers:
+            return
+        self._workers[number].open_frames = begun
+        self._context.events.emit(
+            WorkerProgress(
+                job_id=self._context.job_id,
+                worker=number + 1,
+                device=self._context.plan.workers[number].card,
+                frame=frame,
+                frames_per_second=frames_per_second,
+            )
+        )
+        self._advance()
+
+    def _keep_all(self, made: Made) -> None:
+        if made.worker in self._workers:
+            self._workers[made.worker].last = made
+        for record in made.records:
+            self._keep(record)
+
+    def _keep(self, record: SegmentRecord) -> None:
+        """Keep a segment, once."""
+        if record.number in self._known:
+            return
+        self._segments.add(record)
+        self._known[record.number] = record
+        finished = self._finished
+        self._context.events.emit(
+            SegmentDone(
+                job_id=self._context.job_id,
+                segment=record.number,
+                frames_done=finished,
+                frames_total=max(finished, self._context.plan.frames),
+                bytes=record.bytes,
+            )
+        )
+        self._advance()
+
+    @property
+    def _finished(self) -> int:
+        """Frames in finished segments."""
+        return sum(record.frames for record in self._known.values())
+
+    def _advance(self) -> None:
+        """Show how far all are together."""
+        now = self._finished + sum(worker.open_frames for worker in self._workers.values())
+        if now > self._shown:
+            self._progress.add(now - self._shown)
+            self._shown = now
+
+    def _stop(self, crew: Crew) -> None:
+        """End what is under way; segments that are finished meanwhile are kept."""
+        crew.tell("cancel")
+        end = time.monotonic() + _ENDING_S
+        while self._open and (left := end - time.monotonic()) > 0:
+            try:
+                found = self._inbox.get(timeout=left)
+            except queue.Empty:
+                return
+            if isinstance(found, Future):
+                self._open.pop(found, None)
+            elif found is not None and not isinstance(found, Span):
+                self._heard(found)
+
+    def _account(self) -> None:
+        """Add what the workers took to what the job took."""
+        for worker in self._workers.values():
+            if worker.last is not None:
+                self._context.workers_peak_bytes += worker.last.peak_bytes
+                for stage, seconds in worker.last.seconds.items():
+                    self._context.meter.add(stage, seconds)

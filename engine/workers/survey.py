@@ -1,0 +1,71 @@
+"""Reads a film ahead of the workers: where its segments begin, and in which shot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from engine.pipeline.context import JobContext
+from engine.pipeline.segments import SegmentLog, Span, first_lacking
+from engine.pipeline.stages.read import frames_behind
+from engine.video.read.frame_reader import FrameReader
+from engine.video.read.frames import FrameMark, PlanarFrame
+from engine.video.shots import HISTORY, ShotDetector
+
+
+class Survey:
+    """Finds what has to be known of a film before each span, which depends on the source alone.
+
+    Memory: one frame, and a mark of each segment.
+
+    Args:
+        context: Of the job.
+        segments: What is finished is not handed out.
+        reader: Of the source.
+    """
+
+    def __init__(self, context: JobContext, segments: SegmentLog, reader: FrameReader) -> None:
+        plan = context.plan
+        self._control, self._reader = context.control, reader
+        self._segment, self._longest = plan.segment_frames, plan.span_segments
+        self._begin = first_lacking(segments, plan.segment_frames)
+        self._there = {record.number for record in segments.ahead}
+        self._detector = None
+        if plan.work.takes_shots:
+            sensitivity = plan.work.shot_sensitivity
+            self._detector = ShotDetector(context.media.video, sensitivity=sensitivity)
+
+    def spans(self) -> Iterator[Span]:
+        """All spans that lack, in order; the last one has no `stop` if the film ends with it."""
+        marks, shot = list(self._begin.marks), self._begin.shot
+        number, length = self._begin.first, 0
+        waiting: Span | None = None  # until it is known where it stops
+        last: PlanarFrame | None = None
+        for index, frame, is_cut in self._frames():
+            shot = index if is_cut else shot
+            if index == self._begin.done or index % self._segment == 0:
+                if last is not None:
+                    marks.append(FrameMark(count=index, pts=last.pts, crc=last.crc))
+                    number, length = number + 1, length + 1
+                is_there = number in self._there
+                if waiting is not None and (is_there or length == self._longest):
+                    yield replace(waiting, stop=index)
+                    waiting = None
+                if waiting is None and not is_there:
+                    waiting, length = Span(first=number, marks=tuple(marks), shot=shot), 0
+            last = frame
+        if waiting is not None:
+            yield waiting
+
+    def _frames(self) -> Iterator[tuple[int, PlanarFrame, bool]]:
+        """Number, frame and whether a shot begins with it, from the first lacking frame on."""
+        done = self._begin.done
+        history = HISTORY if self._detector is not None else 0
+        mark = self._begin.mark_before(done - history)
+        for index, frame in enumerate(
+            frames_behind(self._reader, mark), start=mark.count if mark else 0
+        ):
+            self._control.check_cancelled()
+            looks_new = self._detector is not None and self._detector.starts_shot(frame)
+            if index >= done:
+                yield index, frame, looks_new and index > self._begin.shot

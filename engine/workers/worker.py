@@ -1,0 +1,245 @@
+"""What a worker process does: spans of one film, with models that it keeps between them.
+
+What cannot wait goes to the process of the job as a message of plain data; the result of a span
+comes when it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from distributed import Worker, WorkerPlugin, get_worker
+
+from engine.core.control import Control
+from engine.core.errors import EngineError, GpuLost, NumericOverflow
+from engine.core.log import job_log
+from engine.core.serialization import to_plain
+from engine.hardware.out_of_memory import forget_frames, free_memory
+from engine.hardware.process import at_work
+from engine.hardware.telemetry import peak_ram_bytes
+from engine.pipeline.context import JobContext, MemoryReleased, Throttle
+from engine.pipeline.gpu_guard import cared_for, switched
+from engine.pipeline.recovery import reason_of
+from engine.pipeline.segments import SegmentRecord, Span, segment_path
+from engine.pipeline.spans import SpanMaker
+from engine.protocol.events import Event, PreviewReady, StageProgress, Warned
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
+
+logger = logging.getLogger(__name__)
+
+PLUGIN, TOPIC = "spans", "upreel"
+Word = Literal["pause", "resume", "cancel"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What workers have to know of a job.
+
+    Attributes:
+        folder: Of the job, where segments go.
+        gpus: By the number of a worker, its GPU as the setting `device` names it; () where
+            processors compute.
+        pictures: Whether pictures are shown.
+        accepts_damage: Frames of the source that cannot be read are left out.
+        is_paused: At the start.
+    """
+
+    job_id: str
+    media: MediaInfo
+    plan: Plan
+    folder: Path
+    gpus: tuple[str, ...] = ()
+    pictures: bool = False
+    accepts_damage: bool = False
+    is_paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """How a span ended.
+
+    Attributes:
+        worker: Its number.
+        records: Segments that are finished.
+        failure: Why the others are not; "" where all are.
+        preview: Of the newest frames, where pictures are shown.
+        peak_bytes: Most main memory of the worker so far.
+        seconds: Of the stages of the model, since the worker began.
+    """
+
+    worker: int
+    records: tuple[SegmentRecord, ...]
+    failure: str = ""
+    preview: PreviewReady | None = None
+    peak_bytes: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def make_span(span: Span) -> Made:
+    """The task that is handed out."""
+    plugin = get_worker().plugins[PLUGIN]
+    assert isinstance(plugin, SpanWorker)
+    return plugin.make(span)
+
+
+def obey(word: Word, dask_worker: Worker) -> None:
+    """Pause, resume or cancel what a worker does; carried out next to it, at once."""
+    plugin = dask_worker.plugins[PLUGIN]
+    assert isinstance(plugin, SpanWorker)
+    getattr(plugin.control, word)()
+
+
+class SpanWorker(WorkerPlugin):
+    """The part of a worker process that makes spans; it also comes into one that starts again."""
+
+    name = PLUGIN
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    def setup(self, worker: Worker) -> None:
+        """Begin, in the main thread of the worker process."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process of the job
+        self._worker, self.control = worker, Control()
+        self._number = int(worker.name)
+        self._around, self._maker = ExitStack(), None
+        if self._order.is_paused:
+            self.control.pause()
+
+    def make(self, span: Span) -> Made:
+        """Make a span, in the thread of the worker that computes.
+
+        Raises:
+            EngineError: What keeps any worker from it: a full disk, a source that has gone.
+            Cancelled: The job was cancelled.
+        """
+        reports, failure = _Reports(self._worker, self._number, span.done), ""
+        log = _Told(self._order.folder, reports)
+        while True:
+            try:
+                self._ready(reports).make(span.rest(log.records), log)
+            except MemoryReleased as err:
+                forget_frames(err)
+            except Exception as err:  # noqa: BLE001 - raised again, or reported with the span
+                failure = self._failure(err)
+            else:
+                break
+            self._let_go()
+            if failure:
+                break
+            self.control.check()  # until the job is resumed
+        return self._made(log, reports, failure)
+
+    def _ready(self, reports: _Reports) -> SpanMaker:
+        """The models, loaded with the first span."""
+        if self._maker is None:
+            order, number = self._order, self._number
+            plan = order.plan
+            if order.gpus:
+                plan = replace(plan, gpu=order.gpus[number])
+            self._context = JobContext(
+                job_id=order.job_id,
+                media=order.media,
+                plan=plan,
+                control=self.control,
+                events=reports,
+                pictures=order.pictures,
+                accepts_damage=order.accepts_damage,
+                uses_last_room=True,  # the process of the job looks after it
+            )
+            self._around = ExitStack()
+            self._around.enter_context(job_log(order.folder, f"worker-{number + 1}"))
+            self._around.enter_context(at_work(on_processor=plan.work.device == "cpu"))
+            self._around.enter_context(switched(self._context))
+            self._around.enter_context(cared_for(self._context))
+            self._maker = SpanMaker(self._context)
+            self._around.callback(self._maker.close)
+        self._context.events = reports
+        return self._maker
+
+    def _let_go(self) -> None:
+        """Give back the models."""
+        self._maker = None
+        self._around.close()
+        free_memory()
+
+    def _failure(self, error: Exception) -> str:
+        """What is wrong with this worker; errors that any worker has are raised again.
+
+        After the loss of its GPU a process is of no use: another one takes its place.
+        """
+        if isinstance(error, GpuLost):
+            logger.error("%s", error)
+            os._exit(1)
+        is_memory = reason_of(error) is not None
+        if isinstance(error, NumericOverflow) or (isinstance(error, EngineError) and not is_memory):
+            raise error
+        logger.error("a span failed: %s\n%s", error, forget_frames(error))
+        return str(error) or type(error).__name__
+
+    def _made(self, log: _Told, reports: _Reports, failure: str) -> Made:
+        return Made(
+            worker=self._number,
+            records=tuple(log.records),
+            failure=failure,
+            preview=reports.preview,
+            peak_bytes=peak_ram_bytes(),
+            seconds=self._context.meter.seconds() if not failure else {},
+        )
+
+
+class _Reports:
+    """Takes the events of a span; passes on what the process of the job shows."""
+
+    def __init__(self, worker: Worker, number: int, finished: int) -> None:
+        self._worker, self._number, self._finished = worker, number, finished
+        self._due = Throttle(0.25)
+        self.preview: PreviewReady | None = None
+
+    def emit(self, event: Event) -> None:
+        """Take one event."""
+        match event:
+            case StageProgress(stage="upscale") if self._due():
+                begun = max(0, event.done - self._finished)
+                self.tell("progress", [event.done, begun, event.frames_per_second])
+            case Warned(notice=notice) if notice.code != "source-damaged":  # the survey says that
+                self.tell("warned", to_plain(notice))
+            case PreviewReady():
+                self.preview = event
+
+    def keep(self, record: SegmentRecord) -> None:
+        """Tell that a segment is finished."""
+        self._finished = record.end.count
+        self.tell("segment", to_plain(record))
+
+    def tell(self, kind: str, data: object) -> None:
+        """Send a message of plain data."""
+        self._worker.log_event(TOPIC, {"worker": self._number, "kind": kind, "data": data})
+
+
+class _Told:
+    """A SpanLog whose segments the process of the job keeps."""
+
+    def __init__(self, folder: Path, reports: _Reports) -> None:
+        self._folder, self._reports = folder, reports
+        self.records: list[SegmentRecord] = []
+
+    def path(self, number: int) -> Path:
+        """File of a segment."""
+        return segment_path(self._folder, number)
+
+    def add(self, record: SegmentRecord) -> None:
+        """Tell that a segment is finished."""
+        self.records.append(record)
+        self._reports.keep(record)
+
+    def complete(self) -> None:
+        """The source has ended: the survey finds that, too."""
