@@ -153,6 +153,8 @@ class _Listener:
         match event:
             case e.StageProgress() if not self._stopping:  # no bar that hides the cursor any more
                 self.progress.show(event)
+            case e.WorkerProgress():
+                self.progress.show_worker(event)
             case e.PlanChosen() | e.PlanDowngraded():
                 self._plans[event.job_id] = event.plan
                 if isinstance(event, e.PlanDowngraded) and event.notice is not None:

@@ -113,7 +113,8 @@ def encode(args: argparse.Namespace, context: CommandContext) -> int:
 def _own(args: argparse.Namespace, first: list[str]) -> argparse.Namespace:
     """The options as `upscale` knows them; `--set` has the last word."""
     vae = [] if args.vae is None else [f"latent_vae={Path(args.vae).absolute()}"]
-    changed = {**vars(args), "dit": None, "vae": None, "text_embedding": None, "then": None}
+    others = dict.fromkeys(("dit", "vae", "text_embedding", "then", "workers"))
+    changed = {**vars(args), **others}
     return argparse.Namespace(**{**changed, "set": [*first, *vae, *args.set]})
 
 

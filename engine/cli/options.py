@@ -71,6 +71,7 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
         "device": device,
         "start": args.start,
         "stop": args.stop,
+        "workers": args.workers,
         **_target(args),
     }
     for name in ("dit", "vae", "text_embedding"):

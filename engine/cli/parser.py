@@ -163,6 +163,12 @@ def _job_options(command: Any) -> None:
         metavar="KEY=VALUE",
         help="any other setting, listed below; may be given several times",
     )
+    command.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes that compute parts of the film at the same time, without a GPU",
+    )
     command.add_argument("--start", metavar="T", help="begin here, as 12.5 or 1:02:03.5")
     command.add_argument("--stop", metavar="T", help="end before this time")
     command.add_argument("--overwrite", action="store_true", help="replace a file of that name")

@@ -7,7 +7,7 @@ import time
 from typing import IO, Any, Protocol
 
 from engine.core.units import duration_text
-from engine.protocol.events import StageProgress
+from engine.protocol.events import StageProgress, WorkerProgress
 
 _WORDS = {
     "weights": "checking the model",
@@ -28,6 +28,10 @@ class ProgressDisplay(Protocol):
         """Draw how far a stage is."""
         ...
 
+    def show_worker(self, event: WorkerProgress) -> None:
+        """Draw with the next `show` where a worker process is."""
+        ...
+
     def clear(self) -> None:
         """Make room for other text; the next `show` draws again."""
         ...
@@ -39,10 +43,32 @@ def progress_on(stream: IO[str]) -> ProgressDisplay:
     return _Bar(stream) if is_terminal else _Lines(stream)
 
 
-class _Lines:
+class _Workers:
+    """Where the worker processes of a job are."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, WorkerProgress] = {}
+
+    def show_worker(self, event: WorkerProgress) -> None:
+        self._seen[event.worker] = event
+
+    def clear(self) -> None:
+        self._seen.clear()
+
+    @property
+    def words(self) -> list[str]:
+        """One for each: "process 2 at frame 480, 1.5/s"."""
+        return [
+            f"process {number} at frame {one.frame}, {one.frames_per_second:.1f}/s"
+            for number, one in sorted(self._seen.items())
+        ]
+
+
+class _Lines(_Workers):
     """A line when a stage is over and every ten seconds between."""
 
     def __init__(self, stream: IO[str]) -> None:
+        super().__init__()
         self._stream = stream
         self._due = time.monotonic() + _LINE_EVERY_S
         self._over = ""
@@ -55,17 +81,20 @@ class _Lines:
             self._over = event.stage if is_over else ""
             self._due = time.monotonic() + _LINE_EVERY_S
             words = [f"{_WORDS[event.stage]}: {_percent(event)}", *_speed(event)]
+            words += self.words if event.stage == "upscale" else ()
             self._stream.write(", ".join(words) + "\n")
             self._stream.flush()
 
     def clear(self) -> None:
+        super().clear()
         self._over = ""
 
 
-class _Bar:
+class _Bar(_Workers):
     """One bar of the rich library for the stage that runs; removed when it is over."""
 
     def __init__(self, stream: IO[str]) -> None:
+        super().__init__()
         self._stream = stream
         self._bar: Any = None
         self._task: Any = None
@@ -83,10 +112,17 @@ class _Bar:
             self._task,
             completed=event.done,
             total=event.total or None,
-            detail="  ".join([_percent(event), *_speed(event)]),
+            detail="  ".join(
+                [
+                    _percent(event),
+                    *_speed(event),
+                    *(self.words if event.stage == "upscale" else ()),
+                ]
+            ),
         )
 
     def clear(self) -> None:
+        super().clear()
         if self._bar is not None:
             self._bar.stop()
             self._bar, self._stage = None, ""

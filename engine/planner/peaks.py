@@ -38,10 +38,21 @@ class StagePeak:
 
 
 def ram_bytes(plan: Plan) -> int:
-    """Most main memory of the whole program at once."""
+    """Most main memory of the whole program at once, worker processes included."""
     found = stage_peaks(plan)
     first = found.pop("latents", StagePeak(ram=0)).ram  # it has ended before the others begin
-    return PROGRAM_BYTES + max(first, _together(found))
+    if plan.workers:  # this process reads ahead of them
+        together = found["read"].ram + len(plan.workers) * worker_bytes(plan)
+    else:
+        together = _together(found)
+    return PROGRAM_BYTES + max(first, together)
+
+
+def worker_bytes(plan: Plan) -> int:
+    """Most main memory of one worker process."""
+    found = stage_peaks(plan)
+    found.pop("latents", None)
+    return PROGRAM_BYTES + _together(found)
 
 
 def device_bytes(plan: Plan) -> int:

@@ -15,7 +15,7 @@ from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.search import Room
-from engine.planner import first_pass, latents, peaks, times
+from engine.planner import first_pass, latents, peaks, times, workers
 from engine.planner.advice import with_offers
 from engine.planner.notices import notices_of, other_model, refusal_of
 from engine.planner.rates import Rates
@@ -127,6 +127,8 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
         else film_preparation.within(part, media.video, picture)
     )
     work = _largest(*within, settings, budget)
+    if workers.wants(settings, work.device):
+        work = replace(work, threads=1)  # of each worker
     switches = switches_of(settings.switches, work.device, budget.capability)
     plan = Plan(
         source=media.path,
@@ -154,7 +156,8 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
         plan = first_pass.added(plan, within[0], settings, budget)
     left = round(budget.vram_bytes / times.memory_factor(plan, budget, rates))
     budget = replace(budget, vram_bytes=left)
-    return _predicted(_fitted(plan, budget, rates), request, budget, rates, wanted)
+    fitted = workers.added(_fitted(plan, budget, rates), settings, budget)
+    return _predicted(fitted, request, budget, rates, wanted)
 
 
 def _largest(
@@ -335,6 +338,7 @@ def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
         choices=(
             *family.choices(plan.work),
             *(first_pass.choices(plan) if plan.first_pass else ()),
+            *workers.choices(plan),
         ),
         alternatives=tuple(found),
     )

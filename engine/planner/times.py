@@ -17,6 +17,7 @@ from engine.hardware.budget import Budget
 from engine.hardware.gpu_table import Generation, GpuSpec
 from engine.models import registry
 from engine.models.contracts import WorkKind
+from engine.planner import workers
 from engine.planner.rates import Rates
 from engine.protocol.plan import LatentPlan, Plan, WorkPlan
 
@@ -25,6 +26,7 @@ _READ_THREADS = 2  # of the decoder
 _VERIFY_THREADS = 3  # two decoders, and the comparison
 _START_S = 0.3  # of a job, waiting: threads, files, the result given its name
 _LOAD_S = 1e-9  # of a byte of model files: read, checked, brought to the device
+_WORKERS_S = 3.0  # until worker processes have loaded their libraries
 _LAST = "verify"
 _FIRST = "latents"
 _OTHER_THREADS = ("read", "write")  # all other stages take turns in the device's thread
@@ -82,7 +84,8 @@ def seconds(plan: Plan, budget: Budget, known: Rates) -> float:
 
 def fixed_seconds(plan: Plan, known: Rates) -> float:
     """Seconds that a job takes whatever the length of its film."""
-    return _START_S + known.cost("start") + _loading(plan) / _cores(plan.work.threads)
+    start = _START_S + (_WORKERS_S if plan.workers else 0.0)
+    return start + known.cost("start") + _loading(plan) / _cores(plan.work.threads)
 
 
 def _loading(plan: Plan) -> float:
@@ -105,10 +108,16 @@ def work_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
     found = _alone(plan, budget, known)
     around = found.pop(_FIRST, 0.0) + found.pop(_LAST, 0.0)
     on_processor = {name: s for name, s in found.items() if not _is_on_gpu(plan, name)}
-    cores = _cores(budget.threads)
-    shared = sum(s * _threads(name, cores) for name, s in on_processor.items()) / cores
+    cores, own = _cores(budget.threads), _own_cores(plan, budget)
+    shared = sum(s * _threads(name, own) for name, s in on_processor.items()) / cores
     one_thread = sum(s for name, s in found.items() if name not in _OTHER_THREADS)
-    return around + max(shared, one_thread, *found.values())
+    alone = max(one_thread, *found.values()) / max(1, len(plan.workers))
+    return around + max(shared, alone) * (1 + workers.made_twice(plan))
+
+
+def _own_cores(plan: Plan, budget: Budget) -> int:
+    """Cores that one process computes on."""
+    return _cores(plan.work.threads if plan.workers else budget.threads)
 
 
 def stage_seconds(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
@@ -173,8 +182,11 @@ def _is_tested(plan: Plan, budget: Budget, known: Rates) -> bool:
 
 def _alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     """Seconds of each stage by itself."""
-    cores = _cores(budget.threads)
-    found = {name: s / _threads(name, cores) for name, s in _processor(plan, known).items()}
+    cores, own = _cores(budget.threads), _own_cores(plan, budget)
+    found = {
+        name: s / _threads(name, cores if name in (_FIRST, _LAST) else own)
+        for name, s in _processor(plan, known).items()
+    }
     if plan.work.device != "cuda":
         return found
     on_gpu = {

@@ -120,8 +120,7 @@ class StageProgress(JobEvent):
 class WorkerProgress(JobEvent):
     """Where one of several worker processes of a job is."""
 
-    worker: int  # from 1 on
-    device: str  # title of its GPU; "" for the processor
+    worker: int  # of the plan, from 1 on
     frame: int  # of the film, which it has reached
     frames_per_second: float
 
@@ -131,10 +130,9 @@ class StagesTimed(JobEvent):
     """How long the stages inside of "run" took so far, about once a second.
 
     Attributes:
-        seconds: Of the stages of the plan, of "load" (the model gets ready, and gives its memory
-            back) and of "wait" (for frames to be read or written, and pieces to be checked).
-            "read" and "write" go on next to the others; all others take turns, and are the whole
-            of "run" together.
+        seconds: Of the stages of the plan, of "load" (models get ready, and give memory back) and
+            of "wait" (for frames, and for pieces to be checked). "read" and "write" go on next to
+            the others, which take turns and are all of "run".
     """
 
     seconds: Mapping[str, float]
@@ -317,10 +315,7 @@ class TaskEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgress(TaskEvent):
-    """How far a task is; all zero while it waits, or where nothing can be counted.
-
-    MB of 10**6 bytes; a benchmark counts its steps, an excerpt frames.
-    """
+    """How far a task is, in MB, steps of a benchmark or frames; all zero while it waits."""
 
     done: float = 0.0
     total: float = 0.0  # 0 while unknown

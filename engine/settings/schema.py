@@ -189,6 +189,7 @@ class JobSettings:
         0, group="computing", unit="px", low=0, high=4096, low_is_automatic=True, families=_FRAMES
     )
     overlap: int = setting(16, group="computing", unit="px", low=0, high=256, families=_FRAMES)
+    workers: int = setting(1, group="computing", low=1, high=64)
     segment_seconds: float = setting(5.0, group="computing", unit="s", low=0.5, high=60.0)
     switches: str = setting("", group="computing", kind="switches")
 

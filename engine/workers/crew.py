@@ -8,8 +8,7 @@ could speak with the scheduler could run code here. Workers end when this proces
 from __future__ import annotations
 
 import logging
-import queue
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dask
@@ -21,6 +20,7 @@ from engine.workers.worker import TOPIC, Made, Order, SpanWorker, Word, make_spa
 
 logger = logging.getLogger(__name__)
 
+SpanFuture = Future[Made]
 Message = Mapping[str, Any]  # of a worker: "worker", "kind" and "data"
 
 _NO_PAGES: list[str] = []
@@ -45,15 +45,16 @@ class Crew:
     Args:
         order: Of the job.
         count: Of workers; they come as they get ready, and each counts from 0.
-        inbox: Gets a Future for each span that has ended, and the messages of workers.
+        heard: Takes the future of each span that has ended, and the messages of workers, in threads
+            of Dask.
 
     Memory: of this process some MB.
     """
 
     def __init__(
-        self, order: Order, count: int, inbox: queue.SimpleQueue[Future | Message]
+        self, order: Order, count: int, heard: Callable[[SpanFuture | Message], None]
     ) -> None:
-        self._order, self._count, self._inbox = order, count, inbox
+        self._order, self._count, self._heard = order, count, heard
 
     def __enter__(self) -> Crew:
         """Start; does not wait for the workers."""
@@ -73,7 +74,7 @@ class Crew:
                 self._cluster, security=self._cluster.security, set_as_default=False
             )
             self._client.register_plugin(SpanWorker(self._order))
-            self._client.subscribe_topic(TOPIC, lambda event: self._inbox.put(event[1]))
+            self._client.subscribe_topic(TOPIC, lambda event: self._heard(event[1]))
             self._cluster.scale(self._count)
         return self
 
@@ -84,17 +85,18 @@ class Crew:
     @property
     def is_there(self) -> bool:
         """Whether any worker is ready or at work."""
-        return bool(self._cluster.scheduler.workers)
+        scheduler: Any = self._cluster.scheduler
+        return bool(scheduler.workers)
 
-    def hand_out(self, span: Span, *, first: bool = False) -> Future:
+    def hand_out(self, span: Span, *, first: bool = False) -> SpanFuture:
         """Give a span to the next worker that is free.
 
         Args:
             span: To be made.
             first: Before all others that wait.
         """
-        future = self._client.submit(make_span, span, pure=False, priority=int(first))
-        future.add_done_callback(self._inbox.put)
+        future: SpanFuture = self._client.submit(make_span, span, pure=False, priority=int(first))
+        future.add_done_callback(self._heard)
         return future
 
     def tell(self, word: Word) -> None:
@@ -106,7 +108,7 @@ class Crew:
         self._cluster.sync(self._cluster.workers[worker].close, timeout=_CLOSING_S)
 
 
-def made_of(future: Future) -> Made | int:
+def made_of(future: SpanFuture) -> Made | int:
     """How a span ended; the number of the worker that died with it.
 
     Raises:
@@ -114,8 +116,7 @@ def made_of(future: Future) -> Made | int:
         Cancelled: The job was cancelled.
     """
     try:
-        made = future.result()
+        made: Made = future.result()
     except KilledWorker as err:
-        return int(err.last_worker.name)
-    assert isinstance(made, Made)
+        return int(str(err.last_worker.name))
     return made

@@ -25,7 +25,7 @@ from engine.pipeline.stream import StreamAborted, Workers
 from engine.protocol.events import SegmentDone, Warned, WorkerProgress
 from engine.protocol.plan import Notice
 from engine.video.read.frame_reader import FrameReader
-from engine.workers.crew import Crew, Message, made_of
+from engine.workers.crew import Crew, Message, SpanFuture, made_of
 from engine.workers.survey import Survey
 from engine.workers.worker import Made, Order
 
@@ -98,9 +98,9 @@ class _HandOut:
     def __init__(self, context: JobContext, segments: SegmentLog, threads: Workers) -> None:
         count = len(context.plan.workers)
         self._context, self._segments, self._threads = context, segments, threads
-        self._inbox: queue.SimpleQueue[Future | Message | Span | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[SpanFuture | Message | Span | None] = queue.SimpleQueue()
         self._room = threading.Semaphore(_AHEAD * count)
-        self._open: dict[Future, Span] = {}
+        self._open: dict[SpanFuture, Span] = {}
         self._is_surveyed = False
         self._workers = {number: _Worker() for number in range(count)}
         self._known = {one.number: one for one in (*segments.records, *segments.ahead)}
@@ -112,7 +112,7 @@ class _HandOut:
     def run(self, survey: Survey) -> None:
         """Until all is made, or nobody is left to make it."""
         order = _order(self._context, self._segments.path(0).parent)
-        with Crew(order, len(self._workers), self._inbox) as crew:
+        with Crew(order, len(self._workers), self._inbox.put) as crew:
             self._threads.start("survey", lambda: self._survey(survey))
             try:
                 while self._workers and (self._open or not self._is_surveyed):
@@ -173,7 +173,7 @@ class _HandOut:
             case _:
                 self._heard(found)
 
-    def _ended(self, crew: Crew, future: Future) -> None:
+    def _ended(self, crew: Crew, future: SpanFuture) -> None:
         """A span is made, or lost by its worker; then what is left of it is handed out again."""
         span, made = self._open.pop(future), made_of(future)
         self._room.release()
@@ -236,7 +236,6 @@ class _HandOut:
             WorkerProgress(
                 job_id=self._context.job_id,
                 worker=number + 1,
-                device=self._context.plan.workers[number].card,
                 frame=frame,
                 frames_per_second=frames_per_second,
             )

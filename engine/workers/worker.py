@@ -110,7 +110,8 @@ class SpanWorker(WorkerPlugin):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process of the job
         self._worker, self.control = worker, Control()
         self._number = int(worker.name)
-        self._around, self._maker = ExitStack(), None
+        self._around = ExitStack()
+        self._maker: SpanMaker | None = None
         if self._order.is_paused:
             self.control.pause()
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +16,15 @@ import psutil
 import pytest
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled
+from engine.core.errors import Cancelled, WeightsError
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
-from engine.protocol.events import Event, SegmentDone, StageProgress, Warned, WorkerProgress
+from engine.protocol.events import Event, SegmentDone, StageProgress, Warned
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.probe import probe
 from engine.workers.hand_out import hand_out
-from tests.helpers.jobs import SEGMENT_FRAMES, plan_of, run, settings_of
+from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, plan_of, run, settings_of
 from tests.helpers.seedvr2 import make_three_shots
 
 SHOTS = (9, 3, 5)
@@ -47,13 +51,13 @@ def planned(kind: str, folder: Path, *, shots: tuple[int, ...] = SHOTS) -> Plan:
     return replace(plan, segment_frames=SEGMENT_FRAMES)
 
 
-def with_workers(
+def job_of(
     plan: Plan, folder: Path, count: int, events: Events, control: Control | None = None
 ) -> JobContext:
-    """Run a job with worker processes in a folder."""
+    """A job with worker processes, in a folder."""
     folder.mkdir(exist_ok=True)
     plan = replace(plan, workers=(WorkerPlan(),) * count, output=folder / "out.mkv")
-    context = JobContext(
+    return JobContext(
         job_id="job",
         media=probe(plan.source),
         plan=plan,
@@ -61,6 +65,13 @@ def with_workers(
         events=events,
         hand_out=hand_out,
     )
+
+
+def with_workers(
+    plan: Plan, folder: Path, count: int, events: Events, control: Control | None = None
+) -> JobContext:
+    """Run one."""
+    context = job_of(plan, folder, count, events, control)
     run_job(context, Checkpoint(folder), overwrite=True)
     return context
 
@@ -86,4 +97,145 @@ def test_two_workers_make_the_segments_of_one_process(tmp_path: Path) -> None:
     assert not events.of(Warned)
     assert events.of(StageProgress)
     assert context.workers_peak_bytes > 2 * 2**27
+    assert not children()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_any_number_of_workers(kind: str, count: int, tmp_path: Path) -> None:
+    plan = planned(kind, tmp_path)
+    run(plan, tmp_path / "one")
+    with_workers(replace(plan, span_segments=2), tmp_path / "several", count, Events())
+    assert files(tmp_path / "several") == files(tmp_path / "one")
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_loses_its_span_only(tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    def kill_once(event: Event) -> None:
+        if isinstance(event, SegmentDone) and not killed:
+            killed.append(children()[0].pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    plan, events = planned("lite", tmp_path, shots=(16, 16, 16)), Events(kill_once)
+    run(plan, tmp_path / "one")
+    with_workers(replace(plan, span_segments=2), tmp_path / "two", 2, events)
+    assert killed
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+    done = [one.segment for one in events.of(SegmentDone)]
+    assert sorted(done) == list(range(12))
+    assert not events.of(Warned)
+
+
+@pytest.mark.slow
+def test_workers_that_always_die_are_left_out(tmp_path: Path) -> None:
+    stopped = threading.Event()
+
+    def kill_all() -> None:
+        while not stopped.wait(0.05):
+            for child in children():
+                if child.cpu_times().user > 1.0:  # it has begun
+                    child.kill()
+
+    plan, events = planned("lite", tmp_path), Events()
+    run(plan, tmp_path / "one")
+    killer = threading.Thread(target=kill_all)
+    killer.start()
+    try:
+        with_workers(plan, tmp_path / "two", 1, events)
+    finally:
+        stopped.set()
+        killer.join()
+    assert [one.notice.code for one in events.of(Warned)] == ["worker-left-out", "workers-gone"]
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+
+
+@pytest.mark.slow
+def test_a_cancelled_job_goes_on_where_it_was(tmp_path: Path) -> None:
+    control, plan = Control(), planned("seedvr2", tmp_path)
+    run(plan, tmp_path / "one")
+
+    def cancel(event: Event) -> None:
+        if isinstance(event, SegmentDone):
+            control.cancel()
+
+    with pytest.raises(Cancelled):
+        with_workers(plan, tmp_path / "two", 2, Events(cancel), control)
+    assert not children()
+    assert not list((tmp_path / "two").glob("*.part"))
+    before = Checkpoint(tmp_path / "two")
+    assert 0 < before.frames < sum(SHOTS)
+    events = Events()
+    with_workers(plan, tmp_path / "two", 2, events)
+    known = {one.number for one in (*before.records, *before.ahead)}
+    assert {one.segment for one in events.of(SegmentDone)} == set(range(5)) - known
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+
+
+@pytest.mark.slow
+def test_a_pause_reaches_the_workers(tmp_path: Path) -> None:
+    control, plan = Control(), planned("lite", tmp_path, shots=(40, 40, 40))
+    times: list[tuple[float, int]] = []
+    resumed: list[float] = []
+
+    def pause(event: Event) -> None:
+        if isinstance(event, SegmentDone):
+            times.append((time.monotonic(), event.segment))
+            if len(times) == 1:
+                control.pause()
+                threading.Timer(
+                    3.0, lambda: (resumed.append(time.monotonic()), control.resume())
+                ).start()
+
+    with_workers(plan, tmp_path / "two", 2, Events(pause), control)
+    begin = times[0][0]
+    assert not [at for at, _ in times if begin + 1.5 < at < resumed[0]]
+    assert len(times) == 30
+
+
+COORDINATOR = """
+import sys
+from pathlib import Path
+from tests.engine.workers.test_hand_out import Events, planned, with_workers
+from engine.protocol.events import SegmentDone
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    say = lambda event: print("done", flush=True) if isinstance(event, SegmentDone) else None
+    with_workers(planned("lite", folder, shots=(40, 40, 40)), folder / "two", 2, Events(say))
+"""
+
+
+@pytest.mark.slow
+def test_no_worker_outlives_its_job(tmp_path: Path) -> None:
+    script = tmp_path / "coordinator.py"
+    script.write_text(COORDINATOR, encoding="utf-8")
+    root = Path(__file__).parents[3]
+    words = [sys.executable, str(script), str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "done\n"
+        workers = psutil.Process(job.pid).children(recursive=True)
+        assert len(workers) >= 2
+        job.kill()
+    gone, alive = psutil.wait_procs(workers, timeout=5)
+    assert not alive
+    kept = Checkpoint(tmp_path / "two").frames
+    assert kept > 0
+    plan, events = planned("lite", tmp_path, shots=(40, 40, 40)), Events()
+    run(plan, tmp_path / "one")
+    with_workers(plan, tmp_path / "two", 2, events)
+    assert len(events.of(SegmentDone)) == 30 - kept // SEGMENT_FRAMES
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+
+
+def test_an_error_that_every_worker_has_ends_the_job(tmp_path: Path) -> None:
+    plan = planned("seedvr2", tmp_path)
+    Path(plan.work.weights_files[0].path).unlink()
+    context = job_of(plan, tmp_path / "two", 1, Events())
+    with pytest.raises(WeightsError):
+        hand_out(context, Checkpoint(tmp_path / "two"))
     assert not children()

@@ -1,0 +1,93 @@
+"""Worker processes of a job: how many there may be, and how much of the film each gets at a time.
+
+Nothing here changes the picture: a plan is made as for one process, with one thread of the
+processor, and then it is counted how many such processes fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from engine.core.units import memory_text
+from engine.hardware.budget import PROGRAM_BYTES, Budget
+from engine.models.planning.notices import chosen
+from engine.planner import peaks
+from engine.protocol.plan import Notice, Plan, WorkerPlan
+from engine.settings.schema import JobSettings
+
+# Spans that each worker gets, about: the more, the better they end together. Where a model looks at
+# shots each span begins and ends with frames that are computed twice.
+_SPANS, _SPANS_OF_SHOTS = 8, 4
+_LONGEST_SPAN = 24  # segments
+_CLIPS_AROUND = 2  # a span of shots: one before it, one behind it
+
+
+def wants(settings: JobSettings, device: str) -> bool:
+    """Whether a job is to be made by several processes."""
+    return settings.workers > 1 and device == "cpu"
+
+
+def added(plan: Plan, settings: JobSettings, budget: Budget) -> Plan:
+    """The plan with as many workers as are wanted and fit; with none where only one fits."""
+    if not wants(settings, plan.work.device):
+        return plan
+    count = min(settings.workers, *_limits(plan, budget).values())
+    if count < 2:
+        return plan
+    each = _SPANS_OF_SHOTS if plan.work.takes_shots else _SPANS
+    length = _segments(plan) // (each * count)
+    return replace(
+        plan,
+        workers=(WorkerPlan(),) * count,
+        span_segments=max(1, min(_LONGEST_SPAN, length)),
+    )
+
+
+def notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:
+    """That there are fewer workers than wanted, and why."""
+    if settings.workers > 1 and plan.work.device != "cpu":
+        yield Notice(code="workers-unused", severity="info")
+    if not wants(settings, plan.work.device):
+        return
+    count, limits = max(1, len(plan.workers)), _limits(plan, budget)
+    if count < settings.workers:
+        case = min(limits, key=lambda name: limits[name])
+        yield Notice(
+            code="fewer-workers",
+            case=case,
+            severity="info" if case == "film" else "warning",
+            params={
+                "count": str(count),
+                "wanted": str(settings.workers),
+                "size": memory_text(peaks.worker_bytes(plan)),
+            },
+        )
+
+
+def choices(plan: Plan) -> Iterator[Notice]:
+    """What was decided about workers, where there are some."""
+    if plan.workers:
+        frames = plan.span_segments * plan.segment_frames
+        yield chosen("workers", count=len(plan.workers), frames=frames)
+
+
+def made_twice(plan: Plan) -> float:
+    """Frames around a span that a worker computes for the sake of those in it, as a share of it."""
+    if not plan.workers or not plan.work.takes_shots:
+        return 0.0
+    return _CLIPS_AROUND * plan.work.clip_frames / (plan.span_segments * plan.segment_frames)
+
+
+def _limits(plan: Plan, budget: Budget) -> dict[str, int]:
+    """Most workers by the film, the processor and main memory; at least 1."""
+    memory = (budget.ram_bytes - PROGRAM_BYTES) // peaks.worker_bytes(plan)
+    return {
+        "film": _segments(plan),
+        "cores": max(1, budget.threads),
+        "memory": max(1, memory),
+    }
+
+
+def _segments(plan: Plan) -> int:
+    return max(1, -(-plan.frames // plan.segment_frames))
