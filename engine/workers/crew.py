@@ -8,6 +8,7 @@ could speak with the scheduler could run code here. Workers end when this proces
 from __future__ import annotations
 
 import logging
+import multiprocessing
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,7 +37,7 @@ _DASK = {
     "distributed.admin.low-level-log-length": 100,
     "distributed.comm.timeouts.connect": "60s",
 }
-_CLOSING_S = 5.0
+_CLOSING_S = 60.0  # most: a worker that starts ends once it has started
 
 
 class Crew:
@@ -79,14 +80,17 @@ class Crew:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._client.close(timeout=_CLOSING_S)
-        self._cluster.close(timeout=_CLOSING_S)
+        for close in (self._client.close, self._cluster.close):
+            try:
+                close(timeout=_CLOSING_S)
+            except TimeoutError as err:
+                logger.warning("workers end with this program: %s", err)
 
     @property
     def is_there(self) -> bool:
-        """Whether any worker is ready or at work."""
+        """Whether any worker is ready, at work, or starts."""
         scheduler: Any = self._cluster.scheduler
-        return bool(scheduler.workers)
+        return bool(scheduler.workers) or bool(multiprocessing.active_children())
 
     def hand_out(self, span: Span, *, first: bool = False) -> SpanFuture:
         """Give a span to the next worker that is free.

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 _MOST_FAILURES = 3
 _POLL_S = 0.1
 _AHEAD = 4  # spans for each worker that wait or are made: memory of what is known before them
-_START_S = 120.0  # after which workers that do not come are given up
+_GONE_S = 10.0  # without any worker, after which none is waited for any more
 _ENDING_S = 2.0  # that workers have to end cleanly
 
 
@@ -152,7 +152,7 @@ class _HandOut:
             crew.tell("pause" if self._told_pause else "resume")
         if crew.is_there:
             self._seen = now
-        elif now - self._seen > _START_S:
+        elif now - self._seen > _GONE_S:
             self._workers.clear()
         self._take(crew)
 

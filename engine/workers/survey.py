@@ -8,8 +8,9 @@ from dataclasses import replace
 from engine.pipeline.context import JobContext
 from engine.pipeline.segments import SegmentLog, Span, first_lacking
 from engine.pipeline.stages.read import frames_behind
+from engine.video.read.frame_mark import FrameMark
 from engine.video.read.frame_reader import FrameReader
-from engine.video.read.frames import FrameMark, PlanarFrame
+from engine.video.read.frames import PlanarFrame
 from engine.video.shots import HISTORY, ShotDetector
 
 
