@@ -127,8 +127,9 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
         else film_preparation.within(part, media.video, picture)
     )
     work = _largest(*within, settings, budget)
-    if workers.wants(settings, work.device):
-        work = replace(work, threads=1)  # of each worker
+    has_workers = settings.workers > 1 and work.device == "cpu"
+    if has_workers:
+        work = replace(work, threads=1)  # of each
     switches = switches_of(settings.switches, work.device, budget.capability)
     plan = Plan(
         source=media.path,
@@ -156,7 +157,9 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
         plan = first_pass.added(plan, within[0], settings, budget)
     left = round(budget.vram_bytes / times.memory_factor(plan, budget, rates))
     budget = replace(budget, vram_bytes=left)
-    fitted = workers.added(_fitted(plan, budget, rates), settings, budget)
+    fitted = _fitted(plan, budget, rates)
+    if has_workers:
+        fitted = workers.added(fitted, settings.workers, budget)
     return _predicted(fitted, request, budget, rates, wanted)
 
 
@@ -338,7 +341,7 @@ def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
         choices=(
             *family.choices(plan.work),
             *(first_pass.choices(plan) if plan.first_pass else ()),
-            *workers.choices(plan),
+            *(workers.choices(plan) if plan.workers else ()),
         ),
         alternatives=tuple(found),
     )

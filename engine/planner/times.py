@@ -112,7 +112,8 @@ def work_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
     shared = sum(s * _threads(name, own) for name, s in on_processor.items()) / cores
     one_thread = sum(s for name, s in found.items() if name not in _OTHER_THREADS)
     alone = max(one_thread, *found.values()) / max(1, len(plan.workers))
-    return around + max(shared, alone) * (1 + workers.made_twice(plan))
+    twice = workers.made_twice(plan) if plan.workers else 0.0
+    return around + max(shared, alone) * (1 + twice)
 
 
 def _own_cores(plan: Plan, budget: Budget) -> int:

@@ -23,16 +23,9 @@ _LONGEST_SPAN = 24  # segments
 _CLIPS_AROUND = 2  # a span of shots: one before it, one behind it
 
 
-def wants(settings: JobSettings, device: str) -> bool:
-    """Whether a job is to be made by several processes."""
-    return settings.workers > 1 and device == "cpu"
-
-
-def added(plan: Plan, settings: JobSettings, budget: Budget) -> Plan:
-    """The plan with as many workers as are wanted and fit; with none where only one fits."""
-    if not wants(settings, plan.work.device):
-        return plan
-    count = min(settings.workers, *_limits(plan, budget).values())
+def added(plan: Plan, wanted: int, budget: Budget) -> Plan:
+    """The plan of one process with as many workers as are wanted and fit; none where one does."""
+    count = min(wanted, *_limits(plan, budget).values())
     if count < 2:
         return plan
     each = _SPANS_OF_SHOTS if plan.work.takes_shots else _SPANS
@@ -45,10 +38,9 @@ def added(plan: Plan, settings: JobSettings, budget: Budget) -> Plan:
 
 
 def notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:
-    """That there are fewer workers than wanted, and why."""
-    if settings.workers > 1 and plan.work.device != "cpu":
+    """Of a job that is to have workers: where there are fewer, and why."""
+    if plan.work.device != "cpu":
         yield Notice(code="workers-unused", severity="info")
-    if not wants(settings, plan.work.device):
         return
     count, limits = max(1, len(plan.workers)), _limits(plan, budget)
     if count < settings.workers:
@@ -66,15 +58,14 @@ def notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notic
 
 
 def choices(plan: Plan) -> Iterator[Notice]:
-    """What was decided about workers, where there are some."""
-    if plan.workers:
-        frames = plan.span_segments * plan.segment_frames
-        yield chosen("workers", count=len(plan.workers), frames=frames)
+    """What was decided about workers."""
+    frames = plan.span_segments * plan.segment_frames
+    yield chosen("workers", count=len(plan.workers), frames=frames)
 
 
 def made_twice(plan: Plan) -> float:
     """Frames around a span that a worker computes for the sake of those in it, as a share of it."""
-    if not plan.workers or not plan.work.takes_shots:
+    if not plan.work.takes_shots:
         return 0.0
     return _CLIPS_AROUND * plan.work.clip_frames / (plan.span_segments * plan.segment_frames)
 
