@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from bisect import insort
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from engine.jobs import made_results
 from engine.jobs.job_store import StoredJob
 from engine.models import registry
 from engine.pipeline.output import Publication
-from engine.pipeline.segments import SegmentRecord, segment_path
+from engine.pipeline.segments import FinishedSegments, SegmentRecord, segment_path
 from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import JobSettings
 
@@ -39,30 +38,28 @@ class Checkpoint:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._records: list[SegmentRecord] = []
-        self._ahead = _whole_records(folder)
-        self._catch_up()
+        self._finished = FinishedSegments(_whole_records(folder))
 
     @property
     def records(self) -> list[SegmentRecord]:
         """Finished segments, in order, without gaps."""
-        return self._records
+        return self._finished.records
 
     @property
     def ahead(self) -> list[SegmentRecord]:
         """Finished segments after the first one that lacks, in order."""
-        return self._ahead
+        return self._finished.ahead
 
     @property
     def frames(self) -> int:
         """Frames in all finished segments."""
-        return sum(record.frames for record in (*self._records, *self._ahead))
+        return sum(record.frames for record in self._finished)
 
     @property
     def is_complete(self) -> bool:
         """True when the last frame of the source is among them."""
         try:
-            return int(self._end.read_text(encoding="ascii")) == len(self._records)
+            return int(self._end.read_text(encoding="ascii")) == len(self.records)
         except (OSError, ValueError):
             return False
 
@@ -76,52 +73,42 @@ class Checkpoint:
         with writing(path):
             record = replace(record, sha256=_sha256_of(path))
         self._write(_record_file(self._folder, record.number), record)
-        insort(self._ahead, record, key=lambda one: one.number)
-        self._catch_up()
+        self._finished.add(record)
 
     def complete(self) -> None:
         """The source has no more frames than those of `records`."""
-        self._forget(self._ahead)
-        self._write(self._end, len(self._records))
+        self._forget(self._finished.drop(len(self.records)))
+        self._write(self._end, len(self.records))
 
     def first_damaged(self, control: Control) -> int | None:
         """Number of the first segment whose file is not what was written; None for none."""
-        for record in self._records:
+        for record in self.records:
             control.check()
             if record.sha256 and not _is_unchanged(self.path(record.number), record):
                 return record.number
         return None
 
-    def drop(self, first: int) -> int:
-        """Forget all segments from a number on."""
-        dropped = [*self._records[first:], *self._ahead]
+    def drop(self, first: int) -> list[SegmentRecord]:
+        """Forget all segments from a number on, which are returned."""
+        dropped = self._finished.drop(first)
         logger.warning("%d segments are made again, from number %d on", len(dropped), first)
         self._forget(dropped)
-        return len(dropped)
+        return dropped
 
     def _forget(self, records: Sequence[SegmentRecord]) -> None:
-        for record in tuple(records):
+        for record in records:
             path = _record_file(self._folder, record.number)
             with writing(path):
                 path.unlink(missing_ok=True)
-            kept = self._records if record in self._records else self._ahead
-            kept.remove(record)
-
-    def _catch_up(self) -> None:
-        """Move records that follow the others without a gap."""
-        while self._ahead and self._ahead[0].number == len(self._records):
-            self._records.append(self._ahead.pop(0))
 
     def clear(self) -> None:
         """Delete all segments, and a result that was made of them."""
-        numbers = [record.number for record in (*self._records, *self._ahead)]
+        numbers = [record.number for record in self._finished.drop(0)]
         paths = [self.path(number) for number in numbers]
         notes = [_record_file(self._folder, number) for number in numbers]
         for path in (self._result, self._end, *reversed(notes), *paths):
             with writing(path):
                 path.unlink(missing_ok=True)
-        self._records.clear()
-        self._ahead.clear()
 
     @property
     def publication(self) -> Publication | None:

@@ -123,8 +123,8 @@ def _drop_misread(context: JobContext, segments: SegmentLog) -> None:
 
 
 def _drop(context: JobContext, segments: SegmentLog, first: int, code: str) -> None:
-    dropped = segments.drop(first)
-    notice = Notice(code=code, severity="warning", params={"count": str(dropped)})
+    count = str(len(segments.drop(first)))
+    notice = Notice(code=code, severity="warning", params={"count": count})
     context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
 

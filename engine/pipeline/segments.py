@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -121,6 +122,37 @@ def first_lacking(segments: SegmentLog, segment_frames: int) -> Span:
     return Span(first=first, marks=tuple(marks), shot=shot, stop=stop)
 
 
+class FinishedSegments:
+    """Records of finished segments, which may come in any order; what a SegmentLog is made of.
+
+    Attributes:
+        records: In order, without gaps.
+        ahead: Those after the first one that lacks, in order.
+    """
+
+    def __init__(self, found: Iterable[SegmentRecord] = ()) -> None:
+        self.records: list[SegmentRecord] = []
+        self.ahead: list[SegmentRecord] = []
+        for record in found:
+            self.add(record)
+
+    def __iter__(self) -> Iterator[SegmentRecord]:
+        return iter((*self.records, *self.ahead))
+
+    def add(self, record: SegmentRecord) -> None:
+        """Add one; those that follow it without a gap any more are no longer ahead."""
+        insort(self.ahead, record, key=lambda one: one.number)
+        while self.ahead and self.ahead[0].number == len(self.records):
+            self.records.append(self.ahead.pop(0))
+
+    def drop(self, first: int) -> list[SegmentRecord]:
+        """Forget those from a number on, which are returned."""
+        dropped = [record for record in self if record.number >= first]
+        del self.records[first:]
+        self.ahead = [record for record in self.ahead if record.number < first]
+        return dropped
+
+
 class SpanLog(Protocol):
     """Takes the segments of a span."""
 
@@ -163,12 +195,8 @@ class SegmentLog(SpanLog, Protocol):
         """
         ...
 
-    def drop(self, first: int) -> int:
-        """Forget all segments from a number on.
-
-        Returns:
-            Segments that have to be made again.
-        """
+    def drop(self, first: int) -> Sequence[SegmentRecord]:
+        """Forget all segments from a number on, which are returned."""
         ...
 
     def add_publication(self, publication: Publication) -> None:

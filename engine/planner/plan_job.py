@@ -127,8 +127,7 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
         else film_preparation.within(part, media.video, picture)
     )
     work = _largest(*within, settings, budget)
-    has_workers = settings.workers > 1 and work.device == "cpu"
-    if has_workers:
+    if has_workers := settings.workers > 1 and work.device == "cpu":
         work = replace(work, threads=1)  # of each
     switches = switches_of(settings.switches, work.device, budget.capability)
     plan = Plan(
@@ -157,10 +156,10 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
         plan = first_pass.added(plan, within[0], settings, budget)
     left = round(budget.vram_bytes / times.memory_factor(plan, budget, rates))
     budget = replace(budget, vram_bytes=left)
-    fitted = _fitted(plan, budget, rates)
+    plan = _fitted(plan, budget, rates)
     if has_workers:
-        fitted = workers.added(fitted, settings.workers, budget)
-    return _predicted(fitted, request, budget, rates, wanted)
+        plan = workers.added(plan, settings.workers, budget)
+    return _predicted(plan, request, budget, rates, wanted)
 
 
 def _largest(

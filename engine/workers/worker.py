@@ -123,7 +123,7 @@ class SpanWorker(WorkerPlugin):
             Cancelled: The job was cancelled.
         """
         reports, failure = _Reports(self._worker, self._number, span.done), ""
-        log = _Told(self._order.folder, reports)
+        log = _SpanSegments(self._order.folder, reports)
         while True:
             try:
                 self._ready(reports).make(span.rest(log.records), log)
@@ -186,7 +186,7 @@ class SpanWorker(WorkerPlugin):
         logger.error("a span failed: %s\n%s", error, forget_frames(error))
         return str(error) or type(error).__name__
 
-    def _made(self, log: _Told, reports: _Reports, failure: str) -> Made:
+    def _made(self, log: _SpanSegments, reports: _Reports, failure: str) -> Made:
         return Made(
             worker=self._number,
             records=tuple(log.records),
@@ -226,7 +226,7 @@ class _Reports:
         self._worker.log_event(TOPIC, {"worker": self._number, "kind": kind, "data": data})
 
 
-class _Told:
+class _SpanSegments:
     """A SpanLog whose segments the process of the job keeps."""
 
     def __init__(self, folder: Path, reports: _Reports) -> None:

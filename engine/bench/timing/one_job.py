@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 import threading
 import time
@@ -15,7 +17,7 @@ from engine.core.control import Control
 from engine.pipeline.context import JobContext
 from engine.pipeline.output import Publication
 from engine.pipeline.run import run_job
-from engine.pipeline.segments import SegmentRecord
+from engine.pipeline.segments import FinishedSegments, segment_path
 from engine.protocol.events import Event, StageStarted
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
@@ -39,6 +41,8 @@ class TimedJob:
     Attributes:
         cpu_s: Of all threads of the process.
         wall_s: From start to end.
+        workers_cpu_s: Of all threads of worker processes; 0 on Windows, which does not say.
+        digest: SHA-256 of all segments.
         plan: As it was at the end.
         report: Comparison of result and source.
         steps: Times of "run", "mux" and "verify".
@@ -46,6 +50,8 @@ class TimedJob:
 
     cpu_s: float
     wall_s: float
+    workers_cpu_s: float
+    digest: str
     plan: Plan
     report: Report
     steps: dict[str, StepTime]
@@ -76,14 +82,22 @@ def run_once(
         pictures=False,
         is_learned_from=False,
     )
-    wall, cpu = time.perf_counter(), time.process_time()
+    if plan.workers:
+        from engine.workers.hand_out import hand_out  # half a second
+
+        context.hand_out = hand_out
+    wall, cpu, others = time.perf_counter(), time.process_time(), _seconds_of_others()
     try:
         report = run_job(context, log, overwrite=True)
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        digest = log.digest()
     finally:
         log.remove()
     found = TimedJob(
-        cpu_s=time.process_time() - cpu,
-        wall_s=time.perf_counter() - wall,
+        cpu_s=cpu,
+        wall_s=wall,
+        workers_cpu_s=_seconds_of_others() - others,
+        digest=digest,
         plan=context.plan,
         report=report,
         steps=steps.times(),
@@ -118,44 +132,46 @@ class _StepClock:
         self.begins.append((name, time.process_time(), time.perf_counter()))
 
 
-@dataclass(slots=True)
-class _SegmentList:
+def _seconds_of_others() -> float:
+    """CPU seconds of the processes that this one has started, and that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+class _SegmentList(FinishedSegments):
     """A SegmentLog in memory: this job is never resumed."""
 
-    folder: Path
-    records: list[SegmentRecord] = field(default_factory=list)
-    ahead: tuple[SegmentRecord, ...] = ()
-    is_complete: bool = False
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self.is_complete = False
 
     def path(self, number: int) -> Path:
         """File of a segment."""
-        return self.folder / f"{number:06d}.segment"
-
-    def add(self, record: SegmentRecord) -> None:
-        """Add a finished segment."""
-        self.records.append(record)
+        return segment_path(self._folder, number)
 
     def complete(self) -> None:
         """The last segment was added."""
+        self.drop(len(self.records))
         self.is_complete = True
 
     def first_damaged(self, control: Control) -> int | None:
         """Nothing is damaged between writing and joining."""
         return None
 
-    def drop(self, first: int) -> int:
-        """Forget a segment and those after it."""
-        dropped = self.records[first:]
-        del self.records[first:]
-        self.is_complete = False
-        return len(dropped)
+    def digest(self) -> str:
+        """SHA-256 of all segments, in order."""
+        found = hashlib.sha256()
+        for record in self:
+            found.update(self.path(record.number).read_bytes())
+        return found.hexdigest()
 
     def add_publication(self, publication: Publication) -> None:
         """Nothing to keep."""
 
     def remove(self) -> None:
         """Delete the segments."""
-        for record in self.records:
+        for record in self:
             self.path(record.number).unlink(missing_ok=True)
 
 
