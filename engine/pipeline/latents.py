@@ -26,7 +26,7 @@ from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.prepare import decoded, film_at, film_path
 from engine.pipeline.recovery import Failure, attempt, change_plan, with_one_retry
 from engine.pipeline.stages.progress import Progress, ShownTiles
-from engine.pipeline.stream import Stream, Workers
+from engine.pipeline.stream import Stream, Threads
 from engine.planner import latents as choice
 from engine.planner.notices import SPARE_BYTES
 from engine.protocol.events import StageStarted
@@ -156,9 +156,9 @@ class _Decoding:
         """Decode here, compress in another thread."""
         context = self._context
         found = decoder.frames(context.media.path, self._show, context.control.check)
-        with closing(found), Workers() as workers:
-            ready = workers.stream(_WAITING, list[Planes])
-            workers.start("write film", lambda: self._store(ready))
+        with closing(found), Threads() as threads:
+            ready = threads.stream(_WAITING, list[Planes])
+            threads.start("write film", lambda: self._store(ready))
             left = self._total
             with torch.inference_mode():
                 for frames in found:

@@ -18,7 +18,7 @@ from engine.pipeline.stages.read import Clip, ShotReader, ShotSlice, read
 from engine.pipeline.stages.shots import Shots, beginning_of
 from engine.pipeline.stages.upscale import Device, FirstPass
 from engine.pipeline.stages.write import DoneClip, Write
-from engine.pipeline.stream import Stream, StreamAborted, Workers
+from engine.pipeline.stream import Stream, StreamAborted, Threads
 from engine.planner.peaks import QUEUE_CLIPS
 from engine.protocol.events import Warned
 from engine.protocol.plan import Notice
@@ -33,7 +33,7 @@ class _Pass:
     context: JobContext
     span: Span
     reader: FrameReader
-    workers: Workers
+    threads: Threads
     ready: Stream[DoneClip]
 
 
@@ -75,12 +75,12 @@ class SpanMaker:
                 stop=plan.stop,
                 must_be_whole=not context.accepts_damage,
             ) as reader,
-            Workers(context.meter.add) as workers,
+            Threads(context.meter.add) as threads,
         ):
-            ready = workers.stream(QUEUE_CLIPS, DoneClip)
-            writer = workers.start("write", lambda: write.run(ready))
+            ready = threads.stream(QUEUE_CLIPS, DoneClip)
+            writer = threads.start("write", lambda: write.run(ready))
             try:
-                self._models.work(_Pass(context, span, reader, workers, ready))
+                self._models.work(_Pass(context, span, reader, threads, ready))
             except Exception as err:  # a lack of memory can be the cause of an error of any class
                 if reason_of(err) is not None:
                     write.cut_short()
@@ -122,8 +122,8 @@ def _nothing() -> None:
 def _frame_by_frame(model: FrameUpscaler | None, first_pass: FirstPass, run: _Pass) -> None:
     """Read and work where frames are enlarged one by one."""
     context = run.context
-    clips = run.workers.stream(QUEUE_CLIPS, Clip)
-    run.workers.start(
+    clips = run.threads.stream(QUEUE_CLIPS, Clip)
+    run.threads.start(
         "read", lambda: read(run.reader, context.plan, run.span, clips, context.control)
     )
     Device(model, context, first_pass).run(clips, run.ready, run.span)
@@ -136,6 +136,6 @@ def _through_shots(model: ShotModel, first_pass: FirstPass, run: _Pass) -> None:
     sensitivity = context.plan.work.shot_sensitivity
     detector = ShotDetector(context.media.video, sensitivity=sensitivity)
     shots = ShotReader(run.reader, detector, slice_frames=model.slice_frames)
-    slices = run.workers.stream(QUEUE_CLIPS, ShotSlice)
-    run.workers.start("read", lambda: shots.run(run.span, beginning, slices, context.control))
+    slices = run.threads.stream(QUEUE_CLIPS, ShotSlice)
+    run.threads.start("read", lambda: shots.run(run.span, beginning, slices, context.control))
     Shots(model, context, run.span, first_pass).run(slices, run.ready)

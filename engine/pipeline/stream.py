@@ -87,7 +87,7 @@ Worked = Callable[[str, float], None]
 """Called by a thread, with its name and the seconds that it worked since it waited for a stream."""
 
 
-class _Worker(threading.Thread):
+class _Thread(threading.Thread):
     """A thread that counts its work, without the time that it waits for streams."""
 
     def __init__(self, name: str, work: Callable[[], None], worked: Worked) -> None:
@@ -115,10 +115,10 @@ class _Worker(threading.Thread):
 
 def _waiting() -> AbstractContextManager[None]:
     thread = threading.current_thread()
-    return thread.waiting() if isinstance(thread, _Worker) else nullcontext()
+    return thread.waiting() if isinstance(thread, _Thread) else nullcontext()
 
 
-class Workers:
+class Threads:
     """Threads that end together: the first error of any of them ends all and is raised by `join`.
 
     Use as a context manager around the work of the calling thread, which counts as one of them.
@@ -141,12 +141,12 @@ class Workers:
 
     def start(self, name: str, work: Callable[[], None]) -> threading.Thread:
         """Run `work` in a thread of its own, which `__exit__` waits for."""
-        thread = _Worker(name, lambda: self._guard(work), self._worked)
+        thread = _Thread(name, lambda: self._guard(work), self._worked)
         thread.start()
         self._threads.append(thread)  # one that did not start cannot be waited for
         return thread
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> Threads:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:

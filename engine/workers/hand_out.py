@@ -21,7 +21,7 @@ from engine.pipeline.context import JobContext
 from engine.pipeline.room import check_room
 from engine.pipeline.segments import SegmentLog, SegmentRecord, Span
 from engine.pipeline.stages.progress import Progress
-from engine.pipeline.stream import StreamAborted, Workers
+from engine.pipeline.stream import StreamAborted, Threads
 from engine.protocol.events import SegmentDone, Warned, WorkerProgress
 from engine.protocol.plan import Notice
 from engine.video.read.frame_reader import FrameReader
@@ -57,7 +57,7 @@ def hand_out(context: JobContext, segments: SegmentLog) -> None:
             stop=plan.stop,
             must_be_whole=not context.accepts_damage,
         ) as reader,
-        Workers() as threads,
+        Threads() as threads,
     ):
         _HandOut(context, segments, threads).run(Survey(context, segments, reader))
     for problem in reader.problems:
@@ -95,7 +95,7 @@ class _Worker:
 class _HandOut:
     """Workers at what lacks of a film; used by the thread of the job, but for the survey."""
 
-    def __init__(self, context: JobContext, segments: SegmentLog, threads: Workers) -> None:
+    def __init__(self, context: JobContext, segments: SegmentLog, threads: Threads) -> None:
         count = len(context.plan.workers)
         self._context, self._segments, self._threads = context, segments, threads
         self._inbox: queue.SimpleQueue[SpanFuture | Message | Span | None] = queue.SimpleQueue()
