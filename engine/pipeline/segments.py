@@ -58,7 +58,8 @@ class Span:
 
     Attributes:
         first: Number of the first segment.
-        marks: Last frame of every segment before it, in order.
+        marks: Last frame of segments before it, in order: of every one, or of as many as it takes
+            to read the shot, and always of the last two.
         shot: First frame of the shot that the span's first frame belongs to, where the model looks
             at shots.
         stop: First frame behind the span, counted from the job's first; the first one of a segment.

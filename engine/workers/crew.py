@@ -17,7 +17,7 @@ from distributed import Client, Future, KilledWorker, LocalCluster
 from distributed.security import Security
 
 from engine.pipeline.segments import Span
-from engine.workers.worker import TOPIC, Made, Order, SpanWorker, Word, make_span, obey
+from engine.workers.worker import TOPIC, JobOrder, Made, SpanWorker, Word, make_span, obey
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,8 @@ _DASK = {
     "distributed.scheduler.worker-ttl": None,  # one that computes without a pause is not dead
     "distributed.nanny.pre-spawn-environ": {},  # they would stay in the environment of this process
     "distributed.admin.low-level-log-length": 100,
+    "distributed.admin.tick.interval": "1s",  # each wakes the processor; usually 20 ms
+    "distributed.admin.tick.limit": "1h",  # it would complain of the work
     "distributed.comm.timeouts.connect": "60s",
 }
 _CLOSING_S = 60.0  # most: a worker that starts ends once it has started
@@ -53,7 +55,7 @@ class Crew:
     """
 
     def __init__(
-        self, order: Order, count: int, heard: Callable[[SpanFuture | Message], None]
+        self, order: JobOrder, count: int, heard: Callable[[SpanFuture | Message], None]
     ) -> None:
         self._order, self._count, self._heard = order, count, heard
 

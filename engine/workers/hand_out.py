@@ -27,7 +27,7 @@ from engine.protocol.plan import Notice
 from engine.video.read.frame_reader import FrameReader
 from engine.workers.crew import Crew, Message, SpanFuture, made_of
 from engine.workers.survey import Survey
-from engine.workers.worker import Made, Order
+from engine.workers.worker import JobOrder, Made
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +70,8 @@ def _warn(context: JobContext, notice: Notice) -> None:
     context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
 
-def _order(context: JobContext, folder: Path) -> Order:
-    return Order(
+def _job_order(context: JobContext, folder: Path) -> JobOrder:
+    return JobOrder(
         job_id=context.job_id,
         media=context.media,
         plan=context.plan,
@@ -111,7 +111,7 @@ class _HandOut:
 
     def run(self, survey: Survey) -> None:
         """Until all is made, or nobody is left to make it."""
-        order = _order(self._context, self._segments.path(0).parent)
+        order = _job_order(self._context, self._segments.path(0).parent)
         with Crew(order, len(self._workers), self._inbox.put) as crew:
             self._threads.start("survey", lambda: self._survey(survey))
             try:

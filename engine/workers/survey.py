@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -53,10 +54,18 @@ class Survey:
                     yield replace(waiting, stop=index)
                     waiting = None
                 if waiting is None and not is_there:
-                    waiting, length = Span(first=number, marks=tuple(marks), shot=shot), 0
+                    needed = self._needed(marks, shot)
+                    waiting, length = Span(first=number, marks=needed, shot=shot), 0
             last = frame
         if waiting is not None:
             yield waiting
+
+    def _needed(self, marks: list[FrameMark], shot: int) -> tuple[FrameMark, ...]:
+        """The last marks: those from which a span may have to be read."""
+        if self._detector is None:
+            return tuple(marks[-2:])
+        first = bisect_right(marks, shot - HISTORY, key=lambda mark: mark.count)
+        return tuple(marks[max(0, min(first - 1, len(marks) - 2)) :])
 
     def _frames(self) -> Iterator[tuple[int, PlanarFrame, bool]]:
         """Number, frame and whether a shot begins with it, from the first lacking frame on."""

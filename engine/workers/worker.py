@@ -40,7 +40,7 @@ Word = Literal["pause", "resume", "cancel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class JobOrder:
     """What workers have to know of a job.
 
     Attributes:
@@ -102,7 +102,7 @@ class SpanWorker(WorkerPlugin):
 
     name = PLUGIN
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: JobOrder) -> None:
         self._order = order
 
     def setup(self, worker: Worker) -> None:
