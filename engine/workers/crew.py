@@ -70,6 +70,7 @@ class Crew:
                 dashboard_address="127.0.0.1:0",
                 security=Security.temporary(),
                 memory_limit=0,  # what they take is planned
+                preload=["engine.workers.preload"],
                 local_directory=str(self._order.folder / "workers"),
                 silence_logs=logging.CRITICAL,  # it would write to the console
             )

@@ -1,7 +1,7 @@
 """Hands the spans of a film out to workers, and collects the segments that they make.
 
 A worker that dies or fails loses its span, which another one makes; one that fails three times is
-left out. What nobody can make is left to the process of the job.
+left out. What no worker can make is left to the process of the job.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class _HandOut:
         self._seen = time.monotonic()  # when a worker was there
 
     def run(self, survey: Survey) -> None:
-        """Until all is made, or nobody is left to make it."""
+        """Until all is made, or no worker is left."""
         order = _job_order(self._context, self._segments.path(0).parent)
         with Crew(order, len(self._workers), self._inbox.put) as crew:
             self._threads.start("survey", lambda: self._survey(survey))
