@@ -20,7 +20,7 @@ from engine.settings.schema import JobSettings
 # shots each span begins and ends with frames that are computed twice.
 _SPANS, _SPANS_OF_SHOTS = 8, 4
 _LONGEST_SPAN = 24  # segments
-_CLIPS_AROUND = 2  # a span of shots: one before it, one behind it
+_CLIPS_AROUND = 2  # a span of shots: one before it, one after it
 
 
 def added(plan: Plan, wanted: int, budget: Budget) -> Plan:

@@ -194,7 +194,7 @@ class _HandOut:
                 self._room.acquire(blocking=False)
 
     def _rest(self, span: Span) -> Span:
-        """What is left of a span, whose worker may have told of some segments."""
+        """What is left of a span, whose worker may have finished some segments."""
         made: list[SegmentRecord] = []
         while (record := self._known.get(span.first + len(made))) is not None:
             if span.stop is not None and record.begins >= span.stop:
