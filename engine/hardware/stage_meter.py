@@ -20,7 +20,7 @@ class StageMeter:
     One thread computes stages in turns: each piece of work that ends takes the time since the one
     before, and torch's peak, whose count starts again. Where torch uses a GPU the time is the one
     between two events of the GPU, so that work counts for its stage though the host is ahead.
-    Nothing waits for the GPU: times of events become known later. Not yet run on a GPU.
+    Nothing waits for the GPU: times of events become known later.
 
     Args:
         clock: Seconds of work: it stands still in pauses.

