@@ -105,6 +105,7 @@ def _end(program: Program) -> None:
     program.window.deleteLater()
     program.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    QApplication.instance().setStyleSheet("")  # or the next window is dressed with each addWidget
 
 
 def _opened(qapp: QApplication, folder: Path) -> Program:

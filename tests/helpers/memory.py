@@ -116,13 +116,19 @@ class RunsOut(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if any(each.alias_info is None for each in func._schema.returns) and _takes(result):
+        if _makes_new(func) and _takes(result):
             self.count += 1
             if self.count in self._refused_ones:
                 self.refused = str(func)
                 self.at_refusal()
                 raise torch.OutOfMemoryError(f"refused: allocation {self.count}, {func}")
         return result
+
+
+@cache
+def _makes_new(func: Any) -> bool:
+    """Whether an operator gives something that is no argument of it."""
+    return any(each.alias_info is None for each in func._schema.returns)
 
 
 def _takes(result: Any) -> bool:

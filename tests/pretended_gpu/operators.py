@@ -74,11 +74,14 @@ def tensors(tree: Any) -> list[Tensor]:
     """All tensors in arguments or results, in order."""
     if isinstance(tree, Tensor):
         return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, (tuple, list)):
-        return []
-    return [x for branch in tree for x in tensors(branch)]
+    found: list[Tensor] = []
+    if isinstance(tree, (tuple, list, dict)):
+        for branch in tree.values() if isinstance(tree, dict) else tree:
+            if isinstance(branch, Tensor):
+                found.append(branch)
+            elif isinstance(branch, (tuple, list, dict)):
+                found += tensors(branch)
+    return found
 
 
 def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
@@ -118,12 +121,19 @@ def is_view(func: Any) -> bool:
 
 def written(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[Tensor]:
     """Arguments that an operator writes."""
-    for place, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        by_name = argument.kwarg_only or place >= len(args)
-        value = kwargs.get(argument.name) if by_name else args[place]
-        yield from tensors(value)
+    for place, name, is_named in _written_places(func):
+        by_name = is_named or place >= len(args)
+        yield from tensors(kwargs.get(name) if by_name else args[place])
+
+
+@cache
+def _written_places(func: Any) -> list[tuple[int, str, bool]]:
+    """Place and name of each argument that an operator writes, and whether only the name counts."""
+    return [
+        (place, argument.name, argument.kwarg_only)
+        for place, argument in enumerate(func._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
 
 
 def reads_what_it_writes(name: str) -> bool:

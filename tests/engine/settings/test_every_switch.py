@@ -111,7 +111,7 @@ def _dit_calls(case: Case, changes: dict[str, Any]) -> object:
         calls.clear()
         fast.finish_loading()
         for _ in range(2):
-            inputs = random_inputs(case.dit.config, (5, 24, 44), text=3)
+            inputs = random_inputs(case.dit.config, (3, 12, 22), text=3)
             fast(*(x.to(dtype) for x in inputs), 1000.0)
     return calls
 

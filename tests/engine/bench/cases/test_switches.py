@@ -40,24 +40,27 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def test_every_switch_of_the_vae_has_a_line() -> None:
-    for options in (OPTIONS, WAN):
-        rows = {row["switch"]: row for row in vae_switch_rows(options)}
-        keys = [entry.key for entry in VaeSwitches.optimisations()]
-        choices = ["vae.convolution=2d", "vae.convolution=3d"]
-        assert list(rows) == ["vae.usual", "vae.all", *keys, *choices]
-        for entry in VaeSwitches.optimisations():
-            row = rows[entry.key]
-            if not entry.works_on("cpu"):
-                assert row == {"switch": entry.key, "note": message("reason.choice.gpu")}
-                continue
-            assert row["time"] > 0
-            assert row["turns"] == 2
-            assert 0 < row["error"] < 1e-5
-            assert 0 < row["error_without"] < 1e-5
-            assert ("memory" in row) != (entry.key == "vae.image_mode")
-        winograd = rows["vae.temporal_winograd"]
-        assert winograd["error"] != winograd["error_without"]  # it really was on
+@pytest.mark.parametrize("options", [OPTIONS, pytest.param(WAN, marks=pytest.mark.slow)])
+def test_every_switch_of_the_vae_has_a_line(options: BenchOptions) -> None:
+    rows = {row["switch"]: row for row in vae_switch_rows(options)}
+    keys = [entry.key for entry in VaeSwitches.optimisations()]
+    choices = ["vae.convolution=2d", "vae.convolution=3d"]
+    assert list(rows) == ["vae.usual", "vae.all", *keys, *choices]
+    for entry in VaeSwitches.optimisations():
+        row = rows[entry.key]
+        if not entry.works_on("cpu"):
+            assert row == {"switch": entry.key, "note": message("reason.choice.gpu")}
+            continue
+        assert row["time"] > 0
+        assert row["turns"] == 2
+        assert 0 < row["error"] < 1e-5
+        assert 0 < row["error_without"] < 1e-5
+        assert ("memory" in row) != (entry.key == "vae.image_mode")
+    winograd = rows["vae.temporal_winograd"]
+    assert winograd["error"] != winograd["error_without"]  # it really was on
+
+
+def test_large_models_are_measured_narrower() -> None:
     assert VAE.narrower(4).block_out_channels == (32, 64, 128, 128)
     assert (WAN22.narrower(2).dim, WAN22.narrower(2).dec_dim) == (80, 128)
     assert "half" in str(MeasuredVae(BenchOptions(device="cpu")).description)

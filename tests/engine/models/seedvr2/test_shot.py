@@ -123,7 +123,7 @@ def test_the_decoder_looks_back_so_far_and_no_less() -> None:
         assert same == (less == 0)
 
 
-TILED = Size(160, 96)
+TILED = Size(160, 32)  # lower than its tiles: three next to each other
 
 
 def in_tiles(vae: Vae, frames: Tensor, tiles: list[DecodedTile], **tiling: Any) -> Tensor:
@@ -138,7 +138,7 @@ def in_tiles(vae: Vae, frames: Tensor, tiles: list[DecodedTile], **tiling: Any) 
 
 def test_tiles_are_reported_and_go_on_where_they_stopped() -> None:
     vae = fast_vae()
-    frames = random_frames(25, 3, 96, 160, dtype=torch.float32)
+    frames = random_frames(25, 3, 32, 160, dtype=torch.float32)
     tiles: list[DecodedTile] = []
     tiled = in_tiles(vae, frames, tiles, tile=Size(96, 96))
     assert {tile.tiles for tile in tiles} == {3}
@@ -188,7 +188,7 @@ def tiled_shot(restart: Restart, tilings: dict[str, Tiling]) -> Shot:
 
 
 def test_tiles_that_go_on_give_the_same_in_spans_of_any_length() -> None:
-    frames = random_frames(49, 3, 96, 160, dtype=torch.float32)
+    frames = random_frames(49, 3, 32, 160, dtype=torch.float32)
     every, once = (
         through(tiled_shot(FROM_START, spans(encode=length, decode=length)), frames)
         for length in (3, 99)
@@ -206,7 +206,7 @@ def test_each_slice_of_a_tile_is_counted() -> None:
         if sum(passed.values()) > limit:
             raise InterruptedError
 
-    frames = random_frames(21, 3, 96, 160, dtype=torch.float32)
+    frames = random_frames(21, 3, 32, 160, dtype=torch.float32)
     for tilings, tiles in ((spans(decode=99), 3), ({}, 1)):
         options = ShotOptions(frame=TILED, grid=ClipGrid(5, 1), **tilings)
         for limit in (6 * 99, 6 * 30):
@@ -223,7 +223,7 @@ def test_tiles_begin_early_at_the_same_latents_wherever_a_job_is_continued(
     wanted: int, encode: int, decode: int
 ) -> None:
     tilings = spans(warm_up=2, encode=encode, decode=decode)
-    frames = random_frames(61, 3, 96, 160, dtype=torch.float32)
+    frames = random_frames(61, 3, 32, 160, dtype=torch.float32)
     uninterrupted = through(tiled_shot(FROM_START, tilings), frames)
     config = fast_vae().config
     restart = ClipGrid(5, 1).restart(
@@ -262,7 +262,7 @@ def test_shared_latents_fade_from_one_clip_to_the_next() -> None:
 
 
 def test_tiles_through_all_of_the_decoder() -> None:
-    vae, frame = fast_vae(), Size(240, 208)
+    vae, frame = fast_vae(), Size(240, 48)
     frames = random_frames(25, 3, frame.height, frame.width, dtype=torch.float32)
     latents = SeedVr2EncodeStream(vae, frame).push(frames, last=True)
 
