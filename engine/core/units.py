@@ -140,6 +140,6 @@ def rate_text(rate: Fraction | None) -> str:
     return str(rate.numerator) if rate.denominator == 1 else f"{float(rate):.3f}"
 
 
-def version_numbers(version: str) -> tuple[int, ...]:
+def version_parts(version: str) -> tuple[int, ...]:
     """The whole numbers of a version, to compare it: (580, 97) of "580.97", () of ""."""
     return tuple(map(int, re.findall(r"\d+", version)))

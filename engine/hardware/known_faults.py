@@ -14,7 +14,7 @@ from typing import Any
 from engine.core.messages import Message, message
 from engine.core.paths import resource
 from engine.core.serialization import from_plain, read_toml
-from engine.core.units import version_numbers
+from engine.core.units import version_parts
 from engine.hardware import devices
 from engine.protocol.report import DoctorLine, State
 
@@ -30,9 +30,9 @@ class VersionRange:
 
     def has(self, version: str) -> bool:
         """Whether a version, of which at least the beginning is digits, lies in it."""
-        numbers = version_numbers(version)
-        return version_numbers(self.first) <= numbers and (
-            not self.before or numbers < version_numbers(self.before)
+        parts = version_parts(version)
+        return version_parts(self.first) <= parts and (
+            not self.before or parts < version_parts(self.before)
         )
 
 

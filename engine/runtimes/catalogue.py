@@ -15,7 +15,7 @@ from pathlib import Path
 from engine.core.errors import RuntimePackError, UnknownRuntime
 from engine.core.paths import resource
 from engine.core.serialization import from_plain, read_toml
-from engine.core.units import version_numbers
+from engine.core.units import version_parts
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -106,7 +106,7 @@ class Runtime:
             driver: Version of the driver: "581.29".
             capability: CUDA compute capability; None where the driver is too old to report it.
         """
-        if capability is None or version_numbers(driver) < version_numbers(self.driver):
+        if capability is None or version_parts(driver) < version_parts(self.driver):
             return False
         mine = capability[0] * 10 + capability[1]
         return self.oldest_capability <= mine <= (self.newest_capability or mine)
