@@ -1,7 +1,8 @@
 """What documents promise, what Upreel has for it and what was measured, as a page.
 
 `python -m tools.reports.claims > docs/claims.md` writes it, from `resources/claims.toml`, the
-figures of `bench optimisations --json` in docs/benchmarks/optimisations-*.json, and the counts of
+figures of `bench optimisations --json` or `bench first-contact` in docs/benchmarks
+(optimisations-*.json, first-contact-*.json), and the counts of
 `tests.pretended_gpu.published_switches`. Nothing is measured for it.
 """
 
@@ -11,9 +12,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.bench.report.claims import Claim, claims, why_not
-from engine.bench.report.machine import MACHINE, machine_of
+from engine.bench.report.machine import MACHINE, Row, machine_of
 from engine.bench.report.markdown import piped
 from engine.bench.report.switch_table import figures_text, measured
 from engine.core.messages import hint_of, message, text_of, title
@@ -26,6 +28,7 @@ from tests.pretended_gpu.published_switches import SwitchCount, known
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "claims.md"
 FIGURES = ROOT / "docs" / "benchmarks"
+_FILES = ("optimisations-*.json", "first-contact-*.json")
 NEEDS_GPU = "needs a GPU"
 NOTHING = "nothing to measure"
 
@@ -84,14 +87,22 @@ class MeasuredMachine:
 
 def machines(folder: Path = FIGURES) -> list[MeasuredMachine]:
     """Runs whose figures are in a folder, processors first."""
-    found = (_machine(path) for path in sorted(folder.glob("optimisations-*.json")))
-    return sorted(found, key=lambda one: one.has_gpu)
+    paths = (path for kind in _FILES for path in sorted(folder.glob(kind)))
+    return sorted(map(_machine, paths), key=lambda one: one.has_gpu)
 
 
 def _machine(path: Path) -> MeasuredMachine:
-    rows = json.loads(path.read_text("utf-8"))["results"]
+    rows = _rows(json.loads(path.read_text("utf-8")))
     facts = {"card": "none", **machine_of([row for row in rows if row["case"] == MACHINE])}
     return MeasuredMachine(facts, {line.name: line for line in measured(rows)})
+
+
+def _rows(data: dict[str, Any]) -> list[Row]:
+    """Rows of `bench --json`, or of the file of a first contact."""
+    if "results" in data:
+        return list(data["results"])
+    answers = data["answers"].values()
+    return [data["basis"]["machine"], *(row for one in answers for row in one["rows"])]
 
 
 def page(found: Sequence[MeasuredMachine], counts: Mapping[str, SwitchCount]) -> str:
@@ -158,7 +169,7 @@ def _figures(claim: Claim, machine: MeasuredMachine | None) -> str:
     cells = [figures_text(machine.lines[row]) for row in claim.rows if row in machine.lines]
     if not machine.has_gpu and claim.measured:
         cells.append(claim.measured)
-    return _joined(cells) or f"not measured: {NEEDS_GPU if machine.has_gpu else NOTHING}"
+    return _joined(cells) or "not measured"
 
 
 def _counted(claim: Claim, counts: Mapping[str, SwitchCount]) -> str:

@@ -54,13 +54,18 @@ def test_figures_of_a_gpu_get_a_column_of_their_own(tmp_path: Path) -> None:
         {"case": "machine", "processor": "A processor", "card": "Some GPU", "torch": "2.13"},
         {"case": "optimisations-vae", "switch": "vae.fused_norm", "time": 0.5, "memory": 0.75},
     ]
-    (tmp_path / "optimisations-some-gpu.json").write_text(json.dumps({"results": rows}))
-    (gpu,) = machines(tmp_path)
-    assert gpu.has_gpu
-    text = page([processor, gpu], known())
-    assert "| Some GPU, torch 2.13 |" in text
-    assert "vae.fused_norm: 0.50 of the time, 0.75 of the memory" in text
-    assert all(all(row) for row in cells(text))
+    answers = {"basis": {"machine": rows[0]}, "answers": {"optimisations": {"rows": rows[1:]}}}
+    for name, content in (("optimisations", {"results": rows}), ("first-contact", answers)):
+        path = tmp_path / f"{name}-some-gpu.json"
+        path.write_text(json.dumps(content))
+        (gpu,) = machines(tmp_path)
+        path.unlink()
+        assert gpu.has_gpu
+        text = page([processor, gpu], known())
+        assert "| Some GPU, torch 2.13 |" in text
+        assert "vae.fused_norm: 0.50 of the time, 0.75 of the memory" in text
+        assert "| not measured |" in text
+        assert all(all(row) for row in cells(text))
 
 
 def test_counts_of_the_pretended_gpu_are_without_and_with_the_switch() -> None:
