@@ -96,7 +96,7 @@ class WatchController(QObject):
             The other jobs: they wait for the user.
         """
         settings = self._ui_state.engine_settings
-        own = [job for job in begun if job.job_id in watched]
+        own = [job for job in begun if job.job_id in watched and job.problem is None]
         if not (own and settings.watch_folder and settings.watch_starts):
             return begun
         self._controller.continue_left_over(own)

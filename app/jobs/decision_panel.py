@@ -52,7 +52,7 @@ def primary_action(
         return ("start" if waits else "add_files"), "accept"
     if row is not None and row.state is JobState.DONE:
         return ("start" if waits else "add_files"), ""  # the result is below the picture
-    if row is not None and row.state.can_retry:
+    if row is not None and row.can_retry:
         return ("start", "retry") if waits else ("retry", "")
     return "start", ""
 

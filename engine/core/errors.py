@@ -15,6 +15,8 @@ from typing import ClassVar
 
 from engine.core.messages import HasMessage, Message, Param, message
 
+_PERMANENT: set[str] = set()  # codes of classes
+
 
 class EngineError(HasMessage, Exception):
     """An error that a user can understand.
@@ -26,12 +28,18 @@ class EngineError(HasMessage, Exception):
 
     Attributes:
         code: Stable name of the class in kebab-case; scripts and tests use it.
+        is_permanent: A job that has begun meets it again at each try, whatever else is done: its
+            source or its record is of no use. Other errors pass, or other choices help.
     """
 
     code: ClassVar[str] = "engine-error"
+    is_permanent: ClassVar[bool] = False
 
-    def __init_subclass__(cls, code: str = "") -> None:
+    def __init_subclass__(cls, code: str = "", is_permanent: bool = False) -> None:
         cls.code = code or cls.code
+        cls.is_permanent = is_permanent
+        if is_permanent:
+            _PERMANENT.add(cls.code)
 
     def __init__(self, case: str = "", /, **params: object) -> None:
         super().__init__(case)
@@ -60,6 +68,11 @@ class ErrorInfo(HasMessage):
     params: Mapping[str, Param] = field(default_factory=dict)
 
     @property
+    def is_permanent(self) -> bool:
+        """As of the error's class."""
+        return self.code in _PERMANENT
+
+    @property
     def as_message(self) -> Message:
         """The message of the catalogue."""
         return Message(f"{self.code}.{self.case}" if self.case else self.code, dict(self.params))
@@ -77,7 +90,7 @@ class SourceUnreadable(InputError, code="source-unreadable"):
     """The file is there but this user may not read it, or the disk fails."""
 
 
-class UnreadableMedia(InputError, code="unreadable-media"):
+class UnreadableMedia(InputError, code="unreadable-media", is_permanent=True):
     """The file is no video or picture, is empty, or is damaged beyond use."""
 
 
@@ -85,7 +98,7 @@ class TruncatedMedia(InputError, code="truncated-media"):
     """The file ends, or is damaged, before its time is over."""
 
 
-class UnsupportedMedia(InputError, code="unsupported-media"):
+class UnsupportedMedia(InputError, code="unsupported-media", is_permanent=True):
     """A file we can read but not use: no picture, unknown codec, impossible size."""
 
 
@@ -142,7 +155,7 @@ class UnknownWeights(WeightsError, code="unknown-weights"):
 
 
 class WeightsBusy(WeightsError, code="weights-busy"):
-    """Another program, or another part of this one, is at the file."""
+    """Another program, or another part of this one, is at the file, or was just now."""
 
 
 class DownloadFailed(WeightsError, code="download-failed"):
@@ -323,7 +336,7 @@ class JobBusy(JobError, code="job-busy"):
     """Another program is at this job."""
 
 
-class CheckpointMismatch(JobError, code="checkpoint-mismatch"):
+class CheckpointMismatch(JobError, code="checkpoint-mismatch", is_permanent=True):
     """Source, settings or weights changed since the job was interrupted."""
 
 

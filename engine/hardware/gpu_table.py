@@ -15,14 +15,14 @@ from engine.core.serialization import read_toml
 Generation = Literal["turing", "ampere", "ada", "blackwell"]
 
 GIB = 2**30
-_CAPABILITY: dict[Generation, tuple[int, int]] = {
+CAPABILITIES: dict[Generation, tuple[int, int]] = {
     "turing": (7, 5),
     "ampere": (8, 6),
     "ada": (8, 9),
     "blackwell": (12, 0),
 }
-OLDEST = min(_CAPABILITY.values())  # CUDA capability that there is a generation for
-_GENERATIONS: dict[str, Generation] = {name: name for name in _CAPABILITY}
+OLDEST = min(CAPABILITIES.values())  # CUDA capability that there is a generation for
+_GENERATIONS: dict[str, Generation] = {name: name for name in CAPABILITIES}
 _PCIE: dict[Generation, int] = {"turing": 3, "ampere": 4, "ada": 4, "blackwell": 5}
 # Bytes per second of one PCIe lane in one direction, by generation.
 LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
@@ -58,7 +58,7 @@ class GpuSpec:
     @property
     def capability(self) -> tuple[int, int]:
         """CUDA capability."""
-        return _CAPABILITY[self.generation]
+        return CAPABILITIES[self.generation]
 
     @property
     def title(self) -> str:

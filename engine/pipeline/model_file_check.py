@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.core.control import Control
-from engine.core.errors import CheckpointMismatch, WeightsMissing
+from engine.core.errors import CheckpointMismatch, WeightsBusy, WeightsMissing
 from engine.model_files.store import Store, is_changed
 from engine.models import registry
 from engine.pipeline.context import JobContext, Throttle
@@ -73,5 +73,5 @@ def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> W
     if vae.published:
         path = Store().ready(vae.published, control=control)
         if path != vae.path or is_changed(vae):
-            raise CheckpointMismatch("just-now", what="weights")
+            raise WeightsBusy("just-now")
     return vae

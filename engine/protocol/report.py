@@ -152,12 +152,13 @@ class RuntimeTrial:
 class MeasuredSwitch:
     """One line of the benchmark's table: what one optimisation does on this machine.
 
-    Ratios are with it over without it, all others as users have them: below 1 it helps.
+    Ratios are with it over without it, all others as users have them: below 1 it helps. A claim of
+    documents that no optimisation answers has a line of its own, with the reason as its note.
     """
 
-    name: str  # "vae.upsampler_fold"; "all" for all of a model's together
+    name: str  # "vae.upsampler_fold"; "all" for all of a model's together; "claim.cuda-graphs"
     title: Message
-    exactness: str  # "exact", "rounding" or "inexact"
+    exactness: str  # "exact", "rounding" or "inexact"; "" for a claim alone
     is_default: bool
     time: float | None = None
     scatter: float | None = None  # standard error of that ratio
