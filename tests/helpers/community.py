@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from engine.model_files.catalogue import PublishedFile, catalogue
 from engine.model_files.store import named
 from engine.models.community.library import spandrel
 from engine.models.community.network import load
@@ -140,6 +143,17 @@ def write_state(path: Path, state: dict[str, torch.Tensor]) -> Path:
     else:
         torch.save({"params_ema": tensors}, path)
     return path
+
+
+def write_wheel(folder: Path) -> PublishedFile:
+    """The installed library as a wheel in a folder, and the file of a catalogue that pins it."""
+    published = next(file for file in catalogue() if file.kind == "library")
+    package = Path(spandrel().__file__).parent
+    with ZipFile(folder / published.filename, "w", ZIP_DEFLATED) as wheel:
+        for module in package.rglob("*.py"):
+            wheel.write(module, f"{package.name}/{module.relative_to(package).as_posix()}")
+    content = (folder / published.filename).read_bytes()
+    return replace(published, sha256=sha256(content).hexdigest(), bytes=len(content))
 
 
 def loaded(path: Path, device: str = "cpu") -> Loaded:

@@ -99,7 +99,7 @@ def community_rows(options: BenchOptions) -> Iterator[Row]:
     the planned peak over the peak of all tensors above the loaded network.
 
     Raises:
-        FeatureMissing: spandrel is not installed.
+        LibraryMissing: spandrel is not on this machine.
     """
     size = options.size or _FRAME
     for title, network in NETWORKS.items():

@@ -115,7 +115,7 @@ def measured(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, Network
 
     Raises:
         WrongModel: It computes none of the frames.
-        WeightsError, FeatureMissing: As `recognised_file`.
+        WeightsError: As `recognised_file`.
     """
     found = recognised_file(weights)
     dtype = "float16" if half and found.facts.takes_half else "float32"
