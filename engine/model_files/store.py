@@ -25,7 +25,7 @@ from engine.core.errors import (
 from engine.core.paths import models_folder
 from engine.core.units import bytes_text
 from engine.downloads.folder import DownloadFolder, is_complete
-from engine.downloads.hashing import FileIdentity, OnProgress, hashed, ignore_progress
+from engine.downloads.hashing import FileIdentity, OnProgress, hashed, ignore_progress, sha256_of
 from engine.downloads.transfer import Listener, RemoteFile, fetch, mismatch
 from engine.model_files import catalogue
 from engine.model_files.catalogue import PublishedFile
@@ -148,6 +148,16 @@ class Store(DownloadFolder):
                 if record.path == path:
                     expect(path, record.identity)
         return path
+
+    def sha256_of(self, path: Path, control: Control | None = None) -> str:
+        """SHA-256 of any file; one that was read before and has not changed is not read again.
+
+        Raises:
+            WeightsUnreadable, Cancelled: As reading it.
+        """
+        known = (one for one in self._hashes.records() if one.path == path and one.is_current())
+        record = next(known, None)
+        return record.sha256 if record is not None else sha256_of(path, control=control)
 
     # --- changes
 

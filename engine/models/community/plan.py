@@ -96,6 +96,11 @@ class CommunityPlan(FramePlan):
         return (self.weights,)
 
     @property
+    def architecture(self) -> str:
+        """As the file says."""
+        return self.network.architecture
+
+    @property
     def line(self) -> str:
         """The plan in one line."""
         tiles = "whole frames" if self.tiles == 1 else f"{self.tiles} tiles of {self.tile}"
