@@ -65,7 +65,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
             call=call,
             cost=cost,
         )
-        plan = plan if edge else within_seconds(plan)
+        plan = _known(plan) if edge else within_seconds(plan, _known)
         if not (on_gpu and call.batches and plan.tiles == 1):
             return plan
         return replace(plan, clip_frames=max(1, min(_MOST_FRAMES, _BATCH_PIXELS // frame.pixels)))
@@ -75,7 +75,12 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
         if work.dtype == "float32":
             return None
         _, call, cost = _measured(work.weights, half=False)
-        return replace(work, dtype=call.dtype, call=call, cost=cost)
+        return _known(replace(work, dtype=call.dtype, call=call, cost=cost))
+
+    def smaller(self, work: CommunityPlan, stage: str = "") -> CommunityPlan | None:
+        """As any family of frames, with the cost of its tiles."""
+        smaller = super().smaller(work, stage)
+        return smaller and _known(smaller)
 
     def needs(self, work: CommunityPlan) -> MemoryRequirement:
         """Bytes of enlarging a clip, in tiles where frames are cut."""
@@ -142,6 +147,23 @@ def _measured(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, Networ
     from engine.models.community.upscaler import measured
 
     return measured(weights, half=half)
+
+
+def _known(plan: CommunityPlan) -> CommunityPlan:
+    """The same, its very tile measured where its cost would be a guess; that loads torch."""
+    if not plan.is_guessed:
+        return plan
+    from engine.models.community.upscaler import measured_at
+
+    size = plan.network.extended(plan.tile)
+    taken = measured_at(plan.weights, plan.call, size)
+    if taken is None:
+        return plan
+    working, operations = (
+        growth.joined(size.pixels, value)
+        for growth, value in zip((plan.cost.working, plan.cost.operations), taken, strict=True)
+    )
+    return replace(plan, cost=replace(plan.cost, working=working, operations=operations))
 
 
 FAMILY = CommunityFamily()

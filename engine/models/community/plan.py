@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -42,6 +43,12 @@ class Growth:
             if before <= pixels <= after:
                 return low + (high - low) * (pixels - before) / (after - before)
         return self.fixed + self.each * pixels + self.square * pixels * pixels
+
+    def joined(self, pixels: int, value: float) -> Growth:
+        """The same with one more measured value."""
+        known = dict(zip(self.pixels, self.values, strict=True)) | {pixels: value}
+        order = tuple(sorted(known))
+        return replace(self, pixels=order, values=tuple(known[count] for count in order))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +126,14 @@ class CommunityPlan(FramePlan):
         return tuple(found)
 
     @property
+    def is_guessed(self) -> bool:
+        """Whether the cost of its tile may be far off: it bends, and no such tile was measured."""
+        bends = self.cost.working.square or self.cost.operations.square
+        return (
+            bool(bends) and self.network.extended(self.tile).pixels not in self.cost.working.pixels
+        )
+
+    @property
     def working_bytes(self) -> int:
         """Of enlarging the frames that are computed at a time, in tiles."""
         pixels = self.network.extended(self.tile).pixels
@@ -132,11 +147,18 @@ class CommunityPlan(FramePlan):
         return self.cost.operations.at(self.network.extended(self.tile).pixels)
 
 
-def within_seconds(plan: CommunityPlan) -> CommunityPlan:
-    """The same in tiles that a device computes in seconds, so that a pause acts."""
-    most = MOST_OPERATIONS[plan.device]
+def within_seconds(
+    plan: CommunityPlan, known: Callable[[CommunityPlan], CommunityPlan]
+) -> CommunityPlan:
+    """The same in tiles that a device computes in seconds, so that a pause acts.
+
+    Args:
+        plan: In any tiles.
+        known: Gives a plan the cost of its tiles.
+    """
+    most, plan = MOST_OPERATIONS[plan.device], known(plan)
     while plan.tile_operations > most and min(plan.tile.width, plan.tile.height) > _SMALLEST_TILE:
-        plan = replace(plan, tile=halved(plan.tile))
+        plan = known(replace(plan, tile=halved(plan.tile)))
     return plan
 
 

@@ -107,7 +107,8 @@ def _place(module: nn.Module, device: str, dtype: torch.dtype, layout: torch.mem
 def measured(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, NetworkCall, NetworkCost]:
     """What a network states, how it is called, and what a frame takes.
 
-    Frames without values show it: of four sizes, and two frames in one call.
+    Frames without values show it: of four sizes, and two frames in one call. `measured_at` adds
+    others, where these four lie on no line.
 
     Args:
         weights: The file.
@@ -145,17 +146,45 @@ def _cost(found: Recognised, call: NetworkCall) -> NetworkCost:
     side = _side(found.facts)
     pixels, peaks, operations = [], [], []
     for factor in _FACTORS:
-        with pretended(found.mode) as meter:
-            frame = torch.empty(1, 3, factor * side, factor * side)
-            before = meter.now
-            upscaler.upscale(frame)
-        pixels.append((factor * side) ** 2)
-        peaks.append(meter.peak - before)
-        operations.append(meter.operations)
+        size = Size(factor * side, factor * side)
+        peak, count = _taken(found, upscaler, size)
+        pixels.append(size.pixels)
+        peaks.append(peak)
+        operations.append(count)
     weights = sum(tensor.nbytes for tensor in found.model.model.state_dict().values())
     return NetworkCost(
         weights=weights, working=growth(pixels, peaks), operations=growth(pixels, operations)
     )
+
+
+@lru_cache(maxsize=64)
+def measured_at(weights: WeightsPlan, call: NetworkCall, size: Size) -> tuple[int, int] | None:
+    """Bytes and operations of a frame of one size, without values; None where it does not run.
+
+    For networks whose cost bends: some cut a frame by the logarithm of its sides, so no curve
+    through smaller ones tells it.
+
+    Raises:
+        WeightsError: As `recognised_file`.
+    """
+    found = recognised_file(weights)
+    try:
+        with pretended(found.mode):
+            upscaler = CommunityUpscaler(found.model, found.facts, call)
+        return _taken(found, upscaler, size)
+    except Exception as err:  # networks refuse a frame with any class
+        if memory_ran_out(err):
+            raise
+        return None
+
+
+def _taken(found: Recognised, upscaler: CommunityUpscaler, size: Size) -> tuple[int, int]:
+    """Most bytes at once, and operations, of one frame."""
+    with pretended(found.mode) as meter:
+        frame = torch.empty(1, 3, size.height, size.width)
+        before = meter.now
+        upscaler.upscale(frame)
+    return meter.peak - before, meter.operations
 
 
 def _takes_batches(found: Recognised, call: NetworkCall) -> bool:

@@ -13,15 +13,18 @@ from torch import Tensor
 from engine.cli.main import main
 from engine.core.errors import WrongModel
 from engine.core.geometry import Size
+from engine.model_files.store import named
 from engine.models.community.library import spandrel
 from engine.models.community.network import recognised
-from engine.models.community.plan import LEAST_OVERLAP
-from engine.models.community.upscaler import CommunityUpscaler
+from engine.models.community.plan import LEAST_OVERLAP, CommunityPlan
+from engine.models.community.upscaler import CommunityUpscaler, measured_at
 from engine.models.user_files import describe
+from engine.settings.schema import JobSettings
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
 from tests.helpers.clips import make_clip
 from tests.helpers.community import REFUSED, RUN, architectures, loaded, write_network
+from tests.helpers.jobs import plan_of
 from tests.helpers.memory import Allocations
 
 pytestmark = [  # of spandrel's own loader
@@ -111,6 +114,34 @@ def test_the_planned_bytes_are_those_that_torch_takes(name: str, tmp_path: Path)
     planned = found.cost.working.at(size.pixels)
     assert taken.peak_bytes <= planned * 1.10
     assert planned <= taken.peak_bytes * 1.10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", [320, 384])
+def test_bytes_that_bend_are_planned_for_the_very_tile(side: int, tmp_path: Path) -> None:
+    """RGT reduces a frame by a power of 4 that follows from its sides."""
+    path = write_network(tmp_path / "a.pth", "RGT")
+    film = make_clip(tmp_path / "film.mkv", codec="ffv1", frames=1, size=(side, side))
+    settings = JobSettings(model="community", model_file=str(path), tile=side)
+    work = plan_of(film, tmp_path / "out.mkv", settings).work
+    assert isinstance(work, CommunityPlan)
+    upscaler, frames = loaded(path).upscaler, smooth(work.tile)
+    with torch.inference_mode(), Allocations() as taken:
+        upscaler.upscale(frames)
+    assert taken.peak_bytes <= work.working_bytes * 1.01
+    assert work.working_bytes <= taken.peak_bytes * 1.10
+
+
+def test_a_frame_that_a_curve_would_never_fit_is_planned_whole(tmp_path: Path) -> None:
+    """A curve through four small frames said eighteen times its bytes."""
+    path = write_network(tmp_path / "a.pth", "RGT")
+    film = make_clip(tmp_path / "film.mkv", codec="ffv1", frames=1, size=(1280, 720))
+    settings = JobSettings(model="community", model_file=str(path))
+    work = plan_of(film, tmp_path / "out.mkv", settings).work
+    taken = measured_at(named(path), work.call, work.tile)
+    assert taken is not None
+    assert work.tile == Size(1280, 720)
+    assert taken[0] <= work.working_bytes <= taken[0] * 1.01
 
 
 @pytest.mark.slow

@@ -41,12 +41,16 @@ def plan(operations: float = 1e4, **values: object) -> CommunityPlan:
     return replace(made, **values)
 
 
+def as_it_is(plan: CommunityPlan) -> CommunityPlan:
+    return plan
+
+
 def test_frames_are_cut_until_a_tile_takes_seconds() -> None:
-    assert within_seconds(plan()).tile == Size(1280, 720)
-    heavy = within_seconds(plan(operations=3e7))
+    assert within_seconds(plan(), as_it_is).tile == Size(1280, 720)
+    heavy = within_seconds(plan(operations=3e7), as_it_is)
     assert heavy.tile_operations <= 4e12
     assert heavy.tiles > 1
-    endless = within_seconds(plan(operations=1e15))
+    endless = within_seconds(plan(operations=1e15), as_it_is)
     assert min(endless.tile.width, endless.tile.height) == 128
 
 
@@ -91,6 +95,15 @@ def test_between_measurements_a_step_is_not_smoothed() -> None:
     assert [step.at(p) for p in (100, 400, 900, 1600)] == [10, 20, 200, 220]
     assert step.at(1250) == pytest.approx(210)
     assert step.at(50) <= 10
+
+
+def test_a_measured_value_counts_more_than_the_curve() -> None:
+    curve = growth([100, 400, 900], [10.0, 40.0, 400.0])
+    known = curve.joined(5000, 600.0)
+    assert curve.at(5000) > 1000
+    assert known.at(5000) == 600
+    assert known.joined(900, 300.0).at(900) == 300
+    assert known.square == curve.square
 
 
 def test_a_plan_is_read_as_it_was_written() -> None:
