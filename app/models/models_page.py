@@ -169,11 +169,12 @@ class ModelsPage(Themed, QDialog):
         """Ask before a removal; an external file only leaves the list."""
         file = package.main
         freed = bytes_text(file.bytes if file.is_here else file.done_bytes)
-        details = (
-            tr("The file stays where it lies; only Upreel forgets it.")
-            if file.borrowed
-            else tr("This frees {size}. It can be fetched again.", size=freed)
-        )
+        if file.borrowed:
+            details = tr("The file stays where it lies; only Upreel forgets it.")
+        elif file.is_own or file.kind == "library":
+            details = tr("This frees {size}. Upreel cannot fetch it again.", size=freed)
+        else:
+            details = tr("This frees {size}. It can be fetched again.", size=freed)
         question = tr("Remove {name}?", name=model_labels.full_title(file))
         return is_confirmed(self, question, details, yes=tr("Remove"), no=tr("Keep"))
 

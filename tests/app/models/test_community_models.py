@@ -12,7 +12,9 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
+from app.models import models_page
 from app.state.job_row import JobState
+from app.state.model_files_model import Package
 from app.status_bar import plan_line
 from app.widgets.controls import ChoiceBox
 from engine.core.errors import LibraryMissing
@@ -140,6 +142,21 @@ def test_the_list_has_the_library_with_a_button(bench: Bench, tmp_path: Path) ->
     assert request.path == tmp_path / "downloaded.whl"
     list_library(bench, state="here", path=tmp_path / LIBRARY.filename)
     assert button.text() == "Check"
+
+
+@pytest.mark.parametrize(
+    ("file", "can_fetch"),
+    [(LIBRARY, False), (own(Path("4x_film.pth")), False), (replace(LIBRARY, kind="vae"), True)],
+)
+def test_a_removal_says_whether_it_can_be_fetched_again(
+    bench: Bench, file: PublishedState, *, can_fetch: bool
+) -> None:
+    asked: list[str] = []
+    bench.patch.setattr(
+        models_page, "is_confirmed", lambda _parent, _text, details, **_: asked.append(details)
+    )
+    bench.program.models.view.confirm_remove(Package(main=replace(file, state="here")))
+    assert asked[0].endswith("It can be fetched again." if can_fetch else "cannot fetch it again.")
 
 
 def test_films_that_were_refused_without_the_library_are_planned_again(bench: Bench) -> None:
