@@ -266,7 +266,9 @@ def _models_library(player: Player) -> None:
     player.program.models.take_file(path, "copy")
     error = LibraryMissing("packed", wheel=library.filename, version="0.4.2").info()
     player.say([events.TaskFailed(kind=FILE, subject=str(path), phase="import", error=error)])
-    player.program.models.view.reveal(library.id)
+    for _ in range(2):  # the first time the page only grows
+        player.program.models.view.reveal(library.id)
+        player.settle()
 
 
 def _community_planned(player: Player) -> None:
