@@ -26,7 +26,7 @@ def write_model(path: Path) -> None:
     state = {
         "body.0.weight": shifts,
         "body.0.bias": torch.zeros(count),
-        "body.1.weight": torch.ones(count),  # negative numbers pass unchanged
+        "body.1.weight": torch.ones(count),  # what is below zero passes unchanged
         "body.2.weight": phases,
         "body.2.bias": torch.zeros(len(phases)),
     }
