@@ -15,12 +15,13 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from engine.core.geometry import Size
 from engine.model_files.catalogue import PublishedFile, catalogue
 from engine.model_files.store import named
 from engine.models.community.library import spandrel
 from engine.models.community.network import load
-from engine.models.community.plan import NetworkCost
-from engine.models.community.upscaler import CommunityUpscaler, measured
+from engine.models.community.plan import NetworkCall, NetworkCost
+from engine.models.community.upscaler import CommunityUpscaler, called, cost_of
 from engine.protocol.model_file_state import NetworkFacts
 
 # Arguments of each network; spandrel recognises a few only at sizes that are not small.
@@ -110,8 +111,12 @@ class Loaded:
 
     path: Path
     facts: NetworkFacts
-    cost: NetworkCost
+    call: NetworkCall
     upscaler: CommunityUpscaler
+
+    def cost(self, size: Size) -> NetworkCost:
+        """Of a frame of that size."""
+        return cost_of(named(self.path), self.call, self.facts.extended(size))
 
 
 def architectures() -> list[str]:
@@ -159,5 +164,5 @@ def write_wheel(folder: Path) -> PublishedFile:
 def loaded(path: Path, device: str = "cpu") -> Loaded:
     """A file measured, in float32, and its network on a device."""
     weights = named(path)
-    facts, call, cost = measured(weights, half=False)
-    return Loaded(path, facts, cost, CommunityUpscaler(load(weights), facts, call, device))
+    facts, call = called(weights, half=False)
+    return Loaded(path, facts, call, CommunityUpscaler(load(weights), facts, call, device))

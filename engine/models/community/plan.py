@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
 
 from engine.core.geometry import Size
 from engine.models.frame_family import FramePlan
@@ -18,37 +17,6 @@ _SMALLEST_TILE = 4 * LEAST_OVERLAP  # below it more is computed twice than once
 _NOISE = 1 << 14  # bytes of the generator that is put back
 _PLACE = 16  # bytes of a row or a column that operators look up
 MOST_OPERATIONS = {"cpu": 4e12, "cuda": 4e13}  # in one call: seconds, after which a pause acts
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """Something that grows with the pixels of a frame: `fixed + each * p + square * p * p`.
-
-    Attributes:
-        pixels: Of frames that were measured, growing.
-        values: Measured for these; between two of them it is on their line, since networks that
-            cut a frame into windows grow in steps.
-    """
-
-    fixed: float = 0.0
-    each: float = 0.0
-    square: float = 0.0
-    pixels: tuple[int, ...] = ()
-    values: tuple[float, ...] = ()
-
-    def at(self, pixels: int) -> float:
-        """Its value for so many pixels."""
-        known = zip(self.pixels, self.values, strict=True)
-        for (before, low), (after, high) in pairwise(known):
-            if before <= pixels <= after:
-                return low + (high - low) * (pixels - before) / (after - before)
-        return self.fixed + self.each * pixels + self.square * pixels * pixels
-
-    def joined(self, pixels: int, value: float) -> Growth:
-        """The same with one more measured value."""
-        known = dict(zip(self.pixels, self.values, strict=True)) | {pixels: value}
-        order = tuple(sorted(known))
-        return replace(self, pixels=order, values=tuple(known[count] for count in order))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,17 +36,17 @@ class NetworkCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkCost:
-    """What one frame takes, by the pixels that the network sees, those that extend it included.
+    """What one frame of the size of a tile takes.
 
     Attributes:
-        weights: Bytes.
-        working: Bytes of everything else, the result in float32 included.
-        operations: Floating-point; a multiply-add is two.
+        weights: Bytes of the network.
+        working: Most bytes at once besides them.
+        operations: Floating-point operations; a multiply-add is two.
     """
 
     weights: int = 0
-    working: Growth = field(default_factory=Growth)
-    operations: Growth = field(default_factory=Growth)
+    working: int = 0
+    operations: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,40 +94,34 @@ class CommunityPlan(FramePlan):
         return tuple(found)
 
     @property
-    def is_guessed(self) -> bool:
-        """Whether the cost of its tile may be far off: it bends, and no such tile was measured."""
-        bends = self.cost.working.square or self.cost.operations.square
-        return (
-            bool(bends) and self.network.extended(self.tile).pixels not in self.cost.working.pixels
-        )
-
-    @property
     def working_bytes(self) -> int:
         """Of enlarging the frames that are computed at a time, in tiles."""
-        pixels = self.network.extended(self.tile).pixels
-        one = self.cost.working.at(pixels)
         large = self.tile.scaled(self.scale)
-        return round(one * self.clip_frames) + _NOISE + _PLACE * (large.width + large.height)
-
-    @property
-    def tile_operations(self) -> float:
-        """Of one tile of one frame."""
-        return self.cost.operations.at(self.network.extended(self.tile).pixels)
+        return self.cost.working * self.clip_frames + _NOISE + _PLACE * (large.width + large.height)
 
 
 def within_seconds(
-    plan: CommunityPlan, known: Callable[[CommunityPlan], CommunityPlan]
+    plan: CommunityPlan, with_cost: Callable[[CommunityPlan], CommunityPlan]
 ) -> CommunityPlan:
     """The same in tiles that a device computes in seconds, so that a pause acts.
 
     Args:
         plan: In any tiles.
-        known: Gives a plan the cost of its tiles.
+        with_cost: Gives a plan the cost of its tiles.
     """
-    most, plan = MOST_OPERATIONS[plan.device], known(plan)
-    while plan.tile_operations > most and min(plan.tile.width, plan.tile.height) > _SMALLEST_TILE:
-        plan = known(replace(plan, tile=halved(plan.tile)))
+    most, plan = MOST_OPERATIONS[plan.device], with_cost(plan)
+    while plan.cost.operations > most and _can_shrink(plan.tile):
+        tile, operations = plan.tile, float(plan.cost.operations)
+        while operations > most and _can_shrink(tile):
+            smaller = halved(tile)
+            operations *= smaller.pixels / tile.pixels
+            tile = smaller
+        plan = with_cost(replace(plan, tile=tile))
     return plan
+
+
+def _can_shrink(tile: Size) -> bool:
+    return min(tile.width, tile.height) > _SMALLEST_TILE
 
 
 def halved(tile: Size) -> Size:
