@@ -40,7 +40,7 @@ class NetworkCost:
 
     Attributes:
         weights: Bytes of the network.
-        working: Most bytes at once besides them.
+        working: Most bytes at once without them.
         operations: Floating-point operations; a multiply-add is two.
     """
 

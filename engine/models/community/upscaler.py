@@ -18,12 +18,13 @@ from engine.core.errors import NumericOverflow, WrongModel, memory_ran_out
 from engine.core.geometry import Size
 from engine.models.community.network import Recognised, recognised_file
 from engine.models.community.plan import HALO, CommunityPlan, NetworkCall, NetworkCost
-from engine.models.community.pretended import pretended
+from engine.models.community.pretended import Meter, pretended
 from engine.models.load import assign
 from engine.protocol.model_file_state import NetworkFacts
 from engine.protocol.plan import WeightsPlan
 
 _SMALL_SIDE = 64  # px, of frames that show how a network is called
+_LOOPED_SIDE = 256  # px, of the largest frame that is measured of a network that loops over parts
 
 
 class CommunityUpscaler:
@@ -139,25 +140,44 @@ def cost_of(weights: WeightsPlan, call: NetworkCall, size: Size) -> NetworkCost:
         WeightsError: As `recognised_file`.
     """
     found = recognised_file(weights)
+    most = found.facts.extended(Size(_LOOPED_SIDE, _LOOPED_SIDE))
+    share = 1.0
+    if size.pixels > most.pixels and _loops(weights, call):
+        share, size = size.pixels / most.pixels, most
+    meter = _metered(weights, call, size)
+    return NetworkCost(
+        weights=sum(tensor.nbytes for tensor in found.model.model.state_dict().values()),
+        working=round(share * meter.peak),
+        operations=round(share * meter.operations),
+    )
+
+
+@lru_cache(maxsize=8)
+def _loops(weights: WeightsPlan, call: NetworkCall) -> bool:
+    """Whether it takes a frame part by part: minutes for a large one, and nothing but their sum."""
+    facts = recognised_file(weights).facts
+    sizes = (facts.extended(Size(side, side)) for side in (_SMALL_SIDE, _LOOPED_SIDE))
+    few, many = (_metered(weights, call, size).calls for size in sizes)
+    return many > 2 * few
+
+
+def _metered(weights: WeightsPlan, call: NetworkCall, size: Size) -> Meter:
+    """What one frame takes besides the network and itself."""
+    found = recognised_file(weights)
     # the cache of the mode may mix up what has values and what has none
     found.mode.cache_enabled = call.channels_last
     try:
         with pretended(found.mode):
             upscaler = CommunityUpscaler(found.model, found.facts, call)
-        with pretended(found.mode) as meter:
             frame = torch.empty(1, 3, size.height, size.width)
-            before = meter.now
+        with pretended(found.mode) as meter:
             upscaler.upscale(frame)
     except Exception as err:  # networks refuse a frame, or how it lies, with any class
         if memory_ran_out(err):
             raise
         about = {"name": weights.path.name, "path": str(weights.path)}
         raise WrongModel("does-not-run", architecture=found.facts.architecture, **about) from err
-    return NetworkCost(
-        weights=sum(tensor.nbytes for tensor in found.model.model.state_dict().values()),
-        working=meter.peak - before,
-        operations=meter.operations,
-    )
+    return meter
 
 
 def with_cost(plan: CommunityPlan) -> CommunityPlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -141,6 +142,17 @@ def test_a_frame_is_planned_whole_though_smaller_ones_grow_as_their_square(tmp_p
     assert work.tile == Size(1280, 720)
     halves = loaded(path).cost(Size(640, 720))
     assert halves.working > 1.5 * work.cost.working
+
+
+@pytest.mark.slow
+def test_a_network_that_loops_over_parts_is_measured_on_a_part(tmp_path: Path) -> None:
+    """IPT takes a frame in pieces of 48 px, one after the other."""
+    found, small = loaded(write_network(tmp_path / "a.pth", "IPT")), Size(256, 256)
+    begin = time.process_time()
+    large = found.cost(Size(1920, 1080))
+    assert time.process_time() - begin < 30
+    ratio = found.facts.extended(Size(1920, 1080)).pixels / found.facts.extended(small).pixels
+    assert large.working == pytest.approx(found.cost(small).working * ratio, rel=0.01)
 
 
 @pytest.mark.slow

@@ -97,7 +97,9 @@ def test_kernels_equal_the_reference_on_a_gpu(dtype, shape, monkeypatch):
     without_kernels(monkeypatch)
     assert same_bits(narrow, eight_bit._rounded_e4m3(x, scale))
     wanted = eight_bit._rounded_int8(x)
-    torch.testing.assert_close(scales, wanted[1], rtol=2e-7, atol=0)  # torch divides otherwise there
+    torch.testing.assert_close(
+        scales, wanted[1], rtol=2e-7, atol=0
+    )  # torch divides otherwise there
     apart = (codes.int() - wanted[0].int()).abs()
     assert int(apart.max()) <= 1
     assert float(apart.float().mean()) < 1e-4
