@@ -94,6 +94,8 @@ class ReportDialog(QDialog):
         for check in report.checks:
             severity = "good" if check.passed else "warning"
             inner.addWidget(NoticeLine(severity, title(f"check.{check.code}"), text(check.message)))
+        if report.model_files:
+            inner.addWidget(NoticeLine("info", tr("Model files"), model_files(report)))
         if times := stage_times(report):
             inner.addWidget(NoticeLine("info", tr("Times of the stages"), times))
         if report.gpu_memory:
@@ -117,6 +119,19 @@ class ReportDialog(QDialog):
         for part in (name, sub, scroll):
             column.addWidget(part)
         column.addLayout(buttons)
+
+
+def model_files(report: Report) -> str:
+    """What the result was made with: name and architecture, below it the SHA-256."""
+    lines = []
+    for file in report.model_files:
+        lines.append(" · ".join(part for part in (file.name, file.architecture) if part))
+        lines.append(
+            tr("SHA-256 {sum}", sum=file.sha256)
+            if file.sha256
+            else tr("It was changed before the job ended.")
+        )
+    return "\n".join(lines)
 
 
 def stage_times(report: Report) -> str:

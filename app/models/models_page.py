@@ -38,9 +38,10 @@ from app.widgets.controls import Themed, is_confirmed
 from app.widgets.notice_line import NoticeLine
 from app.window_place import resize_on_screen
 from engine.core.units import bytes_text
+from engine.protocol.model_file_state import is_library
 
 _FOLDED, _UNFOLDED = QSize(900, 380), QSize(900, 660)
-_ENDINGS = "*.safetensors *.gguf *.pt *.pth *.ckpt"
+_ENDINGS = "*.safetensors *.gguf *.pt *.pth *.ckpt *.whl"
 
 
 class ModelsPage(Themed, QDialog):
@@ -151,6 +152,8 @@ class ModelsPage(Themed, QDialog):
         match name:
             case "get":
                 self.get_requested.emit(file)
+            case "add":
+                self._ask_library()
             case "stop":
                 self.stop_requested.emit(file)
             case "verify":
@@ -166,11 +169,12 @@ class ModelsPage(Themed, QDialog):
         """Ask before a removal; an external file only leaves the list."""
         file = package.main
         freed = bytes_text(file.bytes if file.is_here else file.done_bytes)
-        details = (
-            tr("The file stays where it lies; only Upreel forgets it.")
-            if file.borrowed
-            else tr("This frees {size}. It can be fetched again.", size=freed)
-        )
+        if file.borrowed:
+            details = tr("The file stays where it lies; only Upreel forgets it.")
+        elif file.is_own or file.kind == "library":
+            details = tr("This frees {size}. Upreel cannot fetch it again.", size=freed)
+        else:
+            details = tr("This frees {size}. It can be fetched again.", size=freed)
         question = tr("Remove {name}?", name=model_labels.full_title(file))
         return is_confirmed(self, question, details, yes=tr("Remove"), no=tr("Keep"))
 
@@ -275,6 +279,7 @@ class ModelsPage(Themed, QDialog):
                 line = self._imports[path] = ImportRow(path)
                 line.stop_requested.connect(self.stop_requested)
                 line.dismissed.connect(self._model.dismiss)
+                line.library_requested.connect(self._ask_library)
                 self._top.addWidget(line)
             self._imports[path].show_task(task)
 
@@ -285,9 +290,20 @@ class ModelsPage(Themed, QDialog):
             "",
             f"{tr('Models')} ({_ENDINGS});;{tr('All files')} (*)",
         )
-        mode = self.ask_mode(Path(chosen)) if chosen else ""
+        path = Path(chosen)
+        mode = "copy" if is_library(path) else self.ask_mode(path) if chosen else ""
         if mode:
-            self.import_requested.emit(Path(chosen), mode)
+            self.import_requested.emit(path, mode)
+
+    def _ask_library(self) -> None:
+        """Let the user choose the wheel of a library that is not here."""
+        lacking = [f for f in self._model.files if f.kind == "library" and not f.is_here]
+        names = " ".join(file.filename for file in lacking)
+        chosen, _ = QFileDialog.getOpenFileName(
+            self, tr("The library of community models"), "", f"{names} (*.whl)"
+        )
+        if chosen:
+            self.import_requested.emit(Path(chosen), "copy")
 
     def _lay_out(self) -> None:
         self._title.setProperty("kind", "headline")

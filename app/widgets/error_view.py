@@ -23,9 +23,10 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
         "update-not-installable engine-stopped system-refusal internal-error"
     ),
     "models": (
-        "weights-error weights-missing download-failed weights-busy unknown-weights hash-mismatch "
-        "weights-unreadable not-safetensors weights-truncated weights-damaged unsafe-weights "
-        "wrong-model wrong-numbers missing-keys extra-keys wrong-shapes unknown-keys"
+        "weights-error weights-missing library-missing download-failed weights-busy "
+        "unknown-weights hash-mismatch weights-unreadable not-safetensors weights-truncated "
+        "weights-damaged unsafe-weights wrong-model wrong-numbers missing-keys extra-keys "
+        "wrong-shapes unknown-keys"
     ),
     "remove": "input-error unreadable-media unsupported-media unknown-job checkpoint-mismatch",
     "rename": "output-exists output-is-input output-name",

@@ -150,6 +150,10 @@ class WeightsMissing(WeightsError, code="weights-missing"):
     """The file is not on this machine."""
 
 
+class LibraryMissing(WeightsError, code="library-missing"):
+    """A library that a model needs, which the user has to bring, is not on this machine."""
+
+
 class UnknownWeights(WeightsError, code="unknown-weights"):
     """The catalogue has no such file."""
 

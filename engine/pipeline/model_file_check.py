@@ -9,6 +9,7 @@ from engine.models import registry
 from engine.pipeline.context import JobContext, Throttle
 from engine.protocol.events import StageProgress, StageStarted
 from engine.protocol.plan import Plan, WeightsPlan
+from engine.protocol.report import ModelFile
 
 _MB = 10**6
 
@@ -44,6 +45,25 @@ def check_weights(context: JobContext) -> None:
             is_other |= path != weights.path
     if is_other or any(map(is_changed, files)):
         raise CheckpointMismatch("since-planning", what="weights")
+
+
+def files_used(context: JobContext) -> tuple[ModelFile, ...]:
+    """What a report says of the model files of a job; reads those that were not read yet.
+
+    Raises:
+        WeightsUnreadable, Cancelled: As reading them.
+    """
+    store, plan = Store(), context.plan
+    named = [("", file) for file in (plan.latent.weights if plan.latent else ())]
+    named += [(work.architecture, file) for work in plan.passes for file in work.weights_files]
+    return tuple(
+        ModelFile(
+            name=file.path.name,
+            sha256="" if is_changed(file) else store.sha256_of(file.path, context.control),
+            architecture=architecture,
+        )
+        for architecture, file in dict.fromkeys(named)
+    )
 
 
 def files_of(plan: Plan) -> tuple[WeightsPlan, ...]:

@@ -21,7 +21,7 @@ from engine.models import registry
 from engine.models.upscalers import FrameUpscaler, ShotModel
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.misread import first_misread
-from engine.pipeline.model_file_check import check_weights
+from engine.pipeline.model_file_check import check_weights, files_used
 from engine.pipeline.output import Publication, part_path, publish
 from engine.pipeline.recovery import Recovery, attempt, reason_of, with_one_retry
 from engine.pipeline.room import check_room, with_room
@@ -86,6 +86,7 @@ def _run(context: JobContext, segments: SegmentLog, ram: RamPeak, *, overwrite: 
             source=context.media.path,
             output=context.plan.output,
             seconds=seconds,
+            model_files=advised(lambda: files_used(context), ()),
             stage_times=advised(lambda: _stage_times(context), ()),
             peak_bytes=ram.so_far,
             gpu_memory=advised(lambda: _gpu_memory(context), ()),

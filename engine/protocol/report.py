@@ -71,6 +71,15 @@ class StageTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFile:
+    """A model file that a result was made with."""
+
+    name: str  # without its folder
+    sha256: str = ""  # "" where it was changed, or went, before the job ended
+    architecture: str = ""  # as the file says; "" where the name of the model tells it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Source against result."""
 
@@ -82,6 +91,7 @@ class Report:
     likeness_mean: float = 0.0  # SSIM of small grey pictures, 0 to 1
     likeness_min: float = 0.0
     seconds: float = 0.0  # that the job took, 0 when only verified
+    model_files: tuple[ModelFile, ...] = ()  # other than those of the program
     stage_times: tuple[StageTime, ...] = ()  # as in `events.StagesTimed`
     peak_bytes: int = 0
     gpu_memory: tuple[StageMemory, ...] = ()  # of the stages that a GPU computed in the last run

@@ -1,4 +1,4 @@
-"""What the report of a finished job says of its stages: memory of the GPU, and times."""
+"""What the report of a finished job says of its stages and model files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.jobs.report_dialog import ReportDialog
-from engine.protocol.report import MemoryPeak, Report, StageMemory, StageTime
+from engine.protocol.report import MemoryPeak, ModelFile, Report, StageMemory, StageTime
 
 GIB = 2**30
 PEAK = MemoryPeak(requested=9 * GIB, allocated=9 * GIB, reserved=10 * GIB, used=11 * GIB)
@@ -41,6 +41,14 @@ def test_times_of_the_stages_are_shown_without_those_of_0_s(qtbot: QtBot) -> Non
     found = texts(replace(REPORT, stage_times=times), qtbot)
     assert "Encode: 12 s, planned 10 s\nLoad the model: 1 min 15 s" in found
     assert "Times of the stages" not in texts(replace(REPORT, stage_times=times[1:2]), qtbot)
+
+
+def test_model_files_are_named_with_their_sums(qtbot: QtBot) -> None:
+    own = ModelFile(name="4x_film.pth", sha256="3f65", architecture="SPAN")
+    found = texts(replace(REPORT, model_files=(own, replace(own, sha256=""))), qtbot)
+    assert "4x_film.pth · SPAN\nSHA-256 3f65" in found
+    assert "4x_film.pth · SPAN\nIt was changed before the job ended." in found
+    assert "Model files" not in texts(REPORT, qtbot)
 
 
 def test_one_job_has_no_spread(qtbot: QtBot) -> None:
