@@ -7,7 +7,6 @@ from PySide6.QtGui import QIcon, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app import labels
-from app.engine_messages import text, title
 from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import icon, pixmap
@@ -19,7 +18,7 @@ _BETWEEN = 70  # px of icon and margins
 
 
 class ReportStrip(QFrame):
-    """Done with its checks, or done with a named problem."""
+    """What the checks have found, and facts about the job; what failed is in `DoubtCard`."""
 
     action_requested = Signal(str)  # names of the window's actions
     compare_clicked = Signal()
@@ -79,14 +78,13 @@ class ReportStrip(QFrame):
         self._detail.setText(detail)
 
     def _fill_report(self, report: Report) -> None:
-        total, problems = len(report.checks), report.problems
-        if not problems:
-            done = tr("Done: all {total} checks passed", total=total)
-            self._fill("check", "good", done, _summary(report))
-            return
-        done = tr("Done, but {bad} of {total} checks failed", bad=len(problems), total=total)
-        detail = f"{title(f'check.{problems[0].code}')}: {text(problems[0].message)}"
-        self._fill("warning", "warning", done, detail)
+        total, bad = len(report.checks), len(report.problems)
+        if bad:
+            found = tr("{bad} of {total} checks failed", bad=bad, total=total)
+            self._fill("warning", "warning", found, _summary(report))
+        else:
+            found = tr("All {total} checks passed", total=total)
+            self._fill("check", "good", found, _summary(report))
 
     def changeEvent(self, event: QEvent) -> None:
         """Another language or theme."""
@@ -101,6 +99,7 @@ class ReportStrip(QFrame):
         self._folder.setToolTip(tr("Show the result in its folder"))
         self._details.setAccessibleName(tr("Report"))
         self._details.setToolTip(tr("Every check, with the values of source and result"))
+        self._compare.setAccessibleName(tr("Compare"))
         self._compare.setToolTip(tr("Play both films together, in step"))
         self._again.setAccessibleName(tr("Run again with other choices"))
         self._again.setToolTip(tr("Run again with other choices (Ctrl+D); this result stays"))
@@ -114,7 +113,7 @@ class ReportStrip(QFrame):
         self._give_way()
 
     def _give_way(self) -> None:
-        """In a narrow window buttons become icons, one by one: the words of the ending stay."""
+        """In a narrow window buttons become icons, one by one; the words of the ending stay."""
         texts = {
             self._open: tr("Open"),
             self._compare: tr("Compare"),
@@ -125,12 +124,19 @@ class ReportStrip(QFrame):
         for button, label in texts.items():
             button.setText(label)
             button.setIcon(QIcon())
-        icons = {self._again: "copy", self._folder: "folder", self._details: "check"}
+        icons = {
+            self._again: "copy",
+            self._folder: "folder",
+            self._details: "check",
+            self._compare: "side-by-side",
+        }
+        self._icon.show()
         for button, name in icons.items():
             if self._fits:
                 return
             button.setText("")
             button.setIcon(icon(name, size=16))
+        self._icon.setVisible(self._fits)
 
     @property
     def _fits(self) -> bool:
@@ -140,10 +146,12 @@ class ReportStrip(QFrame):
 
 
 def _summary(report: Report) -> str:
-    """Frames, time, speed and memory of a finished job; what is not known is left out."""
+    """Frames, likeness, time, speed and memory; what is not known is left out."""
     parts = []
     if report.frames_out:
         parts.append(tr("{count} frames", count=report.frames_out))
+    if report.likeness_mean:
+        parts.append(tr("likeness {value}", value=f"{report.likeness_mean:.3f}"))
     if report.seconds > 0:
         parts.append(labels.duration(report.seconds))
         if report.frames_out:
