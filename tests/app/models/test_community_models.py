@@ -16,6 +16,8 @@ from app.widgets.controls import ChoiceBox
 from engine.protocol import commands
 from engine.protocol.model_file_state import NetworkFacts, PublishedState
 from tests.app.conftest import Bench, dropped, part, texts
+from tests.app.test_narrow_window import settle
+from tests.app.test_small_screens import lies_inside
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.community import RUN, write_network
 from tests.helpers.fake_tasks import FILE
@@ -67,6 +69,22 @@ def test_its_row_says_what_it_is_and_it_is_used_for_the_film(bench: Bench, tmp_p
     settings = bench.asked(commands.ChangeJob)[-1].settings
     assert settings.model == "community"
     assert settings.model_file == str(tmp_path / "4x_film.pth")
+
+
+def test_the_row_of_an_imported_file_is_brought_into_view(bench: Bench, tmp_path: Path) -> None:
+    bench.program.window.intake.take_drop(dropped(tmp_path / "4x_film.pth"))
+    bench.hear()
+    view = bench.program.models.view
+    view.activateWindow()
+    view.resize(910, 432)
+    bench.engine.tasks.files["own-1"] = own(tmp_path / "4x_film.pth")
+    bench.engine.tasks.list(FILE)
+    bench.program.bridge.drain()
+    settle()
+    button = view.focusWidget()
+    assert button.text() == "Use"
+    assert lies_inside(button)
+    assert "4x_film.pth" in texts(button.parentWidget())
 
 
 def pick(box: ChoiceBox, text: str) -> None:
