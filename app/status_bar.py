@@ -109,7 +109,7 @@ class StatusBar(Translated, QWidget):
     def show_plan(self, plan: Plan | None) -> None:
         """The plan of the selected job."""
         self._plan = plan
-        self._line.setText(plan_line(plan) if plan is not None else "")
+        self._line.setText(*(plan_lines(plan) if plan is not None else [""]))
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
@@ -129,8 +129,8 @@ def _text_button(action: QAction) -> QToolButton:
     return button
 
 
-def plan_line(plan: Plan) -> str:
-    """Engine, tiles and codec of a plan in one line."""
+def plan_lines(plan: Plan) -> list[str]:
+    """Engine, tiles and codec of a plan in one line; then less and less of it."""
     picture = plan.picture
     parts = latent_parts(plan.latent) if plan.latent is not None else []
     if plan.first_pass is not None:
@@ -140,7 +140,8 @@ def plan_line(plan: Plan) -> str:
     codec = choice_text("codec", picture.codec)
     parts.append(tr("{codec} {bits} bit", codec=codec, bits=picture.bit_depth))
     parts.append(tr("{count} frames", count=plan.frames))
-    return tr("Plan: {words}", words=" · ".join(parts))
+    words = [parts, *([*parts[:count], "…"] for count in range(len(parts) - 1, 0, -1))]
+    return [tr("Plan: {words}", words=" · ".join(one)) for one in words]
 
 
 def phrase_of(part: Notice) -> str:

@@ -31,6 +31,7 @@ class ReportStrip(QFrame):
         self._icon = QLabel()
         self._title, self._detail = ElidedLabel(), ElidedLabel()
         self._title.setObjectName("reportTitle")
+        self._detail.setObjectName("reportDetail")
         self._detail.setProperty("kind", "secondary")
         self._open, self._folder = QPushButton(), QPushButton()
         self._details, self._compare, self._again = QPushButton(), QPushButton(), QPushButton()
@@ -68,14 +69,15 @@ class ReportStrip(QFrame):
         """Both lines."""
         return f"{self._title.whole}\n{self._detail.whole}"
 
-    def _fill(self, name: str, kind: str, title: str, detail: str) -> None:
+    def _fill(self, name: str, kind: str, title: str, facts: list[str]) -> None:
         theme = tokens.current()
         colour = {"good": theme.accent, "warning": theme.warning}[kind]
         self._icon.setPixmap(pixmap(name, colour, 24))
         self._title.setProperty("kind", kind)
         self._title.style().polish(self._title)  # the style sheet reads `kind` only now
         self._title.setText(title)
-        self._detail.setText(detail)
+        counts = range(max(1, len(facts)), 0, -1)  # in a narrow window the last ones go first
+        self._detail.setText(*(" · ".join(facts[:count]) for count in counts))
 
     def _fill_report(self, report: Report) -> None:
         total, bad = len(report.checks), len(report.problems)
@@ -145,7 +147,7 @@ class ReportStrip(QFrame):
         return needed <= self.width()
 
 
-def _summary(report: Report) -> str:
+def _summary(report: Report) -> list[str]:
     """Frames, likeness, time, speed and memory; what is not known is left out."""
     parts = []
     if report.frames_out:
@@ -162,4 +164,4 @@ def _summary(report: Report) -> str:
     if most is not None:
         sizes = {"size": memory_text(most.peak.requested), "planned": memory_text(most.planned)}
         parts.append(tr("GPU {size}, {planned} planned", **sizes))
-    return " · ".join(parts)
+    return parts

@@ -79,7 +79,7 @@ class Timeline(QFrame):
     def set_note(self, text: str) -> None:
         """What playback has to say, in place of the title; "" for nothing."""
         self._note = text
-        self._title.setText(self._title_text())
+        self._title.setText(*self._title_texts())
         self._give_way()
 
     def set_film(self, film: FilmClock) -> None:
@@ -134,7 +134,7 @@ class Timeline(QFrame):
         self.strip.set_finished(steps)
         if is_running != self._is_running:
             self._is_running = is_running
-            self._title.setText(self._title_text())
+            self._title.setText(*self._title_texts())
 
     def set_step(self, step: int) -> None:
         """Move the playhead without a signal."""
@@ -172,12 +172,12 @@ class Timeline(QFrame):
             text = f"{grouped(step + 1)} / {grouped(self._film.steps)} · {text}"
         self._position.setText(text)
 
-    def _title_text(self) -> str:
+    def _title_texts(self) -> tuple[str, ...]:
         if self._note:
-            return self._note
+            return (self._note,)
         if self._is_running:
-            return tr("Timeline: green is finished")
-        return tr("Timeline")
+            return tr("Timeline: green is finished"), tr("Timeline")
+        return (tr("Timeline"),)
 
     def changeEvent(self, event: QEvent) -> None:
         """Another language."""
@@ -198,7 +198,7 @@ class Timeline(QFrame):
     def retranslate(self) -> None:
         """All texts in the current language."""
         self._label_buttons()
-        self._title.setText(self._title_text())
+        self._title.setText(*self._title_texts())
         self.strip.setAccessibleName(tr("Timeline"))
         self.strip.setToolTip(
             tr(

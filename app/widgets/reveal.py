@@ -55,7 +55,10 @@ def _scroll_to(widget: QWidget, area: QScrollArea) -> None:
     bar, room = area.verticalScrollBar(), area.viewport().height()
     top = widget.mapTo(inside, QPoint(0, 0)).y() - _MARGIN
     bottom = top + widget.height() + 2 * _MARGIN
-    if top < bar.value() or bottom - top > room:
+    if bottom - top > room:
+        if not bar.value() <= top + _MARGIN <= bar.value() + room // 2:
+            bar.setValue(top)
+    elif top < bar.value():
         bar.setValue(top)
     elif bottom > bar.value() + room:
         bar.setValue(bottom - room)

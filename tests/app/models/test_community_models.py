@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.application import Program
 from app.state.job_row import JobState
-from app.status_bar import plan_line
+from app.status_bar import plan_lines
 from app.widgets.controls import ChoiceBox
 from engine.protocol import commands
 from engine.protocol.model_file_state import NetworkFacts, PublishedState
@@ -138,7 +138,7 @@ def test_a_first_pass_that_is_chosen_changes_the_plan_and_the_film(
     assert row.plan.first_pass is None
     pick(box, "1x_clean.pth")
     qtbot.waitUntil(lambda: row.plan is not None and row.plan.first_pass is not None)
-    assert "1x_clean.pth" in plan_line(row.plan)
+    assert "1x_clean.pth" in plan_lines(row.plan)[0]
     program.window.do("start")
     qtbot.waitUntil(lambda: row.state is JobState.DONE, timeout=60_000)
     assert "clean" in {one.stage for one in row.report.stage_times}

@@ -253,10 +253,11 @@ def test_the_words_of_the_ending_come_before_those_of_a_button(shown, qtbot):
     shown.finished(_report())
     again = part(shown, "againButton")
     assert again.text()
-    title = part(shown, "reportTitle")
+    title, detail = part(shown, "reportTitle"), part(shown, "reportDetail")
     for width in (652, 490):
         shown.resize(width, 632)
         qtbot.waitUntil(lambda: title.text() == title.whole)
+    assert detail.whole.startswith(f"{detail.text()} · "), "whole facts, none cut in its middle"
     assert not again.text()
     assert again.accessibleName() == "Run again with other choices"
 
