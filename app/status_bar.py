@@ -5,7 +5,6 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtGui import QAction, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
-    QAbstractButton,
     QDockWidget,
     QHBoxLayout,
     QLabel,
@@ -21,13 +20,14 @@ from app.i18n import tr
 from app.latents.readings_form import READINGS
 from app.state.log_model import KEPT_LINES, LogModel
 from app.theme import tokens
-from app.widgets.controls import ElidedLabel, Translated
+from app.theme.icons import icon
+from app.widgets.controls import ElidedLabel, Themed, Translated
 from engine.protocol.plan import LatentPlan, Notice, Plan
 
 _BOTH_FROM = 540  # px of the window's height from which columns and log have room
 
 
-class LogDock(Translated, QDockWidget):
+class LogDock(Themed, QDockWidget):
     """Shows the lines of the log model; new ones come at the end.
 
     In a low window it takes the place of the columns, which would have no room above it.
@@ -43,8 +43,17 @@ class LogDock(Translated, QDockWidget):
         self._window = window
         window.installEventFilter(self)
         self.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
-        for button in self.findChildren(QAbstractButton):
-            button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # Qt leaves its own out
+        self._title, self._close = QLabel(), QToolButton()
+        self._close.setObjectName("closeLog")
+        self._close.setProperty("kind", "more")
+        self._close.clicked.connect(self.close)
+        head = QWidget()
+        head.setObjectName("logHead")
+        row = QHBoxLayout(head)
+        row.setContentsMargins(12, 2, 8, 2)
+        row.addWidget(self._title, 1)
+        row.addWidget(self._close)
+        self.setTitleBarWidget(head)
         self._text = QPlainTextEdit()
         self._text.setReadOnly(True)
         self._text.setMaximumBlockCount(KEPT_LINES)
@@ -80,6 +89,10 @@ class LogDock(Translated, QDockWidget):
     def retranslate_ui(self) -> None:
         """Title in the current language."""
         self.setWindowTitle(tr("Log"))
+        self._title.setText(tr("Log"))
+        self._close.setIcon(icon("cancel", size=16))
+        self._close.setToolTip(tr("Close"))
+        self._close.setAccessibleName(tr("Close"))
         self._text.setAccessibleName(tr("Log"))
 
 

@@ -46,6 +46,9 @@ def test_the_log_opens_at_its_end(bench):
     bar = bench.find("logDock").findChild(QPlainTextEdit).verticalScrollBar()
     assert bar.maximum() > 0
     assert bar.value() == bar.maximum()
+    bench.press("closeLog")
+    assert not bench.find("logDock").isVisible()
+    assert not bench.window.actions_["log"].isChecked()
 
 
 def test_a_film_that_is_moved_stays_in_sight(bench):
