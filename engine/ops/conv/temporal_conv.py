@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,9 @@ from engine.hardware.out_of_memory import is_out_of_memory
 Form = Literal["2d", "3d"]
 _HALF = (torch.float16, torch.bfloat16)
 _PIECE_BYTES = 96 * 2**20  # of stacked frames, or of results that are added, at a time
+# Values of the larger of a 3-D convolution's input and result: beyond it cuDNN counts offsets in 64
+# bits, by methods that took more than half a minute for 9 frames of 1080p on an H100.
+_MOST_VALUES = 2**31 - 1
 
 
 class TemporalConv:
@@ -78,17 +81,19 @@ class TemporalConv:
             [steps, O, H', W']: a new tensor, or `into` with the sum added in place.
 
         Memory: the result. On a GPU, and in half precision, of so many steps at a time as have
-            96 MiB, or of one: stacked frames, and results that are added.
+            96 MiB, or of one: stacked frames, and results that are added. In three dimensions
+            also the result of as many steps as one call can take, where that is not all of them.
         """
         if self.reach == 1:
             return self._accumulate(into, self._thinned(frames, 0), 0)
-        if self._form == "3d" and self.steps(frames.shape[0]):
-            if into is None:
-                return self._in_3d(frames)
-            return self._in_pieces(frames, into, into[:1].nbytes, self._in_3d)
+        if self._form == "3d" and (most := self._steps_of_a_call(frames)):
+            if into is not None:
+                most = min(most, max(1, _PIECE_BYTES // into[:1].nbytes))
+            return self._in_pieces(frames, into, most, self._in_3d)
         if not self.adds_up(frames.dtype):
             stacked = partial(self._stacked, weight=self._stacked_weight(frames))
-            return self._in_pieces(frames, into, self.reach * frames[:1].nbytes, stacked)
+            most = max(1, _PIECE_BYTES // (self.reach * frames[:1].nbytes))
+            return self._in_pieces(frames, into, most, stacked)
         for k in range(self.reach):
             into = self._accumulate(into, self._thinned(frames, k), k)
         return _given(into)
@@ -107,6 +112,16 @@ class TemporalConv:
             return _add_in_place(into, part, weight, bias, (self._space, self._padding))
         return into.add_(F.conv2d(part, weight, bias, self._space, self._padding))
 
+    def _steps_of_a_call(self, frames: Tensor) -> int:
+        """Steps of `frames` that one call in three dimensions may compute; 0: none."""
+        steps = self.steps(frames.shape[0])
+        if not steps:
+            return 0
+        frame = frames[0].numel()
+        result = self.weight.shape[0] * frame // (frames.shape[1] * self._space**2)
+        of_input = (_MOST_VALUES // frame - self.reach) // self.stride + 1
+        return max(0, min(steps, of_input, _MOST_VALUES // max(1, result)))
+
     def _in_3d(self, frames: Tensor) -> Tensor:
         stride = (self.stride, self._space, self._space)
         padding = (0, self._padding, self._padding)
@@ -122,17 +137,17 @@ class TemporalConv:
         return weight.contiguous(memory_format=memory_format(frames))
 
     def _in_pieces(
-        self, frames: Tensor, into: Tensor | None, each: int, convolve: Callable[[Tensor], Tensor]
+        self, frames: Tensor, into: Tensor | None, most: int, convolve: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """Convolve frames, at most as many steps at a time as have _PIECE_BYTES.
+        """Convolve frames, some steps at a time.
 
         Args:
             frames: All of them.
             into: As of `apply`.
-            each: Bytes that a step takes.
+            most: Steps at a time.
             convolve: Of some frames.
         """
-        steps, most = self.steps(frames.shape[0]), max(1, _PIECE_BYTES // each)
+        steps = self.steps(frames.shape[0])
         if steps <= most:
             return _plus(into, convolve(frames))
         whole = into
@@ -141,7 +156,7 @@ class TemporalConv:
             last = self.stride * (end - 1) + self.reach
             found = convolve(frames[self.stride * start : last])
             if whole is None:
-                whole = found.new_empty_strided((steps, *found.shape[1:]), found.stride())
+                whole = _empty_as(found, steps)
             part = whole[start:end]
             part.copy_(found) if into is None else part.add_(found)
             del found  # or it would wait for the next one
@@ -163,6 +178,12 @@ def laid_out(weight: Tensor, form: Form) -> Tensor:
     if form == "3d":
         return weight.contiguous(memory_format=torch.channels_last_3d)
     return weight.permute(2, 0, 3, 4, 1).contiguous().permute(1, 4, 0, 2, 3)
+
+
+def _empty_as(piece: Tensor, steps: int) -> Tensor:
+    """[steps, O, H, W], laid out as a piece of it; not by its strides: those may count its steps."""
+    like: dict[str, Any] = {"dtype": piece.dtype, "device": piece.device}
+    return torch.empty((steps, *piece.shape[1:]), memory_format=memory_format(piece), **like)
 
 
 def _plus(into: Tensor | None, result: Tensor) -> Tensor:

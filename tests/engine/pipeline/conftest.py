@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.helpers.jobs import SmallJob, small_job
+if TYPE_CHECKING:
+    from tests.helpers.jobs import SmallJob
 
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], SmallJob]:
     """A job of each kind, made when it is asked for."""
+    from tests.helpers.jobs import small_job  # needs av, which a machine for GPU tests may lack
+
     return cache(lambda kind: small_job(kind, tmp_path_factory.mktemp(kind)))

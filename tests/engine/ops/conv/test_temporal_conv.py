@@ -80,7 +80,24 @@ def test_each_form_is_the_literal_sum(reach, more, stride, padding, form, layout
         assert_same(table.apply(frames), wanted)
         assert_same(table.apply(frames, torch.ones_like(wanted)), 1 + wanted)
         for into in (None, torch.zeros_like(wanted)):
-            assert_same(table._in_pieces(frames, into, 1, stacked), wanted)
+            assert_same(table._in_pieces(frames, into, piece, stacked), wanted)
+
+
+@pytest.mark.parametrize(("most", "largest"), [(10**6, 840), (500, 480), (359, 0)])
+def test_a_call_in_three_dimensions_stays_below_offsets_of_64_bits(most, largest):
+    """A frame has 120 values, 150 after the convolution; less than 3 frames are no call at all."""
+    weight, bias = parameters(3)
+    table = TemporalConv(weight, bias, padding=1, form="3d")
+    frames = clip(7)
+    wanted = literal(frames, table, bias, (1, 1))
+    with (
+        patch.object(temporal_conv, "_MOST_VALUES", most),
+        patch.object(F, "conv3d", wraps=F.conv3d) as calls,
+    ):
+        assert_same(table.apply(frames), wanted)
+        assert_same(table.apply(frames, torch.ones_like(wanted)), 1 + wanted)
+    sizes = [call.args[0].numel() for call in calls.call_args_list]
+    assert max(sizes, default=0) == largest
 
 
 @pytest.mark.parametrize("form", ["2d", "3d"])
