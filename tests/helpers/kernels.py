@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine.ops.kernels import build, channel_norm, heads, token_rows
+from engine.ops.kernels import build, channel_norm, heads, quantize, rows, token_rows
 from engine.ops.kernels.channel_norm import ChannelNormKernel
 from engine.ops.kernels.group_norm import GroupNormGrid
 from engine.ops.kernels.heads import HeadKernel
+from engine.ops.kernels.quantize import QuantizeKernels
 from engine.ops.kernels.token_rows import RowKernels
 
 HAS_COMPILER = shutil.which("g++") is not None
@@ -204,6 +205,11 @@ def host_rows(folder: Path, dtype: torch.dtype, vector: int, packs: int) -> RowK
     return RowKernels(host_module(folder, "token_rows", dtype, VECTOR=vector, PACKS=packs))
 
 
+def host_quantize(folder: Path, dtype: torch.dtype, vector: int, packs: int) -> QuantizeKernels:
+    """The rounding of tokens to 8 bits, on the processor."""
+    return QuantizeKernels(host_module(folder, "quantize", dtype, VECTOR=vector, PACKS=packs))
+
+
 def host_heads(folder: Path, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel:
     """The transfer of q, k and v into windows, on the processor."""
     return HeadKernel(host_module(folder, "heads", dtype, VECTOR=vector, LANES=lanes))
@@ -232,8 +238,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
 
     monkeypatch.setattr(build, "is_gpu", lambda device: True)
     monkeypatch.setattr(build, "processors", lambda device: 2)
-    monkeypatch.setattr(token_rows, "_MOST_BLOCKS", 1)
+    monkeypatch.setattr(rows, "_MOST_BLOCKS", 1)
     monkeypatch.setattr(token_rows, "_load", loading(host_rows))
+    monkeypatch.setattr(quantize, "_load", loading(host_quantize))
     monkeypatch.setattr(heads, "_load", loading(host_heads))
     monkeypatch.setattr(channel_norm, "_load", loading(host_channel_norm))
     return launched

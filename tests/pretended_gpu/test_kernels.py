@@ -17,8 +17,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.core import paths
-from engine.ops.kernels import build, channel_norm, driver, group_norm, heads, nvrtc, token_rows
+from engine.ops.kernels import (
+    build,
+    channel_norm,
+    driver,
+    group_norm,
+    heads,
+    nvrtc,
+    quantize,
+    token_rows,
+)
 from engine.ops.kernels.build import compiled
+from engine.ops.kernels.rows import Matrix, Shape
 from engine.ops.linear.swiglu import swiglu
 from engine.ops.norm import modulate
 from engine.ops.norm.group_norm import group_norm_silu, group_statistics, normalise, scale_and_shift
@@ -31,7 +41,7 @@ pytestmark = pytest.mark.pretended_gpu
 
 GPU = torch.device("cuda", 0)
 CONTEXT = 77
-ROWS, SHAPE, POINTER = token_rows._Matrix, token_rows._Shape, ctypes.c_void_p
+ROWS, SHAPE, POINTER = Matrix, Shape, ctypes.c_void_p
 ARGUMENTS: dict[bytes, tuple[Any, ...]] = {
     b"rms_modulate": (ROWS, ROWS, SHAPE, POINTER, POINTER, ctypes.c_float),
     b"add_gated": (ROWS, ROWS, SHAPE, POINTER),
@@ -228,7 +238,7 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(
     assert "kernel not cached" in caplog.text
 
 
-@pytest.mark.parametrize("kernels", [channel_norm, group_norm, heads, token_rows])
+@pytest.mark.parametrize("kernels", [channel_norm, group_norm, heads, quantize, token_rows])
 def test_kernels_work_on_a_gpu_alone(kernels: Any) -> None:
     with pretended_gpu() as gpu:
         for dtype in build.DTYPES:

@@ -24,7 +24,7 @@ from engine.bench.timing.clock import measure
 from engine.ops.attention import attention
 from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
-from engine.ops.kernels import build, channel_norm, group_norm, heads, token_rows
+from engine.ops.kernels import build, channel_norm, group_norm, heads, quantize, token_rows
 from engine.ops.linear.swiglu import swiglu
 from engine.ops.norm import group_norm as norm
 from engine.ops.norm.modulate import add_gated, rms_modulate
@@ -157,7 +157,7 @@ def kernel_error_rows(options: BenchOptions) -> Iterator[Row]:
     trial.addHandler(lines)
     trial.setLevel(logging.INFO)
     try:
-        for family in (group_norm, channel_norm, token_rows, heads):
+        for family in (group_norm, channel_norm, token_rows, heads, quantize):
             for dtype in build.DTYPES:
                 begin = time.perf_counter()
                 works = "yes" if family.working(device, dtype) else "NO"

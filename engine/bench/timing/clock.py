@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
+
 from engine.ops.trial_results import gpu_seconds
 
 _ENOUGH_S = 0.4  # of work for `cost_of`
@@ -58,6 +60,7 @@ def _on_gpu(work: Work) -> Timing:
 
 def _between_events(work: Work, calls: int) -> Timing:
     """Time of one of so many calls."""
+    torch.cuda.synchronize()  # work before it, a warm-up for example, is not its own
     wall = time.perf_counter()
     seconds = gpu_seconds(work, calls)
     return Timing(seconds=seconds, wall_s=(time.perf_counter() - wall) / calls)

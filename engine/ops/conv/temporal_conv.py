@@ -181,7 +181,7 @@ def laid_out(weight: Tensor, form: Form) -> Tensor:
 
 
 def _empty_as(piece: Tensor, steps: int) -> Tensor:
-    """[steps, O, H, W], laid out as a piece of it; not by its strides: those may count its steps."""
+    """[steps, O, H, W], laid out as a piece of it, whose strides may count its own steps."""
     like: dict[str, Any] = {"dtype": piece.dtype, "device": piece.device}
     return torch.empty((steps, *piece.shape[1:]), memory_format=memory_format(piece), **like)
 

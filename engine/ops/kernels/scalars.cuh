@@ -26,9 +26,15 @@ __device__ inline Scalar to_scalar(float value) {
 typedef unsigned short Scalar;
 __device__ inline float to_float(Scalar value) { return __uint_as_float((unsigned)value << 16); }
 __device__ inline Scalar to_scalar(float value) {
+#if __CUDA_ARCH__ >= 800
+  Scalar result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result) : "f"(value));
+  return result;
+#else
   unsigned bits = __float_as_uint(value);
   if (value != value) return 0x7fff;
   return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;  // to nearest, ties to even
+#endif
 }
 
 #else

@@ -1,13 +1,13 @@
 """Passes over tokens that read each value once: RMS norm with modulation, gated sum, SwiGLU.
 
 The kernels are in token_rows.cu, the PyTorch references in `engine.ops.norm.modulate` and
-`engine.ops.linear.swiglu`; tests run the same source on the processor. Not yet run on a GPU.
+`engine.ops.linear.swiglu`; tests run the same source on the processor.
 """
 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -16,55 +16,7 @@ from torch import Tensor
 
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
-
-_THREADS = 256  # THREADS of the source
-_WARP = 32
-_MOST_PACKS = 8  # so that a thread's part of a row and its factors stay in registers
-_MOST_ROWS = 2**31 - 1
-_THREADS_A_PROCESSOR = 1024  # so that all blocks run at once: a second wave would be a short one
-_MOST_BLOCKS = 16  # of a processor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRowGrid:
-    """Division of rows among blocks and threads.
-
-    Attributes:
-        rows: N.
-        channels: C.
-        vector: Channels that a thread reads at once.
-        packs: Reads of a thread in a row.
-        blocks: Each takes every `blocks`-th row.
-    """
-
-    rows: int
-    channels: int
-    vector: int
-    packs: int
-    blocks: int
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block: whole warps that cover a row."""
-        lanes = -(-self.channels // (self.vector * self.packs))
-        return -(-lanes // _WARP) * _WARP
-
-    @property
-    def shared_bytes(self) -> int:
-        """Shared memory of a sum over the block."""
-        return self.threads // _WARP * 4
-
-
-class _Matrix(ctypes.Structure):
-    _fields_ = (("first", ctypes.c_void_p), ("pitch", ctypes.c_longlong))
-
-    @classmethod
-    def of(cls, rows: Tensor) -> _Matrix:
-        return cls(rows.data_ptr(), rows.stride(0))
-
-
-class _Shape(ctypes.Structure):
-    _fields_ = (("rows", ctypes.c_int), ("channels", ctypes.c_int))
+from engine.ops.kernels.rows import THREADS, Matrix, RowGrid, Shape, grid_for, vector_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +28,7 @@ class RowKernels:
     def rms_modulate(
         self,
         rows: tuple[Tensor, Tensor],
-        grid: TokenRowGrid,
+        grid: RowGrid,
         factors: tuple[Tensor | None, Tensor | None],
         eps: float,
     ) -> None:
@@ -85,12 +37,12 @@ class RowKernels:
         last = pointer(kept[0]), pointer(kept[1]), ctypes.c_float(eps)
         self._launch("rms_modulate", rows, grid, last)
 
-    def add_gated(self, rows: tuple[Tensor, Tensor], grid: TokenRowGrid, gate: Tensor) -> None:
+    def add_gated(self, rows: tuple[Tensor, Tensor], grid: RowGrid, gate: Tensor) -> None:
         """Add rows[1] times [C] to rows[0]."""
         kept = build.as_factors(gate)
         self._launch("add_gated", rows, grid, (pointer(kept),))
 
-    def swiglu(self, rows: tuple[Tensor, Tensor, Tensor], grid: TokenRowGrid) -> None:
+    def swiglu(self, rows: tuple[Tensor, Tensor, Tensor], grid: RowGrid) -> None:
         """Write silu(rows[0]) * rows[1] into rows[2]."""
         self._launch("swiglu", rows, grid, ())
 
@@ -98,33 +50,15 @@ class RowKernels:
         self,
         name: str,
         rows: tuple[Tensor, ...],
-        grid: TokenRowGrid,
+        grid: RowGrid,
         last: tuple[driver.Argument, ...],
     ) -> None:
-        shape = _Shape(grid.rows, grid.channels)
+        shape = Shape(grid.rows, grid.channels)
         where = (grid.blocks, 1, 1), (grid.threads, 1, 1), grid.shared_bytes
-        self.module.launch(name, where, (*map(_Matrix.of, rows), shape, *last))
+        self.module.launch(name, where, (*map(Matrix.of, rows), shape, *last))
 
 
-def grid_for(shape: torch.Size, vector: int, processors: int) -> TokenRowGrid:
-    """The grid for rows [N, C] on a GPU with so many processors."""
-    rows, channels = shape
-    packs = -(-channels // (vector * _THREADS))
-    grid = TokenRowGrid(rows=rows, channels=channels, vector=vector, packs=packs, blocks=rows)
-    most = processors * min(_MOST_BLOCKS, max(1, _THREADS_A_PROCESSOR // grid.threads))
-    return replace(grid, blocks=min(rows, most))
-
-
-def vector_of(*rows: Tensor) -> int:
-    """Channels that a thread can read at once from all of these [N, C]; 0: the kernels cannot."""
-    shape, vector = rows[0].shape, build.vector_width(*rows)
-    fits = (
-        len(shape) == 2 and shape[0] <= _MOST_ROWS and shape[1] <= _MOST_PACKS * _THREADS * vector
-    )
-    return vector if fits else 0
-
-
-def find(*rows: Tensor) -> tuple[RowKernels, TokenRowGrid] | None:
+def find(*rows: Tensor) -> tuple[RowKernels, RowGrid] | None:
     """The kernels for rows [N, C] and their grid; None where the PyTorch reference is used."""
     device = rows[0].device
     vector = vector_of(*rows) if build.is_gpu(device) else 0
@@ -164,7 +98,7 @@ def _error(
     The rows are parts of larger buffers whose other values must not change.
     """
     vector, packs = sizes
-    channels = vector * ((packs - 1) * _THREADS + 3)
+    channels = vector * ((packs - 1) * THREADS + 3)
     random = torch.Generator().manual_seed(1)
     shape = 3, 6, channels + 2 * vector
     x, y, out = (torch.randn(shape, generator=random) * 2).to(device, dtype)

@@ -1,10 +1,11 @@
-"""Weights and matrix products in 8 bits: fp8 and int8. Not yet run on a GPU.
+"""Weights and matrix products in 8 bits: fp8 and int8.
 
 `EightBitLinear` widens the values of a file: plain casts to fp8, or fp8 and int8 with scales.
 `Fp8Product` rounds its input to e4m3 too, with one scale, and multiplies in that format; the scale
 is computed on the device, which never waits for the processor. `Int8Product` has a scale for each
 row of the weight and for each token: sums are exact in 32 bits, the error is the rounding of both
-factors to 255 steps. It runs on processors too, faster than float32.
+factors to 255 steps. It runs on processors too, faster than float32. Tokens are rounded by CUDA
+kernels where those work (`engine.ops.kernels.quantize`), to the same values.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.ops.kernels import quantize
+from engine.ops.kernels.quantize import TINY
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 
 FP8 = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
@@ -23,7 +26,6 @@ _E4M3 = torch.float8_e4m3fn
 _LARGEST = torch.finfo(_E4M3).max  # 448; what is larger would become nan
 _HALVES = (torch.float16, torch.bfloat16)
 _LARGEST_INT8 = 127
-_TINY = 1e-30  # stands for the largest value where all are zero
 _FEWEST_ROWS = 32  # an int8 matmul on a GPU needs at least 17
 
 
@@ -100,6 +102,7 @@ class Fp8Product(ProductLinear):
     """
 
     multiple = 16
+    rows_of_kernels = 8192
     weight_scale: Tensor
 
     def __init__(self, in_features: int, out_features: int, *, bias: bool) -> None:
@@ -134,25 +137,29 @@ class Fp8Product(ProductLinear):
         """Write the matrix product of some rows."""
         scale = _scale(x) if scale is None else scale
         fused = self.bias is not None and self.bias.dtype == out.dtype and out.dtype in _HALVES
-        product = torch._scaled_mm(
-            _rounded_e4m3(x, scale),
-            self.weight.t(),
-            scale,
-            self.weight_scale,
-            bias=self.bias if fused else None,
-            out_dtype=out.dtype if out.dtype in _HALVES else torch.float32,
-            use_fast_accum=True,
-        )
-        out.copy_(product if fused or self.bias is None else product.add_(self.bias))
+        factors = _rounded_e4m3(x, scale, self.kernels), self.weight.t(), scale, self.weight_scale
+        how = {
+            "bias": self.bias if fused else None,
+            "out_dtype": out.dtype if out.dtype in _HALVES else torch.float32,
+            "use_fast_accum": True,
+        }
+        if how["out_dtype"] == out.dtype:
+            torch.ops.aten._scaled_mm.out(*factors, **how, out=out)
+        else:
+            out.copy_(torch._scaled_mm(*factors, **how))
+        if self.bias is not None and not fused:
+            out.add_(self.bias)
 
 
 def _scale(x: Tensor) -> Tensor:
     """Scale that maps the largest magnitude to that of the format: [] float32."""
-    low, high = torch.aminmax(x)
-    return torch.maximum(-low, high).float().clamp_min_(_TINY).div_(_LARGEST)
+    return torch.linalg.vector_norm(x, torch.inf).float().clamp_min_(TINY).div_(_LARGEST)
 
 
-def _rounded_e4m3(x: Tensor, scale: Tensor) -> Tensor:
+def _rounded_e4m3(x: Tensor, scale: Tensor, kernels: bool = True) -> Tensor:
+    found = quantize.find(x) if kernels else None
+    if found is not None:
+        return found[0].to_e4m3(x, found[1], scale)
     return x.float().div(scale).clamp_(-_LARGEST, _LARGEST).to(_E4M3)
 
 
@@ -170,6 +177,7 @@ class Int8Product(ProductLinear):
     """
 
     multiple = 8
+    rows_of_kernels = 4096
     weight_scale: Tensor
 
     def __init__(self, in_features: int, out_features: int, *, bias: bool) -> None:
@@ -189,18 +197,27 @@ class Int8Product(ProductLinear):
 
     def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
         """Write the matrix product of some rows; every token is rounded by itself."""
-        rounded, scale = _rounded_int8(x)
-        missing = max(0, _FEWEST_ROWS - len(x))
-        sums = torch._int_mm(F.pad(rounded, (0, 0, 0, missing)), self.weight.t())
-        scaled = sums[: len(x)] * scale
+        rounded, scale = _rounded_int8(x, self.kernels)
+        missing = _FEWEST_ROWS - len(x)
+        if missing > 0:
+            rounded = F.pad(rounded, (0, 0, 0, missing))
+        sums = torch._int_mm(rounded, self.weight.t())[: len(x)]
+        found = quantize.find(out) if self.kernels else None
+        if found is not None:
+            found[0].scale_sums(sums, out, found[1], (scale, self.weight_scale, self.bias))
+            return
+        scaled = sums * scale
         if self.bias is None:
             torch.mul(scaled, self.weight_scale, out=out)
         else:
             torch.addcmul(self.bias.float(), scaled, self.weight_scale, out=out)
 
 
-def _rounded_int8(x: Tensor) -> tuple[Tensor, Tensor]:
+def _rounded_int8(x: Tensor, kernels: bool = True) -> tuple[Tensor, Tensor]:
     """int8 values [N, K] and their scales [N, 1] float32."""
+    found = quantize.find(x) if kernels else None
+    if found is not None:
+        return found[0].to_int8(x, found[1])
     low, high = torch.aminmax(x, dim=1, keepdim=True)
-    scale = torch.maximum(-low, high).float().clamp_min_(_TINY).div_(_LARGEST_INT8)
+    scale = torch.maximum(-low, high).float().clamp_min_(TINY).div_(_LARGEST_INT8)
     return (x / scale).round_().to(torch.int8), scale

@@ -10,7 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_ROWS = 2048  # tokens at a time: enough for any device, with bounded memory
+from engine.ops.kernels import quantize
+
+_ROWS = 2048  # tokens at a time: enough for most devices, with bounded memory
 
 
 class QuantizedLinear(nn.Module, ABC):
@@ -70,9 +72,13 @@ class ProductLinear(QuantizedLinear):
 
     Attributes:
         multiple: Both dimensions of the weight must be multiples of it.
+        rows_of_kernels: Tokens at a time where CUDA kernels round them, which need less memory.
+        kernels: Whether CUDA kernels may do that.
     """
 
+    kernels = True
     multiple = 1
+    rows_of_kernels = _ROWS
 
     @abstractmethod
     def take(self, weight: Tensor) -> None:
@@ -95,13 +101,15 @@ class ProductLinear(QuantizedLinear):
     def forward(self, x: Tensor) -> Tensor:
         """[..., in_features] to [..., out_features], in the dtype of x.
 
-        Memory: 2048 rows of input and output, 4 bytes a value.
+        Memory: 2048 rows of input and output, 4 bytes a value; no more where kernels round them.
         """
         rows = x.reshape(-1, self.in_features)
         out = x.new_empty(len(rows), self.out_features)
         scale = self.scale_of(rows) if len(rows) else None
-        for begin in range(0, len(rows), _ROWS):
-            part = slice(begin, begin + _ROWS)
+        found = quantize.find(rows) if self.kernels else None
+        most = _ROWS if found is None else self.rows_of_kernels
+        for begin in range(0, len(rows), most):
+            part = slice(begin, begin + most)
             self.multiply(rows[part], scale, out[part])
         return out.view(*x.shape[:-1], self.out_features)
 

@@ -38,6 +38,7 @@ QUICK = [
 ]  # without tiles: few frames
 MOST = 1.10
 MOST_OF_SHORT = 1.17  # of a still scratch is a larger part
+SCRATCH = 96 * 2**20  # of cuDNN and cuBLAS: 67 MiB on an H100
 
 
 def predicted(plan: WorkPlan) -> dict[str, int]:
@@ -129,7 +130,7 @@ def test_plans(made: Random, seed: int, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["seedvr2", "wan"])
 def test_peak_of_a_gpu(kind: str) -> None:
-    """Not run on a GPU yet; scratch of its libraries outweighs what small models take."""
+    """Libraries take scratch in addition, which budgets have room for beside the gaps."""
     made, dtype = (wan_plan, "float16") if kind == "wan" else (seedvr2_plan, "bfloat16")
     half = {} if kind == "wan" else {"vae_dtype": "float16"}
     plan = made(size=Size(640, 480), device="cuda", dtype=dtype, **half)
@@ -144,4 +145,4 @@ def test_peak_of_a_gpu(kind: str) -> None:
     found = torch.cuda.max_memory_allocated() - before
     wanted = family.needs(plan).device
     print(f"\n{kind}: {found / 2**20:.0f} MiB, predicted {wanted / found:.3f} of it")
-    assert found <= wanted <= MOST * found + 256 * 2**20
+    assert found - SCRATCH <= wanted <= MOST * found + 256 * 2**20

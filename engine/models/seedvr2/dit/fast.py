@@ -17,7 +17,7 @@ from engine.models.seedvr2.dit.modulation import Modulations
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.dit.token_layout import DitLayout, LayoutKey, Layouts, Order
 from engine.ops.attention.windows import Grid
-from engine.ops.linear.quantized_linear import widened
+from engine.ops.linear.quantized_linear import ProductLinear, widened
 from engine.ops.norm.cache_blocks import work_dtype
 from engine.ops.precision import exact_arithmetic, no_gradients
 from engine.settings.optimisations import DitSwitches
@@ -108,6 +108,9 @@ class FastDit(SeedVr2Dit):
         """
         self._modulations.forget()
         self._text.forget()
+        for layer in self.modules():
+            if isinstance(layer, ProductLinear):
+                layer.kernels = self.switches.kernels
         if self.switches.folded_modulation and self.stream is None:
             with no_gradients(), exact_arithmetic():
                 self._modulations.begin(self, USUAL_TIMESTEP, self.vid_in.proj.bias)

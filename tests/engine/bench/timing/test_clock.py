@@ -2,9 +2,10 @@ import threading
 import time
 
 import pytest
+import torch
 
 from engine.bench.timing import clock
-from engine.bench.timing.clock import Effort, Ratio, Timing, compare, cost_of, measure
+from engine.bench.timing.clock import Effort, Ratio, Timing, Work, compare, cost_of, measure
 from engine.bench.timing.one_job import ThreadTimes
 
 
@@ -32,6 +33,25 @@ def test_medians_of_runs_without_the_warm_ups(monkeypatch: pytest.MonkeyPatch) -
     calls.clear()
     assert measure(lambda: calls.append(1), runs=3, warm_ups=2).seconds == 2.0
     assert len(calls) == 2
+
+
+def test_the_clock_on_the_wall_of_a_gpu_begins_when_earlier_work_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A warm-up that the GPU has not finished is waited for, and not counted."""
+    left = [0.1]
+
+    def synchronize() -> None:
+        time.sleep(left.pop() if left else 0)
+
+    def gpu_seconds(work: Work, calls: int) -> float:
+        synchronize()
+        work()
+        return 0.03
+
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    monkeypatch.setattr(clock, "gpu_seconds", gpu_seconds)
+    assert measure(lambda: None, "cuda", runs=1).wall_s < 0.09
 
 
 def test_both_run_in_each_round_and_alternate_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine.ops.kernels import channel_norm, group_norm, heads, token_rows
+from engine.ops.kernels import channel_norm, group_norm, heads, quantize, token_rows
 from engine.ops.kernels.group_norm import GroupNormKernels
 from tests.helpers.kernels import HAS_COMPILER, host_module, stand_in
 
-FAMILIES = (channel_norm, group_norm, heads, token_rows)
+FAMILIES = (channel_norm, group_norm, heads, quantize, token_rows)
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,7 @@ ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"
 KERNELS = {
     "group_norm": ("GROUP", (b"group_statistics", b"add_residual", b"normalise")),
     "token_rows": ("PACKS", (b"rms_modulate", b"add_gated", b"swiglu")),
+    "quantize": ("PACKS", (b"round_to_e4m3", b"round_to_int8", b"scale_sums")),
     "channel_norm": ("PACKS", (b"rms_norm",)),
     "heads": ("LANES", (b"gather_qk",)),
 }

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from engine.models.seedvr2.dit.fast import FastDit
+from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.ops.kernels import heads, token_rows
+from engine.settings.optimisations import DitSwitches
 from tests.helpers.kernels import HAS_COMPILER, stand_in
-from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
+from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit
 
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason="no g++ to run the source with")
 
@@ -55,3 +57,18 @@ def test_every_pass_fits_its_kernel(
     assert None not in asked
     error = (found - wanted).double().square().mean().sqrt()
     assert error <= 2 * torch.finfo(dtype).eps * wanted.double().square().mean().sqrt()
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+def test_tokens_are_rounded_by_kernels_unless_these_are_off(
+    kernels: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, path = tiny_dit_config("3b", layers=2), tmp_path / "dit"
+    write_dit(path, config)
+    options = LoadOptions(products="int8", switches=DitSwitches(kernels=kernels))
+    inputs = random_inputs(config, dtype=torch.float32)
+    wanted = load_dit(path, options=options)(*inputs, 1000.0)
+    launched = stand_in(monkeypatch, folder)
+    found = load_dit(path, options=options)(*inputs, 1000.0)
+    assert ({"round_to_int8", "scale_sums"} <= set(launched)) == kernels
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)

@@ -1,0 +1,125 @@
+"""Rounding of tokens to 8 bits, each value read once, and the end of an int8 matrix product.
+
+The kernels are in quantize.cu, the PyTorch references in `engine.ops.linear.eight_bit`, which are
+four to nine passes over memory and as many launches; tests run the same source on the processor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from engine.ops.kernels import build, driver
+from engine.ops.kernels.build import pointer
+from engine.ops.kernels.rows import THREADS, Matrix, RowGrid, Shape, grid_for, vector_of
+
+TINY = 1e-30  # stands for the largest value of a row of zeros
+_E4M3 = torch.float8_e4m3fn
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeKernels:
+    """The three kernels for one device, dtype, vector and number of packs."""
+
+    module: driver.Module
+
+    def to_e4m3(self, x: Tensor, grid: RowGrid, scale: Tensor) -> Tensor:
+        """X [N, K] over a scale [] float32, rounded to e4m3 and at most 448 in size."""
+        codes = torch.empty(x.shape, dtype=_E4M3, device=x.device)
+        self._launch("round_to_e4m3", grid, (Matrix.of(x), pointer(codes)), (pointer(scale),))
+        return codes
+
+    def to_int8(self, x: Tensor, grid: RowGrid) -> tuple[Tensor, Tensor]:
+        """int8 values of x [N, K] and their scales [N, 1] float32."""
+        codes = torch.empty(x.shape, dtype=torch.int8, device=x.device)
+        scales = torch.empty(grid.rows, 1, device=x.device)
+        last = pointer(scales), ctypes.c_float(TINY)
+        self._launch("round_to_int8", grid, (Matrix.of(x), pointer(codes)), last)
+        return codes, scales
+
+    def scale_sums(
+        self,
+        sums: Tensor,
+        out: Tensor,
+        grid: RowGrid,
+        factors: tuple[Tensor, Tensor, Tensor | None],
+    ) -> None:
+        """Write int32 sums [N, M], times [N, 1] and [M] float32 and with a bias [M], into `out`."""
+        rows, channels, bias = factors
+        kept = None if bias is None else build.as_factors(bias)
+        last = pointer(rows), pointer(channels), pointer(kept)
+        self._launch("scale_sums", grid, (pointer(sums), Matrix.of(out)), last)
+
+    def _launch(
+        self,
+        name: str,
+        grid: RowGrid,
+        rows: tuple[driver.Argument, ...],
+        last: tuple[driver.Argument, ...],
+    ) -> None:
+        where = (grid.blocks, 1, 1), (grid.threads, 1, 1), grid.shared_bytes
+        self.module.launch(name, where, (*rows, Shape(grid.rows, grid.channels), *last))
+
+
+def find(x: Tensor) -> tuple[QuantizeKernels, RowGrid] | None:
+    """The kernels for rows [N, C] and their grid; None where the PyTorch reference is used."""
+    vector = vector_of(x) if build.is_gpu(x.device) else 0
+    if not vector:
+        return None
+    grid = grid_for(x.shape, vector, build.processors(x.device))
+    kernels = _load(x.device, x.dtype, vector, grid.packs)
+    return None if kernels is None else (kernels, grid)
+
+
+def working(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the kernels work on a device in a dtype: compile and equal PyTorch; tried once."""
+    vector = build.LOAD_BYTES // dtype.itemsize
+    return build.is_gpu(device) and _load(device, dtype, vector, 2) is not None
+
+
+@cache
+def _load(
+    device: torch.device, dtype: torch.dtype, vector: int, packs: int
+) -> QuantizeKernels | None:
+    """The compiled kernels; None, with one warning in the log, if they do not work."""
+    return build.checked(
+        ("8-bit", device, dtype),
+        lambda: _compile(device, dtype, vector, packs),
+        lambda kernels: _error(kernels, device, dtype, (vector, packs)),
+    )
+
+
+def _compile(device: torch.device, dtype: torch.dtype, vector: int, packs: int) -> QuantizeKernels:
+    options = build.macros(dtype, VECTOR=vector, PACKS=packs)
+    return QuantizeKernels(build.compiled(device, "quantize", options))
+
+
+def _error(
+    kernels: QuantizeKernels, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
+) -> float:
+    """Error of scaled sums relative to the largest; infinite unless all codes are the reference's.
+
+    Rows are parts of larger ones. A scale is a power of two, so that every quotient is exact.
+    """
+    vector, packs = sizes
+    channels = vector * ((packs - 1) * THREADS + 3)
+    random = torch.Generator().manual_seed(1)
+    whole = torch.randn(6, channels + vector, generator=random).mul(300).to(dtype)
+    whole[:, vector:].clamp_(-508, 508)[:, :1] = 508  # 127 * 4
+    x = whole.to(device)[1:, vector:]
+    wanted, grid = whole[1:, vector:].float(), grid_for(x.shape, vector, 1)
+    codes = kernels.to_e4m3(x, grid, torch.tensor(0.5, device=device))
+    exact = (wanted / 0.5).clamp(-448, 448).to(_E4M3)
+    integers, scales = kernels.to_int8(x, grid)
+    same = torch.equal(codes.cpu().view(torch.uint8), exact.view(torch.uint8))
+    same &= torch.equal(integers.cpu(), (wanted / 4).round().to(torch.int8))
+    same &= bool((scales == 4).all())
+    factors = torch.rand(2, channels, generator=random).to(device)
+    sums, out = integers.int() * 100, torch.empty_like(x)  # less than the largest of float16
+    kernels.scale_sums(sums, out, grid, (scales, factors[0], factors[1]))
+    total = sums.double() * 4 * factors[0].double() + factors[1].double()
+    return float((out - total).abs().max() / total.abs().max()) if same else float("inf")

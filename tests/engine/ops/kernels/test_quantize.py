@@ -1,0 +1,105 @@
+import pytest
+import torch
+from torch import Tensor
+
+from engine.ops.kernels import quantize
+from engine.ops.kernels.build import DTYPES
+from engine.ops.linear import eight_bit
+from engine.ops.linear.eight_bit import Fp8Product, Int8Product
+
+GPU = torch.device("cuda", 0)
+SHAPES = [(7, 64), (3, 40), (1, 8), (5, 2056)]  # the last: two packs, one thread in the second
+E4M3 = torch.float8_e4m3fn
+
+
+def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantize, "find", lambda _: None)
+
+
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    return torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+
+
+@pytest.mark.usefixtures("_launched")
+def test_every_value_of_half_precision_has_the_code_that_torch_gives_it():
+    """All that are finite, NaN and infinite, for scales at which few quotients are exact."""
+    x = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.float16).view(64, 1024)
+    for scale in (1.0, 0.013, 700.0):
+        found = eight_bit._rounded_e4m3(x, torch.tensor(scale))
+        wanted = (x.float() / scale).clamp(-448, 448).to(E4M3)
+        assert torch.equal(found.isnan(), x.isnan())
+        assert same_bits(found[~x.isnan()], wanted[~x.isnan()])
+
+
+@pytest.mark.usefixtures("_launched")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_source_rounds_as_the_reference_does(dtype, shape, monkeypatch):
+    x = (torch.randn(shape) * torch.logspace(-4, 3, shape[0])[:, None]).to(dtype)
+    x[:, 0] = 0
+    scale = eight_bit._scale(x)
+    narrow, (codes, scales) = eight_bit._rounded_e4m3(x, scale), eight_bit._rounded_int8(x)
+    without_kernels(monkeypatch)
+    assert same_bits(narrow, eight_bit._rounded_e4m3(x, scale))
+    wanted = eight_bit._rounded_int8(x)
+    assert torch.equal(codes, wanted[0])
+    assert torch.equal(scales, wanted[1])
+
+
+@pytest.mark.usefixtures("_launched")
+def test_rows_of_zeros_and_of_what_is_no_number():
+    x = torch.zeros(4, 16)
+    x[1, 5], x[2, 7] = torch.nan, -torch.inf
+    x[3] = torch.linspace(-1, 1, 16)
+    codes, scales = eight_bit._rounded_int8(x)
+    assert scales[0] > 0
+    assert not codes[0].any()
+    assert scales[1:3].isnan().tolist() == [[True], [False]]
+    assert (codes[3, 0], codes[3, -1]) == (-127, 127)
+
+
+@pytest.mark.usefixtures("_launched")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_layer_gives_what_it_gives_without_kernels(dtype, biased, monkeypatch):
+    """Whole buffers, and parts of larger ones whose other values must not change."""
+    layer = Int8Product(64, 24, bias=biased)
+    layer.take(torch.randn(24, 64))
+    if layer.bias is not None:
+        layer.bias.data.normal_()
+    x, whole = torch.randn(40, 64).to(dtype), torch.full((42, 40), 7.0).to(dtype)
+    out = whole[1:41, 8:32]
+    layer.multiply(x, None, out)
+    found = layer(x)
+    without_kernels(monkeypatch)
+    wanted = layer(x)
+    tolerance = 2 * max(torch.finfo(dtype).eps, 1e-6)
+    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(out, wanted, rtol=tolerance, atol=tolerance)
+    out.fill_(7.0)
+    assert (whole == 7).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1000, 2560), (77, 6912), (5, 32)])
+def test_kernels_equal_the_reference_on_a_gpu(dtype, shape, monkeypatch):
+    assert quantize.working(GPU, dtype)
+    x = torch.randn(shape).to(GPU, dtype)
+    scale = eight_bit._scale(x)
+    narrow, (codes, scales) = eight_bit._rounded_e4m3(x, scale), eight_bit._rounded_int8(x)
+    layers = [kind(shape[1], 64, bias=True).to(GPU) for kind in (Fp8Product, Int8Product)]
+    for layer in layers:
+        layer.take(torch.randn(64, shape[1], device=GPU))
+        layer.bias.data.normal_()
+    can = torch.cuda.get_device_capability() >= (8, 9)
+    found = [layer(x) for layer in layers[0 if can else 1 :]]
+    without_kernels(monkeypatch)
+    assert same_bits(narrow, eight_bit._rounded_e4m3(x, scale))
+    wanted = eight_bit._rounded_int8(x)
+    torch.testing.assert_close(scales, wanted[1], rtol=2e-7, atol=0)  # torch divides otherwise there
+    apart = (codes.int() - wanted[0].int()).abs()
+    assert int(apart.max()) <= 1
+    assert float(apart.float().mean()) < 1e-4
+    for layer, made in zip(layers[0 if can else 1 :], found, strict=True):
+        torch.testing.assert_close(made, layer(x), rtol=2e-2, atol=2e-2)
