@@ -36,6 +36,7 @@ from app.state.telemetry_model import TelemetryModel
 from app.theme.icons import icon
 from app.widgets.controls import Themed, is_confirmed
 from app.widgets.notice_line import NoticeLine
+from app.widgets.reveal import bring_into_view
 from app.window_place import resize_on_screen
 from engine.core.units import bytes_text
 from engine.protocol.model_file_state import is_library
@@ -141,7 +142,7 @@ class ModelsPage(Themed, QDialog):
         row = self._rows.get(file)
         if row is not None:
             self.unfold()
-            self._scroll.ensureWidgetVisible(row)
+            bring_into_view(row)
             row.focus_button()
 
     def act(self, name: str, file: str) -> None:
@@ -220,6 +221,7 @@ class ModelsPage(Themed, QDialog):
         self._show_imports()
         found = self._found()
         requested = tuple((model, package.main.id) for model, package in found)
+        before = {file for _, file in self._ids}
         if requested != self._ids:
             self._build(requested)
         for _, package in found:
@@ -227,6 +229,9 @@ class ModelsPage(Themed, QDialog):
             self._rows[file].show_package(
                 package, self._model.task_of(package), self._model.notices.get(file)
             )
+        imported = [file for _, file in requested if file not in before] if before else []
+        if imported and self.isVisible():
+            self.reveal(imported[-1])
 
     def _warn(self) -> None:
         """Warn before gigabytes are downloaded: without a GPU they are of little use."""
@@ -267,6 +272,9 @@ class ModelsPage(Themed, QDialog):
             row = self._rows[file] = DownloadRow(file)
             row.requested.connect(self.act)
             self._groups[model].add(row)
+            row.show()
+        for group in self._groups.values():
+            group.show()  # now, not with the next event: a row may be brought into view at once
 
     def _show_imports(self) -> None:
         running = self._model.imports

@@ -253,7 +253,6 @@ def _models_community(player: Player) -> None:
     done = events.TaskDone(kind=FILE, subject=str(path), phase="import", result=own, notice=notice)
     files = (*player.model_files.files, own)
     player.say([done, events.ModelFilesListed(files=files, free_mb=_FREE_MB)])
-    player.program.models.view.reveal(own.id)
 
 
 def _models_library(player: Player) -> None:

@@ -15,13 +15,15 @@ from app.application import Program
 from app.models import models_page
 from app.state.job_row import JobState
 from app.state.model_files_model import Package
-from app.status_bar import plan_line
+from app.status_bar import plan_lines
 from app.widgets.controls import ChoiceBox
 from engine.core.errors import LibraryMissing
 from engine.model_files.catalogue import catalogue
 from engine.protocol import commands, events
 from engine.protocol.model_file_state import NetworkFacts, PublishedState
 from tests.app.conftest import Bench, dropped, part, texts
+from tests.app.test_narrow_window import settle
+from tests.app.test_small_screens import lies_inside
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.community import RUN, write_network
 from tests.helpers.fake_tasks import FILE
@@ -170,6 +172,22 @@ def test_films_that_were_refused_without_the_library_are_planned_again(bench: Be
     assert [row.state for row in bench.program.queue.rows] == [JobState.WAITING]
 
 
+def test_the_row_of_an_imported_file_is_brought_into_view(bench: Bench, tmp_path: Path) -> None:
+    bench.program.window.intake.take_drop(dropped(tmp_path / "4x_film.pth"))
+    bench.hear()
+    view = bench.program.models.view
+    view.activateWindow()
+    view.resize(910, 432)
+    bench.engine.tasks.files["own-1"] = own(tmp_path / "4x_film.pth")
+    bench.engine.tasks.list(FILE)
+    bench.program.bridge.drain()
+    settle()
+    button = view.focusWidget()
+    assert button.text() == "Use"
+    assert lies_inside(button)
+    assert "4x_film.pth" in texts(button.parentWidget())
+
+
 def pick(box: ChoiceBox, text: str) -> None:
     """Choose an entry as a user does."""
     box.setCurrentIndex(box.findText(text))
@@ -221,7 +239,7 @@ def test_a_first_pass_that_is_chosen_changes_the_plan_and_the_film(
     assert row.plan.first_pass is None
     pick(box, "1x_clean.pth")
     qtbot.waitUntil(lambda: row.plan is not None and row.plan.first_pass is not None)
-    assert "1x_clean.pth" in plan_line(row.plan)
+    assert "1x_clean.pth" in plan_lines(row.plan)[0]
     program.window.do("start")
     qtbot.waitUntil(lambda: row.state is JobState.DONE, timeout=60_000)
     assert "clean" in {one.stage for one in row.report.stage_times}
