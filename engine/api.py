@@ -323,7 +323,7 @@ def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:
                 UnfinishedJob(job_id=job_id, source=folder, output=folder, problem=problem)
             )
             continue
-        done = sum(record.frames for record in Checkpoint(store.folder(job_id)).records)
+        done = Checkpoint(store.folder(job_id)).frames
         found.append(
             UnfinishedJob(
                 job_id=job_id,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from bisect import insort
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,14 +31,17 @@ _NOT_IN_SEGMENTS = ("container", "overwrite", "accept_damaged")  # settings
 class Checkpoint:
     """Implements pipeline.segments.SegmentLog on disk.
 
-    A segment counts when its record is there and names the size its file has. A record is written
-    after its file was closed, so killing the program at any moment leaves whole segments only. Its
-    SHA-256 is compared before the segments are joined. Records of earlier versions have none.
+    Segments may be finished in any order: those after the first that lacks are `ahead`. A segment
+    counts when its record is there and names the size its file has. A record is written after its
+    file was closed, so killing the program at any moment leaves whole segments only. Its SHA-256 is
+    compared before the segments are joined. Records of earlier versions have none.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._records = _whole_records(folder)
+        self._records: list[SegmentRecord] = []
+        self._ahead = _whole_records(folder)
+        self._catch_up()
 
     @property
     def records(self) -> list[SegmentRecord]:
@@ -44,9 +49,14 @@ class Checkpoint:
         return self._records
 
     @property
+    def ahead(self) -> list[SegmentRecord]:
+        """Finished segments after the first one that lacks, in order."""
+        return self._ahead
+
+    @property
     def frames(self) -> int:
         """Frames in all finished segments."""
-        return sum(record.frames for record in self._records)
+        return sum(record.frames for record in (*self._records, *self._ahead))
 
     @property
     def is_complete(self) -> bool:
@@ -66,10 +76,12 @@ class Checkpoint:
         with writing(path):
             record = replace(record, sha256=_sha256_of(path))
         self._write(_record_file(self._folder, record.number), record)
-        self._records.append(record)
+        insort(self._ahead, record, key=lambda one: one.number)
+        self._catch_up()
 
     def complete(self) -> None:
-        """The source has no more frames."""
+        """The source has no more frames than those of `records`."""
+        self._forget(self._ahead)
         self._write(self._end, len(self._records))
 
     def first_damaged(self, control: Control) -> int | None:
@@ -81,24 +93,35 @@ class Checkpoint:
         return None
 
     def drop(self, first: int) -> int:
-        """Forget a segment and those after it."""
-        dropped = self._records[first:]
+        """Forget all segments from a number on."""
+        dropped = [*self._records[first:], *self._ahead]
         logger.warning("%d segments are made again, from number %d on", len(dropped), first)
-        for record in dropped:
+        self._forget(dropped)
+        return len(dropped)
+
+    def _forget(self, records: Sequence[SegmentRecord]) -> None:
+        for record in tuple(records):
             path = _record_file(self._folder, record.number)
             with writing(path):
-                path.unlink()
-        del self._records[first:]
-        return len(dropped)
+                path.unlink(missing_ok=True)
+            kept = self._records if record in self._records else self._ahead
+            kept.remove(record)
+
+    def _catch_up(self) -> None:
+        """Move records that follow the others without a gap."""
+        while self._ahead and self._ahead[0].number == len(self._records):
+            self._records.append(self._ahead.pop(0))
 
     def clear(self) -> None:
         """Delete all segments, and a result that was made of them."""
-        paths = [self.path(record.number) for record in self._records]
-        notes = [_record_file(self._folder, record.number) for record in self._records]
+        numbers = [record.number for record in (*self._records, *self._ahead)]
+        paths = [self.path(number) for number in numbers]
+        notes = [_record_file(self._folder, number) for number in numbers]
         for path in (self._result, self._end, *reversed(notes), *paths):
             with writing(path):
                 path.unlink(missing_ok=True)
         self._records.clear()
+        self._ahead.clear()
 
     @property
     def publication(self) -> Publication | None:
@@ -186,18 +209,20 @@ def with_fate_of_segments(
 
 
 def _whole_records(folder: Path) -> list[SegmentRecord]:
-    records: list[SegmentRecord] = []
-    while _record_file(folder, len(records)).is_file():
-        number = len(records)
+    """Records of all segments whose files are there, in order."""
+    found = []
+    for note in folder.glob("segment_*.json"):
         try:
-            record = from_plain(SegmentRecord, read_json(_record_file(folder, number)))
-            if _segment(folder, number).stat().st_size != record.bytes:
+            record = from_plain(SegmentRecord, read_json(note))
+            if note != _record_file(folder, record.number):
+                raise ValueError("another number")
+            if _segment(folder, record.number).stat().st_size != record.bytes:
                 raise ValueError("another size")
         except (OSError, ValueError, TypeError, KeyError) as err:
-            logger.warning("segment %d is made again: %s", number, err)
-            break
-        records.append(record)
-    return records
+            logger.warning("%s is made again: %s", note.stem, err)
+            continue
+        found.append(record)
+    return sorted(found, key=lambda record: record.number)
 
 
 def _is_unchanged(path: Path, record: SegmentRecord) -> bool:

@@ -203,7 +203,7 @@ class JobService:
                 check_unchanged(stored)
                 about = stored.media, stored.settings, stored.output
                 job.plan = taken_up(*about, stored.plan, self._machine_for(job_id))
-                if checkpoint.records:
+                if checkpoint.frames:
                     now = stored, job.settings, job.plan
                     job.plan = with_fate_of_segments(*now, checkpoint.frames)
         self._enqueue(job, command.position)
@@ -237,7 +237,7 @@ class JobService:
         """A plan for other choices; what is finished of a job stays until that starts."""
         machine = self._machine_for(job_id)
         checkpoint = Checkpoint(self._store.folder(job_id))
-        if not checkpoint.records:
+        if not checkpoint.frames:
             return make_plan(media, settings, output, machine)
         stored = self._store.load(job_id)
         goes_on = has_only_other_name(stored, settings)

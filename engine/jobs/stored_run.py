@@ -89,7 +89,7 @@ def run_stored(
 def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send: Send) -> Report:
     checkpoint = Checkpoint(store.folder(job.id))
     overwrite = job.settings.overwrite
-    stored = store.load(job.id) if checkpoint.records else None
+    stored = store.load(job.id) if checkpoint.frames else None
     goes_on = stored is not None and fits_segments(stored, job.settings, job.plan)
     publication = checkpoint.publication if goes_on else None
     if publication is not None and publication.output == job.plan.output:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-
-import torch
 
 from engine.core import atomic_file
 from engine.core.errors import UnreadableMedia
@@ -17,30 +14,21 @@ from engine.core.file_access import advised
 from engine.core.geometry import FrameSpan
 from engine.core.messages import message
 from engine.hardware.telemetry import RamPeak
-from engine.models import registry
-from engine.models.upscalers import FrameUpscaler, ShotModel
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.misread import first_misread
 from engine.pipeline.model_file_check import check_weights, files_used
 from engine.pipeline.output import Publication, part_path, publish
-from engine.pipeline.recovery import Recovery, attempt, reason_of, with_one_retry
+from engine.pipeline.recovery import Recovery, attempt, with_one_retry
 from engine.pipeline.room import check_room, with_room
-from engine.pipeline.segments import SegmentLog, SegmentRecord
-from engine.pipeline.stages.read import Clip, ShotReader, ShotSlice, read
-from engine.pipeline.stages.shots import Shots, beginning_of
-from engine.pipeline.stages.upscale import Device, FirstPass
-from engine.pipeline.stages.write import DoneClip, Write
-from engine.pipeline.stream import Stream, StreamAborted, Workers
+from engine.pipeline.segments import SegmentLog, first_lacking
+from engine.pipeline.spans import SpanMaker
 from engine.planner import learning
-from engine.planner.peaks import QUEUE_CLIPS
 from engine.planner.rates import Learned
 from engine.protocol.events import StageProgress, StageStarted, Warned
 from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import Report, StageMemory, StageTime
 from engine.verify.verify import verify
 from engine.video.read.continuity import losses
-from engine.video.read.frame_reader import FrameReader
-from engine.video.shots import ShotDetector
 from engine.video.write.containers import PICTURES, trial_notices
 from engine.video.write.mux import mux, tried
 from engine.video.write.segment_file import SegmentFile
@@ -154,7 +142,7 @@ def _join(context: JobContext, segments: SegmentLog, part: Path) -> Report:
 
 def frames_of(segments: SegmentLog) -> int:
     """Frames that are finished."""
-    return sum(record.frames for record in segments.records)
+    return sum(record.frames for record in (*segments.records, *segments.ahead))
 
 
 def _make_segments(context: JobContext, segments: SegmentLog) -> None:
@@ -186,86 +174,10 @@ def _segment_bytes(plan: Plan, segments: SegmentLog) -> int:
     return max((record.bytes for record in segments.records), default=guess)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """One run through what is left of a source: its reader and the stream of finished clips."""
-
-    context: JobContext
-    finished: list[SegmentRecord]
-    reader: FrameReader
-    workers: Workers
-    ready: Stream[DoneClip]
-
-
 def _make_with(context: JobContext, segments: SegmentLog) -> None:
-    """One try, with the plan as it is now."""
-    plan = context.plan
-    torch.set_num_threads(plan.work.threads)
-    if context.guard is not None:
-        context.guard.begin()
-    context.meter.restart()
-    work = _work_of(context)
-    context.end_piece("load")
-    write = Write(context, segments)
-    with (
-        FrameReader(
-            context.media,
-            start=plan.start,
-            stop=plan.stop,
-            must_be_whole=not context.accepts_damage,
-        ) as reader,
-        Workers(context.meter.add) as workers,
-    ):
-        ready = workers.stream(QUEUE_CLIPS, DoneClip)
-        writer = workers.start("write", lambda: write.run(ready))
-        try:
-            work(_Pass(context, list(segments.records), reader, workers, ready))
-        except Exception as err:  # a lack of memory can be the cause of an error of any class
-            if reason_of(err) is not None:
-                write.cut_short()
-                with suppress(StreamAborted):  # the writer has failed too: its error counts
-                    ready.close()
-                    writer.join()
-            raise
-    context.end_piece("wait")  # for the last frames to be written
-    for problem in reader.problems:
-        notice = Notice(code="source-damaged", severity="warning", params={"problem": problem})
-        context.events.emit(Warned(job_id=context.job_id, notice=notice))
-
-
-def _work_of(context: JobContext) -> Callable[[_Pass], None]:
-    """What is done with frames, with the models of a plan ready to run."""
-    work, first = context.plan.work, context.plan.first_pass
-    cleaning = None if first is None else registry.family_of(first).load_frames(first)
-    first_pass, family = FirstPass(cleaning, context), registry.family_of(work)
-    if work.takes_shots:
-        return partial(_through_shots, family.load_shots(work), first_pass)
-    return partial(_frame_by_frame, family.load_frames(work), first_pass)
-
-
-def _frame_by_frame(model: FrameUpscaler | None, first_pass: FirstPass, run: _Pass) -> None:
-    """Read and work where frames are enlarged one by one."""
-    context, finished = run.context, run.finished
-    clips = run.workers.stream(QUEUE_CLIPS, Clip)
-    run.workers.start(
-        "read", lambda: read(run.reader, context.plan, finished, clips, context.control)
-    )
-    done = sum(record.frames for record in finished)
-    Device(model, context, first_pass).run(clips, run.ready, done)
-
-
-def _through_shots(model: ShotModel, first_pass: FirstPass, run: _Pass) -> None:
-    """Read and work where the model takes whole shots."""
-    context, finished = run.context, run.finished
-    done = sum(record.frames for record in finished)
-    beginning = beginning_of(model, done, finished[-1].shot if finished else 0)
-    sensitivity = context.plan.work.shot_sensitivity
-    detector = ShotDetector(context.media.video, sensitivity=sensitivity)
-    shots = ShotReader(run.reader, detector, slice_frames=model.slice_frames)
-    slices = run.workers.stream(QUEUE_CLIPS, ShotSlice)
-    run.workers.start("read", lambda: shots.run(finished, beginning, slices, context.control))
-    with closing(model):
-        Shots(model, context, beginning, first_pass).run(slices, run.ready)
+    """One try, with the plan as it is now; it may end with some segments made."""
+    with closing(SpanMaker(context)) as maker:
+        maker.make(first_lacking(segments, context.plan.segment_frames), segments)
 
 
 def _try_mux(context: JobContext) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from engine.core.control import Control
 from engine.pipeline.output import Publication
+from engine.video.read.frames import FrameMark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,7 @@ class SegmentRecord:
     bytes: int
     crcs: tuple[int, ...]  # of the pictures of the source, as they were read
     shot: int = 0  # first frame of the shot that the next frame belongs to
+    begins: int = -1  # its first frame, counted from the job's first; -1: an earlier version's
     sha256: str = ""  # of the file, from the log that keeps it
 
     @property
@@ -34,12 +36,82 @@ class SegmentRecord:
         return zip(self.pts, self.crcs, strict=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Segments that follow each other and lack, and what has to be known of the film before them.
+
+    With this and the source they can be made anywhere: they are the same as those of a job that
+    makes all segments in a row.
+
+    Attributes:
+        first: Number of the first segment.
+        marks: Last frame of every segment before it, in order.
+        shot: First frame of the shot that the span's first frame belongs to, where the model looks
+            at shots.
+        stop: First frame behind the span, counted from the job's first; the first one of a segment.
+            None: the span goes on to the end of the film.
+    """
+
+    first: int = 0
+    marks: tuple[FrameMark, ...] = ()
+    shot: int = 0
+    stop: int | None = None
+
+    def __contains__(self, frame: int) -> bool:
+        """Whether a frame, counted from the job's first, is made with it."""
+        return frame >= self.done and (self.stop is None or frame < self.stop)
+
+    @property
+    def done(self) -> int:
+        """Frames before it."""
+        return self.marks[-1].count if self.marks else 0
+
+    @property
+    def frames_of_last(self) -> int:
+        """Frames in the segment before it."""
+        return self.done - (self.marks[-2].count if len(self.marks) > 1 else 0)
+
+    def mark_before(self, frame: int) -> FrameMark | None:
+        """The last frame of the last segment that ends at a frame or before it; None: the start."""
+        return next((mark for mark in reversed(self.marks) if mark.count <= frame), None)
+
+
+def first_lacking(segments: SegmentLog, segment_frames: int) -> Span:
+    """The first segments that lack, up to the next one that is there or to the end of the film.
+
+    Segments behind them that do not begin where their numbers say are forgotten: one that was cut
+    short before them is lost.
+
+    Args:
+        segments: Of a job that is not complete.
+        segment_frames: Of the plan: segments end at multiples of it.
+    """
+    marks, count = [], 0
+    for record in segments.records:
+        count += record.frames
+        marks.append(FrameMark(count=count, pts=record.pts[-1], crc=record.crcs[-1]))
+    first = len(marks)
+    begins = [
+        (count // segment_frames + one.number - first) * segment_frames for one in segments.ahead
+    ]
+    if begins != [one.begins for one in segments.ahead]:
+        segments.drop(first)
+    shot = segments.records[-1].shot if segments.records else 0
+    stop = segments.ahead[0].begins if segments.ahead else None
+    return Span(first=first, marks=tuple(marks), shot=shot, stop=stop)
+
+
 class SegmentLog(Protocol):
     """Where finished segments are kept; jobs.checkpoint does it in the job's folder."""
 
     @property
     def records(self) -> Sequence[SegmentRecord]:
         """Finished segments, in order, without gaps."""
+        ...
+
+    @property
+    def ahead(self) -> Sequence[SegmentRecord]:
+        """Finished segments after the first one that lacks, in order."""
         ...
 
     @property
@@ -56,7 +128,7 @@ class SegmentLog(Protocol):
         ...
 
     def complete(self) -> None:
-        """The source has no more frames."""
+        """The source has no more frames than those of `records`."""
         ...
 
     def first_damaged(self, control: Control) -> int | None:
@@ -68,7 +140,7 @@ class SegmentLog(Protocol):
         ...
 
     def drop(self, first: int) -> int:
-        """Forget a segment and those after it.
+        """Forget all segments from a number on.
 
         Returns:
             Segments that have to be made again.

@@ -17,6 +17,10 @@ class StreamAborted(Exception):
     """Another thread of the group failed; this one just ends."""
 
 
+class NothingWanted(Exception):
+    """The reader of a stream has all that it wants; the thread that writes just ends."""
+
+
 class _End:
     """Last item of a stream."""
 
@@ -25,12 +29,14 @@ class Stream(Generic[T]):
     """A bounded queue from one thread to another; peak memory is `capacity` items.
 
     The writer calls `put` and at last `close`; the reader iterates. When the group is aborted both
-    get StreamAborted instead of waiting for ever.
+    get StreamAborted instead of waiting for ever. A reader that wants no more says `enough`: the
+    writer gets NothingWanted.
     """
 
     def __init__(self, capacity: int, aborted: threading.Event) -> None:
         self._queue: queue.Queue[T | _End] = queue.Queue(capacity)
         self._aborted = aborted
+        self._has_enough = threading.Event()
 
     def put(self, item: T) -> None:
         """Hand over one item; waits while the queue is full."""
@@ -39,6 +45,10 @@ class Stream(Generic[T]):
     def close(self) -> None:
         """End the stream: nothing follows."""
         self._put(_End())
+
+    def enough(self) -> None:
+        """Said by the reader: it takes nothing more."""
+        self._has_enough.set()
 
     def __iter__(self) -> Iterator[T]:
         while True:
@@ -51,6 +61,8 @@ class Stream(Generic[T]):
         with _waiting():
             while True:
                 self._check()
+                if self._has_enough.is_set():
+                    raise NothingWanted
                 try:
                     self._queue.put(item, timeout=_POLL_S)
                 except queue.Full:
@@ -148,6 +160,8 @@ class Workers:
     def _guard(self, work: Callable[[], None]) -> None:
         try:
             work()
+        except NothingWanted:
+            pass
         except BaseException as err:  # noqa: BLE001 - raised again in the thread that joins
             self._fail(err)
 

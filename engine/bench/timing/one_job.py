@@ -124,6 +124,7 @@ class _SegmentList:
 
     folder: Path
     records: list[SegmentRecord] = field(default_factory=list)
+    ahead: tuple[SegmentRecord, ...] = ()
     is_complete: bool = False
 
     def path(self, number: int) -> Path:

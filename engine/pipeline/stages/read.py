@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.core.control import Control
-from engine.pipeline.segments import SegmentRecord
+from engine.pipeline.segments import Span
 from engine.pipeline.stream import Stream
 from engine.protocol.plan import Plan, WorkPlan
 from engine.video.read.frame_reader import FrameReader
@@ -22,51 +22,46 @@ class Clip:
     frames: tuple[PlanarFrame, ...]
 
 
-def frames_behind(reader: FrameReader, finished: Sequence[SegmentRecord]) -> Iterator[PlanarFrame]:
-    """Frames of the source after some finished segments."""
-    if not finished:
-        return iter(reader)
-    count = sum(record.frames for record in finished)
-    last = finished[-1]
-    return reader.iter_after(FrameMark(count=count, pts=last.pts[-1], crc=last.crcs[-1]))
+def frames_behind(reader: FrameReader, mark: FrameMark | None) -> Iterator[PlanarFrame]:
+    """Frames of the source behind a mark; None for all."""
+    return iter(reader) if mark is None else reader.iter_after(mark)
 
 
 def read(
-    reader: FrameReader,
-    plan: Plan,
-    finished: list[SegmentRecord],
-    target: Stream[Clip],
-    control: Control,
+    reader: FrameReader, plan: Plan, span: Span, target: Stream[Clip], control: Control
 ) -> None:
-    """Send the frames that are not finished yet, `plan.work.clip_frames` at a time.
+    """Send the frames of a span, `plan.work.clip_frames` at a time.
 
-    No clip reaches over the end of a segment, so that a resumed job makes the same clips. Where
-    frames are blended with their neighbours the last clip that is finished is sent once more.
+    No clip reaches over the end of a segment, so that the same clips are made wherever a span
+    begins. Where frames are blended with their neighbours the clip before the span and the one
+    behind it are sent, too.
     """
-    done = sum(record.frames for record in finished)
-    first = done - _warm_up(plan.work, finished)
-    before = _before(finished, first)
-    frames = frames_behind(reader, before)
+    is_blended = plan.work.steadiness != "off"
+    first = span.done - _warm_up(plan.work, span)
+    mark = span.mark_before(first)
     waiting: list[PlanarFrame] = []
-    for number, frame in enumerate(frames, start=sum(record.frames for record in before)):
+    for number, frame in enumerate(frames_behind(reader, mark), start=mark.count if mark else 0):
         control.check_cancelled()  # a full queue stops it while the device is paused
         if number < first:
             continue
         waiting.append(frame)
-        ends_segment = (number + 1) % plan.segment_frames == 0 or number + 1 == done
+        end = number + 1
+        ends_segment = end % plan.segment_frames == 0 or end == span.done
         if len(waiting) == plan.work.clip_frames or ends_segment:
-            target.put(Clip(first=number + 1 - len(waiting), frames=tuple(waiting)))
-            first, waiting = number + 1, []
+            target.put(Clip(first=end - len(waiting), frames=tuple(waiting)))
+            first, waiting = end, []
+            if span.stop is not None and end >= span.stop + is_blended:
+                break
     if waiting:
         target.put(Clip(first=first, frames=tuple(waiting)))
     target.close()
 
 
-def _warm_up(work: WorkPlan, finished: Sequence[SegmentRecord]) -> int:
-    """Frames of the last finished clip, where those after it depend on them."""
-    if work.steadiness == "off" or not finished:
+def _warm_up(work: WorkPlan, span: Span) -> int:
+    """Frames of the last clip before a span, where those after it depend on them."""
+    if work.steadiness == "off" or not span.marks:
         return 0
-    return (finished[-1].frames - 1) % work.clip_frames + 1
+    return (span.frames_of_last - 1) % work.clip_frames + 1
 
 
 # --- shot by shot
@@ -85,11 +80,11 @@ class ShotSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """Where to begin: at the first frame of a job, or inside a shot when it goes on.
+    """Where to begin: at the first frame of a job, or inside a shot.
 
     Attributes:
         shot: First frame of the shot that the first wanted frame belongs to.
-        wanted: First frame that is not finished.
+        wanted: First frame of the span.
         needed: First frame to be sent, `shot` or later.
     """
 
@@ -110,20 +105,16 @@ class ShotReader:
         self._slice = slice_frames
 
     def run(
-        self,
-        finished: Sequence[SegmentRecord],
-        beginning: Beginning,
-        target: Stream[ShotSlice],
-        control: Control,
+        self, span: Span, beginning: Beginning, target: Stream[ShotSlice], control: Control
     ) -> None:
-        """Send all frames from the beginning on.
+        """Send frames from the beginning of a span on, until no more are wanted.
 
         A slice waits for the frame after it, because only that shows whether the shot ends.
         """
         shot, begins = beginning.shot, True
         waiting: list[PlanarFrame] = []
         first = beginning.needed
-        for number, frame, is_cut in self._frames(finished, beginning):
+        for number, frame, is_cut in self._frames(span, beginning):
             control.check_cancelled()  # a full queue stops it while the device is paused
             ends = is_cut and number > first
             if ends or len(waiting) == self._slice + begins:
@@ -136,31 +127,18 @@ class ShotReader:
             target.put(_slice(shot, first, waiting, begins=begins, ends=True))
         target.close()
 
-    def _frames(
-        self, finished: Sequence[SegmentRecord], beginning: Beginning
-    ) -> Iterator[tuple[int, PlanarFrame, bool]]:
+    def _frames(self, span: Span, beginning: Beginning) -> Iterator[tuple[int, PlanarFrame, bool]]:
         """Number, frame and whether a new shot begins with it, for each frame to be sent.
 
-        What was found out before a job was interrupted stands: no new cut before `wanted`.
+        What is known of the film before a span stands: no new cut before `wanted`.
         """
-        before = _before(finished, beginning.needed - HISTORY)
-        start = sum(record.frames for record in before)
-        for number, frame in enumerate(frames_behind(self._reader, before), start):
+        mark = span.mark_before(beginning.needed - HISTORY)
+        start = mark.count if mark else 0
+        for number, frame in enumerate(frames_behind(self._reader, mark), start):
             looks_new = self._detector.starts_shot(frame)
             if number >= beginning.needed:
                 is_new = looks_new and number >= beginning.wanted and number > beginning.shot
                 yield number, frame, is_new
-
-
-def _before(records: Sequence[SegmentRecord], frame: int) -> list[SegmentRecord]:
-    """The segments that end at a frame or before it."""
-    found, count = [], 0
-    for record in records:
-        count += record.frames
-        if count > frame:
-            break
-        found.append(record)
-    return found
 
 
 def _slice(

@@ -13,6 +13,7 @@ from torch import Tensor
 from engine.core.geometry import Box
 from engine.models.upscalers import DecodedTile, Restored, RunningShot, ShotModel
 from engine.pipeline.context import JobContext
+from engine.pipeline.segments import Span
 from engine.pipeline.stages.progress import Progress, ShownTiles, show_preview
 from engine.pipeline.stages.read import Beginning, ShotSlice
 from engine.pipeline.stages.restore import Restore, SourceColours
@@ -39,23 +40,23 @@ class Shots:
     """
 
     def __init__(
-        self, model: ShotModel, context: JobContext, beginning: Beginning, first_pass: FirstPass
+        self, model: ShotModel, context: JobContext, span: Span, first_pass: FirstPass
     ) -> None:
         self._model = model
         self._context = context
         self._first_pass = first_pass
-        self._beginning = beginning
+        self._span, self._made = span, span.done
         model.report_to(self._advance)
         self._restore = Restore(context.media.video, context.plan)
         self._colours = SourceColours.of_job(context.media.video, context.plan)
         self._running: RunningShot | None = None
         self._waiting: deque[_Waiting] = deque()
         self._block: list[Restored] = []
-        self._progress = Progress(context, beginning.wanted)
+        self._progress = Progress(context, span.done)
         self._tiles = ShownTiles(context)
 
     def run(self, source: Stream[ShotSlice], target: Stream[DoneClip]) -> None:
-        """Work until the source ends."""
+        """Work until the span or the source ends."""
         for piece in source:
             self._context.end_piece("wait")
             self._context.check()
@@ -63,6 +64,9 @@ class Shots:
                 target.put(done)
                 self._context.end_piece("wait")
                 self._progress.add(len(done.frames))
+            if self._made not in self._span:
+                source.enough()
+                break
         self._tiles.finish()
         target.close()
 
@@ -74,7 +78,7 @@ class Shots:
     def _one(self, piece: ShotSlice) -> Iterator[DoneClip]:
         """Feed a slice; what became final of its shot."""
         if piece.begins or self._running is None:
-            wanted = max(piece.shot, self._beginning.wanted)
+            wanted = max(piece.shot, self._span.done)
             self._running = self._model.shot(piece.shot, wanted, self._show)
         with torch.inference_mode():
             parts = self._running.push(self._taken(piece), last=piece.ends)
@@ -82,10 +86,13 @@ class Shots:
                 self._context.check()
                 end = part.first + len(part.frames)
                 ended = piece.ends and end == piece.first + len(piece.frames)
-                fresh = self._fresh(part)
-                if len(fresh.frames):
-                    yield self._finished(fresh, piece.shot, ended)
-                del part, fresh  # before the model goes on
+                own = self._own(part)
+                if own:
+                    yield self._finished(part, own, piece.shot, ended=ended)
+                del part  # before the model goes on
+                self._made = max(self._made, end)
+                if self._made not in self._span:
+                    return
 
     def _taken(self, piece: ShotSlice) -> Tensor:
         """Frames of a slice [T, 3, h, w] as the model takes them; they wait for their result."""
@@ -110,22 +117,27 @@ class Shots:
                 block, self._block = self._block, []
                 yield replace(block[0], frames=torch.cat([one.frames for one in block]))
 
-    def _fresh(self, part: Restored) -> Restored:
-        """A part without the frames that are finished already."""
-        known = max(0, self._beginning.wanted - part.first)
-        return replace(part, first=part.first + known, frames=part.frames[known:])
+    def _own(self, part: Restored) -> range:
+        """Which frames of a part belong to the span."""
+        known, stop = max(0, self._span.done - part.first), self._span.stop
+        end = len(part.frames)
+        return range(known, end if stop is None else min(end, stop - part.first))
 
-    def _finished(self, part: Restored, shot: int, ended: bool) -> DoneClip:
-        waited = self._sources(part.first, len(part.frames))
-        frames = tuple(one.frame for one in waited)
-        rgb, alpha = self._colours.rgb(frames)
+    def _finished(self, part: Restored, own: range, shot: int, *, ended: bool) -> DoneClip:
+        """Frames of a part; where colours are corrected in blocks the whole block decides."""
+        taken = range(len(part.frames)) if self._model.is_pooled else own
+        waited = self._sources(part.first + taken.start, len(taken))
+        rgb, alpha = self._colours.rgb([one.frame for one in waited])
         cleaned = [one.cleaned for one in waited if one.cleaned is not None]
-        taken = torch.stack(cleaned).to(rgb.device) if cleaned else rgb
-        restored = self._model.finished(part.frames, taken)
-        planes, result = self._restore.run(restored, alpha)
-        last = part.first + len(frames) - 1
-        show_preview(self._context, frames[-1], last, rgb[-1], result[-1])
+        source = torch.stack(cleaned).to(rgb.device) if cleaned else rgb
+        restored = self._model.finished(part.frames[taken.start : taken.stop], source)
+        cut = slice(own.start - taken.start, own.stop - taken.start)
+        planes, result = self._restore.run(restored[cut], None if alpha is None else alpha[cut])
+        frames = tuple(one.frame for one in waited[cut])
+        last = part.first + own.stop - 1
+        show_preview(self._context, frames[-1], last, rgb[cut][-1], result[-1])
         self._context.end_piece("restore")
+        ended = ended and own.stop == len(part.frames)
         return DoneClip(frames=frames, planes=planes, shot=shot, ends_shot=ended)
 
     def _sources(self, first: int, frames: int) -> tuple[_Waiting, ...]:
@@ -153,7 +165,7 @@ class Shots:
         )
 
 
-def beginning_of(model: ShotModel, finished: int, shot: int) -> Beginning:
-    """Where a job begins that has `finished` frames; `shot` is where the next one's shot began."""
-    needed = model.first_needed(shot, finished)
-    return Beginning(shot=shot, wanted=finished, needed=needed)
+def beginning_of(model: ShotModel, span: Span) -> Beginning:
+    """Where the source is read from, so that a span and all after it are exact."""
+    needed = model.first_needed(span.shot, span.done)
+    return Beginning(shot=span.shot, wanted=span.done, needed=needed)

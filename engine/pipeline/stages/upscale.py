@@ -16,6 +16,7 @@ from engine.models.frame_family import FramePlan
 from engine.models.upscalers import FrameUpscaler
 from engine.pipeline.context import JobContext
 from engine.pipeline.recovery import change_plan, reason_of
+from engine.pipeline.segments import Span
 from engine.pipeline.stages.progress import Progress, ShownTiles, show_preview
 from engine.pipeline.stages.read import Clip
 from engine.pipeline.stages.restore import Restore, SourceColours
@@ -178,35 +179,37 @@ class Device:
         is_steadied = context.plan.work.steadiness != "off"
         self._steadying = Steadying() if is_steadied else None
 
-    def run(self, source: Stream[Clip], target: Stream[DoneClip], done: int) -> None:
+    def run(self, source: Stream[Clip], target: Stream[DoneClip], span: Span) -> None:
         """Work until the source ends.
 
         Args:
-            source: May begin with frames that are finished, for the sake of those after them.
-            target: Gets all others.
-            done: Frames that were finished by earlier runs.
+            source: May have frames around the span, for the sake of those in it.
+            target: Gets the frames of the span.
+            span: That is made.
         """
-        progress = Progress(self._context, done)
+        progress = Progress(self._context, span.done)
         with torch.inference_mode():
-            clips = chain.from_iterable(self._one(clip, done) for clip in source)
-            for finished in chain(clips, self._last()):
+            clips = chain.from_iterable(self._one(clip, span) for clip in source)
+            for finished in chain(clips, self._last(span)):
                 target.put(finished)
                 self._context.end_piece("wait")
                 progress.add(len(finished.frames))
         self._upscale.finish()
         target.close()
 
-    def _one(self, clip: Clip, done: int) -> Iterator[DoneClip]:
-        """What is finished once a clip is known."""
+    def _one(self, clip: Clip, span: Span) -> Iterator[DoneClip]:
+        """What is finished of a span once a clip is known."""
         self._context.end_piece("wait")
         for part in self._steadied(self._enlarged(clip)):
-            if part.first >= done:
+            if part.first in span:
                 yield self._finished(part)
 
-    def _last(self) -> Iterator[DoneClip]:
+    def _last(self, span: Span) -> Iterator[DoneClip]:
         """What has waited for a further clip."""
         if self._steadying is not None:
-            yield from map(self._finished, self._steadying.end())
+            yield from (
+                self._finished(part) for part in self._steadying.end() if part.first in span
+            )
 
     def _enlarged(self, clip: Clip) -> EnlargedClip:
         rgb, alpha = self._colours.rgb(clip.frames)

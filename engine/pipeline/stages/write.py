@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from engine.core.control import Control
 from engine.pipeline.context import JobContext
 from engine.pipeline.room import check_room
-from engine.pipeline.segments import SegmentLog, SegmentRecord
+from engine.pipeline.segments import SegmentLog, SegmentRecord, Span
 from engine.pipeline.stages.restore import Planes
 from engine.pipeline.stream import Stream
 from engine.protocol.events import SegmentDone
@@ -36,24 +36,24 @@ class _Open:
 
 
 class Write:
-    """Encodes frames and closes a segment every `plan.segment_frames` frames."""
+    """Encodes the frames of a span and closes a segment every `plan.segment_frames` frames."""
 
-    def __init__(self, context: JobContext, log: SegmentLog) -> None:
+    def __init__(self, context: JobContext, log: SegmentLog, span: Span) -> None:
         self._context = context
         self._log = log
-        self._done = sum(record.frames for record in log.records)
-        self._next = len(log.records)
+        self._done, self._next, self._stop = span.done, span.first, span.stop
         self._is_cut = False
 
     @property
     def frames_done(self) -> int:
-        """Frames handed to the encoder, those of earlier runs included."""
+        """Frames handed to the encoder, those before the span included."""
         return self._done
 
     def cut_short(self) -> None:
-        """Close the open segment at the next end of the stream, though the film goes on.
+        """End the open segment at the next end of the stream, though the film goes on.
 
-        The next attempt then begins after all finished frames.
+        The next attempt then begins after all finished frames. Where segments behind the span are
+        there, and have their numbers, it begins with the open segment.
         """
         self._is_cut = True
 
@@ -71,13 +71,21 @@ class Write:
                         self._close(segment)
                         segment = None
             if segment is not None:
-                self._close(segment)
+                self._end(segment)
         except BaseException:
             if segment is not None:
                 segment.writer.abort()
             raise
-        if not self._is_cut:
+        is_short = self._stop is None or self._done < self._stop
+        if is_short and not self._is_cut:
             self._log.complete()
+
+    def _end(self, segment: _Open) -> None:
+        """End a segment that is shorter than others."""
+        if self._is_cut and self._stop is not None:
+            segment.writer.abort()
+        else:
+            self._close(segment)
 
     def _open(self) -> _Open:
         number = self._next
@@ -103,6 +111,7 @@ class Write:
                 bytes=written,
                 crcs=crcs,
                 shot=segment.shot,
+                begins=self._done - len(segment.frames),
             )
         )
         self._next += 1

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from engine.core.control import Control
-from engine.pipeline.segments import SegmentRecord
+from engine.pipeline.segments import SegmentRecord, Span
 from engine.pipeline.stages.write import DoneClip, Write, _Open
 from engine.video.read.frames import PlanarFrame
 
@@ -35,7 +35,7 @@ def test_a_segment_that_ends_with_a_shot_continues_with_the_next_shot() -> None:
         job_id="job",
     )
     log, writer = Log(), SimpleNamespace(write=lambda _planes: None, close=lambda: 1)
-    stage = Write(context, log)
+    stage = Write(context, log, Span())
     stage._open = lambda: _Open(len(log.records), writer)
     stage.run([clip(0, 2, 0, ends=False), clip(2, 2, 0, ends=True), clip(4, 6, 4, ends=False)])
     assert [record.shot for record in log.records] == [4, 4, 4]

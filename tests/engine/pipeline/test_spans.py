@@ -1,0 +1,113 @@
+"""Segments that are made in any order, and after others, are those of a job that makes all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.core.control import Control
+from engine.jobs.checkpoint import Checkpoint
+from engine.pipeline.context import JobContext
+from engine.pipeline.segments import SegmentRecord, Span, first_lacking
+from engine.pipeline.spans import SpanMaker
+from engine.protocol.events import SegmentDone
+from engine.protocol.plan import Plan
+from engine.video.read.frames import FrameMark
+from engine.video.read.probe import probe
+from tests.helpers.jobs import SEGMENT_FRAMES, STEADIED, Events, plan_of, run, settings_of
+from tests.helpers.seedvr2 import make_three_shots
+
+SHOTS = (9, 3, 5)
+KINDS = ("lite", STEADIED, "seedvr2", "pooled", "wan-2x")
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Callable[[str], Plan]:
+    """The plan of a film of five segments."""
+
+    def made(kind: str) -> Plan:
+        size = "60x44" if kind == "wan-2x" else "64x48"
+        film = make_three_shots(tmp_path / "film.mkv", SHOTS, size)
+        changes = {"colour": "lab"} if kind == "pooled" else {}
+        settings = settings_of("seedvr2" if kind == "pooled" else kind, tmp_path, **changes)
+        plan = plan_of(film, tmp_path / "out.mkv", settings)
+        return replace(plan, segment_frames=SEGMENT_FRAMES)
+
+    return made
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.glob("segment_*"))}
+
+
+class NeverComplete(Checkpoint):
+    """Who makes the last span does not know what of the film lacks."""
+
+    def complete(self) -> None:
+        pass
+
+
+def span_of(records: list[SegmentRecord], first: int, stop: int | None) -> Span:
+    """Some segments of a job whose records are known."""
+    marks = tuple(
+        FrameMark(count=one.begins + one.frames, pts=one.pts[-1], crc=one.crcs[-1])
+        for one in records[:first]
+    )
+    shot = records[first - 1].shot if first else 0
+    end = None if stop is None or stop == len(records) else records[stop].begins
+    return Span(first=first, marks=marks, shot=shot, stop=end)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_spans_in_any_order_are_those_of_one_run(
+    kind: str, planned: Callable[[str], Plan], tmp_path: Path
+) -> None:
+    plan = planned(kind)
+    run(plan, tmp_path / "whole")
+    records = Checkpoint(tmp_path / "whole").records
+    assert len(records) == 5
+
+    (tmp_path / "spans").mkdir()
+    log, control = NeverComplete(tmp_path / "spans"), Control()
+    context = JobContext(
+        job_id="job", media=probe(plan.source), plan=plan, control=control, events=Events(control)
+    )
+    with closing(SpanMaker(context)) as maker:
+        for first, stop in ((3, None), (1, 3), (0, 1)):
+            assert not log.records
+            maker.make(span_of(records, first, stop), log)
+    assert log.records == records
+    assert not log.ahead
+    assert files(tmp_path / "spans") == files(tmp_path / "whole")
+
+
+def test_a_job_makes_only_what_lacks(planned: Callable[[str], Plan], tmp_path: Path) -> None:
+    plan, folder = planned("lite"), tmp_path / "job"
+    run(plan, folder)
+    right = files(folder)
+    for name in ("segment_000001.json", "segment_000002.json", "segment_000004.json", "complete"):
+        (folder / name).unlink()
+    log = Checkpoint(folder)
+    assert [one.number for one in log.records] == [0]
+    assert [one.number for one in log.ahead] == [3]
+    assert log.frames == 2 * SEGMENT_FRAMES
+    events = run(replace(plan, output=tmp_path / "again.mkv"), folder)
+    assert [one.segment for one in events if isinstance(one, SegmentDone)] == [1, 2, 4]
+    assert files(folder) == right
+
+
+def test_segments_that_begin_elsewhere_are_made_again(
+    planned: Callable[[str], Plan], tmp_path: Path
+) -> None:
+    folder = tmp_path / "job"
+    run(planned("lite"), folder)
+    (folder / "segment_000001.json").unlink()
+    log = Checkpoint(folder)
+    log.ahead[1] = replace(log.ahead[1], begins=-1)  # as of an earlier version
+    assert first_lacking(log, SEGMENT_FRAMES).stop is None
+    assert not log.ahead
+    assert not (folder / "segment_000003.json").exists()
