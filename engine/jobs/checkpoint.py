@@ -114,9 +114,9 @@ class Checkpoint:
 
     def clear(self) -> None:
         """Delete all segments, and a result that was made of them."""
-        numbers = [record.number for record in (*self._records, *self._ahead)]
-        paths = [self.path(number) for number in numbers]
-        notes = [_record_file(self._folder, number) for number in numbers]
+        found = (*self._records, *self._ahead)
+        paths = [self.path(record.number) for record in found]
+        notes = [_record_file(self._folder, record.number) for record in found]
         for path in (self._result, self._end, *reversed(notes), *paths):
             with writing(path):
                 path.unlink(missing_ok=True)

@@ -48,7 +48,7 @@ class Span:
         marks: Last frame of every segment before it, in order.
         shot: First frame of the shot that the span's first frame belongs to, where the model looks
             at shots.
-        stop: First frame behind the span, counted from the job's first; the first one of a segment.
+        stop: First frame after the span, counted from the job's first; the first one of a segment.
             None: the span goes on to the end of the film.
     """
 
@@ -79,7 +79,7 @@ class Span:
 def first_lacking(segments: SegmentLog, segment_frames: int) -> Span:
     """The first segments that lack, up to the next one that is there or to the end of the film.
 
-    Segments behind them that do not begin where their numbers say are forgotten: one that was cut
+    Segments after them that begin elsewhere than their number says are forgotten: one that was cut
     short before them is lost.
 
     Args:

@@ -23,7 +23,7 @@ class Clip:
 
 
 def frames_behind(reader: FrameReader, mark: FrameMark | None) -> Iterator[PlanarFrame]:
-    """Frames of the source behind a mark; None for all."""
+    """Frames of the source after a mark; None for all."""
     return iter(reader) if mark is None else reader.iter_after(mark)
 
 
@@ -34,7 +34,7 @@ def read(
 
     No clip reaches over the end of a segment, so that the same clips are made wherever a span
     begins. Where frames are blended with their neighbours the clip before the span and the one
-    behind it are sent, too.
+    after it are sent, too.
     """
     is_blended = plan.work.steadiness != "off"
     first = span.done - _warm_up(plan.work, span)

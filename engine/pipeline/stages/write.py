@@ -52,8 +52,8 @@ class Write:
     def cut_short(self) -> None:
         """End the open segment at the next end of the stream, though the film goes on.
 
-        The next attempt then begins after all finished frames. Where segments behind the span are
-        there, and have their numbers, it begins with the open segment.
+        The next attempt then begins after all finished frames. Where segments after the span are
+        there, whose number stays, it begins with the open segment.
         """
         self._is_cut = True
 
