@@ -118,6 +118,7 @@ class DirectBuffers:
 
     def close(self) -> None:
         """Give everything back."""
+        self.give_back()
         for slot in self.slots:
             if slot.staging is not None:
                 slot.staging.release()
