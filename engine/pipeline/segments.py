@@ -9,7 +9,7 @@ from typing import Protocol
 
 from engine.core.control import Control
 from engine.pipeline.output import Publication
-from engine.video.read.frames import FrameMark
+from engine.video.read.frame_mark import FrameMark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

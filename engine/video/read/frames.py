@@ -1,4 +1,4 @@
-"""A decoded frame as planes of code values, and the mark to find it again."""
+"""A decoded frame as planes of code values."""
 
 from __future__ import annotations
 
@@ -32,12 +32,3 @@ class PlanarFrame:
         for plane in self.planes:
             value = zlib.crc32(np.ascontiguousarray(plane).data, value)
         return value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameMark:
-    """The last finished frame of a job: enough to go on right after it."""
-
-    count: int  # frames finished since the first of the job
-    pts: int  # of the last one
-    crc: int  # of the last one

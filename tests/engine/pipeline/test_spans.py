@@ -16,7 +16,7 @@ from engine.pipeline.segments import SegmentRecord, Span, first_lacking
 from engine.pipeline.spans import SpanMaker
 from engine.protocol.events import SegmentDone
 from engine.protocol.plan import Plan
-from engine.video.read.frames import FrameMark
+from engine.video.read.frame_mark import FrameMark
 from engine.video.read.probe import probe
 from tests.helpers.jobs import SEGMENT_FRAMES, STEADIED, Events, plan_of, run, settings_of
 from tests.helpers.seedvr2 import make_three_shots

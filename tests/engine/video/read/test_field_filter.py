@@ -9,8 +9,9 @@ import pytest
 from engine.protocol.media import Deinterlacing, MediaInfo, subsampling
 from engine.video.colour.pixel_formats import layout_of
 from engine.video.film_preparation import deinterlaced
+from engine.video.read.frame_mark import FrameMark
 from engine.video.read.frame_reader import FrameReader
-from engine.video.read.frames import FrameMark, PlanarFrame
+from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe
 from tests.helpers.clips import make_clip
 from tests.helpers.fields import (

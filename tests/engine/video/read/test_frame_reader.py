@@ -13,8 +13,9 @@ import pytest
 
 from engine.core.errors import InputError, ResultHeldBack, SourceMissing
 from engine.protocol.media import MediaInfo, VideoInfo
+from engine.video.read.frame_mark import FrameMark
 from engine.video.read.frame_reader import FrameReader, frame_at
-from engine.video.read.frames import FrameMark, PlanarFrame
+from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe
 from tests.helpers.clips import cut_short, make_clip, make_picture, make_pictures, read_number
 from tests.helpers.disks import FailingReads
