@@ -15,8 +15,6 @@ from typing import ClassVar
 
 from engine.core.messages import HasMessage, Message, Param, message
 
-_PERMANENT: set[str] = set()  # codes of classes
-
 
 class EngineError(HasMessage, Exception):
     """An error that a user can understand.
@@ -38,8 +36,6 @@ class EngineError(HasMessage, Exception):
     def __init_subclass__(cls, code: str = "", is_permanent: bool = False) -> None:
         cls.code = code or cls.code
         cls.is_permanent = is_permanent
-        if is_permanent:
-            _PERMANENT.add(cls.code)
 
     def __init__(self, case: str = "", /, **params: object) -> None:
         super().__init__(case)
@@ -53,7 +49,8 @@ class EngineError(HasMessage, Exception):
 
     def info(self) -> ErrorInfo:
         """The same as plain data, for events."""
-        return ErrorInfo(code=self.code, case=self.case, params=self.as_message.params)
+        params, lasts = self.as_message.params, self.is_permanent
+        return ErrorInfo(code=self.code, case=self.case, params=params, is_permanent=lasts)
 
     def __str__(self) -> str:
         return self.message
@@ -66,11 +63,7 @@ class ErrorInfo(HasMessage):
     code: str
     case: str = ""
     params: Mapping[str, Param] = field(default_factory=dict)
-
-    @property
-    def is_permanent(self) -> bool:
-        """As of the error's class."""
-        return self.code in _PERMANENT
+    is_permanent: bool = False  # as of the error's class
 
     @property
     def as_message(self) -> Message:

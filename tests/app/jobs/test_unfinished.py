@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.api import UnfinishedJob
-from engine.core.errors import ErrorInfo
+from engine.core.errors import CheckpointMismatch
 from engine.protocol import commands
 from tests.app.conftest import texts
 
@@ -36,7 +36,7 @@ def test_the_banner_names_what_is_unfinished(bench, names, said, chinese):
     assert chinese in texts(banner).splitlines()
 
 
-CHANGED = ErrorInfo(code="checkpoint-mismatch", case="source", params={"name": "old.mp4"})
+CHANGED = CheckpointMismatch("source", name="old.mp4").info()
 
 
 def test_films_that_can_only_fail_again_are_not_offered_to_continue(bench):
