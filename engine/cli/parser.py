@@ -218,8 +218,8 @@ def _bench(add: Any) -> None:
         help="speed (which teaches the planner), lite, pipeline, colour, read, write, which are "
         "the default; models, vae (vae-encode, vae-decode, vae-parts; with a clip round-trip), "
         "dit (dit-3b, dit-7b), formats (-3b, -7b), seedvr2, seedvr2-job, streams, flicker, "
-        "optimisations (-vae, -dit, -around, -claims), kernels, attention and products, which "
-        "take minutes on a processor; facts; for a GPU kernel-errors, streaming, "
+        "optimisations (-vae, -dit, -around, -claims), kernels, attention, products and vae-8bit, "
+        "which take minutes on a processor; facts; for a GPU kernel-errors, streaming, "
         "memory-pressure, gpu-tests; first-contact, which runs most of these and writes a page",
     )
     command.add_argument(

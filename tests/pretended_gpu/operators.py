@@ -36,6 +36,7 @@ OF_ONE_DTYPE = {
 }
 # Half precision is multiplied exactly and added up in float32, as tensor cores do.
 _PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "convolution"}
+_NARROW = {"_int_mm", "_scaled_mm"}  # torch counts no operations of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Call:
             return self._computed(name, has_values).contiguous(memory_format=layout)
         if name.startswith("_scaled_dot_product_"):
             return _attention(name, self.args, self.kwargs)
+        if name == "_scaled_mm" and not has_values:  # torch has no shapes for it with `out`
+            return self.kwargs["out"]
         return self._computed(name, has_values)
 
     def _computed(self, name: str, has_values: bool) -> Any:
@@ -158,6 +161,9 @@ def convolution_layout(frames: Tensor, weight: Tensor) -> torch.memory_format:
 
 def operations(call: Call, result: Any) -> int:
     """Floating-point operations, as torch counts them; 0 for what it does not count."""
+    if name_of(call.func) in _NARROW:
+        rows, weight = call.args[:2]
+        return 2 * int(rows.numel()) * int(weight.shape[1])
     count = flop_registry.get(call.func._overloadpacket)
     return 0 if count is None else int(count(*call.args, **call.kwargs, out_val=result))
 
