@@ -7,7 +7,7 @@ side as a row, some lines of a frame at a time, and rows are multiplied by the w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -28,6 +28,8 @@ from engine.ops.linear.eight_bit import (
 )
 
 PIECE_BYTES = 32 * 2**20  # of rows at a time, one byte a value
+
+Convolution = nn.Conv2d | nn.Conv3d
 
 _PRODUCTS: dict[str, type[Fp8Product | Int8Product]] = {"int8": Int8Product, "fp8": Fp8Product}
 
@@ -106,7 +108,8 @@ class EightBitConv:
             for "row" in half precision; and four bytes for each of their results.
         """
         time, height, width = self._padding
-        frames = F.pad(clip.movedim(0, -1), (0, 0, width, width, height, height, time, time))
+        sides = (0, 0, width, width, height, height, time, time)
+        frames = F.pad(clip.movedim(0, -1), sides).contiguous()
         values, scale = self._codes(frames) if self._how.scales == "tensor" else (frames, None)
         windows = self._windows(values)
         steps, lines, columns = windows.shape[:3]
@@ -184,24 +187,46 @@ def convolve_in_eight_bits(part: nn.Module, how: EightBit) -> int:
     Returns:
         How many there are.
     """
-    found = [one for one in part.modules() if isinstance(one, (nn.Conv2d, nn.Conv3d))][1:-1]
+    found = list(_convolutions(part))[1:-1]
     for one in found:
         stride, padding = (_triple(one, name) for name in ("stride", "padding"))
         conv = EightBitConv(one.weight, one.bias, stride, padding, how)
-        # torch's own forward calls it, and so do all that pad or keep frames before it.
-        one._conv_forward = partial(_forward, conv)  # type: ignore[method-assign]
+        _replace(one, partial(_in_eight_bits, conv))
     return len(found)
 
 
-def _triple(conv: nn.Conv2d | nn.Conv3d, name: str) -> tuple[int, int, int]:
+def add_in_float32(model: nn.Module) -> None:
+    """Let convolutions in half precision add up in float32, as GPUs do.
+
+    Processors without instructions for it take a minute for what takes a second in float32.
+    """
+    for one in _convolutions(model):
+        _replace(one, partial(_in_float32, one._conv_forward))
+
+
+def _convolutions(part: nn.Module) -> Iterator[Convolution]:
+    return (one for one in part.modules() if isinstance(one, (nn.Conv2d, nn.Conv3d)))
+
+
+def _replace(conv: Convolution, forward: Callable[..., Tensor]) -> None:
+    """Replace what torch's own forward calls, and all that pad or keep frames before it."""
+    conv._conv_forward = forward  # type: ignore[method-assign]
+
+
+def _triple(conv: Convolution, name: str) -> tuple[int, int, int]:
     found = tuple(getattr(conv, name))
     usual = 1 if name == "stride" else 0
     time, height, width = found if len(found) == 3 else (usual, *found)
     return time, height, width
 
 
-def _forward(conv: EightBitConv, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _in_eight_bits(conv: EightBitConv, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """As `_conv_forward` of torch: [B, C, T, H, W] or, of single frames, [B, C, H, W]."""
     if x.ndim == 4:
         return conv.apply(x.movedim(0, 1)).movedim(1, 0)
     return torch.stack([conv.apply(clip) for clip in x])
+
+
+def _in_float32(forward: Callable[..., Tensor], *given: Tensor | None) -> Tensor:
+    wide = [None if one is None else one.float() for one in given]
+    return forward(*wide).to(torch.float16)

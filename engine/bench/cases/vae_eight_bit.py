@@ -1,7 +1,7 @@
 """Case `vae-8bit`: what a VAE loses where its convolutions multiply in 8 bits, and what that takes.
 
 Convolutions of the plain variant are replaced but for the first and the last of encoder and
-decoder; all else is in half precision. docs/benchmarks/vae-8bit.md has the figures.
+decoder; all else is in float16. docs/benchmarks/vae-8bit.md has the figures.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from typing import Any
 
 import torch
@@ -29,7 +28,12 @@ from engine.bench.cases.runs import (
     vae_work,
 )
 from engine.bench.cases.vae_models import VaeRun
-from engine.bench.eight_bit_conv import EightBit, EightBitConv, convolve_in_eight_bits
+from engine.bench.eight_bit_conv import (
+    EightBit,
+    EightBitConv,
+    add_in_float32,
+    convolve_in_eight_bits,
+)
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
 from engine.bench.timing.clock import measure
@@ -39,12 +43,12 @@ from engine.models.seedvr2.sampler import condition, sample, seeded_noise
 from engine.models.video_vae.measured import Side
 from engine.ops.linear.formats import working
 
-_HALVES = ("float16", "bfloat16")
+_HALF = "float16"
+_HOW = [EightBit(kind, scales) for kind in ("int8", "fp8") for scales in ("tensor", "row")]
 _FRAMES, _SIDE = 5, {"cpu": 64, "cuda": 256}
 _OUTLIERS, _EVERY = 20.0, 64
 _WIDTHS = 128, 256, 512  # channels of both sides of a convolution
-_SPEED_SIDE = {"cpu": 32, "cuda": 512}
-_SPEED_FRAMES = 5
+_SPEED_SIDE = 512
 
 Build = Callable[[VaeRun], Any]
 
@@ -52,29 +56,32 @@ Build = Callable[[VaeRun], Any]
 def eight_bit_rows(options: BenchOptions) -> Iterator[Row]:
     """A row for each side of a VAE and each way to round, then the time of single convolutions.
 
-    `error` is relative (RMS) to the same weights in float64, `db` the same in dB. With a clip it is
+    `error` is relative (RMS) to the same weights in float32, `db` the same in dB. With a clip it is
     encoded, with the weights of a file as in `round-trip`; else weights and clip are random: as
     they are, and with one channel in 64 of each norm 20 times as large. For scale: what rounding to
     the 8 bits of a file loses, and how far apart two seeds of the noise are after a transformer
-    with random weights. `of_float` is the time of one convolution over that of torch's own.
+    with random weights. `of_float` is the time of one convolution over that of torch's own, on a
+    GPU.
     """
     options = replace(options, frames=options.frames or (_FRAMES,))
     for title, run, clip, build in _models(options):
         found = _Losses(options, run, clip, build)
         yield from ({"weights": title, **row} for row in found.rows())
-    yield from _speed_rows(options)
+    if device_of(options) == "cuda":
+        yield from _speed_rows(options)
 
 
 def _models(options: BenchOptions) -> Iterator[tuple[str, VaeRun, Tensor, Build]]:
     """Name of the weights, the run of a clip through the encoder, the clip, and what loads them."""
-    if options.clip is not None and not options.random_weights:
+    path = options.clip
+    if path is not None and not options.random_weights:
         file = weights_of(options)
         options = replace(options, config=options.vae_model.config_of(file))
-        run, clip = clip_run(options, options.clip)
+        run, clip = clip_run(options, path)
         yield file.path.name, run, clip, lambda one: one.loaded(file.path)
         return
-    if options.clip is not None:
-        run, clip = clip_run(options, options.clip)
+    if path is not None:
+        run, clip = clip_run(options, path)
     else:
         run, device = vae_run(options, "encode"), device_of(options)
         size = options.size or Size(_SIDE[device], _SIDE[device])
@@ -106,7 +113,7 @@ class _Losses:
 
     def rows(self) -> Iterator[Row]:
         """A row for each way to round and each side."""
-        vae, given, exact = self._built("float64"), dict[Side, Tensor](), dict[Side, Tensor]()
+        vae, given, exact = self._built("float32"), dict[Side, Tensor](), dict[Side, Tensor]()
         given["encode"] = self.clip
         exact["encode"] = self._through(vae, "encode", given["encode"])
         given["decode"] = exact["encode"] if self.options.clip else vae_input(self._side("decode"))
@@ -122,15 +129,13 @@ class _Losses:
             yield self._row("decode", "two seeds", *self._two_seeds(exact["encode"]))
 
     def _variants(self) -> Iterator[tuple[str, Any]]:
-        """Half precision, then 8 bits between layers in float16."""
-        for dtype in _HALVES:
-            yield dtype, self._built(dtype)
+        """float16, then 8 bits between layers in float16."""
+        yield _HALF, self._built(_HALF)
         here = working(self.run.device) if self.run.device == "cuda" else ()
-        for kind, scales in product(("int8", "fp8"), ("tensor", "row")):
-            vae = self._built(_HALVES[0])
-            how = EightBit(kind, scales, imitated=kind not in here)  # type: ignore[arg-type]
+        for how in _HOW:
+            vae = self._built(_HALF)
             for part in (vae.encoder, vae.decoder):
-                convolve_in_eight_bits(part, how)
+                convolve_in_eight_bits(part, replace(how, imitated=how.product not in here))
             yield how.name, vae
 
     def _two_seeds(self, latent: Tensor) -> tuple[Tensor, Tensor]:
@@ -140,7 +145,7 @@ class _Losses:
         if self.options.dit is None:
             run = replace(run, config=random_dit.MIDDLE["3b"])
         dit, (_, text) = random_dit.build(run), random_dit.inputs_of(run)
-        vae, scale = self._built(_HALVES[0]), self.run.config.scaling_factor
+        vae, scale = self._built(_HALF), self.run.config.scaling_factor
         known = condition(latent[0].movedim(0, -1).float() * scale)
         shape = known[..., :-1].shape
         first, second = (
@@ -151,7 +156,10 @@ class _Losses:
         return other, wanted
 
     def _built(self, dtype: str) -> Any:
-        return self.build(replace(self.run, dtype=dtype, form="plain"))
+        vae = self.build(replace(self.run, dtype=dtype, form="plain"))
+        if dtype == _HALF and self.run.device == "cpu":
+            add_in_float32(vae)
+        return vae
 
     def _side(self, side: Side) -> VaeRun:
         return replace(self.run, side=side)
@@ -173,22 +181,18 @@ class _Losses:
 
 
 def _speed_rows(options: BenchOptions) -> Iterator[Row]:
-    """Time of a convolution of each width, what this device multiplies itself."""
-    device = device_of(options)
-    dtype = torch.float16 if device == "cuda" else torch.float32
-    side = _SPEED_SIDE[device] // (2 if options.quick else 1)
-    runs = options.runs or 3
-    for width in _WIDTHS[:1] if options.quick else _WIDTHS:
-        clip = torch.randn(width, _SPEED_FRAMES, side, side, device=device).to(dtype)
-        clip = clip[None].contiguous(memory_format=torch.channels_last_3d)[0]
-        weight = torch.randn(width, width, 3, 3, 3, device=device).to(dtype) / (27 * width) ** 0.5
+    """Time of a convolution of each width in float16, with what this GPU multiplies itself."""
+    side = _SPEED_SIDE // (8 if options.quick else 1)
+    runs = options.runs or 10
+    for width in _WIDTHS:
+        clip = torch.randn(1, width, _FRAMES, side, side, device="cuda").half()
+        clip = clip.contiguous(memory_format=torch.channels_last_3d)
+        weight = torch.randn(width, width, 3, 3, 3, device="cuda").half() / (27 * width) ** 0.5
         laid_out = weight.contiguous(memory_format=torch.channels_last_3d)
-        usual = partial(F.conv3d, clip[None], laid_out, padding=(0, 1, 1))
-        base = measure(usual, device, runs=runs, warm_ups=2).seconds
-        for how in (EightBit("int8", "row"), EightBit("fp8", "tensor")):
-            if how.product in working(device):
-                conv = EightBitConv(weight, None, (1, 1, 1), (0, 1, 1), how)
-                work = partial(conv.apply, clip)
-                seconds = measure(work, device, runs=runs, warm_ups=2).seconds
-                about = {"layers": f"{width} channels", "size": str(Size(side, side))}
-                yield {"format": how.name, **about, "of_float": seconds / base}
+        usual = partial(F.conv3d, clip, laid_out, padding=(0, 1, 1))
+        base = measure(usual, "cuda", runs=runs, warm_ups=2).seconds
+        for how in (how for how in _HOW if how.product in working("cuda")):
+            work = partial(EightBitConv(weight, None, (1, 1, 1), (0, 1, 1), how).apply, clip[0])
+            seconds = measure(work, "cuda", runs=runs, warm_ups=2).seconds
+            about = {"layers": f"{width} channels", "size": f"{side}x{side}"}
+            yield {"format": how.name, **about, "of_float": seconds / base}
