@@ -13,6 +13,7 @@ from engine.bench import eight_bit_conv
 from engine.bench.eight_bit_conv import EightBit, EightBitConv, convolve_in_eight_bits
 from engine.bench.timing.profiler import peak_bytes
 from engine.ops.conv.causal_conv import CausalConv3d
+from engine.ops.linear.formats import working
 from tests.helpers.tensors import relative_rms
 
 HOW = [EightBit(*pair) for pair in product(("int8", "fp8"), ("tensor", "row"))]
@@ -129,3 +130,21 @@ def test_all_convolutions_but_the_first_and_the_last_are_replaced() -> None:
     found = coder(frames)
     assert found.shape == wanted.shape
     assert 1e-3 < relative_rms(found, wanted) < 0.03
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("how", HOW, ids=lambda how: how.name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_gpu_gives_the_same(how: EightBit, dtype: torch.dtype) -> None:
+    if how.product not in working("cuda"):
+        pytest.skip("this GPU has no such products")
+    weight, bias, clip = layer((3, 3, 3), outer=32, inner=16)
+    found, wanted = (
+        EightBitConv(weight.to(device), bias.to(device), (1, 1, 1), (0, 1, 1), how)
+        .apply(clip.to(device, dtype))
+        .cpu()
+        for device in ("cuda", "cpu")
+    )
+    assert found.dtype == dtype
+    for channel in range(len(weight)):
+        assert relative_rms(found[channel], wanted[channel]) < 5e-3

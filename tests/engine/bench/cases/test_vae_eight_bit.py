@@ -8,6 +8,7 @@ from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
 from engine.bench.run import run
 from engine.core.geometry import Size
+from engine.ops.linear.formats import working
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config, write_vae
 from tests.helpers.wan import tiny_wan_config
 
@@ -42,22 +43,22 @@ def test_formats_lose_more_the_coarser_they_are() -> None:
     rows = measured(OPTIONS)
     for side in ("encode", "decode"):
         found = losses(rows, "random", side)
-        assert found["float16"] < found["bfloat16"] < found["int8, row"] < found["fp8, row"] < 0.3
+        assert 5 * found["float16"] < found["int8, row"] < found["fp8, row"] < 0.3
         assert found["int8, row"] < found["int8, tensor"] < 0.3
         larger = losses(rows, "random, outliers", side)
         assert larger["int8, tensor"] > found["int8, tensor"]
     decoded = losses(rows, "random", "decode")
-    assert set(decoded) == {*EIGHT_BIT, "float16", "bfloat16", "frames in 8 bits", "two seeds"}
+    assert set(decoded) == {*EIGHT_BIT, "float16", "frames in 8 bits", "two seeds"}
     assert decoded["fp8, tensor"] < decoded["two seeds"]
-    assert {row["format"] for row in rows if "of_float" in row} == {"int8, row", "fp8, tensor"}
+    assert not any("of_float" in row for row in rows), "that is timed on a GPU alone"
 
 
-@pytest.mark.parametrize("model", ["wan21-vae", "wan22-vae", "wan-2x"])
+@pytest.mark.parametrize("model", ["wan22-vae", "wan-2x"])
 def test_the_vaes_of_wan_are_measured_too(model: str) -> None:
-    kind = {"wan21-vae": "2.1", "wan22-vae": "2.2", "wan-2x": "2x"}[model]
+    kind = {"wan22-vae": "2.2", "wan-2x": "2x"}[model]
     rows = measured(replace(OPTIONS, model=model, config=tiny_wan_config(kind), frames=(5,)))
     found = losses(rows, "random", "decode")
-    assert set(found) == {*EIGHT_BIT, "float16", "bfloat16", "frames in 8 bits"}
+    assert set(found) == {*EIGHT_BIT, "float16", "frames in 8 bits"}
     assert 5 * found["float16"] < found["int8, row"] < found["fp8, row"] < 0.5
     assert bool(losses(rows, "random", "encode")) == (model != "wan-2x")
 
@@ -68,5 +69,15 @@ def test_a_clip_goes_through_the_weights_of_a_file(tmp_path: Path) -> None:
     named = replace(OPTIONS, clip=tmp_path / "clip.mp4", vae=tmp_path / "own.safetensors")
     rows = measured(replace(named, config=None))
     assert {row["weights"] for row in rows if "db" in row} == {"own.safetensors"}
-    assert len(losses(rows, "own.safetensors", "encode")) == 6
+    assert len(losses(rows, "own.safetensors", "encode")) == 5
     assert {row["size"] for row in rows if "db" in row} == {"32x32"}
+
+
+@pytest.mark.gpu
+def test_a_gpu_times_what_it_multiplies_itself() -> None:
+    rows = measured(replace(OPTIONS, device="auto"))
+    timed = {(row["format"], row["layers"]) for row in rows if row.get("of_float", 0) > 0}
+    here = [name for name in EIGHT_BIT if name.partition(",")[0] in working("cuda")]
+    widths = ("128 channels", "256 channels", "512 channels")
+    assert timed == {(name, width) for name in here for width in widths}
+    assert losses(rows, "random", "decode")["float16"] < 0.02
