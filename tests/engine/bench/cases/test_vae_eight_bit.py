@@ -76,8 +76,6 @@ def test_a_clip_goes_through_the_weights_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.gpu
 def test_a_gpu_times_what_it_multiplies_itself() -> None:
     rows = measured(replace(OPTIONS, device="auto"))
-    timed = {(row["format"], row["layers"]) for row in rows if row.get("of_float", 0) > 0}
-    here = [name for name in EIGHT_BIT if name.partition(",")[0] in working("cuda")]
-    widths = ("128 channels", "256 channels", "512 channels")
-    assert timed == {(name, width) for name in here for width in widths}
+    timed = {row["format"] for row in rows if row.get("of_float", 0) > 0}
+    assert timed == {name for name in EIGHT_BIT if name.partition(",")[0] in working("cuda")}
     assert losses(rows, "random", "decode")["float16"] < 0.02
