@@ -47,7 +47,7 @@ _HALF = "float16"
 _HOW = [EightBit(kind, scales) for kind in ("int8", "fp8") for scales in ("tensor", "row")]
 _FRAMES, _SIDE = 5, {"cpu": 64, "cuda": 256}
 _OUTLIERS, _EVERY = 20.0, 64
-_WIDTHS = 128, 256, 512  # channels of both sides of a convolution
+_WIDTHS, _QUICK_WIDTH = (128, 256, 512), 32  # channels of both sides of a convolution
 _SPEED_SIDE = 512
 
 Build = Callable[[VaeRun], Any]
@@ -68,7 +68,7 @@ def eight_bit_rows(options: BenchOptions) -> Iterator[Row]:
         found = _Losses(options, run, clip, build)
         yield from ({"weights": title, **row} for row in found.rows())
     if device_of(options) == "cuda":
-        yield from _speed_rows(options)
+        yield from speed_rows(options)
 
 
 def _models(options: BenchOptions) -> Iterator[tuple[str, VaeRun, Tensor, Build]]:
@@ -180,11 +180,11 @@ class _Losses:
         }
 
 
-def _speed_rows(options: BenchOptions) -> Iterator[Row]:
+def speed_rows(options: BenchOptions) -> Iterator[Row]:
     """Time of a convolution of each width in float16, with what this GPU multiplies itself."""
     side = _SPEED_SIDE // (32 if options.quick else 1)
     runs = options.runs or 10
-    for width in _WIDTHS[:1] if options.quick else _WIDTHS:
+    for width in (_QUICK_WIDTH,) if options.quick else _WIDTHS:
         clip = torch.randn(1, width, _FRAMES, side, side, device="cuda").half()
         clip = clip.contiguous(memory_format=torch.channels_last_3d)
         weight = torch.randn(width, width, 3, 3, 3, device="cuda").half() / (27 * width) ** 0.5
