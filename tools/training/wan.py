@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.models.wan.vae.config import WanConfig
-from engine.models.wan.vae.plain import WanVae
+from engine.models.wan.vae.plain import UpStage, WanDecoder, WanVae
 from engine.ops.conv.causal_conv import Carry
 from tools.training.checkpointing import checkpoint_parts
 from tools.training.clips import Clips
@@ -40,8 +40,7 @@ class WanDecoding:
         for part in (vae.conv2, vae.decoder):
             part.requires_grad_(True)
         if has_checkpoints:
-            decoder = vae.decoder
-            checkpoint_parts((decoder.conv1, *decoder.middle, *decoder.upsamples, decoder.head))
+            checkpoint_parts(_parts(vae.decoder))
 
     def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """Clips [B, 3, T, h, w] for the encoder, [B, 3, T, H, W] as wanted, both in [-1, 1]."""
@@ -69,6 +68,14 @@ class WanDecoding:
     def weights(self, learnt: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All of the VAE, encoder too, under Wan's own names: what Upreel takes as a file."""
         return {**self.net.state_dict(), **learnt}
+
+
+def _parts(decoder: WanDecoder) -> Iterator[nn.Module]:
+    """Blocks, upsamplers and convolutions, the first to the last."""
+    yield from (decoder.conv1, *decoder.middle)
+    for part in decoder.upsamples:
+        yield from part.upsamples if isinstance(part, UpStage) else (part,)
+    yield decoder.head
 
 
 def check_clip(config: WanConfig, *, frames: int, side: int) -> None:
