@@ -47,8 +47,8 @@ def clips_in(folder: Path, *, frames: int, side: int, count: int, seed: int) -> 
     share = -(-count // max(1, len(films)))
     found = [clip for media in films for clip in _clips_of(media, frames, side, share, rng)]
     if not found:
-        size = f"{frames} frames of {side} x {side} px"
-        raise argparse.ArgumentError(None, f"no film or picture in {folder} has {size}")
+        size = f"{frames} x {side} x {side} px"
+        raise argparse.ArgumentError(None, f"no shot of a film in {folder} has {size}")
     log.info("%d clips of %d files", min(len(found), count), len(films))
     return np.stack([found[place] for place in rng.permutation(len(found))[:count]])
 
