@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 _CHECK_SEED = 900_001
 _CHECK_PICTURES = 64
-_CHECK_SHARE = 16  # of pictures of films, one in so many
+_CHECK_SHARE = 16  # of cuttings of films, one in so many is kept
 _REPORTED_EVERY = 100  # steps
 # How long, how often and where: a training may go on with others.
 _FREE = {"out", "resume", "until", "save_every", "threads", "device", "pool_folder", "command"}
@@ -72,7 +72,7 @@ def train_lite(options: argparse.Namespace) -> None:
         trained = LiteNet(config)
         trained.load_state_dict({key: value.cpu() for key, value in trainer.average.items()})
         gain = gain_over_base(trained, *_pairs(kept, options, _CHECK_SEED))
-        log.info("%d pictures it has not seen: %.3f dB above bicubic", len(kept), gain)
+        log.info("%d cuttings that were kept: %.3f dB above bicubic", len(kept), gain)
 
 
 def train_wan(options: argparse.Namespace) -> None:
