@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 _CHECK_SEED = 900_001
 _CHECK_PICTURES = 64
-_CHECK_SHARE = 16  # of cuttings of films, one in so many is kept
+_CHECK_SHARE = 16  # of clips of films, one in so many is kept to check with
 _REPORTED_EVERY = 100  # steps
 # How long, how often and where: a training may go on with others.
 _FREE = {"out", "resume", "until", "save_every", "threads", "device", "pool_folder", "command"}
@@ -88,28 +88,34 @@ def train_wan(options: argparse.Namespace) -> None:
         count=options.pool,
         seed=options.seed,
     )
+    kept = len(clips) // _CHECK_SHARE
     task = WanDecoding(
         vae,
-        clips,
+        clips[kept:],
         batch=options.batch,
         edges=options.edges,
         has_checkpoints=options.checkpointing,
     )
     schedule = Schedule(steps=options.steps, rate=options.rate)
-    _run(task, schedule, options, folder, f"{options.weights.stem}_tuned.safetensors")
+    vae.to(options.device)
+    before = task.error(clips[:kept]) if kept else 0.0
+    trainer = _run(task, schedule, options, folder, f"{options.weights.stem}_tuned.safetensors")
+    if kept:
+        vae.load_state_dict(trainer.average, strict=False)
+        found = task.error(clips[:kept])
+        log.info("%d clips that were kept: error %.3f of 255, before %.3f", kept, found, before)
 
 
 def _run(
-    task: LiteEnlargement | WanDecoding,
+    task: Task,
     schedule: Schedule,
     options: argparse.Namespace,
     folder: TrainingFolder,
     name: str,
 ) -> Trainer:
     """All steps that are asked for; writes weights and state now and then, and at the end."""
-    learning: Task = task
     trainer = Trainer(
-        learning,
+        task,
         schedule,
         device=torch.device(options.device),
         precision=options.precision,
@@ -160,7 +166,9 @@ def _about(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tools.training", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.training", description=(__doc__ or "").partition(";")[0]
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     lite = commands.add_parser("lite", help="train the built-in model")
     lite.add_argument("--scale", type=int, choices=(2, 4), required=True)

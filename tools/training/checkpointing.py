@@ -22,7 +22,7 @@ def checkpoint_parts(parts: Iterable[nn.Module]) -> None:
     Memory: the inputs of all parts and the activations of one, in the place of all activations.
     """
     for part in parts:
-        part.forward = partial(_recomputed, part.forward)  # type: ignore[method-assign]
+        part.forward = partial(_recomputed, part.forward)
 
 
 def _recomputed(forward: Step, frames: Tensor, carry: Carry) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,13 +23,12 @@ class Diverged(ArithmeticError):
 
 
 class Task(Protocol):
-    """What is learnt, and from what.
+    """What is learnt, and from what."""
 
-    Attributes:
-        net: On the processor; its parameters that need gradients are learnt.
-    """
-
-    net: nn.Module
+    @property
+    def net(self) -> nn.Module:
+        """Of it the parameters that need gradients are learnt."""
+        ...
 
     def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """What is given and what is wanted of it, on the processor; drawn by `rng` alone."""
@@ -40,6 +40,10 @@ class Task(Protocol):
 
     def loss(self, result: Tensor, wanted: Tensor, progress: float) -> Tensor:
         """How far a result in float32 is from what is wanted, after a share of all steps."""
+        ...
+
+    def weights(self, learnt: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Everything that a file of the network needs, with these weights of what is learnt."""
         ...
 
 

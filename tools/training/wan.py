@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -45,8 +45,10 @@ class WanDecoding:
     def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """Clips [B, 3, T, h, w] for the encoder, [B, 3, T, H, W] as wanted, both in [-1, 1]."""
         chosen = self._clips[rng.integers(0, len(self._clips), self._batch)]
-        mirrored = [clip[:, :, ::-1] if rng.integers(2) else clip for clip in chosen]
-        pictures = torch.from_numpy(np.stack(mirrored)).permute(0, 4, 1, 2, 3)
+        return self._pair([clip[:, :, ::-1] if rng.integers(2) else clip for clip in chosen])
+
+    def _pair(self, clips: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
+        pictures = torch.from_numpy(np.stack(clips)).permute(0, 4, 1, 2, 3)
         wanted = pictures.float().div_(127.5).sub_(1)
         return _reduced(wanted, self.net.config.upscale), wanted
 
@@ -64,6 +66,15 @@ class WanDecoding:
             steps = error.diff(dim=-1).abs().mean() + error.diff(dim=-2).abs().mean()
             loss = loss + self._edges * steps
         return loss
+
+    def error(self, clips: Clips) -> float:
+        """Mean absolute error of the decoder on clips, in code values of 8 bits."""
+        device, total = next(self.net.parameters()).device, 0.0
+        with torch.no_grad():
+            for clip in clips:
+                given, wanted = (part.to(device) for part in self._pair([clip]))
+                total += float((self.result(given) - wanted).abs().mean())
+        return 127.5 * total / len(clips)
 
     def weights(self, learnt: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All of the VAE, encoder too, under Wan's own names: what Upreel takes as a file."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 import torch
@@ -92,11 +94,22 @@ def test_a_decoder_learns_and_its_file_is_one_of_upreel(
         assert len(curve.getcolors(2**16) or ()) > 3
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_clips_are_kept_to_check_with(
+    vae: Path, films: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        tune(vae, films, tmp_path, "--pool", "16", "--steps", "10", "--rate", "3e-3")
+    said = re.search(r"1 clips that were kept: error (.+) of 255, before (.+)", caplog.text)
+    assert said is not None
+    found, before = map(float, said.groups())
+    assert 0 < found < before < 255
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_a_training_that_went_on_equals_one_without_a_break(
     precision: str, vae: Path, films: Path, tmp_path: Path
 ) -> None:
-    rest = ("--steps", "5", "--rate", "1e-3", "--precision", precision)
+    rest = ("--steps", "4", "--rate", "1e-3", "--precision", precision)
     whole = tune(vae, films, tmp_path / "whole", *rest)
     parts = tmp_path / "parts"
     begun = tune(vae, films, parts, *rest, "--until", "2")
@@ -162,6 +175,23 @@ def test_a_part_that_is_computed_twice_takes_no_slices() -> None:
     checkpoint_parts((vae.decoder.conv1,))
     with pytest.raises(ValueError, match="whole clips"):
         vae.decode_slice(torch.zeros(1, 16, 1, 2, 2), Carry())
+
+
+def test_clips_are_the_same_for_a_seed_and_reach_over_no_cut(tmp_path: Path) -> None:
+    with av.open(str(tmp_path / "two_shots.mkv"), "w") as film:
+        stream = film.add_stream("ffv1", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "bgr0"
+        for number in range(14):
+            picture = np.full((48, 64, 3), 40 if number < 7 else 200, np.uint8)
+            film.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        film.mux(stream.encode(None))
+    first, again, other = (
+        clips_in(tmp_path, frames=5, side=16, count=20, seed=seed) for seed in (1, 1, 2)
+    )
+    assert first.shape == (20, 5, 16, 16, 3)
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert {tuple(np.unique(clip)) for clip in first} == {(40,), (200,)}
 
 
 class Line:
