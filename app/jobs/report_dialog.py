@@ -152,7 +152,10 @@ def gpu_memory(report: Report) -> str:
 def _largest(parts: Sequence[PartMemory]) -> str:
     """The largest parts and what they took, the largest first."""
     found = sorted(parts, key=lambda one: one.peak, reverse=True)[:_PARTS]
-    return ", ".join(f"{one.part} {memory_text(one.peak)}" for one in found)
+    names = (one.part.removeprefix("encoder.").removeprefix("decoder.") for one in found)
+    return ", ".join(
+        f"{name} {memory_text(one.peak)}" for name, one in zip(names, found, strict=True)
+    )
 
 
 def spread(ratios: Sequence[float]) -> str:

@@ -40,7 +40,13 @@ def test_the_spread_of_jobs_of_a_kind_is_shown(qtbot: QtBot) -> None:
 
 
 def test_the_largest_parts_of_a_stage_are_named(qtbot: QtBot) -> None:
-    peaks = {"conv_in": 1, "mid_block": 4, "up_blocks.2": 9, "up_blocks.3": 8, "conv_out": 2}
+    peaks = {
+        "conv_in": 1,
+        "mid_block": 4,
+        "decoder.up_blocks.2": 9,
+        "up_blocks.3": 8,
+        "conv_out": 2,
+    }
     parts = tuple(PartMemory(part=name, peak=gib * GIB) for name, gib in peaks.items())
     stages = (replace(REPORT.gpu_memory[0], parts=parts),)
     found = texts(replace(REPORT, gpu_memory=stages), qtbot)
