@@ -8,18 +8,15 @@ All can be set by the setting `switches`, by `--set` and by environment: `engine
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
-from engine.core.messages import Message, message
+from engine.core.messages import Message
 from engine.settings.requirements import (
     ATTENTION,
-    COMPILER,
-    CPU,
-    CUDA,
+    COMPILING,
     GPU,
     MATMUL,
     NOTHING,
@@ -28,7 +25,6 @@ from engine.settings.requirements import (
     VAE_DTYPES,
     WEIGHTS_FILES,
     Requirement,
-    is_installed,
     on_gpu,
 )
 
@@ -37,13 +33,11 @@ Group = Literal["vae", "dit", "run"]
 Value = bool | str
 Convolution = Literal["auto", "2d", "3d"]
 Allocator = Literal["native", "expandable", "async"]
+Compiler = Literal["inductor", "max-autotune"]
 
 ALL = "all"  # every optimisation of a group, or of all groups
 EXACT = "exact"  # none: the arithmetic of the plain variants
 
-# Names under which modules are published.
-_PACKAGES = {"flash_attn_interface": "flash-attn 3", "flash_attn": "flash-attn 2"}
-_SERIES = {(7, 5): "20", (8, 0): "30", (8, 9): "40", (10, 0): "50"}  # GeForce RTX
 # Families of models that look at the switches of a group; () for all.
 _USERS: dict[Group, tuple[str, ...]] = {"vae": ("seedvr2", "wan"), "dit": ("seedvr2",), "run": ()}
 
@@ -89,13 +83,13 @@ class SwitchEntry:
 
     def works_on(self, device: str, capability: tuple[int, int] | None = None) -> bool:
         """Whether it does something on a kind of device, a GPU of this capability."""
-        return _missing(self.needs, device, capability) is None
+        return self.needs.missing(device, capability) is None
 
     def missing(
         self, value: Value, device: str, capability: tuple[int, int] | None = None
     ) -> Message | None:
         """Why it cannot be on there; None where it can, and for off."""
-        return _missing(self.needs, device, capability) if value else None
+        return self.needs.missing(device, capability) if value else None
 
     def working(self, _device: str, _capability: tuple[int, int] | None = None) -> tuple[str, ...]:
         """What can be chosen where it cannot be on."""
@@ -137,31 +131,13 @@ class SwitchChoice(SwitchEntry):
         self, value: Value, device: str, capability: tuple[int, int] | None = None
     ) -> Message | None:
         """Why a value cannot be chosen there; None where it can."""
-        return _missing(self.values[str(value)], device, capability)
+        return self.values[str(value)].missing(device, capability)
 
     def working(self, device: str, capability: tuple[int, int] | None = None) -> tuple[str, ...]:
         """Values that can be chosen there."""
         return tuple(
             value for value in self.values if self.missing(value, device, capability) is None
         )
-
-
-def _missing(needs: Requirement, device: str, capability: tuple[int, int] | None) -> Message | None:
-    if needs.systems and sys.platform not in needs.systems:
-        return message("reason.choice.system")
-    if device not in needs.devices:
-        return message(f"reason.choice.{'gpu' if device == CPU else 'processor'}")
-    least = needs.capability
-    if device == CUDA and least is not None and (capability or (0, 0)) < least:
-        series = _SERIES.get(least)
-        case = "capability" if series is None else "series"
-        return message(f"reason.choice.{case}", capability="{}.{}".format(*least), series=series)
-    part = dict(needs.parts).get(device, "")
-    if not part or is_installed(part):
-        return None
-    if part == COMPILER:
-        return message("reason.choice.compiler")
-    return message("reason.choice.package", package=_PACKAGES.get(part, part))
 
 
 def _switch(default: bool = True, exactness: Exactness = "exact", **about: Any) -> Any:
@@ -264,6 +240,7 @@ class VaeSwitches(SwitchSet):
     planned_buffers: bool = _switch()
     temporal_winograd: bool = _switch(False, "rounding")
     fp16_accumulation: bool = _switch(False, "inexact", needs=on_gpu((7, 0)))
+    compile: bool = _switch(False, "rounding", needs=COMPILING)
     convolution: Convolution = field(
         default="auto",
         metadata=_about(
@@ -295,9 +272,7 @@ class DitSwitches(SwitchSet):
     planned_buffers: bool = _switch()
     onednn_matmul: bool = _switch(needs=ON_PROCESSOR, old_names=("onednn_products",))
     fp16_accumulation: bool = _switch(False, "inexact", needs=on_gpu((7, 0)))
-    compile: bool = _switch(
-        False, "rounding", needs=Requirement(parts=((CUDA, "triton"), (CPU, COMPILER)))
-    )
+    compile: bool = _switch(False, "rounding", needs=COMPILING)
     attention: str = field(
         default="auto",
         metadata=_about(SwitchChoice, values=ATTENTION, plain="sdpa", setting="attention"),
@@ -327,6 +302,10 @@ class RunSwitches(SwitchSet):
             },
             at_start=True,
         ),
+    )
+    compiler: Compiler = field(
+        default="inductor",
+        metadata=_about(SwitchChoice, values={"inductor": NOTHING, "max-autotune": ON_GPU}),
     )
 
 

@@ -12,10 +12,16 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
+from engine.core.messages import Message, message
+
 CPU, CUDA = "cpu", "cuda"
 BOTH, GPU = (CPU, CUDA), (CUDA,)
 
 COMPILER = "C++"  # a part that is no Python module
+
+# Names under which modules are published.
+_PACKAGES = {"flash_attn_interface": "flash-attn 3", "flash_attn": "flash-attn 2"}
+_SERIES = {(7, 5): "20", (8, 0): "30", (8, 9): "40", (10, 0): "50"}  # GeForce RTX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,16 +33,39 @@ class Requirement:
         capability: Least CUDA capability of a GPU; None: any.
         systems: Names as of `sys.platform`; () for all.
         parts: Kind of device -> Python module that it needs there, or COMPILER.
+        sources: The packaged program, which runs without sources, does not have it.
     """
 
     devices: tuple[str, ...] = BOTH
     capability: tuple[int, int] | None = None
     systems: tuple[str, ...] = ()
     parts: tuple[tuple[str, str], ...] = ()
+    sources: bool = False
+
+    def missing(self, device: str, capability: tuple[int, int] | None) -> Message | None:
+        """What is not there, on a kind of device, a GPU of this capability; None for nothing."""
+        if self.systems and sys.platform not in self.systems:
+            return message("reason.choice.system")
+        if device not in self.devices:
+            return message(f"reason.choice.{'gpu' if device == CPU else 'processor'}")
+        least = self.capability
+        if device == CUDA and least is not None and (capability or (0, 0)) < least:
+            series = _SERIES.get(least)
+            case = "capability" if series is None else "series"
+            return message(f"reason.choice.{case}", capability="{}.{}".format(*least), series=series)
+        if self.sources and getattr(sys, "frozen", False):
+            return message("reason.choice.sources")
+        part = dict(self.parts).get(device, "")
+        if not part or is_installed(part):
+            return None
+        if part == COMPILER:
+            return message("reason.choice.compiler")
+        return message("reason.choice.package", package=_PACKAGES.get(part, part))
 
 
 NOTHING = Requirement()
 ON_GPU, ON_PROCESSOR = Requirement(devices=GPU), Requirement(devices=(CPU,))
+COMPILING = Requirement(parts=((CUDA, "triton"), (CPU, COMPILER)), sources=True)  # torch.compile
 
 
 def on_gpu(capability: tuple[int, int], module: str = "") -> Requirement:

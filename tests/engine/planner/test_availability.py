@@ -14,7 +14,7 @@ from engine.planner.notices import choice_notices
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan
-from engine.settings import optimisations, requirements
+from engine.settings import requirements
 from engine.settings.assignments import with_text
 from engine.settings.requirements import ATTENTION, MATMUL
 from engine.settings.schema import JobSettings
@@ -31,7 +31,7 @@ TURING, AMPERE, ADA, BLACKWELL = (
 def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Optional packages that seem to be installed."""
     found: set[str] = set()
-    monkeypatch.setattr(optimisations, "is_installed", found.__contains__)
+    monkeypatch.setattr(requirements, "is_installed", found.__contains__)
     return found
 
 
@@ -54,6 +54,8 @@ def test_what_cannot_be_carried_out_is_refused_with_why_and_what_works() -> None
         ("attention=efficient", (CPU,), (TURING,)),
         ("vae_precision=bfloat16", (TURING,), (AMPERE, CPU)),
         ("dit.compile=on", (CPU, BLACKWELL), ()),
+        ("vae.compile=on", (CPU, BLACKWELL), ()),
+        ("run.compiler=max-autotune", (CPU,), (TURING,)),
         ("dit.token_chunks=on", (ADA,), (CPU,)),
         ("run.tf32=on", (CPU, TURING), (AMPERE,)),
         ("run.tf32=off", (), (CPU, TURING)),
@@ -79,6 +81,7 @@ def test_an_installed_package_or_compiler_makes_its_choices_work(installed: set[
         ("sageattn3", BLACKWELL, "attention=sage3-fp4"),
         ("triton", ADA, "dit.compile=on"),
         (requirements.COMPILER, CPU, "dit.compile=on"),
+        (requirements.COMPILER, CPU, "vae.compile=on"),
     ):
         notice = refused(planned(budget, choice))[choice]
         assert part.partition("attn")[0] in notice.message or "Triton" in notice.message
