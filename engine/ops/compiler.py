@@ -118,7 +118,7 @@ def done(function: Pass, *given: Any) -> bool:
         return False
     start, _now.ready = time.perf_counter(), None
     try:
-        _compiled(function, WAYS[current().compiler])(*given)
+        _compiled(function, WAYS[current().compiler])(*map(_alone, given))
     except Exception as err:  # a backend may raise one of any class, which torch wraps
         _memory_ran_out(err)
         if not _is_of_compiler(err):
@@ -161,7 +161,10 @@ def _trial(x: torch.Tensor, out: torch.Tensor) -> None:
 
 @cache
 def _compiled(function: Pass, way: Way) -> Pass:
+    from torch.fx.experimental import _config as shapes
+
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
+    shapes.use_duck_shape = False  # sizes that are equal by chance would be compiled by themselves
     compiler: Any = torch.compile  # its types do not keep those of the function
     found: Pass = compiler(function, backend=_backend(way), dynamic=True, fullgraph=True)
     return found
@@ -182,6 +185,13 @@ def _backend(way: Way) -> Callable[[Any, Any], Any]:
         return program
 
     return backend
+
+
+def _alone(given: Any) -> Any:
+    """Tensors that are no views of others: torch would compile once for each kind of base."""
+    if isinstance(given, tuple):
+        return tuple(map(_alone, given))
+    return given.data if isinstance(given, torch.Tensor) else given
 
 
 def _tell(function: Pass, seconds: float, failure: str = "") -> None:

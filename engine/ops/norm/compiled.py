@@ -66,7 +66,7 @@ def sum_or(otherwise: Callable[[Tensor, Tensor, Tensor], T]) -> Callable[..., T 
     """
 
     def add(x: Tensor, change: Tensor, bias: Tensor) -> T | None:
-        if compiler.done(_add, _matrices(x), _matrices(change), bias):
+        if compiler.done(_add, _pixels(x), _pixels(change), bias):
             return None
         return otherwise(x, change, bias)
 
@@ -82,6 +82,12 @@ def _each(x: Tensor, out: Tensor, work: Callable[[int, tuple[Tensor, Tensor]], b
 def _matrices(frames: Tensor) -> Tensor:
     """[T, C, P], a view."""
     return frames.view(*frames.shape[:2], -1)
+
+
+def _pixels(frames: Tensor) -> Tensor:
+    """All pixels [T * P, C], a view; [T, P, C] where the channels are not the innermost."""
+    last = frames.permute(0, 2, 3, 1)
+    return last.view(-1, last.shape[-1]) if last.is_contiguous() else last.flatten(1, 2)
 
 
 def _group_norm(
@@ -113,7 +119,7 @@ def _rms_norm(x: Tensor, out: Tensor, gamma: Tensor, silu: bool) -> None:
 
 def _add(x: Tensor, change: Tensor, bias: Tensor) -> None:
     exact = work_dtype(x.dtype)
-    x.copy_(x.to(exact) + change.to(exact) + bias.to(exact)[:, None])
+    x.copy_(x.to(exact) + change.to(exact) + bias.to(exact))
 
 
 def _write(found: Tensor, out: Tensor, silu: bool) -> None:

@@ -3,8 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from engine.core.control import Control
 from engine.models import registry
+from engine.ops import compiler
 from engine.ops.torch_flags import current
 from engine.pipeline.context import JobContext
 from engine.pipeline.gpu_guard import switched
@@ -13,6 +17,7 @@ from engine.planner.rates import Rates
 from engine.protocol.events import Warned
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
+from tests.helpers.compiling import compiling
 from tests.helpers.jobs import Events
 from tests.helpers.plans import a_budget, a_media
 from tests.helpers.seedvr2 import write_seedvr2
@@ -58,3 +63,29 @@ def test_switches_of_the_process_are_those_of_the_job_and_what_comes_too_late_is
         assert current() is before
         warned = [event.notice for event in events.all if isinstance(event, Warned)]
         assert [(notice.code, notice.params) for notice in warned] == expected
+
+
+def test_what_torch_cannot_compile_is_said_once_and_its_seconds_are_counted() -> None:
+    def broken(graph: Any, inputs: Any) -> Any:
+        raise RuntimeError("no such instruction")
+
+    plan = plan_of(JobSettings(model="lite"))
+    events = Events(control := Control())
+    context = JobContext(job_id="job", media=a_media(), plan=plan, control=control, events=events)
+    x = torch.ones(2)
+    with compiling(broken), switched(context):
+        for function in (double, halve):
+            assert not compiler.done(function, x, x.clone())
+    (warned,) = (event.notice for event in events.all if isinstance(event, Warned))
+    assert (warned.code, warned.severity) == ("not-compiled", "warning")
+    assert "no such instruction" in warned.message
+    assert "vae.compile" in warned.hint
+    assert context.meter.seconds()["compile"] > 0
+
+
+def double(x: Tensor, out: Tensor) -> None:
+    out.copy_(2 * x)
+
+
+def halve(x: Tensor, out: Tensor) -> None:
+    out.copy_(x / 2)
