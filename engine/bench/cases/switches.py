@@ -275,11 +275,11 @@ def first_call(work: Work) -> Row:
         FeatureMissing: torch cannot compile all of it.
     """
     from torch import _dynamo
-    from torch._inductor import config  # takes a second
+    from torch._inductor.utils import fresh_cache  # takes a second
 
     found: list[Compilation] = []
     _dynamo.reset()
-    with config.patch(force_disable_caches=True), reporting(found.append):
+    with fresh_cache(), reporting(found.append):
         work()
     failure = next((one.failure for one in found if one.failure), "")
     if failure:

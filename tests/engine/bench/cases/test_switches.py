@@ -76,7 +76,7 @@ def broken(graph: Any, inputs: Any) -> Any:
     raise RuntimeError("no such instruction")
 
 
-@pytest.mark.parametrize("model", [MeasuredVae, MeasuredDit])
+@pytest.mark.parametrize("model", [MeasuredVae, pytest.param(MeasuredDit, marks=pytest.mark.slow)])
 def test_the_seconds_of_compiling_are_noted_and_a_failure_too(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
