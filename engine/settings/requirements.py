@@ -52,7 +52,9 @@ class Requirement:
         if device == CUDA and least is not None and (capability or (0, 0)) < least:
             series = _SERIES.get(least)
             case = "capability" if series is None else "series"
-            return message(f"reason.choice.{case}", capability="{}.{}".format(*least), series=series)
+            return message(
+                f"reason.choice.{case}", capability="{}.{}".format(*least), series=series
+            )
         if self.sources and getattr(sys, "frozen", False):
             return message("reason.choice.sources")
         part = dict(self.parts).get(device, "")

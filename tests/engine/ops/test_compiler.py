@@ -92,7 +92,9 @@ def test_torchs_limit_of_programs_is_kept() -> None:
     kinds = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64]
     kinds += [torch.int16, torch.int8, torch.uint8, torch.complex64]
     with compiling() as found:
-        done = [compiler.done(double, torch.ones(4, dtype=k), torch.ones(4, dtype=k)) for k in kinds]
+        done = [
+            compiler.done(double, torch.ones(4, dtype=k), torch.ones(4, dtype=k)) for k in kinds
+        ]
     limit = torch._dynamo.config.recompile_limit
     assert done == [True] * limit + [False] * (len(kinds) - limit)
     assert [bool(one.failure) for one in found] == [False] * limit + [True]

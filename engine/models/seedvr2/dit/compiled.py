@@ -18,6 +18,7 @@ from engine.ops import compiler
 from engine.ops.attention.qk_rope import HeadNorm, Placement
 from engine.ops.norm.cache_blocks import work_dtype
 
+
 class CompiledOps(ElementwiseOps):
     """Compiled operations: computed in float32 (float64), rounded once at the end.
 

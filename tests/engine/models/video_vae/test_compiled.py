@@ -198,9 +198,7 @@ def test_compiled_it_takes_no_more_than_was_planned(name: str, dtype: str) -> No
     else:
         config = tiny_wan_config("2.1", dim=16, dec_dim=16, residual_blocks=1)
         plain, fast, cost = tiny_wan(config, dtype=torch.float32), FastWanVae, wan_cost
-    work = VaeWorkload(
-        frames=9, slice_frames=4, size=Size(96, 80), switches=ON, dtype=dtype
-    )
+    work = VaeWorkload(frames=9, slice_frames=4, size=Size(96, 80), switches=ON, dtype=dtype)
     vae = fast(config, plain.state_dict(), dtype=getattr(torch, dtype), switches=ON)
     vae.enable_slicing(4)
     clip = torch.zeros(1, 3, 9, 80, 96, dtype=getattr(torch, dtype))
