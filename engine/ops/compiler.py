@@ -215,4 +215,4 @@ def _memory_ran_out(error: Exception) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    return str(getattr(error, "inner_exception", error)).strip().partition("\n")[0]
+    return str(getattr(error, "inner_exception", error)).strip().partition("\n")[0].rstrip(".")

@@ -131,6 +131,7 @@ class _CompilerReport:
     def __call__(self, one: Compilation) -> None:
         """Called in the thread that compiles."""
         self._context.meter.add("compile", one.seconds)
+        self._context.is_learned_from = False  # later jobs find the programs in the cache folder
         if not one.failure or self._has_failed:
             return
         self._has_failed = True

@@ -1,8 +1,12 @@
 """A job has the switches of its plan, and the process has its own again afterwards."""
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -18,8 +22,9 @@ from engine.protocol.events import Warned
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.compiling import compiling
-from tests.helpers.jobs import Events
+from tests.helpers.jobs import Events, small_job
 from tests.helpers.plans import a_budget, a_media
+from tests.helpers.program import NEEDS_FFMPEG
 from tests.helpers.seedvr2 import write_seedvr2
 from tests.helpers.wan import tiny_wan_config, write_wan
 
@@ -81,6 +86,29 @@ def test_what_torch_cannot_compile_is_said_once_and_its_seconds_are_counted() ->
     assert "no such instruction" in warned.message
     assert "vae.compile" in warned.hint
     assert context.meter.seconds()["compile"] > 0
+    assert not context.is_learned_from, "later jobs do not compile"
+
+
+@NEEDS_FFMPEG
+@pytest.mark.parametrize("kind", ["seedvr2", "wan-2x"])
+def test_a_job_whose_model_cannot_be_compiled_is_made_without(kind: str, tmp_path: Path) -> None:
+    graphs = []
+
+    def good_for_one(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        if len(graphs) > 1:  # the first one is the trial
+            raise RuntimeError("no such instruction")
+        return graph.forward
+
+    job = small_job(kind, tmp_path)
+    usual, work = job.run(), job.plan.work
+    switches = replace(work.switches, vae=replace(work.switches.vae, compile=True))
+    job.plan = replace(job.plan, work=replace(work, switches=switches))
+    with compiling(good_for_one), ExitStack() as stack:
+        outcome = job.run(change=lambda context: stack.enter_context(switched(context)))
+    assert [event.notice.code for event in outcome.of(Warned)] == ["not-compiled"]
+    assert "compile" in {one.stage for one in outcome.report.stage_times}
+    assert all(map(np.array_equal, outcome.pictures, usual.pictures))
 
 
 def double(x: Tensor, out: Tensor) -> None:
