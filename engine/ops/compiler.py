@@ -9,7 +9,7 @@ and buffers, carries and slices stay as they are. Libraries compute the rest in 
 - What torch cannot compile is left to the operators of the program, and said once in a job.
 - Compiled code is kept in the cache folder of Upreel, and found there by later runs.
 
-The switch `run.compiler` takes one of `WAYS`. Others would not do: CUDA graphs (the backend
+The switch `run.compiler` takes one of `BACKENDS`. Others would not do: CUDA graphs (the backend
 "cudagraphs", the modes "reduce-overhead" and "max-autotune") leave alone what writes into its
 arguments, and each size would hold memory that no plan counts; "aot_eager" generates no code, so
 what a fused pass has in registers would be whole frames.
@@ -43,17 +43,17 @@ Pass = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A backend of torch.compile, and a mode of it; "" for the usual one."""
+class CompilerBackend:
+    """A backend of torch.compile by its name, and a mode of it; "" for the usual one."""
 
-    backend: str
+    name: str
     mode: str = ""
 
 
 # Of the switch `run.compiler`. max-autotune measures variants of each kernel, and takes longer.
-WAYS: Mapping[str, Way] = {
-    "inductor": Way("inductor"),
-    "max-autotune": Way("inductor", "max-autotune-no-cudagraphs"),
+BACKENDS: Mapping[str, CompilerBackend] = {
+    "inductor": CompilerBackend("inductor"),
+    "max-autotune": CompilerBackend("inductor", "max-autotune-no-cudagraphs"),
 }
 
 
@@ -76,7 +76,7 @@ Listener = Callable[[Compilation], None]
 
 
 @dataclass(slots=True)
-class _Now:
+class _Compiling:
     """Who hears of compilations, what failed since then, and when the last program was ready."""
 
     listener: Listener = lambda _: None
@@ -84,7 +84,7 @@ class _Now:
     ready: float | None = None  # s of `time.perf_counter`
 
 
-_now = _Now()
+_now = _Compiling()
 
 
 def require_compiler(device: torch.device) -> None:
@@ -95,7 +95,7 @@ def require_compiler(device: torch.device) -> None:
     """
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
         raise FeatureMissing("triton")
-    if not _compiles(device, WAYS[current().compiler]):
+    if not _compiles(device, BACKENDS[current().compiler]):
         is_gpu = device.type == "cuda"
         raise FeatureMissing("compile-on-gpu" if is_gpu else "compile-on-processor")
 
@@ -105,7 +105,7 @@ def done(function: Pass, *given: Any) -> bool:
 
     Args:
         function: Of a module; writes its results into some of what it is given.
-        given: Tensors, or tuples of them; None, numbers.
+        given: Tensors, tuples of them, None, scalars.
 
     Returns:
         Whether it was done; false where torch cannot compile it: then nothing was done.
@@ -118,7 +118,7 @@ def done(function: Pass, *given: Any) -> bool:
         return False
     start, _now.ready = time.perf_counter(), None
     try:
-        _compiled(function, WAYS[current().compiler])(*map(_alone, given))
+        _compiled(function, BACKENDS[current().compiler])(*map(_alone, given))
     except Exception as err:  # a backend may raise one of any class, which torch wraps
         _memory_ran_out(err)
         if not _is_of_compiler(err):
@@ -143,11 +143,11 @@ def reporting(listener: Listener) -> Iterator[None]:
 
 
 @cache
-def _compiles(device: torch.device, way: Way) -> bool:
+def _compiles(device: torch.device, chosen: CompilerBackend) -> bool:
     x = torch.arange(8.0, device=device)
     out = torch.empty_like(x)
     try:
-        _compiled(_trial, way)(x, out)
+        _compiled(_trial, chosen)(x, out)
     except (RuntimeError, ImportError, OSError) as err:
         _memory_ran_out(err)  # it may pass: no verdict, and nothing is remembered
         logger.warning("torch.compile on %s: %s", device, _first_line(err))
@@ -160,24 +160,24 @@ def _trial(x: torch.Tensor, out: torch.Tensor) -> None:
 
 
 @cache
-def _compiled(function: Pass, way: Way) -> Pass:
+def _compiled(function: Pass, chosen: CompilerBackend) -> Pass:
     from torch.fx.experimental import _config as shapes
 
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
     shapes.use_duck_shape = False  # sizes that are equal by chance would be compiled by themselves
     compiler: Any = torch.compile  # its types do not keep those of the function
-    found: Pass = compiler(function, backend=_backend(way), dynamic=True, fullgraph=True)
+    found: Pass = compiler(function, backend=_noting(chosen), dynamic=True, fullgraph=True)
     return found
 
 
 @cache
-def _backend(way: Way) -> Callable[[Any, Any], Any]:
+def _noting(chosen: CompilerBackend) -> Callable[[Any, Any], Any]:
     """A backend that notes when a program is ready: what follows is its first run."""
     from torch._dynamo import lookup_backend
     from torch._inductor import list_mode_options
 
-    compile_graph: Any = lookup_backend(way.backend)
-    options = {"config_patches": list_mode_options(way.mode)} if way.mode else {}
+    compile_graph: Any = lookup_backend(chosen.name)
+    options = {"config_patches": list_mode_options(chosen.mode)} if chosen.mode else {}
 
     def backend(graph: Any, inputs: Any) -> Any:
         program = compile_graph(graph, inputs, **options)

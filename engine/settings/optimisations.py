@@ -8,23 +8,31 @@ All can be set by the setting `switches`, by `--set` and by environment: `engine
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
-from engine.core.messages import Message
+from engine.core.messages import Message, message
 from engine.settings.requirements import (
+    ALLOCATORS,
     ATTENTION,
+    COMPILER,
+    COMPILERS,
     COMPILING,
-    GPU,
+    CPU,
+    CUDA,
     MATMUL,
     NOTHING,
     ON_GPU,
     ON_PROCESSOR,
+    PACKAGES,
+    SERIES,
     VAE_DTYPES,
     WEIGHTS_FILES,
     Requirement,
+    is_installed,
     on_gpu,
 )
 
@@ -83,13 +91,13 @@ class SwitchEntry:
 
     def works_on(self, device: str, capability: tuple[int, int] | None = None) -> bool:
         """Whether it does something on a kind of device, a GPU of this capability."""
-        return self.needs.missing(device, capability) is None
+        return _missing(self.needs, device, capability) is None
 
     def missing(
         self, value: Value, device: str, capability: tuple[int, int] | None = None
     ) -> Message | None:
         """Why it cannot be on there; None where it can, and for off."""
-        return self.needs.missing(device, capability) if value else None
+        return _missing(self.needs, device, capability) if value else None
 
     def working(self, _device: str, _capability: tuple[int, int] | None = None) -> tuple[str, ...]:
         """What can be chosen where it cannot be on."""
@@ -131,13 +139,33 @@ class SwitchChoice(SwitchEntry):
         self, value: Value, device: str, capability: tuple[int, int] | None = None
     ) -> Message | None:
         """Why a value cannot be chosen there; None where it can."""
-        return self.values[str(value)].missing(device, capability)
+        return _missing(self.values[str(value)], device, capability)
 
     def working(self, device: str, capability: tuple[int, int] | None = None) -> tuple[str, ...]:
         """Values that can be chosen there."""
         return tuple(
             value for value in self.values if self.missing(value, device, capability) is None
         )
+
+
+def _missing(needs: Requirement, device: str, capability: tuple[int, int] | None) -> Message | None:
+    if needs.systems and sys.platform not in needs.systems:
+        return message("reason.choice.system")
+    if device not in needs.devices:
+        return message(f"reason.choice.{'gpu' if device == CPU else 'processor'}")
+    least = needs.capability
+    if device == CUDA and least is not None and (capability or (0, 0)) < least:
+        series = SERIES.get(least)
+        case = "capability" if series is None else "series"
+        return message(f"reason.choice.{case}", capability="{}.{}".format(*least), series=series)
+    if needs.sources and getattr(sys, "frozen", False):
+        return message("reason.choice.sources")
+    part = dict(needs.parts).get(device, "")
+    if not part or is_installed(part):
+        return None
+    if part == COMPILER:
+        return message("reason.choice.compiler")
+    return message("reason.choice.package", package=PACKAGES.get(part, part))
 
 
 def _switch(default: bool = True, exactness: Exactness = "exact", **about: Any) -> Any:
@@ -292,21 +320,9 @@ class RunSwitches(SwitchSet):
     weights_stream: bool = _switch(needs=ON_GPU)
     passive_threads: bool = _switch(at_start=True)
     allocator: Allocator = field(
-        default="native",
-        metadata=_about(
-            SwitchChoice,
-            values={
-                "native": NOTHING,
-                "expandable": Requirement(devices=GPU, systems=("linux",)),
-                "async": ON_GPU,
-            },
-            at_start=True,
-        ),
+        default="native", metadata=_about(SwitchChoice, values=ALLOCATORS, at_start=True)
     )
-    compiler: Compiler = field(
-        default="inductor",
-        metadata=_about(SwitchChoice, values={"inductor": NOTHING, "max-autotune": ON_GPU}),
-    )
+    compiler: Compiler = field(default="inductor", metadata=_about(SwitchChoice, values=COMPILERS))
 
 
 GROUPS: dict[Group, type[SwitchSet]] = {

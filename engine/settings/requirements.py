@@ -12,16 +12,14 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
-from engine.core.messages import Message, message
-
 CPU, CUDA = "cpu", "cuda"
 BOTH, GPU = (CPU, CUDA), (CUDA,)
 
 COMPILER = "C++"  # a part that is no Python module
 
 # Names under which modules are published.
-_PACKAGES = {"flash_attn_interface": "flash-attn 3", "flash_attn": "flash-attn 2"}
-_SERIES = {(7, 5): "20", (8, 0): "30", (8, 9): "40", (10, 0): "50"}  # GeForce RTX
+PACKAGES = {"flash_attn_interface": "flash-attn 3", "flash_attn": "flash-attn 2"}
+SERIES = {(7, 5): "20", (8, 0): "30", (8, 9): "40", (10, 0): "50"}  # GeForce RTX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,28 +39,6 @@ class Requirement:
     systems: tuple[str, ...] = ()
     parts: tuple[tuple[str, str], ...] = ()
     sources: bool = False
-
-    def missing(self, device: str, capability: tuple[int, int] | None) -> Message | None:
-        """What is not there, on a kind of device, a GPU of this capability; None for nothing."""
-        if self.systems and sys.platform not in self.systems:
-            return message("reason.choice.system")
-        if device not in self.devices:
-            return message(f"reason.choice.{'gpu' if device == CPU else 'processor'}")
-        least = self.capability
-        if device == CUDA and least is not None and (capability or (0, 0)) < least:
-            series = _SERIES.get(least)
-            case = "capability" if series is None else "series"
-            return message(
-                f"reason.choice.{case}", capability="{}.{}".format(*least), series=series
-            )
-        if self.sources and getattr(sys, "frozen", False):
-            return message("reason.choice.sources")
-        part = dict(self.parts).get(device, "")
-        if not part or is_installed(part):
-            return None
-        if part == COMPILER:
-            return message("reason.choice.compiler")
-        return message("reason.choice.package", package=_PACKAGES.get(part, part))
 
 
 NOTHING = Requirement()
@@ -100,6 +76,12 @@ MATMUL = {  # the most exact first
     "nvfp4": on_gpu((10, 0)),
 }
 WEIGHTS_FILES = dict.fromkeys(("auto", "fp16", "fp8", "q8", "q4"), NOTHING)
+ALLOCATORS = {
+    "native": NOTHING,
+    "expandable": Requirement(devices=GPU, systems=("linux",)),
+    "async": ON_GPU,
+}
+COMPILERS = {"inductor": NOTHING, "max-autotune": ON_GPU}
 VAE_DTYPES = {
     "auto": NOTHING,
     "float16": NOTHING,

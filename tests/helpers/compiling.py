@@ -11,7 +11,7 @@ import torch
 from torch import _dynamo
 
 from engine.ops import compiler
-from engine.ops.compiler import Compilation, Way, reporting
+from engine.ops.compiler import Compilation, CompilerBackend, reporting
 
 EAGER = "aot_eager"  # traces as Inductor does, and generates no code
 
@@ -27,8 +27,8 @@ def compiling(backend: str | Callable[..., Any] = EAGER) -> Iterator[list[Compil
     if not isinstance(backend, str):
         _dynamo.register_backend(backend, name)
     try:
-        ways = {"inductor": Way(name)}
-        with patch.dict(compiler.WAYS, ways), reporting(found.append):
+        backends = {"inductor": CompilerBackend(name)}
+        with patch.dict(compiler.BACKENDS, backends), reporting(found.append):
             yield found
     finally:
         _dynamo.backends.registry._COMPILER_FNS.pop("upreel_test", None)
@@ -37,5 +37,5 @@ def compiling(backend: str | Callable[..., Any] = EAGER) -> Iterator[list[Compil
 
 def _forget() -> None:
     _dynamo.reset()
-    for cached in (compiler._compiled, compiler._backend, compiler._compiles):
+    for cached in (compiler._compiled, compiler._noting, compiler._compiles):
         cached.cache_clear()

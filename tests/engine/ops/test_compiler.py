@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.core.errors import FeatureMissing
 from engine.ops import compiler
-from engine.ops.compiler import Way, reporting, require_compiler
+from engine.ops.compiler import CompilerBackend, reporting, require_compiler
 from engine.ops.torch_flags import using
 from engine.settings.optimisations import RunSwitches, choices
 from tests.helpers.compiling import compiling
@@ -102,12 +102,12 @@ def test_torchs_limit_of_programs_is_kept() -> None:
 
 def test_the_choice_of_the_machine_sets_the_mode() -> None:
     (entry,) = (one for one in choices() if one.key == "run.compiler")
-    assert set(entry.values) == set(compiler.WAYS)
+    assert set(entry.values) == set(compiler.BACKENDS)
     assert entry.working("cpu") == ("inductor",)
     used = []
 
-    def as_it_is(function: Any, way: Way) -> Any:
-        used.append(way.mode)
+    def as_it_is(function: Any, chosen: CompilerBackend) -> Any:
+        used.append(chosen.mode)
         return function
 
     with pytest.MonkeyPatch.context() as patch:

@@ -16,7 +16,7 @@ from engine.planner.notices import choice_notices
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan
-from engine.settings import requirements
+from engine.settings import optimisations, requirements
 from engine.settings.assignments import with_text
 from engine.settings.requirements import ATTENTION, MATMUL
 from engine.settings.schema import JobSettings
@@ -33,7 +33,7 @@ TURING, AMPERE, ADA, BLACKWELL = (
 def installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Optional packages that seem to be installed."""
     found: set[str] = set()
-    monkeypatch.setattr(requirements, "is_installed", found.__contains__)
+    monkeypatch.setattr(optimisations, "is_installed", found.__contains__)
     return found
 
 

@@ -185,13 +185,13 @@ def _compiled_norms(case: Case, on: bool) -> object:
     return asked
 
 
-def _way(case: Case, switches: RunSwitches) -> object:
-    """How torch is asked to compile."""
-    ways: list[object] = []
-    case.patch.setattr(compiler, "_compiled", lambda _, way: lambda *_: ways.append(way))
+def _backend(case: Case, switches: RunSwitches) -> object:
+    """What compiles."""
+    asked: list[object] = []
+    case.patch.setattr(compiler, "_compiled", lambda _, chosen: lambda *_: asked.append(chosen))
     with using(switches):
-        compiler.done(_way)
-    return ways
+        compiler.done(_backend)
+    return asked
 
 
 def _dit_steps(case: Case, on: bool) -> object:
@@ -263,7 +263,7 @@ _OBSERVATIONS: dict[str, tuple[Callable[[Case, Any], object], Any, Any]] = {
     "run.copy_stream": (_transfers, True, False),
     "run.weights_stream": (_streams, True, False),
     "run.passive_threads": (_variables, RunSwitches(), RunSwitches(passive_threads=False)),
-    "run.compiler": (_way, RunSwitches(), RunSwitches(compiler="max-autotune")),
+    "run.compiler": (_backend, RunSwitches(), RunSwitches(compiler="max-autotune")),
     "run.allocator": (_variables, RunSwitches(), RunSwitches(allocator="async")),
 }
 _MODELS = {"vae": _vae_calls, "dit": _dit_calls}

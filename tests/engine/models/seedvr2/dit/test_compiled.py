@@ -39,7 +39,7 @@ def test_its_passes_are_those_of_the_plain_form(kind: str, monkeypatch: pytest.M
     """Uncompiled, so that it takes milliseconds."""
     used: list[str] = []
 
-    def as_it_is(function: Any, way: compiler.Way) -> Any:
+    def as_it_is(function: Any, chosen: compiler.CompilerBackend) -> Any:
         used.append(function.__name__)
         return function
 
