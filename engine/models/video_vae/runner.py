@@ -9,7 +9,9 @@ from typing import Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
+from engine.hardware.stage_meter import end_part
 from engine.models.video_vae.context import AnyContext, Part, Trace
+from engine.models.video_vae.layers import Mark
 from engine.models.video_vae.slicing import ClipSizes, SlicedVae, clamp_logvar
 from engine.ops.compiler import require_compiler
 from engine.ops.conv.causal_conv import Carry
@@ -166,6 +168,8 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
 def _through(parts: Sequence[Part[AnyContext]], context: AnyContext) -> Tensor:
     for part in parts:
         part.run(context)
+        if not isinstance(part, Mark):
+            end_part(part.name)
     return context.take()
 
 
