@@ -49,8 +49,10 @@ class Lanes:
             finally:
                 self._join()
             while results:
-                yield results.pop(0)
-                self._fork()  # its memory is not used again before the caller has let it go
+                result = results.pop(0)
+                yield result
+                self._fork()
+                del result  # its memory is used again after what the caller did with it
 
     def _in_turns(self, pieces: Sequence[Piece[T]]) -> list[T]:
         running = [(number, piece(number)) for number, piece in enumerate(pieces)]

@@ -102,3 +102,19 @@ def test_the_streams_take_what_is_predicted(name: str) -> None:
         took, ran = gpu.allocator.most_requested, gpu.record.operations
     assert sum(requirements.vae_work(plan, frames)) == pytest.approx(ran, rel=0.01)
     assert 1 <= predicted / took <= 1.01
+    assert gpu.allocator.most_apart == took
+
+
+@pytest.mark.parametrize("name", [name for name in PLANS if "tiles" in name])
+@pytest.mark.parametrize("way", ["encode", "decode"])
+def test_two_tiles_at_once_take_what_is_predicted(name: str, way: str) -> None:
+    plan = replace(plan_of("2d", **PLANS[name]), **{f"{way}_at_once": 2})
+    needs = requirements.needs(plan)
+    vae = requirements._vae_weights(VaeConfig(), plan)
+    assert needs.working[way] > 1.5 * requirements.needs(plan_of("2d", **PLANS[name])).working[way]
+    predicted = vae + max(needs.working["encode"], needs.working["decode"])
+    limit = Budget(ram_bytes=0, threads=1, vram_bytes=predicted).vram_limit_bytes
+    with streamed(plan, 21, limit) as gpu:
+        took = gpu.allocator.most_apart
+    assert not gpu.record.problems
+    assert 1 <= predicted / took <= 1.01

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Generator
-from dataclasses import replace
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,58 +13,121 @@ from torch import Tensor
 
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
+from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
+from engine.models.seedvr2.vae.encode_stream import SeedVr2EncodeStream
+from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.tiling import Tiling
+from engine.models.upscalers import Advance, no_advance
+from engine.models.video_vae.slicing import slices
 from engine.models.wan.vae.fast import FastWanVae
+from engine.models.wan.vae.split import decode_cut, encode_cut, least_tile
+from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
 from engine.ops.lanes import Lanes
-from engine.protocol.plan import WorkPlan
-from engine.settings.optimisations import DitSwitches, VaeSwitches
-from engine.settings.switches import Switches
-from tests.helpers.memory import seedvr2_plan, wan_plan
+from engine.ops.transfer.parking import Parking
+from engine.settings.optimisations import VaeSwitches
+from tests.helpers.memory import RunsOut
+from tests.helpers.seedvr2 import random_frames, tiny_vae
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 from tests.pretended_gpu.machine import pretended_gpu
-from tests.pretended_gpu.shots import pictures
 
 pytestmark = pytest.mark.pretended_gpu
 
-BOTH = {"encode_at_once": 2, "decode_at_once": 2}
-TILES = {
-    "size": Size(168, 32),
-    "encode_tile": Size(80, 80),
-    "encode_span": 4,
-    "decode_tile": Size(160, 160),
-    "decode_span": 2,
+SWITCHES = VaeSwitches(convolution="3d")
+FRAME, HIGH = Size(160, 16), Size(232, 16)
+WAN_FRAME = Size(80, 8)
+TILES = {"tile": Size(112, 112), "span": 2}
+WARM = {**TILES, "warm_up": 1}
+WHOLE = {"tile": Size(208, 208), "span": 2, "is_whole": True}
+
+
+@cache
+def weights(family: str) -> tuple[Any, dict[str, Tensor]]:
+    """Configuration and tensors of a very small VAE."""
+    if family == "seedvr2":
+        plain: Any = tiny_vae(dtype=torch.float32)
+    else:
+        plain = tiny_wan(tiny_wan_config("2x", residual_blocks=1, dim=4, dec_dim=4))
+    return plain.config, {name: x.float() for name, x in plain.state_dict().items()}
+
+
+def seedvr2_encoded(at_once: int, frame: Size, **tiling: Any) -> Tensor:
+    vae = FastVae(*weights("seedvr2"), device="cuda", switches=SWITCHES)
+    parking = Parking(10**9)
+    stream = SeedVr2EncodeStream(vae, frame, Tiling(**tiling, at_once=at_once), parking)
+    frames = random_frames(17, 3, frame.height, frame.width, dtype=torch.float32)
+    parts = [stream.push(frames[a:b].to("cuda"), last=b == 17) for a, b in slices(17, 4)]
+    parking.release()
+    return torch.cat(parts)
+
+
+def seedvr2_decoded(
+    at_once: int, frame: Size, advance: Advance = no_advance, **tiling: Any
+) -> Tensor:
+    vae = FastVae(*weights("seedvr2"), device="cuda", switches=SWITCHES)
+    parking = Parking(10**9)
+    seen: list[float] = []
+    stream = SeedVr2DecodeStream(
+        vae,
+        frame,
+        Tiling(**tiling, blend=8, at_once=at_once),
+        lambda tile: seen.append(float(tile.picture.sum())),
+        parking,
+        advance=advance,
+    )
+    channels = vae.config.latent_channels
+    latents = random_frames(5, frame.height // 8, frame.width // 8, channels, dtype=torch.float32)
+    made = [
+        frames.cpu()
+        for a, b in slices(5, 1)
+        for frames in stream.push(latents[a:b].to("cuda"), last=b == 5)
+    ]
+    parking.release()
+    return torch.cat([*(part.flatten() for part in made), torch.tensor(seen)])
+
+
+def wan(at_once: int, frame: Size, **options: Any) -> Tensor:
+    vae = FastWanVae(*weights("wan"), device="cuda", switches=SWITCHES)
+    parking, parts = Parking(10**9), list[Tensor]()
+    cut = encode_cut(vae.config)
+    tile = Size(least_tile(cut) + 1, 99).scaled(cut.factor)
+    about = {**options, "at_once": at_once, "parking": parking}
+    encode = WanEncodeStream(vae, frame, Streaming(tile=tile, **about))
+    frames = random_frames(37, 3, frame.height, frame.width, dtype=torch.float32)
+    latents = [encode.push(frames[a:b].to("cuda"), last=b == 37) for a, b in slices(37, 4)]
+    cut = decode_cut(vae.config)
+    tile = Size(least_tile(cut) + 1, 99).scaled(cut.factor * vae.config.upscale)
+    decode = WanDecodeStream(vae, frame, Streaming(tile=tile, **about))
+    whole = torch.cat(latents, dim=2)
+    for a, b in slices(10, 4):
+        parts += [frames.cpu() for frames in decode.push(whole[:, :, a:b], last=b == 10)]
+    parking.release()
+    return torch.cat([whole.cpu().flatten(), torch.cat(parts).flatten()])
+
+
+Run = Callable[..., Tensor]
+CASES: dict[str, tuple[Run, Size, dict[str, Any]]] = {
+    "seedvr2-encode": (seedvr2_encoded, FRAME, TILES),
+    "seedvr2-encode-warm": (seedvr2_encoded, FRAME, WARM),
+    "seedvr2-decode": (seedvr2_decoded, FRAME, TILES),
+    "seedvr2-decode-warm": (seedvr2_decoded, FRAME, WARM),
+    "seedvr2-whole-tiles": (seedvr2_decoded, HIGH, WHOLE),
+    "wan": (wan, WAN_FRAME, {}),
+    "wan-parks": (wan, WAN_FRAME, {"parks": True}),
 }
-WHOLE = {"size": Size(216, 48), "decode_tile": Size(208, 208), "decodes_whole_tiles": True}
-PINNED = {"park_pin_bytes": 10**9}
-WAN = {"size": Size(144, 64), "decode_tile": Size(224, 224), "encode_tile": Size(112, 112)}
-Make = Callable[..., Any]
-CASES: dict[str, tuple[Make, dict[str, Any], int]] = {
-    "seedvr2": (seedvr2_plan, {**TILES, **PINNED}, 21),
-    "seedvr2-warm-paged": (seedvr2_plan, {**TILES, "warm_up": 2}, 21),
-    "seedvr2-whole-tiles": (seedvr2_plan, {**WHOLE, "decode_span": 2}, 9),
-    "wan": (wan_plan, {**WAN, **PINNED, "parks": True}, 33),
-}
 
 
-def planned(name: str, **changes: Any) -> tuple[WorkPlan, int]:
-    """A plan for the GPU, and frames of a shot."""
-    make, about, frames = CASES[name]
-    switches = Switches(vae=VaeSwitches(convolution="3d"), dit=DitSwitches(attention="math"))
-    own = {"attention": "math"} if make is seedvr2_plan else {}
-    plan = make(device="cuda", switches=switches, **own, **about)
-    return replace(plan, **changes), frames
-
-
-def shown(plan: WorkPlan, frames: int) -> tuple[Tensor, Any]:
-    """Pictures, and the GPU that they were made on."""
-    with pretended_gpu() as gpu:
-        found = pictures(plan, frames)
+def made(name: str, at_once: int) -> tuple[Tensor, Any]:
+    """What a case gives, and the GPU that it was made on."""
+    run, frame, about = CASES[name]
+    with pretended_gpu() as gpu, torch.inference_mode():
+        found = run(at_once, frame, **about)
         gc.collect()
     return found, gpu
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_two_at_once_give_the_bits_of_one_after_the_other(name: str) -> None:
-    wanted, one = shown(*planned(name))
-    found, both = shown(*planned(name, **BOTH))
+    (wanted, one), (found, both) = (made(name, at_once) for at_once in (1, 2))
     assert torch.equal(found, wanted)
     assert not both.record.problems
     assert both.allocator.allocated == 0
@@ -72,47 +135,47 @@ def test_two_at_once_give_the_bits_of_one_after_the_other(name: str) -> None:
     assert both.record.launches == one.record.launches
 
 
+@pytest.mark.parametrize("method", ["_fork", "_join"])
+@pytest.mark.parametrize("name", ["seedvr2-decode", "seedvr2-encode"])
+def test_a_missing_wait_is_a_race(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lanes, method, nothing)
+    _, gpu = made(name, 2)
+    assert any("default stream" in text for text, _ in gpu.record.problems)
+
+
 def nothing(*_: object) -> None:
     """In the place of a wait."""
 
 
+def test_a_cancelled_tile_leaves_nothing_behind() -> None:
+    passed: list[float] = []
 
+    def advance(_stage: str, frames: float) -> None:
+        passed.append(frames)
+        if len(passed) == 3:
+            raise Cancelled
 
-WAITS = {
-    "lanes begin too early": ("_fork", "that the default stream may still"),
-    "the caller goes on too early": ("_join", "the default stream"),
-}
-
-
-@pytest.mark.parametrize("name", WAITS)
-def test_a_missing_wait_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    method, text = WAITS[name]
-    monkeypatch.setattr(Lanes, method, nothing)
-    with pretended_gpu() as gpu:
-        two_lanes()
+    with pretended_gpu() as gpu, torch.inference_mode():
+        with pytest.raises(Cancelled):
+            seedvr2_decoded(2, FRAME, advance, **TILES)
         gc.collect()
-    assert any(text in problem for problem, _ in gpu.record.problems)
-
-
-def test_with_every_wait_nothing_is_seen() -> None:
-    with pretended_gpu() as gpu:
-        two_lanes()
+        after = seedvr2_decoded(2, FRAME, **TILES)
         gc.collect()
     assert not gpu.record.problems
     assert gpu.allocator.allocated == 0
+    assert torch.equal(after, made("seedvr2-decode", 1)[0])
 
 
-def two_lanes() -> None:
-    """Pieces that use what the caller made, and give what it uses."""
-    device = torch.device("cuda")
-    given = torch.ones(4, device=device)
-
-    def piece(_lane: int) -> Generator[None, None, Tensor]:
-        part = given * 2
-        yield
-        return part + 1
-
-    total = torch.zeros(4, device=device)
-    for part in Lanes(device, 2).run([piece] * 3):
-        total += part
-        del part
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_no_memory_in_the_middle_leaves_nothing_behind(share: float) -> None:
+    with pretended_gpu() as gpu, torch.inference_mode():
+        with RunsOut() as all_of_them:
+            wanted = seedvr2_decoded(2, FRAME, **TILES)
+        with RunsOut(round(share * all_of_them.count)), pytest.raises(torch.OutOfMemoryError):
+            seedvr2_decoded(2, FRAME, **TILES)
+        gc.collect()
+        found = seedvr2_decoded(1, FRAME, **TILES)
+        gc.collect()
+    assert not gpu.record.problems
+    assert gpu.allocator.allocated == 0
+    assert torch.equal(found, wanted)

@@ -258,6 +258,7 @@ class _Tiled:
         sink = TileSink(frames, self._frame)
         for index, picture in enumerate(self._visited(sink, last)):
             done(index, len(self._boxes), self._on_canvas[index], picture)
+        del picture
         self._features = self._features[-self._warm_up :] if self._warm_up and not last else []
         self._fresh, self._begins = 0, False
         canvas = sink.result()

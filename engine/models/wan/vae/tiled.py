@@ -153,7 +153,7 @@ class TiledHalf:
         canvas = _Canvas(self.due, self.shown)
         for index, picture in enumerate(self._visited(canvas, known, last)):
             done(index, picture)
-            del picture  # before the next tile begins
+            del picture  # or it would wait for the next tile
         self._seen += len(self._fresh)
         self._fresh, self._past = [], known[-tiled.early :] if tiled.early else []
         return canvas.result()
