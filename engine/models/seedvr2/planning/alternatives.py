@@ -45,9 +45,10 @@ def smaller(plan: SeedVr2Plan, stage: str = "") -> SeedVr2Plan | None:
         stage: That ran out of memory: "encode", "transformer" or "decode"; "" where that is not
             known.
     """
-    now, parked = needs(plan), replace(plan, parks=True)
-    if needs(parked).device < now.device:
-        return parked
+    now = needs(plan)
+    for changed in (replace(plan, encode_at_once=1, decode_at_once=1), replace(plan, parks=True)):
+        if needs(changed).device < now.device:
+            return changed
     first, *others = sorted(now.stages, key=lambda name: (name != stage, -now.stages[name]))
     order: list[Callable[[], SeedVr2Plan | None]] = [
         partial(_smaller_stage, plan, first),
