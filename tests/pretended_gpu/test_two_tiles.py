@@ -87,19 +87,15 @@ def test_a_cancelled_tile_leaves_nothing_behind() -> None:
         with pytest.raises(Cancelled):
             seedvr2_decoded(2, FRAME, advance, **TILES)
         gc.collect()
-        after = seedvr2_decoded(2, FRAME, **TILES)
-        gc.collect()
     assert not gpu.record.problems
     assert gpu.allocator.allocated == 0
-    assert torch.equal(after, made("seedvr2-decode", 1)[0])
 
 
-@pytest.mark.parametrize("share", [0.5, 0.8])
-def test_no_memory_in_the_middle_leaves_nothing_behind(share: float) -> None:
+def test_no_memory_in_the_middle_leaves_nothing_behind() -> None:
     with pretended_gpu() as gpu, torch.inference_mode():
         with RunsOut() as all_of_them:
             wanted = seedvr2_decoded(2, FRAME, **TILES)
-        with RunsOut(round(share * all_of_them.count)), pytest.raises(torch.OutOfMemoryError):
+        with RunsOut(all_of_them.count // 2), pytest.raises(torch.OutOfMemoryError):
             seedvr2_decoded(2, FRAME, **TILES)
         gc.collect()
         found = seedvr2_decoded(1, FRAME, **TILES)
