@@ -46,8 +46,10 @@ class Bench:
 
     def hear(self) -> None:
         """Let the window take everything that the engine has said."""
-        self.program.bridge.drain()
-        QApplication.processEvents()
+        while self.program.bridge.drain():
+            pass
+        for _ in range(2):  # views follow a change of the queue one turn later
+            QApplication.processEvents()
 
     def emit(self, event: events.Event) -> None:
         """Let the engine emit an event, and hear it."""

@@ -31,8 +31,8 @@ from engine.tiling.grid import tile_grid
 
 _MIB = 2**20
 _SEED = 20260101
-_TILE = 4 * LEAST_OVERLAP  # px, the smallest that is planned
-_FRAME = Size(192, _TILE)
+_TILE = 6 * LEAST_OVERLAP  # px; smaller ones, down to two thirds of it, are planned in need only
+_FRAME = Size(2 * _TILE - LEAST_OVERLAP, _TILE)  # two of them
 
 
 @dataclass(frozen=True, slots=True)
