@@ -1,4 +1,4 @@
-"""Two tiles at once on the pretended GPU: the same bits, no race, nothing left behind."""
+"""Two tiles at once on the pretended GPU: the same bits, no race, no memory that stays."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_decoder_that_does_not_wait_for_its_tiles_is_seen(
     assert any("the default stream reads" in text for text, _ in gpu.record.problems)
 
 
-def test_a_cancelled_tile_leaves_nothing_behind() -> None:
+def test_a_cancelled_tile_leaves_no_memory() -> None:
     passed: list[float] = []
 
     def advance(_stage: str, frames: float) -> None:
@@ -91,7 +91,7 @@ def test_a_cancelled_tile_leaves_nothing_behind() -> None:
     assert gpu.allocator.allocated == 0
 
 
-def test_no_memory_in_the_middle_leaves_nothing_behind() -> None:
+def test_where_memory_runs_out_in_the_middle_none_stays() -> None:
     with pretended_gpu() as gpu, torch.inference_mode():
         with RunsOut() as all_of_them:
             wanted = seedvr2_decoded(2, FRAME, **TILES)

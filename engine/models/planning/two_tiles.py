@@ -1,4 +1,4 @@
-"""Whether two tiles at once may gain something, and plans that take two at a time.
+"""Whether two tiles at once may gain something.
 
 A GPU computes a convolution in blocks of its result, so many at a time as its multiprocessors hold,
 wave after wave; the last wave leaves some of them idle. Work of another stream can fill those. No
@@ -7,41 +7,16 @@ GPU has shown how much of it that saves: what follows is where nothing can be sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
 
-from engine.models.planning.search import Room
 from engine.models.video_vae.workload import Launch
-from engine.protocol.plan import WorkPlan
 
 AT_ONCE = 2
+Launches = Callable[[], Sequence[Launch]]
+
 _BLOCK = 128  # positions and channels of the part of a result that a block computes
 _RESIDENT = 2  # blocks on a multiprocessor: each has sums of 128 x 128 in half of its registers
 _WORTH = 0.9  # of the time one after the other, at most, is worth a second tile in memory
-
-P = TypeVar("P", bound=WorkPlan)
-Launches = Callable[[], Sequence[Launch]]
-
-
-def with_two_at_once(plan: P, room: Room, launches: Mapping[str, Launches]) -> P:
-    """The plan with two tiles at a time in each direction where that may gain and there is room.
-
-    Args:
-        plan: That the room holds with one tile at a time.
-        room: What there is. A GPU that is in no table gets one tile at a time.
-        launches: Field of the plan that says how many -> convolutions of a slice of a tile;
-            directions without tiles left out.
-    """
-    gpu = room.budget.gpu
-    if plan.device != "cuda" or gpu is None or not plan.switches.run.two_tiles:
-        return plan
-    for name, found in launches.items():
-        at_once: dict[str, Any] = {name: AT_ONCE}
-        more = replace(plan, **at_once)
-        if may_gain(found(), gpu.multiprocessors) and room.holds(more):
-            plan = more
-    return plan
 
 
 def may_gain(launches: Sequence[Launch], multiprocessors: int) -> bool:

@@ -16,8 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.hardware import gpu_table
 from engine.hardware.budget import pretended_budget
-from engine.models.planning.search import Room
-from engine.models.planning.two_tiles import with_two_at_once
+from engine.models.planning.search import Room, with_two_at_once
 from engine.models.seedvr2.dit import config as dit_config
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit

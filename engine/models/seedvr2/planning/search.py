@@ -16,8 +16,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from engine.core.geometry import Size
-from engine.models.planning.search import Room, pairs_within, smaller_tiles, tilings
-from engine.models.planning.two_tiles import with_two_at_once
+from engine.models.planning.search import (
+    Room,
+    pairs_within,
+    smaller_tiles,
+    tilings,
+    with_two_at_once,
+)
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
 from engine.models.seedvr2.planning import requirements as bytes_of

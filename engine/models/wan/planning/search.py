@@ -6,8 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from engine.core.geometry import Size
-from engine.models.planning.search import EDGES, Room, pairs_within, smaller_tiles, tilings
-from engine.models.planning.two_tiles import with_two_at_once
+from engine.models.planning.search import (
+    EDGES,
+    Room,
+    pairs_within,
+    smaller_tiles,
+    tilings,
+    with_two_at_once,
+)
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning.requirements import tile_launches

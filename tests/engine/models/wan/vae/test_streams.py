@@ -168,12 +168,12 @@ def test_two_tiles_at_once_give_the_same_bits(warm_up: int) -> None:
     one, two = (
         (
             encoded(vae, frames, (1,), tile=tiles[0], warm_up=warm_up, at_once=at_once),
-            decoded(vae, latents, (1,), told, tile=tiles[1], warm_up=warm_up, at_once=at_once),
+            decoded(vae, latents, (1,), seen, tile=tiles[1], warm_up=warm_up, at_once=at_once),
         )
-        for at_once, told in zip((1, 2), reported, strict=True)
+        for at_once, seen in zip((1, 2), reported, strict=True)
     )
     assert all(map(torch.equal, one, two))
-    orders = [[(tile.index, tile.frame) for tile in told] for told in reported]
+    orders = [[(tile.index, tile.frame) for tile in seen] for seen in reported]
     assert orders[0] == orders[1]
     assert len(set(orders[0])) > 3
 
