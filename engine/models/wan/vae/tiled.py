@@ -151,18 +151,20 @@ class TiledHalf:
         """
         tiled, known = self._pass, [*self._past, *self._fresh]
         canvas = _Canvas(self.due, self.shown)
-        for index, picture in enumerate(self._visited(canvas, known, last)):
+        for index, picture in self._visited(canvas, known, last):
             done(index, picture)
             del picture  # or it would wait for the next tile
         self._seen += len(self._fresh)
         self._fresh, self._past = [], known[-tiled.early :] if tiled.early else []
         return canvas.result()
 
-    def _visited(self, canvas: _Canvas, known: list[Tensor], last: bool) -> Iterator[Tensor]:
-        """All tiles through entries; the last result of each [C, h, w]."""
+    def _visited(
+        self, canvas: _Canvas, known: list[Tensor], last: bool
+    ) -> Iterator[tuple[int, Tensor]]:
+        """All tiles through entries; the index of each and its last result [C, h, w]."""
         vaes = self._pass.vae.apart(self._lanes.count)
 
-        def one(index: int, lane: int) -> Generator[None, None, Tensor]:
+        def one(index: int, lane: int) -> Generator[None, None, tuple[int, Tensor]]:
             for start, part in self._through(index, vaes[lane], known, last):
                 yield  # the other lane goes on before this one is waited for
                 if len(part):
@@ -170,7 +172,7 @@ class TiledHalf:
                     canvas.put(index, start, part)
                     picture = part[-1]
                 del part  # before the next slice begins
-            return picture
+            return index, picture
 
         return self._lanes.run([partial(one, index) for index in range(len(self.shown))])
 
