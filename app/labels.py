@@ -29,6 +29,7 @@ _STAGES = {
     "steady": mark("Blend frames"),
     "restore": mark("Restore"),
     "write": mark("Write"),
+    "compile": mark("Compile"),
     "wait": mark("Wait for reading and writing"),
     "verify": mark("Check"),
 }

@@ -41,7 +41,7 @@ from app.ui_state import UiState
 from app.widgets.controls import is_confirmed
 from app.widgets.drop import DropOverlay, DropTarget
 from app.widgets.reveal import bring_into_view
-from app.widgets.turns import once_a_turn
+from app.widgets.update_timer import once_a_turn
 from app.window_place import SMALLEST, keep_place, place_window
 from engine.core import paths
 

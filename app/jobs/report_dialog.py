@@ -24,8 +24,9 @@ from app.widgets.controls import Translated
 from app.widgets.notice_line import NoticeLine
 from app.window_place import resize_on_screen
 from engine.core.units import memory_text
-from engine.protocol.report import Check, Report
+from engine.protocol.report import Check, PartMemory, Report
 
+_PARTS = 3  # of a stage that are shown
 _DIRECTLY = Qt.FindChildOption.FindDirectChildrenOnly
 
 
@@ -131,16 +132,29 @@ def stage_times(report: Report) -> str:
 
 
 def gpu_memory(report: Report) -> str:
-    """What each stage took of the GPU, one a line, next to what was planned."""
+    """What each stage took of the GPU, one a line, next to what was planned; its largest parts."""
     sentence = tr("{stage}: {size}, planned {planned}; {reserved} reserved")
-    return "\n".join(
-        sentence.format(
-            stage=labels.stage_name(one.stage),
-            size=memory_text(one.peak.requested),
-            planned=memory_text(one.planned),
-            reserved=memory_text(one.peak.reserved),
+    lines = []
+    for one in report.gpu_memory:
+        lines.append(
+            sentence.format(
+                stage=labels.stage_name(one.stage),
+                size=memory_text(one.peak.requested),
+                planned=memory_text(one.planned),
+                reserved=memory_text(one.peak.reserved),
+            )
         )
-        for one in report.gpu_memory
+        if one.parts:
+            lines.append(tr("Its largest parts: {parts}", parts=_largest(one.parts)))
+    return "\n".join(lines)
+
+
+def _largest(parts: Sequence[PartMemory]) -> str:
+    """The largest parts and what they took, the largest first."""
+    found = sorted(parts, key=lambda one: one.peak, reverse=True)[:_PARTS]
+    names = (one.part.removeprefix("encoder.").removeprefix("decoder.") for one in found)
+    return ", ".join(
+        f"{name} {memory_text(one.peak)}" for name, one in zip(names, found, strict=True)
     )
 
 

@@ -19,7 +19,7 @@ from engine.protocol.report import BenchReport
 from engine.settings.optimisations import optimisations
 
 _CASES = "optimisations"
-_OTHER_ROWS = 26  # of those cases that are no switches: choices, all together, slices, tiles...
+_OTHER_ROWS = 25  # of those cases that are no switches: choices, all together, slices, tiles...
 
 
 def examine(*, quick: bool, report: Report, stop: Callable[[], bool]) -> BenchReport:

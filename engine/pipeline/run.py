@@ -26,7 +26,7 @@ from engine.planner import learning
 from engine.planner.rates import Learned
 from engine.protocol.events import StageProgress, StageStarted, Warned
 from engine.protocol.plan import Notice, Plan
-from engine.protocol.report import Report, StageMemory, StageTime
+from engine.protocol.report import PartMemory, Report, StageMemory, StageTime
 from engine.verify.verify import verify
 from engine.video.read.continuity import losses
 from engine.video.write.containers import PICTURES, trial_notices
@@ -258,12 +258,16 @@ def _stage_times(context: JobContext) -> tuple[StageTime, ...]:
 
 def _gpu_memory(context: JobContext) -> tuple[StageMemory, ...]:
     """What stages took of the GPU, next to what was planned; in the log, too."""
-    measured = context.meter.peaks
+    measured, parts = context.meter.peaks, context.meter.parts
     found = tuple(
         StageMemory(
             stage=stage.stage,
             planned=stage.device_bytes,
             peak=measured[stage.stage],
+            parts=tuple(
+                PartMemory(part=name, peak=peak)
+                for name, peak in parts.get(stage.stage, {}).items()
+            ),
         )
         for stage in context.plan.stages
         if stage.device_bytes and stage.stage in measured

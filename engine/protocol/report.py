@@ -53,12 +53,21 @@ class MemoryPeak:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartMemory:
+    """Most bytes of tensors while a part of a model worked; measured in its first slices."""
+
+    part: str  # its module path: "decoder.up_blocks.2.upsamplers.0"
+    peak: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageMemory:
     """What a stage took of the GPU, next to the bytes that were planned."""
 
     stage: str
     planned: int
     peak: MemoryPeak
+    parts: tuple[PartMemory, ...] = ()  # in their order; of a VAE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

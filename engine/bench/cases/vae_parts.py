@@ -17,6 +17,7 @@ from engine.bench.cases.runs import build_vae, random_weights, vae_run, vae_work
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
 from engine.bench.timing.profiler import AllocationLog
+from engine.hardware.stage_meter import StageMeter
 from engine.models.video_vae.layers import Mark
 from engine.models.video_vae.runner import FastSlicedVae
 
@@ -49,35 +50,30 @@ def part_peaks(
         work: Decodes with it; runs once.
         device: "cpu" or "cuda".
     """
-    parts, watch = vae.parts["decode"], _on_gpu if device == "cuda" else _on_processor
+    if device == "cuda":
+        return _on_gpu(work)
+    parts = vae.parts["decode"]
     usual = list(parts)
     try:
-        return watch(parts, work)
+        return _on_processor(parts, work)
     finally:
         parts[:] = usual
 
 
 class _Watched:
-    """A part that reports its begin and end."""
+    """A part whose begin and end the profiler sees."""
 
-    def __init__(self, part: Any, around: Callable[[str, Callable[[], None]], None]) -> None:
+    def __init__(self, part: Any) -> None:
         self.name = part.name
-        self._part, self._around = part, around
+        self._part = part
 
     def run(self, context: Any) -> None:
-        self._around(self.name, lambda: self._part.run(context))
-
-
-def _watched(parts: list[Any], around: Callable[[str, Callable[[], None]], None]) -> None:
-    parts[:] = [one if isinstance(one, Mark) else _Watched(one, around) for one in parts]
+        with record_function(self.name):
+            self._part.run(context)
 
 
 def _on_processor(parts: list[Any], work: Callable[[], object]) -> dict[str, int]:
-    def around(name: str, run: Callable[[], None]) -> None:
-        with record_function(name):
-            run()
-
-    _watched(parts, around)
+    parts[:] = [one if isinstance(one, Mark) else _Watched(one) for one in parts]
     names = {part.name for part in parts}
     with AllocationLog() as log:
         result = work()
@@ -103,16 +99,10 @@ def _peaks(log: AllocationLog, names: set[str]) -> dict[str, int]:
     return found
 
 
-def _on_gpu(parts: list[Any], work: Callable[[], object]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    before = torch.cuda.memory_allocated()
-
-    def around(name: str, run: Callable[[], None]) -> None:
-        torch.cuda.reset_peak_memory_stats()
-        run()
-        peak = torch.cuda.max_memory_allocated() - before
-        found[name] = max(found.get(name, 0), peak)
-
-    _watched(parts, around)
+def _on_gpu(work: Callable[[], object]) -> dict[str, int]:
+    meter = StageMeter()
+    meter.restart()
+    before = torch.cuda.memory_stats()["requested_bytes.all.current"]
     work()
-    return found
+    meter.end("decode")
+    return {name: peak - before for name, peak in meter.parts["decode"].items()}

@@ -28,7 +28,6 @@ _MEASURED_TOO: dict[str, tuple[Exactness, bool]] = {  # no switch: exactness, wh
     "plan.repeated": ("exact", True),
     "vae.attention": ("exact", True),
     "vae.pixel_shuffle": ("exact", False),
-    "vae.compile": ("rounding", False),
     "dit.sampling": ("exact", False),
 }
 

@@ -194,12 +194,13 @@ def with_two_at_once(plan: P, room: Room, launches: Mapping[str, Launches]) -> P
 
     Args:
         plan: That the room holds with one tile at a time.
-        room: What there is. A GPU that is in no table gets one tile at a time.
+        room: What there is. A GPU that is in no table gets one tile at a time, and so does a VAE
+            that is compiled: what the compiler keeps between calls is not for two streams.
         launches: Field of the plan that says how many -> convolutions of a slice of a tile;
             directions without tiles left out.
     """
-    gpu = room.budget.gpu
-    if plan.device != "cuda" or gpu is None or not plan.switches.run.two_tiles:
+    gpu, switches = room.budget.gpu, plan.switches
+    if plan.device != "cuda" or gpu is None or not switches.run.two_tiles or switches.vae.compile:
         return plan
     for name, found in launches.items():
         at_once: dict[str, Any] = {name: AT_ONCE}

@@ -139,7 +139,7 @@ class CostTrace:
         projections, products = 4 * tokens * width**2, 2 * tokens**2 * width
         self.flops += Flops(0, 2 * self.frames * (projections + products))
         self._open_window(whole, "attention")
-        with self.live.held("sums", self.norm_bytes(width, silu=False)):
+        with self.live.held("sums", self._filling_bytes(width, silu=False)):
             pass
         copies = 3 if self.switches.channels_last else 4
         with self.live.held("inner", copies * whole):
@@ -168,7 +168,7 @@ class CostTrace:
             yield
             return
         size = (before + self.frames) * self.frame_bytes(conv.inner, conv.pad)
-        filling = self.norm_bytes(conv.inner) if norm else 0
+        filling = self._filling_bytes(conv.inner) if norm else 0
         if self.switches.ring_buffers:
             self._open_window(size, conv.name)
             with self.live.held("sums", filling, conv.name):
@@ -232,8 +232,14 @@ class CostTrace:
     def _steps(self, conv: Conv) -> int:
         return (self.frames - self.first) // conv.time_stride + self.first
 
+    def _filling_bytes(self, channels: int, *, silu: bool = True) -> int:
+        """What a norm takes at most: compiled one frame, if torch can compile it."""
+        usual = self.norm_bytes(channels, silu=silu)
+        frame = channels * self.size.pixels * max(4, self.work.item)
+        return max(usual, frame) if self.switches.compile else usual
+
     def norm_bytes(self, channels: int, *, silu: bool = True) -> int:
-        """What a norm takes in addition to its input and its result."""
+        """What a norm takes in addition to its input and its result, where it is not compiled."""
         if not self.switches.fused_norm:
             return (2 if silu else 1) * self.frames * self.frame_bytes(channels)
         if self.work.device == "cuda" and self.switches.kernels:

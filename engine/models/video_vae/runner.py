@@ -10,8 +10,11 @@ from typing import Generic, Literal, Self, TypeVar
 import torch
 from torch import Tensor
 
+from engine.hardware.stage_meter import end_part
 from engine.models.video_vae.context import AnyContext, Part, Trace
+from engine.models.video_vae.layers import Mark
 from engine.models.video_vae.slicing import ClipSizes, SlicedVae, clamp_logvar
+from engine.ops.compiler import require_compiler
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.frame_conv import ConvOptions
 from engine.ops.conv.workspace import Workspace
@@ -36,6 +39,9 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
         dtype: Of activations and convolutions; norms are computed in float32 (float64).
         switches: Which optimisations to use; None: the usual ones.
 
+    Raises:
+        FeatureMissing: `switches.compile` is on, and torch cannot compile for the device.
+
     Attributes:
         config: Sizes of the model.
         context_type: Class of the context, set by the family.
@@ -59,6 +65,8 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
         self.config = config
         self.device, self.dtype = torch.device(device), dtype
         self.switches = switches = switches or VaeSwitches()
+        if switches.compile:
+            require_compiler(self.device)
         self.trace: Trace | None = None
         self._begun: set[Direction] = set()  # directions that have begun a clip
         self.workspace = self._buffers()
@@ -180,6 +188,8 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
 def _through(parts: Sequence[Part[AnyContext]], context: AnyContext) -> Tensor:
     for part in parts:
         part.run(context)
+        if not isinstance(part, Mark):
+            end_part(part.name)
     return context.take()
 
 

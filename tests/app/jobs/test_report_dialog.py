@@ -7,7 +7,14 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.jobs.report_dialog import ReportDialog
-from engine.protocol.report import MemoryPeak, ModelFile, Report, StageMemory, StageTime
+from engine.protocol.report import (
+    MemoryPeak,
+    ModelFile,
+    PartMemory,
+    Report,
+    StageMemory,
+    StageTime,
+)
 
 GIB = 2**30
 PEAK = MemoryPeak(requested=9 * GIB, allocated=9 * GIB, reserved=10 * GIB, used=11 * GIB)
@@ -30,6 +37,22 @@ def test_the_spread_of_jobs_of_a_kind_is_shown(qtbot: QtBot) -> None:
     assert "Decode: 9.0 GB, planned 10.0 GB; 10.0 GB reserved" in found
     wanted = "Over 3 jobs of this kind: 95 % to 97 % of what was planned, standard deviation 1.0 %"
     assert wanted in found
+
+
+def test_the_largest_parts_of_a_stage_are_named(qtbot: QtBot) -> None:
+    peaks = {
+        "conv_in": 1,
+        "mid_block": 4,
+        "decoder.up_blocks.2": 9,
+        "up_blocks.3": 8,
+        "conv_out": 2,
+    }
+    parts = tuple(PartMemory(part=name, peak=gib * GIB) for name, gib in peaks.items())
+    stages = (replace(REPORT.gpu_memory[0], parts=parts),)
+    found = texts(replace(REPORT, gpu_memory=stages), qtbot)
+    assert "reserved\nIts largest parts: up_blocks.2 9.0 GB, up_blocks.3 8.0 GB, mid_b" in found
+    assert "conv_out" not in found
+    assert "largest parts" not in texts(REPORT, qtbot)
 
 
 def test_times_of_the_stages_are_shown_without_those_of_0_s(qtbot: QtBot) -> None:

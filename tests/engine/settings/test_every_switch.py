@@ -23,10 +23,12 @@ from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.vae import fast_resample
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from engine.models.video_vae import runner
 from engine.models.video_vae.context import SliceContext
 from engine.models.video_vae.runner import FastSlicedVae, Parts
 from engine.models.video_vae.workload import Launch
 from engine.models.wan.vae import tiled
+from engine.ops import compiler
 from engine.ops.attention import single_head
 from engine.ops.kernels import group_norm, heads, token_rows
 from engine.ops.linear.matmul import onednn_serves
@@ -179,6 +181,25 @@ class _Empty(FastSlicedVae[SliceContext, Any]):
         return {"encode": [], "decode": []}
 
 
+def _compiled_norms(case: Case, on: bool) -> object:
+    """Passes that torch is asked to compile."""
+    asked: list[str] = []
+    case.patch.setattr(runner, "require_compiler", lambda _: None)
+    case.patch.setattr(compiler, "done", lambda one, *_: bool(asked.append(one.__name__)))
+    fast = FastVae(case.vae.config, case.vae.state_dict(), switches=VaeSwitches(compile=on))
+    fast.posterior(random_frames(1, 3, 1, 16, 16, dtype=torch.float32))
+    return asked
+
+
+def _backend(case: Case, switches: RunSwitches) -> object:
+    """What compiles."""
+    asked: list[object] = []
+    case.patch.setattr(compiler, "_compiled", lambda _, chosen: lambda *_: asked.append(chosen))
+    with using(switches):
+        compiler.done(_backend)
+    return asked
+
+
 def _dit_steps(case: Case, on: bool) -> object:
     return type(FastDit(tiny_dit_config("3b"), DitSwitches(compile=on))._tools.steps)
 
@@ -249,6 +270,7 @@ UNFOLDED = {"first_frame_fold": False}
 # Key of a switch -> what is observed with its usual value and with another one.
 _OBSERVATIONS: dict[str, tuple[Callable[[Case, Any], object], Any, Any]] = {
     "vae.fp16_accumulation": (_fp16_sums, ("vae", False), ("vae", True)),
+    "vae.compile": (_compiled_norms, False, True),
     "vae.convolution": (_vae_calls, {"convolution": "2d"}, {"convolution": "3d"}),
     "vae.image_mode": (_vae_calls, UNFOLDED, {**UNFOLDED, "image_mode": False}),
     "vae.chunked_attention": (_wide_attention, True, False),
@@ -262,6 +284,7 @@ _OBSERVATIONS: dict[str, tuple[Callable[[Case, Any], object], Any, Any]] = {
     "run.weights_stream": (_streams, True, False),
     "run.two_tiles": (_at_once, False, True),
     "run.passive_threads": (_variables, RunSwitches(), RunSwitches(passive_threads=False)),
+    "run.compiler": (_backend, RunSwitches(), RunSwitches(compiler="max-autotune")),
     "run.allocator": (_variables, RunSwitches(), RunSwitches(allocator="async")),
 }
 _MODELS = {"vae": _vae_calls, "dit": _dit_calls}

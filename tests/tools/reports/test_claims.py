@@ -32,6 +32,8 @@ def test_each_generation_has_a_reason_for_what_is_off() -> None:
     assert {"turing", "ampere", "ada", "blackwell"} <= set(rows)
     assert "nvfp4" in rows["blackwell"]
     assert "nvfp4" not in rows["ada"]
+    on = {name: row.split("|")[2] for name, row in rows.items()}
+    assert on["ada"] == on["blackwell"]
     assert "`run.tf32` (float32 is chosen" in rows["ampere"]
     assert "`run.tf32`" not in rows["turing"]
     assert "()" not in text

@@ -55,3 +55,18 @@ def test_the_vaes_of_wan_have_parts_too(model: str) -> None:
         rows = list(part_rows(options))
     assert rows[0]["layers"].startswith("conv2")
     assert len(rows) > 10
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_largest_part_makes_the_peak_of_the_decoder() -> None:
+    small = replace(OPTIONS, device="cuda", size=Size(32, 32))
+    one = replace(vae_run(small, "decode"), form="fast", frames=5)
+    weights = random_weights(one)
+    with torch.inference_mode():
+        before, first, second = (build_vae(one, weights) for _ in range(3))
+        vae_work(one, before)()  # convolutions and kernels are tried once
+        whole = peak_bytes(vae_work(one, first), "cuda")
+        found = part_peaks(second, vae_work(one, second), "cuda")
+    assert next(iter(found)) == "decoder.conv_in"
+    assert list(found)[-1] == "decoder.conv_out"
+    assert 0.9 * whole <= max(found.values()) <= whole
