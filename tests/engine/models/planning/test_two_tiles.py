@@ -134,6 +134,10 @@ def test_plans_take_one_where_nothing_can_be_gained(about: dict[str, Any]) -> No
     assert at_once(planned(ON, **about)) == (1, 1)
 
 
+def test_plans_take_one_where_the_vae_is_compiled() -> None:
+    assert at_once(planned(f"{ON},vae.compile=on", encode_tile=256)) == (1, 1)
+
+
 def test_plans_take_one_where_there_is_no_room_for_two() -> None:
     two = planned(ON, encode_tile=512, decode_tile=256, gpu="RTX 5090")
     assert at_once(two)[0] == 2
