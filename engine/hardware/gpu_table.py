@@ -43,6 +43,7 @@ class GpuSpec:
         single_flops: Per second, in float32.
         link_bandwidth: Bytes per second from main memory, in theory; the board may have less.
         lanes: PCIe lanes of the GPU itself.
+        multiprocessors: Of its cores.
     """
 
     name: str
@@ -54,6 +55,7 @@ class GpuSpec:
     single_flops: float
     link_bandwidth: float
     lanes: int = 16
+    multiprocessors: int = 0
 
     @property
     def capability(self) -> tuple[int, int]:
@@ -113,16 +115,18 @@ def spec_of(row: Mapping[str, int | str]) -> GpuSpec:
     """A GPU from its row of the table."""
     generation = _GENERATIONS[str(row["generation"])]
     cores, clock = float(row["cores"]), float(row["boost_mhz"]) * 1e6
+    multiprocessors = int(cores) // _CORES.get(generation, 128)
     return GpuSpec(
         name=str(row["name"]),
         generation=generation,
         form_factor=str(row["form_factor"]),
         memory_bytes=int(row["memory_gib"]) * GIB,
         bandwidth=float(row["bandwidth_gbs"]) * 1e9,
-        half_flops=cores / _CORES.get(generation, 128) * _MATRIX_FLOPS * clock,
+        half_flops=multiprocessors * _MATRIX_FLOPS * clock,
         single_flops=cores * 2 * clock,
         link_bandwidth=int(row["lanes"]) * LANE_BYTES_S[_PCIE[generation]],
         lanes=int(row["lanes"]),
+        multiprocessors=multiprocessors,
     )
 
 

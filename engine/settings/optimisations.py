@@ -318,6 +318,7 @@ class RunSwitches(SwitchSet):
     pinned_transfers: bool = _switch(needs=ON_GPU)
     copy_stream: bool = _switch(needs=ON_GPU)
     weights_stream: bool = _switch(needs=ON_GPU)
+    two_tiles: bool = _switch(False, needs=ON_GPU)
     passive_threads: bool = _switch(at_start=True)
     allocator: Allocator = field(
         default="native", metadata=_about(SwitchChoice, values=ALLOCATORS, at_start=True)

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.pretended_gpu import operators
-from tests.pretended_gpu.allocator import MAX_SPLIT, Allocator, Block
+from tests.pretended_gpu.allocator import FIRST_STREAM, MAX_SPLIT, Allocator, Block
 from tests.pretended_gpu.clocks import HOST, Clock, History, Use
 
 GPU = torch.device("cuda", 0)
@@ -203,7 +203,7 @@ class PretendedGpu:
         self.used: set[int] = set()
         self.host_clock = Clock()
         self.streams: list[Stream] = []
-        self.default = Stream(self, "the default stream")
+        self.default = Stream(self, FIRST_STREAM)
         self.pinned: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
         self.registered: dict[int, int] = {}  # bytes by address, of cudaHostRegister
         self._thread = threading.local()

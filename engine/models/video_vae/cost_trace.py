@@ -19,7 +19,14 @@ from engine.models.video_vae.layer_specs import (
     Entry,
     Exit,
 )
-from engine.models.video_vae.workload import Flops, Kind, LiveBytes, Slice, VaeWorkload
+from engine.models.video_vae.workload import (
+    Flops,
+    Kind,
+    Launch,
+    LiveBytes,
+    Slice,
+    VaeWorkload,
+)
 
 _SCORES_BYTES = 64 * 2**20  # as in single_head
 _NORM_BYTES = 2 * 2**20  # a block of a norm on a processor
@@ -43,6 +50,7 @@ class CostTrace:
         size: Of a frame now.
         channels: Now.
         flops: Operations so far.
+        launches: Convolutions so far.
     """
 
     past: ClassVar[Literal["copies", "zeros"]] = "copies"
@@ -54,7 +62,7 @@ class CostTrace:
         self.first, self.last = piece.first, piece.last
         self.work, self.live = work, live
         self.switches = work.switches
-        self.flops = Flops(0, 0)
+        self.flops, self.launches = Flops(0, 0), list[Launch]()
         live.take("stream", self.stream_bytes)
 
     @property
@@ -242,7 +250,8 @@ class CostTrace:
     def over(self, conv: Conv, out: Kind | None) -> None:
         """Convolve a window into a new result, or add it to the stream."""
         steps = self._steps(conv)
-        self.count(conv.kernel * self._taps(conv, steps) * self.size.pixels // conv.space_stride**2)
+        taps = conv.kernel * self._taps(conv, steps)
+        self.count(conv, taps * self.size.pixels // conv.space_stride**2)
         if not (self.first and self._folds and conv.taps > 1):
             self.regular(conv, steps, out)
         elif self.frames == 1:
@@ -252,12 +261,14 @@ class CostTrace:
 
     def point(self, conv: Conv, out: Kind) -> None:
         """Apply a 1x1x1 convolution to the stream."""
-        self.count(conv.kernel * self.frames * self.size.pixels)
+        self.count(conv, conv.kernel * self.frames * self.size.pixels)
         self.apply(conv, 1, self.frames, out)
 
-    def count(self, multiplications: int) -> None:
-        """More operations of convolutions."""
+    def count(self, conv: Conv, multiplications: int) -> None:
+        """More operations of a convolution; folds have fewer than its positions would need."""
         self.flops += Flops(2 * multiplications, 0)
+        positions = multiplications // (conv.kernel * conv.taps)
+        self.launches.append(Launch(positions, conv.outer, multiplications))
 
     def _taps(self, conv: Conv, steps: int) -> int:
         """Taps over time of all results together; those that see no frame are folded."""

@@ -14,6 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from engine.hardware import gpu_table
+from engine.hardware.budget import pretended_budget
+from engine.models.planning.search import Room, with_two_at_once
 from engine.models.seedvr2.dit import config as dit_config
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
@@ -23,6 +26,7 @@ from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.models.video_vae import runner
 from engine.models.video_vae.context import SliceContext
 from engine.models.video_vae.runner import FastSlicedVae, Parts
+from engine.models.video_vae.workload import Launch
 from engine.models.wan.vae import tiled
 from engine.ops import compiler
 from engine.ops.attention import single_head
@@ -40,6 +44,8 @@ from engine.settings.optimisations import (
     choices,
     optimisations,
 )
+from engine.settings.switches import Switches
+from tests.helpers.memory import seedvr2_plan
 from tests.helpers.seedvr2 import (
     random_dit,
     random_frames,
@@ -242,6 +248,20 @@ def _streams(case: Case, on: bool) -> object:
     return taken
 
 
+def _at_once(case: Case, on: bool) -> object:
+    """Tiles at a time in a plan for a GPU that one small tile does not fill."""
+    plan = seedvr2_plan(device="cuda", switches=Switches(run=RunSwitches(two_tiles=on)))
+    room = Room(
+        budget=pretended_budget(gpu_table.find("RTX 5090"), ram_bytes=2**34),
+        frames=9,
+        ram=lambda _: 0,
+        device=lambda _: 0,
+        seconds=lambda _: 0.0,
+    )
+    small = [Launch(positions=1, channels=1, multiplications=1)]
+    return with_two_at_once(plan, room, {"decode_at_once": lambda: small}).decode_at_once
+
+
 def _variables(case: Case, switches: RunSwitches) -> object:
     return dict(environment.variables_of(switches))
 
@@ -262,6 +282,7 @@ _OBSERVATIONS: dict[str, tuple[Callable[[Case, Any], object], Any, Any]] = {
     "run.pinned_transfers": (_pinned, True, False),
     "run.copy_stream": (_transfers, True, False),
     "run.weights_stream": (_streams, True, False),
+    "run.two_tiles": (_at_once, False, True),
     "run.passive_threads": (_variables, RunSwitches(), RunSwitches(passive_threads=False)),
     "run.compiler": (_backend, RunSwitches(), RunSwitches(compiler="max-autotune")),
     "run.allocator": (_variables, RunSwitches(), RunSwitches(allocator="async")),

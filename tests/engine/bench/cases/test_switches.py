@@ -149,10 +149,12 @@ def test_two_tiles_leave_under_the_switches_of_the_machine(monkeypatch: pytest.M
     (frames,) = model.built(model.default).clip()
     assert frames.shape == (9, 32, 16, 3)
     assert torch.equal(frames[:, :16], frames[:, 16:])
-    seen.clear()
-    model.built(replace(model.default, copy_stream=True)).clip()
-    model.built(replace(model.default, copy_stream=False)).clip()
-    assert seen == [True, True, False, False]
+    (at_once,) = model.built(replace(model.default, two_tiles=True)).clip()
+    assert torch.equal(at_once, frames)
+    for on in (True, False):
+        seen.clear()
+        model.built(replace(model.default, copy_stream=on)).clip()
+        assert seen == [on] * 4  # two slices of two tiles
 
 
 class _FakeModel(MeasuredModel):
