@@ -24,7 +24,7 @@ from engine.protocol.model_file_state import NetworkFacts
 from engine.protocol.plan import WeightsPlan
 
 _SMALL_SIDE = 64  # px, of frames that show how a network is called
-_LOOPED_SIDE = 256  # px, of the largest frame that is measured of a network that loops over parts
+_PARTS_SIDES = (128, 256, 384)  # px, of frames that show whether a network loops over parts
 
 
 class CommunityUpscaler:
@@ -140,25 +140,29 @@ def cost_of(weights: WeightsPlan, call: NetworkCall, size: Size) -> NetworkCost:
         WeightsError: As `recognised_file`.
     """
     found = recognised_file(weights)
-    most = found.facts.extended(Size(_LOOPED_SIDE, _LOOPED_SIDE))
-    share = 1.0
-    if size.pixels > most.pixels and _loops(weights, call):
-        share, size = size.pixels / most.pixels, most
-    meter = _metered(weights, call, size)
+    few, many = (found.facts.extended(Size(side, side)) for side in _PARTS_SIDES[1:])
+    if size.pixels > many.pixels and _loops(weights, call):
+        further = (size.pixels - many.pixels) / (many.pixels - few.pixels)
+        less, more = (_metered(weights, call, one) for one in (few, many))
+        peak = more.peak + further * (more.peak - less.peak)
+        operations = more.operations + further * (more.operations - less.operations)
+    else:
+        meter = _metered(weights, call, size)
+        peak, operations = meter.peak, meter.operations
     return NetworkCost(
         weights=sum(tensor.nbytes for tensor in found.model.model.state_dict().values()),
-        working=round(share * meter.peak),
-        operations=round(share * meter.operations),
+        working=round(peak),
+        operations=round(operations),
     )
 
 
 @lru_cache(maxsize=8)
 def _loops(weights: WeightsPlan, call: NetworkCall) -> bool:
-    """Whether it takes a frame part by part: minutes for a large one, and nothing but their sum."""
+    """Whether it takes a frame part by part: minutes for a large one, for what grows in a line."""
     facts = recognised_file(weights).facts
-    sizes = (facts.extended(Size(side, side)) for side in (_SMALL_SIDE, _LOOPED_SIDE))
+    sizes = (facts.extended(Size(side, side)) for side in _PARTS_SIDES[:2])
     few, many = (_metered(weights, call, size).calls for size in sizes)
-    return many > 2 * few
+    return many > 1.1 * few
 
 
 def _metered(weights: WeightsPlan, call: NetworkCall, size: Size) -> Meter:
