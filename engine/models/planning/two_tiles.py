@@ -8,11 +8,13 @@ GPU has shown how much of it that saves: what follows is where nothing can be sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from engine.models.video_vae.workload import Launch
+if TYPE_CHECKING:
+    from engine.models.video_vae.workload import Launch
 
 AT_ONCE = 2
-Launches = Callable[[], Sequence[Launch]]
+Launches: TypeAlias = "Callable[[], Sequence[Launch]]"
 
 _BLOCK = 128  # positions and channels of the part of a result that a block computes
 _RESIDENT = 2  # blocks on a multiprocessor: each has sums of 128 x 128 in half of its registers
