@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -31,7 +31,8 @@ from app.window_place import resize_on_screen
 from engine.protocol.report import BenchReport, MeasuredRate
 
 _NOTHING = "none"
-_LOW = 132  # px, next to a table
+_LOW_PAGE = 520  # px
+_NEXT_TO_TABLE, _IN_LOW_PAGE = 132, 82  # px of the figures at most, next to a table
 _IN_A_LINE = 2
 
 
@@ -51,13 +52,13 @@ class FiguresCard(QFrame):
         column.setContentsMargins(14, 10, 8, 10)
         column.addWidget(self._scroll)
 
-    def set_low(self, is_low: bool) -> None:
-        """Use little height."""
-        self.setMaximumHeight(_LOW if is_low else 16_777_215)
+    def limit(self, height: int) -> None:
+        """Take so much height at most, in px; 0 hides it."""
+        self.setMaximumHeight(height)
+        self.setVisible(bool(self._shown) and height > 0)
 
     def show_figures(self, figures: tuple[MeasuredRate, ...]) -> None:
         """Show the figures of another report, in the current language."""
-        self.setVisible(bool(figures))
         texts = tuple((text(figure.title), text(figure.value)) for figure in figures)
         if texts != self._shown:
             self._shown = texts
@@ -227,7 +228,6 @@ class BenchView(Themed, QDialog):
         if report is not None and not self._was_filled:
             self._was_filled = True
             resize_on_screen(self, self.size().expandedTo(_LARGE))
-        self._figures.set_low(bool(switches))
         for part in (self._table, self._filter, self._found):
             part.setVisible(bool(switches))
         self._filler.setVisible(report is None)
@@ -244,6 +244,19 @@ class BenchView(Themed, QDialog):
         """Show the rows that have the words of the filter, and how many these are."""
         found, total = self._table.look_for(self._filter.text())
         self._found.setText(tr("{count} of {total} rows", count=found, total=total))
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Rows come first: a low page has few figures next to them, none where some are sought."""
+        height = _NEXT_TO_TABLE if self._shown else 16_777_215
+        if self._shown and self.height() < _LOW_PAGE:
+            height = 0 if self._filter.text() else _IN_LOW_PAGE
+        self._figures.limit(height)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """A low page has room for less."""
+        super().resizeEvent(event)
+        self._make_room()
 
     def _copy_report(self) -> None:
         report = self._model.report

@@ -125,6 +125,26 @@ def test_the_filter_shows_rows_with_every_word(bench):
     assert shown(bench) == ["CUDA 图"]
 
 
+def test_a_low_page_has_room_for_a_whole_row_and_more_where_rows_are_sought(bench):
+    click(bench, "benchFull")
+    finish(bench)
+    view, rows = page(bench), table(bench)
+    view.resize(910, 432)
+    bench.hear()
+    area = rows.viewport().rect()
+    assert area.contains(rows.visualRect(rows.model().index(0, 0)))
+    figures = part(view, "benchFigures")
+    assert figures.isVisible()
+    field = view.findChild(QLineEdit, "benchFilter")
+    field.setText("vae")
+    bench.hear()
+    assert not figures.isVisible()
+    assert rows.viewport().height() > area.height()
+    view.resize(1080, 660)
+    bench.hear()
+    assert figures.isVisible()
+
+
 def test_a_stopped_and_a_failed_benchmark_are_shown_as_such(bench):
     click(bench, "benchFull")
     click(bench, "benchStop")
