@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 import torch
 from torch import _dynamo
 
+from engine.core.errors import FeatureMissing
 from engine.ops import compiler
 from engine.ops.compiler import Compilation, CompilerBackend, reporting
 
@@ -33,6 +35,14 @@ def compiling(backend: str | Callable[..., Any] = EAGER) -> Iterator[list[Compil
     finally:
         _dynamo.backends.registry._COMPILER_FNS.pop("upreel_test", None)
         _forget()
+
+
+def needs_compiler() -> None:
+    """Skip a test where torch cannot compile for the processor, with what it lacks."""
+    try:
+        compiler.require_compiler(torch.device("cpu"))
+    except FeatureMissing as err:
+        pytest.skip(f"torch cannot compile here: {err.message}")
 
 
 def _forget() -> None:

@@ -137,7 +137,7 @@ def test_all_convolutions_but_the_first_and_the_last_are_replaced() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_a_gpu_gives_the_same(how: EightBit, dtype: torch.dtype) -> None:
     if how.product not in working("cuda"):
-        pytest.skip("this GPU has no such products")
+        pytest.skip(f"this GPU multiplies no {how.product} matrices")
     weight, bias, clip = layer((3, 3, 3), outer=32, inner=16)
     found, wanted = (
         EightBitConv(weight.to(device), bias.to(device), (1, 1, 1), (0, 1, 1), how)

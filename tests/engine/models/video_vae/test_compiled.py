@@ -21,9 +21,9 @@ from engine.models.video_vae.workload import VaeWorkload
 from engine.models.wan.vae import cost as wan_cost
 from engine.models.wan.vae.fast import FastWanVae
 from engine.ops import compiler
-from engine.ops.compiler import reporting, require_compiler
+from engine.ops.compiler import reporting
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.compiling import compiling
+from tests.helpers.compiling import compiling, needs_compiler
 from tests.helpers.memory import BFLOAT16, Allocations
 from tests.helpers.seedvr2 import random_frames, tiny_vae
 from tests.helpers.split_vae import TINY
@@ -33,7 +33,6 @@ from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 ON = VaeSwitches(compile=True)
 EXACT = 1e-10  # of the range of the result, in float64
-CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -84,15 +83,19 @@ def assert_equal(found: list[Tensor], expected: list[Tensor]) -> None:
         assert ((one - other).abs().max() / other.abs().max()).item() < EXACT
 
 
+def assert_equal_at_any_size(family: Family) -> None:
+    fast = family.double()
+    fast.enable_slicing(4)
+    for frames, size in ((9, (2, 3)), (1, (3, 2))):
+        clip = clip_of(family.plain, frames, size)
+        assert_equal(both_ways(fast, clip), both_ways(family.plain, clip))
+
+
 @EACH
 def test_it_equals_the_plain_variant_at_any_size_and_in_slices(make: Callable[[], Family]) -> None:
     family = make()
     with compiling() as found:
-        fast = family.double()
-        fast.enable_slicing(4)
-        for frames, size in ((9, (2, 3)), (1, (3, 2))):
-            clip = clip_of(family.plain, frames, size)
-            assert_equal(both_ways(fast, clip), both_ways(family.plain, clip))
+        assert_equal_at_any_size(family)
     assert not any(one.failure for one in found)
     # with SiLU or without; with a bias of the convolution before it or without; two layouts
     assert Counter(one.name for one in found) == (
@@ -160,13 +163,6 @@ def test_without_a_compiler_it_is_refused(
     family.double(VaeSwitches())
 
 
-def needs_compiler() -> None:
-    try:
-        require_compiler(CPU)
-    except FeatureMissing as err:
-        pytest.skip(err.message)
-
-
 @pytest.mark.slow
 @EACH
 def test_compiled_by_inductor_it_equals_the_plain_variant(make: Callable[[], Family]) -> None:
@@ -174,11 +170,7 @@ def test_compiled_by_inductor_it_equals_the_plain_variant(make: Callable[[], Fam
     family = make()
     found: list[Any] = []
     with reporting(found.append):
-        fast = family.double()
-        fast.enable_slicing(4)
-        for frames, size in ((9, (2, 3)), (1, (3, 2))):
-            clip = clip_of(family.plain, frames, size)
-            assert_equal(both_ways(fast, clip), both_ways(family.plain, clip))
+        assert_equal_at_any_size(family)
     assert not any(one.failure for one in found)
 
 

@@ -17,7 +17,7 @@ from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.ops import compiler
 from engine.settings.optimisations import DitSwitches
-from tests.helpers.compiling import compiling
+from tests.helpers.compiling import compiling, needs_compiler
 from tests.helpers.fast_dit import fast_dit, gap
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
 
@@ -52,10 +52,7 @@ def test_its_passes_are_those_of_the_plain_form(kind: str, monkeypatch: pytest.M
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["3b", "7b"])
 def test_compiled_it_equals_the_plain_form(kind: str) -> None:
-    try:
-        compiler.require_compiler(CPU)
-    except FeatureMissing as err:
-        pytest.skip(err.message)
+    needs_compiler()
     check_equality(kind)
 
 
