@@ -185,7 +185,8 @@ class Program(QObject):
         self.watch = WatchController(
             self.window, self.controller, self.queue, self.settings, self.ui_state
         )
-        self._left_over: tuple[UnfinishedJob, ...] = ()
+        self._left_over: tuple[UnfinishedJob, ...] = ()  # what the banner asks about
+        self._others: tuple[UnfinishedJob, ...] = ()  # after that
         self._connect()
         self.window.top.show_language(self.languages.current)
 
@@ -248,10 +249,12 @@ class Program(QObject):
         self.offer_left_over(begun)
 
     def offer_left_over(self, jobs: tuple[UnfinishedJob, ...]) -> None:
-        """Show that jobs of an earlier run can go on."""
-        self._left_over = jobs
-        self.window.queue_column.offer_unfinished([job.source.name for job in jobs])
-        self.window.decision.offer_unfinished(bool(jobs))
+        """Show jobs of an earlier run: those that can go on, later those that cannot."""
+        able = tuple(job for job in jobs if job.problem is None)
+        unable = tuple(job for job in jobs if job.problem is not None)
+        self._left_over, self._others = (able, unable) if able else (unable, ())
+        self.window.queue_column.offer_unfinished(self._left_over)
+        self.window.decision.offer_unfinished(bool(able))
 
     def add_sample(self) -> None:
         """Queue the sample clip and start it: a demonstration, with Lite, which is always there."""
@@ -288,12 +291,12 @@ class Program(QObject):
 
     def _continue(self) -> None:
         self.controller.continue_left_over(self._left_over)
-        self.offer_left_over(())
+        self.offer_left_over(self._others)
 
     def _discard(self) -> None:
-        jobs = self._left_over
-        self.controller.discard_left_over(jobs, lambda: self.offer_left_over(jobs))
-        self.offer_left_over(())
+        jobs, others = self._left_over, self._others
+        self.controller.discard_left_over(jobs, lambda: self.offer_left_over((*jobs, *others)))
+        self.offer_left_over(self._others)
 
 
 def run(argv: Sequence[str]) -> int:

@@ -29,6 +29,7 @@ _STAGES = {
     "steady": mark("Blend frames"),
     "restore": mark("Restore"),
     "write": mark("Write"),
+    "compile": mark("Compile"),
     "wait": mark("Wait for reading and writing"),
     "verify": mark("Check"),
 }
@@ -135,7 +136,8 @@ def state(row: JobRow) -> str:
         case JobState.PAUSED:
             return tr("Paused at {percent} %", percent=round(100 * row.share))
         case JobState.DONE:
-            return _done(row)
+            has_problems = row.report is not None and row.report.problems
+            return tr("Done, but checks failed") if has_problems else tr("Done")
         case JobState.FAILED:
             return tr("Stopped by an error")
         case JobState.CANCELLED:
@@ -171,14 +173,6 @@ def folder(path: Path) -> str:
     """A folder for display: home shortened to "~"."""
     home = Path.home()
     return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else shown(path)
-
-
-def _done(row: JobRow) -> str:
-    if row.report is None or not row.report.checks:
-        return tr("Done")
-    checks = row.report.checks
-    passed = sum(check.passed for check in checks)
-    return tr("Done · {passed} of {total} checks", passed=passed, total=len(checks))
 
 
 def stage_name(stage: str) -> str:

@@ -41,6 +41,7 @@ from app.ui_state import UiState
 from app.widgets.controls import is_confirmed
 from app.widgets.drop import DropOverlay, DropTarget
 from app.widgets.reveal import bring_into_view
+from app.widgets.update_timer import once_a_turn
 from app.window_place import SMALLEST, keep_place, place_window
 from engine.core import paths
 
@@ -363,7 +364,7 @@ class MainWindow(QMainWindow):
         self.preview.sample_requested.connect(self.sample_requested)
         self.preview.action_requested.connect(self.do)
         self._queue.job_changed.connect(self._job_changed)
-        self._queue.queue_changed.connect(self._queue_changed)
+        self._queue.queue_changed.connect(once_a_turn(self, self._queue_changed).start)
         self._controller.files_added.connect(self._show_added)
 
     def _choose(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtGui import QAction, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
-    QAbstractButton,
     QDockWidget,
     QHBoxLayout,
     QLabel,
@@ -21,13 +20,14 @@ from app.i18n import tr
 from app.latents.readings_form import READINGS
 from app.state.log_model import KEPT_LINES, LogModel
 from app.theme import tokens
-from app.widgets.controls import ElidedLabel, Translated
+from app.theme.icons import icon
+from app.widgets.controls import ElidedLabel, Themed, Translated
 from engine.protocol.plan import LatentPlan, Notice, Plan
 
 _BOTH_FROM = 540  # px of the window's height from which columns and log have room
 
 
-class LogDock(Translated, QDockWidget):
+class LogDock(Themed, QDockWidget):
     """Shows the lines of the log model; new ones come at the end.
 
     In a low window it takes the place of the columns, which would have no room above it.
@@ -43,8 +43,17 @@ class LogDock(Translated, QDockWidget):
         self._window = window
         window.installEventFilter(self)
         self.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
-        for button in self.findChildren(QAbstractButton):
-            button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # Qt leaves its own out
+        self._title, self._close = QLabel(), QToolButton()
+        self._close.setObjectName("closeLog")
+        self._close.setProperty("kind", "more")
+        self._close.clicked.connect(self.close)
+        head = QWidget()
+        head.setObjectName("logHead")
+        row = QHBoxLayout(head)
+        row.setContentsMargins(12, 2, 8, 2)
+        row.addWidget(self._title, 1)
+        row.addWidget(self._close)
+        self.setTitleBarWidget(head)
         self._text = QPlainTextEdit()
         self._text.setReadOnly(True)
         self._text.setMaximumBlockCount(KEPT_LINES)
@@ -80,6 +89,10 @@ class LogDock(Translated, QDockWidget):
     def retranslate_ui(self) -> None:
         """Title in the current language."""
         self.setWindowTitle(tr("Log"))
+        self._title.setText(tr("Log"))
+        self._close.setIcon(icon("cancel", size=16))
+        self._close.setToolTip(tr("Close"))
+        self._close.setAccessibleName(tr("Close"))
         self._text.setAccessibleName(tr("Log"))
 
 
@@ -109,7 +122,7 @@ class StatusBar(Translated, QWidget):
     def show_plan(self, plan: Plan | None) -> None:
         """The plan of the selected job."""
         self._plan = plan
-        self._line.setText(plan_line(plan) if plan is not None else "")
+        self._line.setText(*(plan_lines(plan) if plan is not None else [""]))
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
@@ -129,8 +142,8 @@ def _text_button(action: QAction) -> QToolButton:
     return button
 
 
-def plan_line(plan: Plan) -> str:
-    """Engine, tiles and codec of a plan in one line."""
+def plan_lines(plan: Plan) -> list[str]:
+    """Engine, tiles and codec of a plan in one line; then less and less of it."""
     picture = plan.picture
     parts = latent_parts(plan.latent) if plan.latent is not None else []
     if plan.first_pass is not None:
@@ -140,7 +153,8 @@ def plan_line(plan: Plan) -> str:
     codec = choice_text("codec", picture.codec)
     parts.append(tr("{codec} {bits} bit", codec=codec, bits=picture.bit_depth))
     parts.append(tr("{count} frames", count=plan.frames))
-    return tr("Plan: {words}", words=" · ".join(parts))
+    words = [parts, *([*parts[:count], "…"] for count in range(len(parts) - 1, 0, -1))]
+    return [tr("Plan: {words}", words=" · ".join(one)) for one in words]
 
 
 def phrase_of(part: Notice) -> str:

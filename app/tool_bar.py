@@ -137,20 +137,23 @@ class ToolBar(Themed, QWidget):
     def _show_card(self) -> None:
         reading = self._model.reading
         if reading is None:
-            self._chip.show_state("info", tr("Looking at this machine …"), "")
+            self._chip.show_state("info", "", tr("Looking at this machine …"))
         elif reading.gpu is None:
             self._chip.show_state(
                 "info",
-                tr("No NVIDIA GPU: runs on the processor"),
                 tr("The built-in engine works without a GPU, only slower."),
+                tr("No NVIDIA GPU: runs on the processor"),
+                tr("No NVIDIA GPU"),
             )
         else:
             gpu = reading.gpu
             name = gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
             size = tr("{size} GB", size=round(gpu.total_mb / 1024))
-            parts = [name, size, tr("not used")] if self._is_idle else [name, size]
+            parts = [[name, size], [name]]
+            if self._is_idle:
+                parts = [[name, size, tr("not used")], [name, tr("not used")], [name]]
             state = "info" if self._is_idle else "good"
-            self._chip.show_state(state, " · ".join(parts), about_gpu(gpu))
+            self._chip.show_state(state, about_gpu(gpu), *map(" · ".join, parts))
         self._fold_further()
 
 
@@ -188,11 +191,11 @@ class GpuChip(QFrame):
         self._least = _LEAST_TIGHT if is_tight else _LEAST
         self._text.setMinimumWidth(min(self._least, self._text.sizeHint().width()))
 
-    def show_state(self, severity: str, text: str, tip: str) -> None:
-        """Show which GPU there is."""
+    def show_state(self, severity: str, tip: str, text: str, *shorter: str) -> None:
+        """Show which GPU there is, in as many words as have room."""
         self._dot.show_severity(severity)
         if text != self._text.whole:
-            self._text.setText(text)
+            self._text.setText(text, *shorter)
             self._text.ensurePolished()
             self.setMaximumWidth(self._text.sizeHint().width() + 46)
             self._text.setMinimumWidth(min(self._least, self._text.sizeHint().width()))

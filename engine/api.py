@@ -124,8 +124,8 @@ class UnfinishedJob:
     """A job of an earlier run.
 
     Attributes:
-        problem: Why it cannot go on; None where it can. It can be removed, and says nothing else:
-            `source` and `output` are its folder.
+        problem: Why it can only fail again; None where it can go on. Where its record cannot be
+            read, `source` and `output` are its folder.
     """
 
     job_id: str
@@ -331,6 +331,7 @@ def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:
                 output=stored.plan.output,
                 frames_done=done,
                 frames_total=max(done, stored.plan.frames),
+                problem=store.failure(job_id),
             )
         )
     return tuple(found)

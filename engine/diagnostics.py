@@ -23,7 +23,15 @@ from engine.core import paths, windows_paths
 from engine.core.errors import EngineError
 from engine.core.messages import message
 from engine.core.units import bytes_text
-from engine.hardware import devices, gpu_reading, gpu_table, nvml, shared_memory, torch_memory
+from engine.hardware import (
+    devices,
+    gpu_reading,
+    gpu_table,
+    known_faults,
+    nvml,
+    shared_memory,
+    torch_memory,
+)
 from engine.hardware.gpu_table import GIB
 from engine.hardware.pretended_gpu import fastest, from_environment
 from engine.models import registry
@@ -301,6 +309,11 @@ def _gpu() -> Iterator[DoctorLine]:
             yield _warning("GPU", "gpu.torch-for-processor", **facts)
 
 
+def _gpu_libraries() -> Iterator[DoctorLine]:
+    """Versions of CUDA, cuDNN and driver, and what is known to go wrong with them."""
+    yield from known_faults.lines()
+
+
 def _gpu_link() -> Iterator[DoctorLine]:
     """Speed at which weights come from main memory."""
     for gpu in devices.gpus():
@@ -376,5 +389,6 @@ def _choices_of(preset: Preset) -> str:
 
 _PROGRAM = (_python, _torch, _runtime, _convolutions, _video, _window, _encoders)
 _FILES = (_resources, _weights, _folders, _settings, _optimisations)
-_MACHINE = (_disk, _memory, _processor, _gpu, _gpu_link, _gpu_programs, _gpu_spilling, _presets)
+_GPU = (_gpu, _gpu_libraries, _gpu_link, _gpu_programs, _gpu_spilling)
+_MACHINE = (_disk, _memory, _processor, *_GPU, _presets)
 CHECKS = (*_PROGRAM, *_FILES, *_MACHINE)

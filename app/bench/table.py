@@ -12,6 +12,7 @@ from PySide6.QtCore import (
     QRect,
     QRectF,
     QSize,
+    QSortFilterProxyModel,
     Qt,
 )
 from PySide6.QtGui import QColor, QPainter
@@ -102,6 +103,11 @@ class SwitchesModel(QAbstractTableModel):
             return _tip(row, column)
         return None
 
+    def words(self, row: int) -> str:
+        """All texts of a row and its name, in lower case."""
+        found = self._rows[row]
+        return " ".join((found.name, *(column(found) for column in _COLUMNS))).casefold()
+
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> object:
@@ -117,6 +123,25 @@ class SwitchesModel(QAbstractTableModel):
         return None
 
 
+class _Filtered(QSortFilterProxyModel):
+    """Rows whose texts have every word that is looked for."""
+
+    def __init__(self, model: SwitchesModel, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._model = model
+        self._wanted: list[str] = []
+        self.setSourceModel(model)
+
+    def look_for(self, text: str) -> None:
+        """Show rows with all words of a text; every row for ""."""
+        self._wanted = text.casefold().split()
+        self.invalidate()
+
+    def filterAcceptsRow(self, row: int, _parent: Index) -> bool:
+        words = self._model.words(row)
+        return all(word in words for word in self._wanted)
+
+
 class SwitchesTable(QTableView):
     """Shows the model; arrow keys move by rows."""
 
@@ -124,7 +149,8 @@ class SwitchesTable(QTableView):
         super().__init__(parent)
         self.setObjectName("benchTable")
         self.switches = SwitchesModel(self)
-        self.setModel(self.switches)
+        self._filtered = _Filtered(self.switches, self)
+        self.setModel(self._filtered)
         self.setItemDelegate(_Cell(self))
         self.setShowGrid(False)
         self.setWordWrap(True)
@@ -145,6 +171,11 @@ class SwitchesTable(QTableView):
     def show_switches(self, rows: Sequence[MeasuredSwitch]) -> None:
         """Another report."""
         self.switches.show(rows)
+
+    def look_for(self, text: str) -> tuple[int, int]:
+        """Show the rows with all words of a text; how many these are, and of how many."""
+        self._filtered.look_for(text)
+        return self._filtered.rowCount(), self.switches.rowCount()
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language."""
@@ -216,6 +247,8 @@ def _tip(row: MeasuredSwitch, column: int) -> str:
 
 def _title(row: MeasuredSwitch) -> str:
     """The group, then the title; one title may stand for two models."""
+    if not row.exactness:
+        return text(row.title)
     group, _, field = row.name.partition(".")
     name = tr("all together") if field == ALL else text(row.title)
     return f"{engine_messages.title(f'switch.{group}')} · {name}"
@@ -233,8 +266,8 @@ def _error(value: float) -> str:
 
 _COLUMNS: tuple[Callable[[MeasuredSwitch], str], ...] = (
     _title,
-    lambda row: tr("on") if row.is_default else tr("off"),
-    lambda row: tr(_EXACTNESS.get(row.exactness, row.exactness)),
+    lambda row: "–" if not row.exactness else tr("on") if row.is_default else tr("off"),
+    lambda row: tr(_EXACTNESS.get(row.exactness, row.exactness)) if row.exactness else "–",
     lambda row: percent(row.time, row.scatter),
     lambda row: percent(row.memory),
     lambda row: "–" if row.error is None else _error(row.error),

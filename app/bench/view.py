@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
     QGridLayout,
     QHBoxLayout,
     QLabel,
+    QLineEdit,
     QPushButton,
     QScrollArea,
     QVBoxLayout,
@@ -30,7 +31,8 @@ from app.window_place import resize_on_screen
 from engine.protocol.report import BenchReport, MeasuredRate
 
 _NOTHING = "none"
-_LOW = 132  # px, next to a table
+_LOW_PAGE = 520  # px
+_NEXT_TO_TABLE, _IN_LOW_PAGE = 132, 82  # px of the figures at most, next to a table
 _IN_A_LINE = 2
 
 
@@ -50,13 +52,13 @@ class FiguresCard(QFrame):
         column.setContentsMargins(14, 10, 8, 10)
         column.addWidget(self._scroll)
 
-    def set_low(self, is_low: bool) -> None:
-        """Use little height."""
-        self.setMaximumHeight(_LOW if is_low else 16_777_215)
+    def limit(self, height: int) -> None:
+        """Take so much height at most, in px; 0 hides it."""
+        self.setMaximumHeight(height)
+        self.setVisible(bool(self._shown) and height > 0)
 
     def show_figures(self, figures: tuple[MeasuredRate, ...]) -> None:
         """Show the figures of another report, in the current language."""
-        self.setVisible(bool(figures))
         texts = tuple((text(figure.title), text(figure.value)) for figure in figures)
         if texts != self._shown:
             self._shown = texts
@@ -124,6 +126,7 @@ class BenchView(Themed, QDialog):
         self._progress, self._doing = ShareBar(), ElidedLabel()
         self._figures = FiguresCard()
         self._table = SwitchesTable()
+        self._filter, self._found = QLineEdit(), QLabel()
         self._notes, self._machine = QLabel(), ElidedLabel()
         self._name_parts()
         self._lay_out()
@@ -132,6 +135,7 @@ class BenchView(Themed, QDialog):
         self._stop.clicked.connect(self.stop_requested)
         self._copy.clicked.connect(self._copy_report)
         self._close.clicked.connect(self.close)
+        self._filter.textChanged.connect(self._look_for)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(_COPIED_MS)
@@ -160,6 +164,8 @@ class BenchView(Themed, QDialog):
         self._quick.setIcon(icon("gauge", size=16))
         self._full.setText(tr("Full table"))
         self._table.setAccessibleName(tr("Full table"))
+        self._filter.setPlaceholderText(tr("Find an optimisation or a claim"))
+        self._filter.setAccessibleName(self._filter.placeholderText())
         self._stop.setText(tr("Stop"))
         self._close.setText(tr("Close"))
         self._nothing.setText(
@@ -222,16 +228,35 @@ class BenchView(Themed, QDialog):
         if report is not None and not self._was_filled:
             self._was_filled = True
             resize_on_screen(self, self.size().expandedTo(_LARGE))
-        self._figures.set_low(bool(switches))
-        self._table.setVisible(bool(switches))
+        for part in (self._table, self._filter, self._found):
+            part.setVisible(bool(switches))
         self._filler.setVisible(report is None)
         if switches != self._shown:
             self._shown = switches
             self._table.show_switches(switches)
+        self._look_for()
         notes = report.notes if report is not None else ()
         self._notes.setText("\n".join(map(text, notes)))
         self._notes.setVisible(bool(notes))
         self._machine.setText(machine_of(report.machine) if report is not None else "")
+
+    def _look_for(self, _text: str = "") -> None:
+        """Show the rows that have the words of the filter, and how many these are."""
+        found, total = self._table.look_for(self._filter.text())
+        self._found.setText(tr("{count} of {total} rows", count=found, total=total))
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Rows come first: a low page has few figures next to them, none where some are sought."""
+        height = _NEXT_TO_TABLE if self._shown else 16_777_215
+        if self._shown and self.height() < _LOW_PAGE:
+            height = 0 if self._filter.text() else _IN_LOW_PAGE
+        self._figures.limit(height)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """A low page has room for less."""
+        super().resizeEvent(event)
+        self._make_room()
 
     def _copy_report(self) -> None:
         report = self._model.report
@@ -251,7 +276,8 @@ class BenchView(Themed, QDialog):
         self._shown: object = ()
         self._was_filled = False
         self._title.setProperty("kind", "headline")
-        for label in (self._lead, self._nothing, self._notes, self._doing, self._machine):
+        labels = (self._lead, self._nothing, self._notes, self._doing, self._machine, self._found)
+        for label in labels:
             label.setProperty("kind", "secondary")
         for label in (self._lead, self._notes):
             label.setWordWrap(True)
@@ -260,6 +286,8 @@ class BenchView(Themed, QDialog):
         self._stop.setObjectName("benchStop")
         self._copy.setObjectName("benchCopy")
         self._close.setObjectName("benchClose")
+        self._filter.setObjectName("benchFilter")
+        self._filter.setClearButtonEnabled(True)
         self._notice.setObjectName("benchNotice")
         self._doing.setObjectName("benchDoing")
         self._close.setDefault(True)  # otherwise Enter would start minutes of work
@@ -274,6 +302,10 @@ class BenchView(Themed, QDialog):
         running.setSpacing(12)
         running.addWidget(self._progress, 1)
         running.addWidget(self._doing, 2)
+        finding = QHBoxLayout()
+        finding.setSpacing(12)
+        finding.addWidget(self._filter, 1)
+        finding.addWidget(self._found)
         foot = QHBoxLayout()
         foot.setSpacing(12)
         foot.addWidget(self._machine, 1)
@@ -289,6 +321,7 @@ class BenchView(Themed, QDialog):
         column.addLayout(running)
         column.addWidget(self._nothing)
         column.addWidget(self._figures)
+        column.addLayout(finding)
         column.addWidget(self._table, 1)
         column.addWidget(self._filler, 1)
         column.addWidget(self._notes)

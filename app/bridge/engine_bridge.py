@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import queue
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -11,7 +13,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from engine.protocol import events
 
 DRAIN_MS = 33  # about 30 times a second
-_MOST_AT_ONCE = 400  # events of one drain; the rest waits 33 ms, so that painting gets its turn
+_TURN_S = 0.02  # of one drain; the rest waits for the next turn, after painting and input
 E = TypeVar("E", bound=events.Event)
 
 
@@ -49,8 +51,8 @@ class EventHub(QObject):
 class EngineBridge(EventHub):
     """An EventSink for the engine's threads.
 
-    Events are delivered 33 ms after the first of them came, all together; between them nothing
-    runs.
+    Events are delivered 33 ms after the first of them came, as many as a turn of the event loop
+    has time for; between them nothing runs.
 
     Memory: the queue holds what comes until then; progress that a later event of the same stage
     or task supersedes is dropped before it is delivered.
@@ -61,6 +63,7 @@ class EngineBridge(EventHub):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._queue: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
+        self._taken: deque[events.Event] = deque()  # not delivered yet
         self._is_due = False  # the window's thread knows that there are events
         self._timer = QTimer(self, interval=DRAIN_MS, singleShot=True)
         self._timer.timeout.connect(self.drain)
@@ -71,19 +74,24 @@ class EngineBridge(EventHub):
         self._queue.put(event)
         self._announce()
 
-    def drain(self) -> None:
-        """Deliver what has come since the last time; runs in the window's thread."""
+    def drain(self) -> bool:
+        """Deliver what has come, as far as there is time; whether some of it waits.
+
+        Runs in the window's thread.
+        """
         self._is_due = False  # first: what comes from here on is announced
-        taken: list[events.Event] = []
-        while len(taken) < _MOST_AT_ONCE:
-            try:
-                taken.append(self._queue.get_nowait())
-            except queue.Empty:
-                break
-        else:
-            self._announce()  # there may be more
-        for event in without_superseded(taken):
-            self.deliver(event)
+        end = time.perf_counter() + _TURN_S
+        self._taken = deque(without_superseded([*self._taken, *self._came_since()]))
+        while self._taken:
+            self.deliver(self._taken.popleft())
+            if self._taken and time.perf_counter() > end:
+                QTimer.singleShot(0, self, self.drain)
+                return True
+        return False
+
+    def _came_since(self) -> Iterator[events.Event]:
+        for _ in range(self._queue.qsize()):
+            yield self._queue.get_nowait()
 
     def _announce(self) -> None:
         if not self._is_due:

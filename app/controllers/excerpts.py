@@ -43,6 +43,7 @@ class ExcerptsController(QObject):
         window.actions_["try_frame"].triggered.connect(lambda: self.bar.press(0.0))
         window.actions_["try_seconds"].triggered.connect(lambda: self.bar.press(SECONDS))
         self.bar.stop_clicked.connect(self.stop)
+        self.bar.problem_closed.connect(self._forget_problem)
         model.added.connect(self._show_made)
         model.progressed.connect(self.refresh)
         model.changed.connect(self.refresh)
@@ -99,6 +100,10 @@ class ExcerptsController(QObject):
     def stop(self) -> None:
         """Stop what is being made."""
         self.controller.send(commands.StopTask(kind=self.model.kind))
+
+    def _forget_problem(self) -> None:
+        if self.model.task is not None:
+            self.model.tasks.dismiss(self.model.kind, self.model.task.subject)
 
     def _show_made(self, job_id: str) -> None:
         if job_id == self._view.job_id:

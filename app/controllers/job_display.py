@@ -104,7 +104,8 @@ class DesktopController(QObject):
             QApplication.alert(self._window)
 
     def _progress_of(self, active: JobRow) -> tuple[Progress, int]:
-        coming = [row for row in self._queue.rows if row.can_start and self._controller.goes_on]
+        waiting = self._queue.rows if self._controller.goes_on else ()
+        coming = [row for row in waiting if row.can_start]
         to_do = {row.job_id: _weight(row) for row in (active, *coming)}
         ended = sum(weight for name, weight in self._ended.items() if name not in to_do)
         done = ended + active.share * _weight(active)

@@ -20,8 +20,9 @@ from app.state.runtimes_model import RuntimesModel
 from app.state.telemetry_model import TelemetryModel
 from app.ui_state import UiState
 from app.widgets.controls import bring_up
+from engine.core.errors import LibraryMissing
 from engine.protocol import commands
-from engine.protocol.model_file_state import ImportMode, PublishedState
+from engine.protocol.model_file_state import LIBRARIES, ImportMode, PublishedState
 from engine.settings import schema
 from engine.settings.schema import JobSettings
 
@@ -45,6 +46,7 @@ class ModelsController(QObject):
         self._telemetry, self.model = telemetry, model
         self._recommends, self._ui_state = recommends, ui_state
         self._here: frozenset[str] | None = None
+        self._modes: dict[str, ImportMode] = {}  # of imports, by path
         self._view: ModelsPage | None = None
         window.page_requested.connect(self._open)
         controller.models_found.connect(self.take_dropped)
@@ -112,6 +114,7 @@ class ModelsController(QObject):
 
     def take_file(self, path: Path, mode: ImportMode) -> None:
         """Import a file of the user's: copy it, or remember where it lies."""
+        self._modes[str(path)] = mode
         self.model.request("import", [str(path)])
         self._controller.send(commands.ImportModelFile(path=path, mode=mode))
 
@@ -152,13 +155,23 @@ class ModelsController(QObject):
         self._window.top.show_models(model_labels.short_progress(overall) if overall else "")
 
     def _plan_again(self) -> None:
-        """Plan films again that were refused for a missing file."""
+        """Do again what was refused for a file or a library that is here now."""
         if not self.model.is_known:
             return
         here = frozenset(file.id for file in self.model.files if file.is_here)
         before, self._here = self._here, here
         if before is not None and here - before:
             self._controller.plan_again(MISSING, self._is_ready)
+        if before is not None and (here - before).intersection(LIBRARIES):
+            self._take_again()
+
+    def _take_again(self) -> None:
+        """A library is here now: films and imports that were refused without it."""
+        self._controller.plan_again(LibraryMissing.code, lambda _settings: True)
+        refused = {path: task.error for path, task in self.model.imports.items() if task.error}
+        for path, error in refused.items():
+            if error.code == LibraryMissing.code:
+                self.take_file(Path(path), self._modes[path])
 
     def _is_ready(self, settings: JobSettings) -> bool:
         package = self.model.best_package(settings.model, settings.precision)

@@ -19,7 +19,8 @@ from app.state.queue_model import QueueModel
 from app.state.removals import Removal, Removals
 from engine.core.errors import EngineError
 from engine.protocol import commands, events
-from engine.settings.schema import JobSettings, describe
+from engine.settings.schema import JobSettings
+from engine.settings.scopes import changes_for_others, for_next_films, with_latents_of
 
 if TYPE_CHECKING:
     from engine.api import Engine, UnfinishedJob
@@ -141,10 +142,18 @@ class QueueController(QObject):
         )
         return job_id
 
-    def continue_left_over(self, jobs: Sequence[UnfinishedJob]) -> None:
-        """Let jobs of an earlier run go on, before those that wait: they were begun before them."""
+    def continue_left_over(
+        self, jobs: Sequence[UnfinishedJob], *, starts_at_once: bool = True
+    ) -> None:
+        """Put jobs of an earlier run before those that wait: they were begun before them.
+
+        Args:
+            jobs: What the earlier run has left.
+            starts_at_once: Whether they go on as soon as they were read.
+        """
         for place, job in enumerate(jobs):
-            self._start_when_queued.add(job.job_id)
+            if starts_at_once:
+                self._start_when_queued.add(job.job_id)
             row = JobRow(job_id=job.job_id, source=job.source, output=job.output)
             self._queue.insert(row, place)
             self.send(commands.AdoptJob(job_id=job.job_id, position=place))
@@ -173,11 +182,11 @@ class QueueController(QObject):
             output: Of the job.
             others: Jobs that get what has changed, and keep their other choices and their name.
         """
-        self.settings = settings_for_next(settings)
+        self.settings = for_next_films(settings)
         row = self._queue.find(job_id)
         if row is None or not row.state.can_change:
             return
-        changes = _changes(row.settings, settings)
+        changes = changes_for_others(row.settings, settings)
         self._plan_with(row, settings, output)
         for other in self._queue.rows:
             if other.job_id in others and other is not row and other.state.can_change and changes:
@@ -264,7 +273,7 @@ class QueueController(QObject):
             return
         if row.state is JobState.REJECTED:
             self._queue.forget(job_id)
-            settings = with_source_of(row.settings, self.settings)
+            settings = with_latents_of(row.settings, self.settings)
             self.add_file(row.source, settings=settings, output=row.output)
         elif row.can_retry:
             if accept:
@@ -304,6 +313,13 @@ class QueueController(QObject):
         """Run the waiting jobs."""
         self.is_stopped = False
         self._run_queue(True)
+
+    def start_alone(self, job_id: str) -> None:
+        """Run one waiting job; the others wait for Start, also those that were before it."""
+        waiting = (row.job_id for row in self._queue.rows if row.state is JobState.WAITING)
+        self._move_to(job_id, self._queue.position(next(waiting, job_id)))
+        self._run_queue(True)
+        self._run_queue(False)
 
     def stop(self) -> None:
         """Let the running job end, and start no other."""
@@ -366,33 +382,10 @@ class QueueController(QObject):
         if event.source is not None:
             self._queue.set_thumbnail(event.job_id, event.source)
 
-    def _after_end(self, _event: events.JobEvent) -> None:
+    def _after_end(self, event: events.JobEvent) -> None:
         """An empty queue stops: a file that is added later waits for its choices and Start."""
         is_empty = not self._queue.count(JobState.WAITING, JobState.READING)
-        if self._queue_runs and is_empty and self._queue.active is None:
+        has_run = isinstance(event, events.JobFinished | events.JobFailed) and not self.is_stopped
+        if (self._queue_runs or has_run) and is_empty and self._queue.active is None:
             self._run_queue(False)
             self.queue_ended.emit()
-
-
-def _changes(before: JobSettings, after: JobSettings) -> dict[str, object]:
-    """What differs, without what belongs to one film only."""
-    of_films = describe(JobSettings)
-    values = dataclasses.asdict(after)
-    return {
-        name: value
-        for name, value in values.items()
-        if value != getattr(before, name) and of_films[name].scope != "source"
-    }
-
-
-def settings_for_next(settings: JobSettings) -> JobSettings:
-    """Choices without those that belong to one film only."""
-    usual, fields = JobSettings(), describe(JobSettings)
-    names = (name for name, about in fields.items() if about.scope == "source")
-    return dataclasses.replace(settings, **{name: getattr(usual, name) for name in names})
-
-
-def with_source_of(source: JobSettings, settings: JobSettings) -> JobSettings:
-    """`settings` with those of `source` that describe latents."""
-    names = (name for name, about in describe(JobSettings).items() if "latents" in about.families)
-    return dataclasses.replace(settings, **{name: getattr(source, name) for name in names})

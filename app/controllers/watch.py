@@ -52,8 +52,8 @@ class WatchController(QObject):
     """Looks at the folder of the settings every few seconds, in another thread.
 
     A film that fails stays in the queue as any other does: it is taken once. With `watch_starts`
-    the queue is started for it, also after a new start of the program, unless the user has stopped
-    the queue.
+    films of the folder run one by one, also after a new start of the program, unless the user has
+    stopped the queue; other films wait for Start.
     """
 
     _looked = Signal(object)  # Look
@@ -96,10 +96,10 @@ class WatchController(QObject):
             The other jobs: they wait for the user.
         """
         settings = self._ui_state.engine_settings
-        own = [job for job in begun if job.job_id in watched]
+        own = [job for job in begun if job.job_id in watched and job.problem is None]
         if not (own and settings.watch_folder and settings.watch_starts):
             return begun
-        self._controller.continue_left_over(own)
+        self._controller.continue_left_over(own, starts_at_once=False)
         for job in own:
             self._queue.mark_watched(job.job_id)
         return tuple(job for job in begun if job not in own)
@@ -140,17 +140,18 @@ class WatchController(QObject):
         self._problem = look.problem
         self._show()
         if self._is_on:
-            self._start_queue()
+            self._start_next()
         if self._is_on or look.films:  # which the next look writes down
             self._timer.start(max(_EVERY_MS, round(1000 * _SHARE * look.seconds)))
 
-    def _start_queue(self) -> None:
-        """Start the queue where a film of the folder can start and the user wants that."""
+    def _start_next(self) -> None:
+        """Run a film of the folder where one can start and the user wants that."""
         is_wanted = self._ui_state.engine_settings.watch_starts and not self._controller.is_stopped
         is_free = self._queue.active is None and not self._decision.held
-        can_start = (row.can_start for row in self._queue.rows if row.is_watched)
-        if is_wanted and is_free and any(can_start):
-            self._controller.start()
+        can_start = (row.job_id for row in self._queue.rows if row.is_watched and row.can_start)
+        film = next(can_start, "")
+        if is_wanted and is_free and film:
+            self._controller.start_alone(film)
 
     def _show(self) -> None:
         is_away = self._is_on and bool(self._problem)

@@ -1,4 +1,4 @@
-"""The bottom of the right column: the plan, the outcome or the error, and what to do now."""
+"""The bottom of the right column: the plan, doubts or the error, and what to do now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
 
 from app.engine_messages import text
 from app.i18n import tr
-from app.jobs.report_dialog import DoneCard
+from app.jobs.report_dialog import DoubtCard
 from app.plan.plan_card import PlanCard
 from app.state.downloads_model import MISSING, DownloadsModel, can_download
 from app.state.job_row import JobRow, JobState
@@ -52,13 +52,13 @@ def primary_action(
         return ("start" if waits else "add_files"), "accept"
     if row is not None and row.state is JobState.DONE:
         return ("start" if waits else "add_files"), ""  # the result is below the picture
-    if row is not None and row.state.can_retry:
+    if row is not None and row.can_retry:
         return ("start", "retry") if waits else ("retry", "")
     return "start", ""
 
 
 class DecisionPanel(QWidget):
-    """Shows one of four cards, what can be done, and what concerns the film that runs."""
+    """Shows at most one of four cards, what can be done, and what concerns the film that runs."""
 
     action_requested = Signal(str)  # names of `primary_action`, and of `error_view.Help.action`
     choices_requested = Signal(dict)  # settings by name, that a refused plan offers
@@ -75,7 +75,7 @@ class DecisionPanel(QWidget):
         self._names = ("start", "")
         self.held = ""  # why nothing may start
         self._offers_unfinished = False
-        self.plan, self.done, self.error = PlanCard(downloads), DoneCard(), ErrorCard()
+        self.plan, self.doubt, self.error = PlanCard(downloads), DoubtCard(), ErrorCard()
         self._hint = _HintCard()
         self._primary, self._second = QPushButton(), QPushButton()
         self._primary.setObjectName("primaryAction")
@@ -95,7 +95,7 @@ class DecisionPanel(QWidget):
         cards = QWidget()
         within = QVBoxLayout(cards)
         within.setContentsMargins(0, 0, 0, 0)
-        for card in (self._hint, self.plan, self.done, self.error):
+        for card in (self._hint, self.plan, self.doubt, self.error):
             within.addWidget(card)
         self._cards = CompactScroll(cards)
         column.addWidget(self._cards)
@@ -116,19 +116,20 @@ class DecisionPanel(QWidget):
     def show_job(self, row: JobRow | None) -> None:
         """Show what concerns the selected job."""
         self._row = row
-        shown: QWidget = self._hint
+        shown: QWidget | None = self._hint
         download = download_action(self._downloads, row)
         if row is not None and row.error is not None and not (download and row.plan is not None):
             self.error.show_error(row.error)
             shown = self.error
         elif row is not None and row.report is not None:
-            self.done.show_report(row.report)
-            shown = self.done
+            self.doubt.show_problems(row.report.problems)
+            shown = self.doubt if row.report.problems else None  # the rest is below the picture
         elif row is not None and row.plan is not None:
             self.plan.show_job(row)
             shown = self.plan
-        for card in (self._hint, self.plan, self.done, self.error):
+        for card in (self._hint, self.plan, self.doubt, self.error):
             card.setVisible(card is shown)
+        self._cards.setVisible(shown is not None)
         self._hint.show_state(row)
         self._show_buttons()
 

@@ -21,6 +21,7 @@ from app.jobs.file_suffixes import (
     WHEEL_ENDINGS,
 )
 from app.ui_state import UiState
+from engine.protocol.model_file_state import is_library
 
 if TYPE_CHECKING:
     from app.controllers.queue import QueueController
@@ -36,12 +37,12 @@ def is_latent(path: Path) -> bool:
 
 def is_wheel(path: Path) -> bool:
     """Whether a file could be of an NVIDIA runtime, by its name."""
-    return path.suffix.lower() in WHEEL_ENDINGS
+    return path.suffix.lower() in WHEEL_ENDINGS and not is_library(path)
 
 
 def is_model_file(path: Path) -> bool:
-    """Whether a file could be of a model, by its name."""
-    return path.suffix.lower() in MODEL_ENDINGS
+    """Whether a file could be of a model, or be a library that one needs, by its name."""
+    return path.suffix.lower() in MODEL_ENDINGS or is_library(path)
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
@@ -15,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.engine_messages import text
 from app.i18n import tr
 from app.jobs.added_line import AddedLine
 from app.jobs.found_files import FoundFiles
@@ -29,6 +31,9 @@ from app.theme.icons import icon
 from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import ElidedLabel, Themed
 from app.widgets.drop import DropZone
+
+if TYPE_CHECKING:
+    from engine.api import UnfinishedJob
 
 _MIDDLE = Qt.TextElideMode.ElideMiddle
 
@@ -51,7 +56,7 @@ class QueueColumn(Themed, QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFixedWidth(tokens.QUEUE_WIDTH)
         self._model = model
-        self._left_over: Sequence[str] = ()
+        self._left_over: Sequence[UnfinishedJob] = ()
         self.view = QueueView(model, self)
         self._heading = QLabel()
         self._heading.setProperty("kind", "section")
@@ -80,12 +85,16 @@ class QueueColumn(Themed, QWidget):
         self.retranslate_ui()
         self.view.setVisible(False)
 
-    def offer_unfinished(self, names: Sequence[str]) -> None:
-        """Ask whether films of an earlier run shall go on; none takes the question away."""
-        self._left_over = names
-        self._banner.setVisible(bool(names))
+    def offer_unfinished(self, jobs: Sequence[UnfinishedJob]) -> None:
+        """Ask what shall become of films of an earlier run; none takes the question away.
+
+        Args:
+            jobs: All of them can go on, or none can.
+        """
+        self._left_over = jobs
+        self._banner.setVisible(bool(jobs))
         self.retranslate_ui()
-        if names:
+        if jobs:
             self.answer_requested.emit()
 
     def show_found(self, found: FoundFiles) -> None:
@@ -182,16 +191,20 @@ class _Banner(QFrame):
         self._yes.clicked.connect(self.accepted)
         self._no.clicked.connect(self.declined)
 
-    def show_films(self, names: Sequence[str]) -> None:
+    def show_films(self, jobs: Sequence[UnfinishedJob]) -> None:
+        names = [job.source.name for job in jobs]
+        problems = dict.fromkeys(text(job.problem) for job in jobs if job.problem is not None)
         self._title.setText(tr("Unfinished from last time"))
         more = len(names) - 1
         first = names[0] if names else ""
         several = tr("{name} and {count} more", name=first, count=more)
         self._films.setText(several if more > 0 else first)
         self._films.setToolTip("\n".join(names))
-        self._text.setText(
+        goes_on = (
             tr("They go on where they stopped.") if more > 0 else tr("It goes on where it stopped.")
         )
+        self._text.setText("\n".join(problems) or goes_on)
+        self._yes.setVisible(not problems)
         self._yes.setText(tr("Continue"))
         self._no.setText(tr("Discard"))
         for button in (self._yes, self._no):

@@ -279,12 +279,11 @@ class QueueView(QListView):
 
     def sizeHint(self) -> QSize:
         """As high as all cards together."""
-        height = sum(self.sizeHintForRow(row) for row in range(self._model.rowCount()))
-        return QSize(240, height)
+        return QSize(240, self._height_of(self._model.rowCount()))
 
     def minimumSizeHint(self) -> QSize:
         """At least one card stays visible."""
-        return QSize(200, min(self.sizeHint().height(), 108))
+        return QSize(200, min(self._height_of(min(self._model.rowCount(), 2)), 108))
 
     def dropEvent(self, event: QDropEvent) -> None:
         """The end of a drag of cards: the model is changed by whoever hears of it."""
@@ -295,6 +294,9 @@ class QueueView(QListView):
             before = index.row() + (place.y() > self.visualRect(index).center().y())
         event.accept()
         self.reordered.emit(self.selected_ids, before)
+
+    def _height_of(self, cards: int) -> int:
+        return sum(self.sizeHintForRow(row) for row in range(cards))
 
     def _fit(self) -> None:
         self.setVisible(self._model.rowCount() > 0)

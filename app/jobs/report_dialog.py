@@ -1,11 +1,11 @@
-"""Report of a finished job: a short card, and a dialog with every check."""
+"""Checks of a finished job: a card of those that failed, and a dialog with all of them."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QSize
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -20,60 +20,40 @@ from PySide6.QtWidgets import (
 from app import labels
 from app.engine_messages import text, title
 from app.i18n import tr
-from app.theme.icons import pixmap
-from app.widgets.notice_line import NoticeLine, colour_of
+from app.widgets.controls import Translated
+from app.widgets.notice_line import NoticeLine
 from app.window_place import resize_on_screen
 from engine.core.units import memory_text
-from engine.protocol.report import Report
+from engine.protocol.report import Check, PartMemory, Report
+
+_PARTS = 3  # of a stage that are shown
+_DIRECTLY = Qt.FindChildOption.FindDirectChildrenOnly
 
 
-class DoneCard(QFrame):
-    """How many checks passed, and how long it took."""
+class DoubtCard(Translated, QFrame):
+    """What differs between a result and its source: the checks that failed."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("kind", "card")
-        self.setObjectName("doneCard")
-        self._report: Report | None = None
-        self._icon, self._head = QLabel(), QLabel()
-        self._facts, self._problem = QLabel(), QLabel()
-        for label in (self._facts, self._problem):
-            label.setWordWrap(True)
-        self._facts.setProperty("kind", "secondary")
-        head = QHBoxLayout()
-        head.setSpacing(6)
-        head.addWidget(self._icon)
-        head.addWidget(self._head, 1)
+        self.setObjectName("doubtCard")
+        self._problems: tuple[Check, ...] = ()
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 12, 14, 12)
-        column.setSpacing(6)
-        column.addLayout(head)
-        for part in (self._problem, self._facts):
-            column.addWidget(part)
+        column.setSpacing(10)
 
-    def show_report(self, report: Report) -> None:
-        """Show the outcome of a job."""
-        self._report = report
-        severity = "good" if report.passed else "warning"
-        self._icon.setPixmap(
-            pixmap("check" if report.passed else "warning", colour_of(severity), 18)
-        )
-        passed = sum(check.passed for check in report.checks)
-        self._head.setText(
-            tr("{passed} of {total} checks passed", passed=passed, total=len(report.checks))
-        )
-        self._head.setProperty("kind", severity)
-        self._head.style().polish(self._head)
-        self._facts.setText(facts(report))
-        self._problem.setVisible(not report.passed)
-        self._problem.setText("\n".join(text(check.message) for check in report.problems[:2]))
+    def show_problems(self, problems: tuple[Check, ...]) -> None:
+        """A line for each of these checks."""
+        self._problems = problems
+        for line in self.findChildren(NoticeLine, options=_DIRECTLY):
+            line.setParent(None)
+            line.deleteLater()
+        for check in problems:
+            self.layout().addWidget(_line_of(check))
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        requested = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
-        if event.type() in requested and self._report is not None:
-            self.show_report(self._report)
+    def retranslate_ui(self) -> None:
+        """The same in the current language."""
+        self.show_problems(self._problems)
 
 
 class ReportDialog(QDialog):
@@ -92,8 +72,9 @@ class ReportDialog(QDialog):
         inner.setContentsMargins(4, 4, 12, 4)
         inner.setSpacing(12)
         for check in report.checks:
-            severity = "good" if check.passed else "warning"
-            inner.addWidget(NoticeLine(severity, title(f"check.{check.code}"), text(check.message)))
+            inner.addWidget(_line_of(check))
+        if report.model_files:
+            inner.addWidget(NoticeLine("info", tr("Model files"), model_files(report)))
         if times := stage_times(report):
             inner.addWidget(NoticeLine("info", tr("Times of the stages"), times))
         if report.gpu_memory:
@@ -119,6 +100,24 @@ class ReportDialog(QDialog):
         column.addLayout(buttons)
 
 
+def model_files(report: Report) -> str:
+    """What the result was made with: name and architecture, below it the SHA-256."""
+    lines = []
+    for file in report.model_files:
+        lines.append(" · ".join(part for part in (file.name, file.architecture) if part))
+        lines.append(
+            tr("SHA-256 {sum}", sum=file.sha256)
+            if file.sha256
+            else tr("It was changed before the job ended.")
+        )
+    return "\n".join(lines)
+
+
+def _line_of(check: Check) -> NoticeLine:
+    severity = "good" if check.passed else "warning"
+    return NoticeLine(severity, title(f"check.{check.code}"), text(check.message))
+
+
 def stage_times(report: Report) -> str:
     """What each stage took, one a line, next to what was planned; none that took 0 s."""
     return "\n".join(
@@ -133,16 +132,29 @@ def stage_times(report: Report) -> str:
 
 
 def gpu_memory(report: Report) -> str:
-    """What each stage took of the GPU, one a line, next to what was planned."""
+    """What each stage took of the GPU, one a line, next to what was planned; its largest parts."""
     sentence = tr("{stage}: {size}, planned {planned}; {reserved} reserved")
-    return "\n".join(
-        sentence.format(
-            stage=labels.stage_name(one.stage),
-            size=memory_text(one.peak.requested),
-            planned=memory_text(one.planned),
-            reserved=memory_text(one.peak.reserved),
+    lines = []
+    for one in report.gpu_memory:
+        lines.append(
+            sentence.format(
+                stage=labels.stage_name(one.stage),
+                size=memory_text(one.peak.requested),
+                planned=memory_text(one.planned),
+                reserved=memory_text(one.peak.reserved),
+            )
         )
-        for one in report.gpu_memory
+        if one.parts:
+            lines.append(tr("Its largest parts: {parts}", parts=_largest(one.parts)))
+    return "\n".join(lines)
+
+
+def _largest(parts: Sequence[PartMemory]) -> str:
+    """The largest parts and what they took, the largest first."""
+    found = sorted(parts, key=lambda one: one.peak, reverse=True)[:_PARTS]
+    names = (one.part.removeprefix("encoder.").removeprefix("decoder.") for one in found)
+    return ", ".join(
+        f"{name} {memory_text(one.peak)}" for name, one in zip(names, found, strict=True)
     )
 
 

@@ -29,6 +29,7 @@ from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.meters import ProgressLine, ShareBar
 from app.widgets.notice_line import NoticeLine, colour_of
+from engine.core.errors import LibraryMissing
 from engine.protocol.plan import Notice
 
 SIZE_WIDTH, LICENCE_WIDTH, STATE_WIDTH, BUTTON_WIDTH, MORE_WIDTH = 72, 88, 168, 104, 36
@@ -64,6 +65,8 @@ def main_action(package: Package, status: FileStatus, task: TaskState | None) ->
         return (
             ("use", tr("Use")) if model_labels.can_redraw(package.main) else ("verify", tr("Check"))
         )
+    if package.main.kind == "library":
+        return "add", tr("Add …")
     if status is FileStatus.PARTIAL:
         return "get", tr("Continue")
     return "get", tr("Get again") if status is FileStatus.DAMAGED else tr("Get")
@@ -72,7 +75,7 @@ def main_action(package: Package, status: FileStatus, task: TaskState | None) ->
 class DownloadRow(QFrame):
     """Shows one package; emits the requests of the user."""
 
-    # "get", "stop", "verify", "use", "remove", "folder"; id of the file
+    # "get", "add", "stop", "verify", "use", "remove", "folder"; id of the file
     requested = Signal(str, str)
 
     def __init__(self, file: str, parent: QWidget | None = None) -> None:
@@ -224,10 +227,11 @@ class DownloadRow(QFrame):
 
 
 class ImportRow(QFrame):
-    """Name, progress and Stop; or what is wrong with the file."""
+    """Name, progress and Stop; or what is wrong with the file, and a way to what it lacks."""
 
     stop_requested = Signal(str)  # path
     dismissed = Signal(str)  # path
+    library_requested = Signal()
 
     def __init__(self, path: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -243,10 +247,13 @@ class ImportRow(QFrame):
         self._button = QPushButton()
         self._button.setObjectName("importButton")
         self._button.clicked.connect(self._act)
+        self._add = QPushButton()
+        self._add.setObjectName("addLibrary")
+        self._add.clicked.connect(self.library_requested)
         head = QHBoxLayout()
         head.setSpacing(12)
         head.addWidget(self._name, 1)
-        for part in (self._progress, self._bar, self._button):
+        for part in (self._progress, self._bar, self._add, self._button):
             head.addWidget(part)
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 10, 14, 10)
@@ -265,7 +272,9 @@ class ImportRow(QFrame):
         self._progress.setVisible(task.runs)
         self._button.setText(tr("Stop") if task.runs else tr("Close"))
         self._button.setAccessibleName(f"{self._button.text()}: {name}")
+        self._add.setText(tr("Add the library …"))
         error = task.error
+        self._add.setVisible(error is not None and error.code == LibraryMissing.code)
         self._problem.setVisible(error is not None)
         if error is not None:
             self._problem.show_message("refusal", *model_labels.problem(error))

@@ -75,6 +75,8 @@ def file_title(file: PublishedState) -> str:
     """A short name inside its group."""
     if file.is_own:
         return file.filename
+    if file.kind == "library":
+        return tr("Library: {name}", name=file.title)
     if is_whole_model(file):
         precision = tr("16 bit") if file.precision == "16-bit" else file.precision.upper()
         return " · ".join(part for part in (precision, _ending(file)) if part)
@@ -90,6 +92,8 @@ def file_text(file: PublishedState) -> str:
         return " · ".join((file.network.architecture, *map(text, facts)))
     if file.is_own:
         return tr(_OWN)
+    if file.kind == "library":
+        return file.filename
     if is_whole_model(file):
         return f"{file.filename.rsplit('/', 1)[-1]} · {file.repository}"
     if file.kind in _SHARED:

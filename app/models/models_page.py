@@ -36,11 +36,13 @@ from app.state.telemetry_model import TelemetryModel
 from app.theme.icons import icon
 from app.widgets.controls import Themed, is_confirmed
 from app.widgets.notice_line import NoticeLine
+from app.widgets.reveal import bring_into_view
 from app.window_place import resize_on_screen
 from engine.core.units import bytes_text
+from engine.protocol.model_file_state import is_library
 
 _FOLDED, _UNFOLDED = QSize(900, 380), QSize(900, 660)
-_ENDINGS = "*.safetensors *.gguf *.pt *.pth *.ckpt"
+_ENDINGS = "*.safetensors *.gguf *.pt *.pth *.ckpt *.whl"
 
 
 class ModelsPage(Themed, QDialog):
@@ -140,7 +142,7 @@ class ModelsPage(Themed, QDialog):
         row = self._rows.get(file)
         if row is not None:
             self.unfold()
-            self._scroll.ensureWidgetVisible(row)
+            bring_into_view(row)
             row.focus_button()
 
     def act(self, name: str, file: str) -> None:
@@ -151,6 +153,8 @@ class ModelsPage(Themed, QDialog):
         match name:
             case "get":
                 self.get_requested.emit(file)
+            case "add":
+                self._ask_library()
             case "stop":
                 self.stop_requested.emit(file)
             case "verify":
@@ -166,11 +170,12 @@ class ModelsPage(Themed, QDialog):
         """Ask before a removal; an external file only leaves the list."""
         file = package.main
         freed = bytes_text(file.bytes if file.is_here else file.done_bytes)
-        details = (
-            tr("The file stays where it lies; only Upreel forgets it.")
-            if file.borrowed
-            else tr("This frees {size}. It can be fetched again.", size=freed)
-        )
+        if file.borrowed:
+            details = tr("The file stays where it lies; only Upreel forgets it.")
+        elif file.is_own or file.kind == "library":
+            details = tr("This frees {size}. Upreel cannot fetch it again.", size=freed)
+        else:
+            details = tr("This frees {size}. It can be fetched again.", size=freed)
         question = tr("Remove {name}?", name=model_labels.full_title(file))
         return is_confirmed(self, question, details, yes=tr("Remove"), no=tr("Keep"))
 
@@ -216,6 +221,7 @@ class ModelsPage(Themed, QDialog):
         self._show_imports()
         found = self._found()
         requested = tuple((model, package.main.id) for model, package in found)
+        before = {file for _, file in self._ids}
         if requested != self._ids:
             self._build(requested)
         for _, package in found:
@@ -223,6 +229,9 @@ class ModelsPage(Themed, QDialog):
             self._rows[file].show_package(
                 package, self._model.task_of(package), self._model.notices.get(file)
             )
+        imported = [file for _, file in requested if file not in before] if before else []
+        if imported and self.isVisible():
+            self.reveal(imported[-1])
 
     def _warn(self) -> None:
         """Warn before gigabytes are downloaded: without a GPU they are of little use."""
@@ -263,6 +272,9 @@ class ModelsPage(Themed, QDialog):
             row = self._rows[file] = DownloadRow(file)
             row.requested.connect(self.act)
             self._groups[model].add(row)
+            row.show()
+        for group in self._groups.values():
+            group.show()  # now, not with the next event: a row may be brought into view at once
 
     def _show_imports(self) -> None:
         running = self._model.imports
@@ -275,6 +287,7 @@ class ModelsPage(Themed, QDialog):
                 line = self._imports[path] = ImportRow(path)
                 line.stop_requested.connect(self.stop_requested)
                 line.dismissed.connect(self._model.dismiss)
+                line.library_requested.connect(self._ask_library)
                 self._top.addWidget(line)
             self._imports[path].show_task(task)
 
@@ -285,9 +298,20 @@ class ModelsPage(Themed, QDialog):
             "",
             f"{tr('Models')} ({_ENDINGS});;{tr('All files')} (*)",
         )
-        mode = self.ask_mode(Path(chosen)) if chosen else ""
+        path = Path(chosen)
+        mode = "copy" if is_library(path) else self.ask_mode(path) if chosen else ""
         if mode:
-            self.import_requested.emit(Path(chosen), mode)
+            self.import_requested.emit(path, mode)
+
+    def _ask_library(self) -> None:
+        """Let the user choose the wheel of a library that is not here."""
+        lacking = [f for f in self._model.files if f.kind == "library" and not f.is_here]
+        names = " ".join(file.filename for file in lacking)
+        chosen, _ = QFileDialog.getOpenFileName(
+            self, tr("The library of community models"), "", f"{names} (*.whl)"
+        )
+        if chosen:
+            self.import_requested.emit(Path(chosen), "copy")
 
     def _lay_out(self) -> None:
         self._title.setProperty("kind", "headline")

@@ -56,7 +56,7 @@ class CompareCanvas(QLabel):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.setMinimumSize(240, 80)
+        self.setMinimumSize(240, 72)
         self.scene = Scene()
         self._dragging = ""  # "split" or "pan" while a mouse button is down
         self._last_point = QPointF()

@@ -156,6 +156,7 @@ class FramePair(QObject):
 
     def ask_now(self) -> None:
         """Ask for the frame at the playhead, of each film from its job."""
+        self._ask.stop()
         if self._media is None:
             return
         self.asked_s = self._timeline.seconds_to_ask

@@ -7,7 +7,6 @@ from PySide6.QtGui import QIcon, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app import labels
-from app.engine_messages import text, title
 from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import icon, pixmap
@@ -19,7 +18,7 @@ _BETWEEN = 70  # px of icon and margins
 
 
 class ReportStrip(QFrame):
-    """Done with its checks, or done with a named problem."""
+    """What the checks have found, and facts about the job; what failed is in `DoubtCard`."""
 
     action_requested = Signal(str)  # names of the window's actions
     compare_clicked = Signal()
@@ -32,6 +31,7 @@ class ReportStrip(QFrame):
         self._icon = QLabel()
         self._title, self._detail = ElidedLabel(), ElidedLabel()
         self._title.setObjectName("reportTitle")
+        self._detail.setObjectName("reportDetail")
         self._detail.setProperty("kind", "secondary")
         self._open, self._folder = QPushButton(), QPushButton()
         self._details, self._compare, self._again = QPushButton(), QPushButton(), QPushButton()
@@ -69,24 +69,24 @@ class ReportStrip(QFrame):
         """Both lines."""
         return f"{self._title.whole}\n{self._detail.whole}"
 
-    def _fill(self, name: str, kind: str, title: str, detail: str) -> None:
+    def _fill(self, name: str, kind: str, title: str, facts: list[str]) -> None:
         theme = tokens.current()
         colour = {"good": theme.accent, "warning": theme.warning}[kind]
         self._icon.setPixmap(pixmap(name, colour, 24))
         self._title.setProperty("kind", kind)
         self._title.style().polish(self._title)  # the style sheet reads `kind` only now
         self._title.setText(title)
-        self._detail.setText(detail)
+        counts = range(max(1, len(facts)), 0, -1)  # in a narrow window the last ones go first
+        self._detail.setText(*(" · ".join(facts[:count]) for count in counts))
 
     def _fill_report(self, report: Report) -> None:
-        total, problems = len(report.checks), report.problems
-        if not problems:
-            done = tr("Done: all {total} checks passed", total=total)
-            self._fill("check", "good", done, _summary(report))
-            return
-        done = tr("Done, but {bad} of {total} checks failed", bad=len(problems), total=total)
-        detail = f"{title(f'check.{problems[0].code}')}: {text(problems[0].message)}"
-        self._fill("warning", "warning", done, detail)
+        total, bad = len(report.checks), len(report.problems)
+        if bad:
+            found = tr("{bad} of {total} checks failed", bad=bad, total=total)
+            self._fill("warning", "warning", found, _summary(report))
+        else:
+            found = tr("All {total} checks passed", total=total)
+            self._fill("check", "good", found, _summary(report))
 
     def changeEvent(self, event: QEvent) -> None:
         """Another language or theme."""
@@ -101,6 +101,7 @@ class ReportStrip(QFrame):
         self._folder.setToolTip(tr("Show the result in its folder"))
         self._details.setAccessibleName(tr("Report"))
         self._details.setToolTip(tr("Every check, with the values of source and result"))
+        self._compare.setAccessibleName(tr("Compare"))
         self._compare.setToolTip(tr("Play both films together, in step"))
         self._again.setAccessibleName(tr("Run again with other choices"))
         self._again.setToolTip(tr("Run again with other choices (Ctrl+D); this result stays"))
@@ -114,7 +115,7 @@ class ReportStrip(QFrame):
         self._give_way()
 
     def _give_way(self) -> None:
-        """In a narrow window buttons become icons, one by one: the words of the ending stay."""
+        """In a narrow window buttons become icons, one by one; the words of the ending stay."""
         texts = {
             self._open: tr("Open"),
             self._compare: tr("Compare"),
@@ -125,12 +126,19 @@ class ReportStrip(QFrame):
         for button, label in texts.items():
             button.setText(label)
             button.setIcon(QIcon())
-        icons = {self._again: "copy", self._folder: "folder", self._details: "check"}
+        icons = {
+            self._again: "copy",
+            self._folder: "folder",
+            self._details: "check",
+            self._compare: "side-by-side",
+        }
+        self._icon.show()
         for button, name in icons.items():
             if self._fits:
                 return
             button.setText("")
             button.setIcon(icon(name, size=16))
+        self._icon.setVisible(self._fits)
 
     @property
     def _fits(self) -> bool:
@@ -139,11 +147,13 @@ class ReportStrip(QFrame):
         return needed <= self.width()
 
 
-def _summary(report: Report) -> str:
-    """Frames, time, speed and memory of a finished job; what is not known is left out."""
+def _summary(report: Report) -> list[str]:
+    """Frames, likeness, time, speed and memory; what is not known is left out."""
     parts = []
     if report.frames_out:
         parts.append(tr("{count} frames", count=report.frames_out))
+    if report.likeness_mean:
+        parts.append(tr("likeness {value}", value=f"{report.likeness_mean:.3f}"))
     if report.seconds > 0:
         parts.append(labels.duration(report.seconds))
         if report.frames_out:
@@ -154,4 +164,4 @@ def _summary(report: Report) -> str:
     if most is not None:
         sizes = {"size": memory_text(most.peak.requested), "planned": memory_text(most.planned)}
         parts.append(tr("GPU {size}, {planned} planned", **sizes))
-    return " · ".join(parts)
+    return parts

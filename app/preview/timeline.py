@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -20,6 +21,8 @@ from app.preview.volume import VolumeControl
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
 
+_TITLE = 60  # px that are worth a title
+
 
 class Timeline(QFrame):
     """The slider, playback's controls, and figures above it."""
@@ -34,6 +37,7 @@ class Timeline(QFrame):
         self.setProperty("kind", "card")
         self._film: FilmClock | None = None
         self._is_running = False
+        self._counts = True  # whether the frames have room next to the time
         self._note = ""
         self.volume = VolumeControl()
         self._play, self._loop = QToolButton(), QToolButton()
@@ -55,7 +59,7 @@ class Timeline(QFrame):
         hint.setHorizontalPolicy(QSizePolicy.Policy.Maximum)  # the title gives way first
         self._trim.setSizePolicy(hint)
         self._trim.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        head = QHBoxLayout()
+        head = self._head = QHBoxLayout()
         head.setSpacing(12)
         for button in (self._play, self._loop):
             button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
@@ -75,7 +79,8 @@ class Timeline(QFrame):
     def set_note(self, text: str) -> None:
         """What playback has to say, in place of the title; "" for nothing."""
         self._note = text
-        self._title.setText(self._title_text())
+        self._title.setText(*self._title_texts())
+        self._give_way()
 
     def set_film(self, film: FilmClock) -> None:
         """Another film."""
@@ -129,7 +134,7 @@ class Timeline(QFrame):
         self.strip.set_finished(steps)
         if is_running != self._is_running:
             self._is_running = is_running
-            self._title.setText(self._title_text())
+            self._title.setText(*self._title_texts())
 
     def set_step(self, step: int) -> None:
         """Move the playhead without a signal."""
@@ -163,16 +168,16 @@ class Timeline(QFrame):
             return
         step = self.strip.value()
         text = clock(self._film.seconds_of(step))
-        if self._film.counts_frames:
+        if self._film.counts_frames and self._counts:
             text = f"{grouped(step + 1)} / {grouped(self._film.steps)} · {text}"
         self._position.setText(text)
 
-    def _title_text(self) -> str:
+    def _title_texts(self) -> tuple[str, ...]:
         if self._note:
-            return self._note
+            return (self._note,)
         if self._is_running:
-            return tr("Timeline: green is finished")
-        return tr("Timeline")
+            return tr("Timeline: green is finished"), tr("Timeline")
+        return (tr("Timeline"),)
 
     def changeEvent(self, event: QEvent) -> None:
         """Another language."""
@@ -193,7 +198,7 @@ class Timeline(QFrame):
     def retranslate(self) -> None:
         """All texts in the current language."""
         self._label_buttons()
-        self._title.setText(self._title_text())
+        self._title.setText(*self._title_texts())
         self.strip.setAccessibleName(tr("Timeline"))
         self.strip.setToolTip(
             tr(
@@ -208,3 +213,33 @@ class Timeline(QFrame):
         self._trim.setText(trim)
         self._trim.setVisible(bool(trim))
         self._show_position()
+        self._give_way()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Find out what fits."""
+        super().resizeEvent(event)
+        self._give_way()
+
+    def _give_way(self) -> None:
+        """Let the title go where room is short, then the volume's slider, then the frames."""
+        self.volume.slider.show()
+        self._show_count(True)
+        self._title.setVisible(bool(self._note) or self._room >= _TITLE)
+        self.volume.slider.setVisible(self._room >= 0)
+        self._show_count(self._room >= 0)
+
+    @property
+    def _room(self) -> int:
+        """What the row of figures leaves to the title, px."""
+        shown = [self._play, self._loop, self.volume, self._position]
+        shown += [] if self._trim.isHidden() else [self._trim]
+        shown += [] if self._title.isHidden() else [self._title]
+        gaps = self._head.spacing() * (len(shown) - 1)
+        margins = self.layout().contentsMargins()
+        needed = sum(one.sizeHint().width() for one in shown if one is not self._title)
+        return self.width() - needed - gaps - margins.left() - margins.right()
+
+    def _show_count(self, is_shown: bool) -> None:
+        if is_shown != self._counts:
+            self._counts = is_shown
+            self._show_position()

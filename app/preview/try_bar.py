@@ -10,19 +10,21 @@ from PySide6.QtWidgets import (
     QLabel,
     QMenu,
     QPushButton,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
 from app.i18n import tr
-from app.widgets.controls import Translated
+from app.theme.icons import icon
+from app.widgets.controls import Themed
 
 SECONDS = 3.0
 _MARGIN = 12  # px to the edges of the picture
 _SHARE = 4  # of the picture's height: the bar takes no more than a quarter
 
 
-class TryBar(Translated, QFrame):
+class TryBar(Themed, QFrame):
     """Three offers; while one is carried out, its progress and Stop to the right of them.
 
     Nothing moves under the pointer: the left edge stays, errors grow upwards. Over a low picture
@@ -35,6 +37,7 @@ class TryBar(Translated, QFrame):
     wanted = Signal(float)  # s; 0 for the frame that is shown
     stop_clicked = Signal()
     compare_clicked = Signal()
+    problem_closed = Signal()
     line_changed = Signal()  # it came, went or needs another width
 
     def __init__(self, over: QWidget) -> None:
@@ -58,6 +61,10 @@ class TryBar(Translated, QFrame):
             button.setObjectName(name)
             button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
         self._problem.setObjectName("tryProblem")
+        self._trouble, self._close = QWidget(), QToolButton()  # the problem with its button
+        self._close.setObjectName("tryClose")
+        self._close.setProperty("kind", "more")
+        self._close.clicked.connect(self.problem_closed)
         self._offers = self._frame, self._seconds, self._compare
         self.line, self._menu_button, self._work = QWidget(), QPushButton(), QWidget()
         self._items = tuple(QAction(self) for _ in self._offers)
@@ -88,10 +95,13 @@ class TryBar(Translated, QFrame):
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 8, 8, 8)
         column.setSpacing(8)
-        column.addWidget(self._problem)
+        trouble = _row_of(self._problem)
+        trouble.addWidget(self._close, 0, Qt.AlignmentFlag.AlignTop)
+        self._trouble.setLayout(trouble)
+        column.addWidget(self._trouble)
         column.addLayout(self._row)
         self._show_work(None)
-        self._problem.hide()
+        self._trouble.hide()
 
     def press(self, seconds: float) -> None:
         """As a click on the button of so many seconds, where it can be used."""
@@ -116,14 +126,14 @@ class TryBar(Translated, QFrame):
         self._has_result, self._why_not = has_result, why_not
         self._show_work(None)
         self._problem.setText(problem)
-        self._problem.setVisible(bool(problem))
+        self._trouble.setVisible(bool(problem))
         self._refresh()
 
     def show_progress(self, done: int, total: int) -> None:
         """Something is being made: so many frames of so many, 0 while it begins."""
         text = tr("{done} of {total} frames", done=done, total=total) if done else tr("Begins …")
         self._show_work(text)
-        self._problem.hide()
+        self._trouble.hide()
         self._refresh()
 
     def _show_work(self, text: str | None) -> None:
@@ -150,10 +160,10 @@ class TryBar(Translated, QFrame):
     def _place(self) -> None:
         height = self._frame.sizeHint().height() + 2 * self._row.spacing() + _MARGIN
         self._fold(_SHARE * height > self._over.height())
-        self.setVisible(not self._is_folded or not self._problem.isHidden())
+        self.setVisible(not self._is_folded or not self._trouble.isHidden())
         self.line.setVisible(self._is_folded)
         room = self._over.width() - 2 * _MARGIN
-        self._problem.setFixedWidth(min(420, room - 16))
+        self._problem.setFixedWidth(min(420, room - 24 - self._close.sizeHint().width()))
         self._give_way(room)
         self.adjustSize()
         margins = self.layout().contentsMargins()
@@ -205,6 +215,9 @@ class TryBar(Translated, QFrame):
         self._compare.setToolTip(tr("Two seconds of telling places in several presets"))
         self._stop.setText(tr("Stop"))
         self._menu_button.setText(tr("Try …"))
+        self._close.setIcon(icon("cancel", size=16))
+        self._close.setToolTip(tr("Close"))
+        self._close.setAccessibleName(tr("Close"))
         for item, button in zip(self._items, self._offers, strict=True):
             item.setText(button.text())
         if self._is_offered:

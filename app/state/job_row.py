@@ -118,8 +118,9 @@ class JobRow:
 
     @property
     def can_retry(self) -> bool:
-        """True when the job may wait again."""
-        return self.state.can_retry or self.is_doubtful
+        """True when the job may wait again, and need not fail again."""
+        is_over = self.error is not None and self.error.is_permanent
+        return (self.state.can_retry and not is_over) or self.is_doubtful
 
     @property
     def refusals(self) -> tuple[str, ...]:

@@ -70,8 +70,7 @@ QScrollArea, QScrollArea > QWidget > QWidget#scrolled {{ background: transparent
 QStatusBar {{ background: {t.surface_1}; border-top: 1px solid {t.line}; }}
 QStatusBar::item {{ border: none; }}
 QDockWidget {{ color: {t.text_1}; }}
-QDockWidget::title {{
-  background: {t.surface_1}; padding: 8px 12px; border-top: 1px solid {t.line}; }}
+QWidget#logHead {{ background: {t.surface_1}; border-top: 1px solid {t.line}; }}
 QToolTip {{
   background: {t.surface_3}; color: {t.text_1}; border: 1px solid {t.line};
   padding: 4px 8px; }}

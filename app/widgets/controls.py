@@ -332,6 +332,7 @@ class ElidedLabel(QLabel):
         super().__init__(parent)
         self._mode = mode
         self._whole = ""
+        self._shorter: tuple[str, ...] = ()
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
 
     @property
@@ -339,9 +340,14 @@ class ElidedLabel(QLabel):
         """The text, not elided."""
         return self._whole
 
-    def setText(self, text: str) -> None:
-        """Show a new text."""
-        self._whole = text
+    def setText(self, text: str, *shorter: str) -> None:
+        """Show a new text.
+
+        Args:
+            text: All of it.
+            shorter: What says less, shown where it has room; only the last one ends in "...".
+        """
+        self._whole, self._shorter = text, shorter
         self.setAccessibleName(text)
         self._elide()
 
@@ -366,7 +372,10 @@ class ElidedLabel(QLabel):
         return QSize(24, super().minimumSizeHint().height())
 
     def _elide(self) -> None:
-        shown = self.fontMetrics().elidedText(self._whole, self._mode, max(0, self.width()))
+        metrics, width = self.fontMetrics(), max(0, self.width())
+        texts = self._whole, *self._shorter
+        fitting = (text for text in texts if metrics.horizontalAdvance(text) <= width)
+        shown = next(fitting, None) or metrics.elidedText(texts[-1], self._mode, width)
         if shown != self.text():
             super().setText(shown)
         self.setToolTip(self._whole if shown != self._whole else "")

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 from app.engine_messages import button, hint, text, title
 from app.theme import tokens
 from app.theme.icons import pixmap
+from app.widgets.compact_scroll import CompactScroll
 from engine.core.errors import EngineError, ErrorInfo
 
 ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its button helps with
@@ -23,9 +24,10 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
         "update-not-installable engine-stopped system-refusal internal-error"
     ),
     "models": (
-        "weights-error weights-missing download-failed weights-busy unknown-weights hash-mismatch "
-        "weights-unreadable not-safetensors weights-truncated weights-damaged unsafe-weights "
-        "wrong-model wrong-numbers missing-keys extra-keys wrong-shapes unknown-keys"
+        "weights-error weights-missing library-missing download-failed weights-busy "
+        "unknown-weights hash-mismatch weights-unreadable not-safetensors weights-truncated "
+        "weights-damaged unsafe-weights wrong-model wrong-numbers missing-keys extra-keys "
+        "wrong-shapes unknown-keys"
     ),
     "remove": "input-error unreadable-media unsupported-media unknown-job checkpoint-mismatch",
     "rename": "output-exists output-is-input output-name",
@@ -70,12 +72,18 @@ class ErrorCard(QFrame):
         head.setSpacing(8)
         head.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
         head.addWidget(self._title, 1)
+        words = QWidget()
+        within = QVBoxLayout(words)
+        within.setContentsMargins(0, 0, 0, 0)
+        within.setSpacing(6)
+        within.addLayout(head)
+        within.addWidget(self._message)
+        within.addWidget(self._hint)
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 10, 14, 10)
         column.setSpacing(6)
-        column.addLayout(head)
-        for part in (self._message, self._hint, self._button):
-            column.addWidget(part)
+        column.addWidget(CompactScroll(words))  # below it the button stays in sight
+        column.addWidget(self._button)
         self._button.clicked.connect(self._act)
 
     def show_error(self, error: ErrorInfo) -> None:

@@ -53,9 +53,12 @@ def _scroll_to(widget: QWidget, area: QScrollArea) -> None:
             part.layout().activate()
     QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
     bar, room = area.verticalScrollBar(), area.viewport().height()
-    top = widget.mapTo(inside, QPoint(0, 0)).y() - _MARGIN
-    bottom = top + widget.height() + 2 * _MARGIN
-    if top < bar.value() or bottom - top > room:
-        bar.setValue(top)
-    elif bottom > bar.value() + room:
-        bar.setValue(bottom - room)
+    top, height = widget.mapTo(inside, QPoint(0, 0)).y(), widget.height()
+    seen = min(top + height, bar.value() + room) - max(top, bar.value())
+    if 2 * height > room and 4 * seen >= 3 * height:
+        return  # most of a high one is in sight, and so is what stands above it
+    first, last = top - _MARGIN, top + height + _MARGIN
+    if first < bar.value() or last - first > room:
+        bar.setValue(first)
+    elif last > bar.value() + room:
+        bar.setValue(last - room)

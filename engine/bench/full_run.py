@@ -8,6 +8,7 @@ from collections.abc import Callable
 from engine.bench import run
 from engine.bench.calibration import calibrate
 from engine.bench.calibration.calibrate import Report
+from engine.bench.report.claims import unmeasured
 from engine.bench.report.machine import Row, machine_of, machine_row
 from engine.bench.report.markdown import markdown
 from engine.bench.report.switch_table import about, measured
@@ -18,7 +19,7 @@ from engine.protocol.report import BenchReport
 from engine.settings.optimisations import optimisations
 
 _CASES = "optimisations"
-_OTHER_ROWS = 26  # of those cases that are no switches: choices, all together, slices, tiles...
+_OTHER_ROWS = 25  # of those cases that are no switches: choices, all together, slices, tiles...
 
 
 def examine(*, quick: bool, report: Report, stop: Callable[[], bool]) -> BenchReport:
@@ -44,7 +45,7 @@ def examine(*, quick: bool, report: Report, stop: Callable[[], bool]) -> BenchRe
     steps.end()
     return BenchReport(
         machine=machine_of(rows),
-        switches=measured(rows),
+        switches=measured(rows) if quick else (*measured(rows), *unmeasured()),
         figures=calibrate.figures(rates),
         markdown=markdown(rows),
         seconds=time.monotonic() - begin,

@@ -51,6 +51,8 @@ CASES: dict[str, BenchCase] = {
     "write": BenchCase("cases.video:write_rows", is_default=True),
     "vae-encode": BenchCase("cases.vae:vae_rows", "encode"),
     "vae-decode": BenchCase("cases.vae:vae_rows", "decode"),
+    "vae-parts": BenchCase("cases.vae_parts:part_rows"),
+    "vae-8bit": BenchCase("cases.vae_eight_bit:eight_bit_rows"),
     "round-trip": BenchCase("cases.round_trip:round_trip_rows"),
     "dit-3b": BenchCase("cases.dit:dit_rows", "3b"),
     "dit-7b": BenchCase("cases.dit:dit_rows", "7b"),
@@ -78,7 +80,7 @@ CASES: dict[str, BenchCase] = {
     "first-contact": BenchCase("first_contact:contact_rows"),
 }
 GROUPS = {
-    "vae": ("vae-encode", "vae-decode"),
+    "vae": ("vae-encode", "vae-decode", "vae-parts"),
     "dit": ("dit-3b", "dit-7b"),
     "formats": ("formats-3b", "formats-7b"),
     "optimisations": tuple(f"optimisations-{of}" for of in ("vae", "dit", "around", "claims")),

@@ -16,7 +16,7 @@ from engine.core.units import (
 )
 from engine.protocol.media import MediaInfo, StreamInfo, VideoInfo
 from engine.protocol.plan import Alternative, LatentPlan, Notice, PassPlan, PicturePlan, Plan
-from engine.protocol.report import Report
+from engine.protocol.report import ModelFile, Report
 
 _HDR = {"pq": "HDR (PQ)", "hlg": "HDR (HLG)"}
 
@@ -128,7 +128,16 @@ def summary_words(report: Report) -> str:
         parts.append(f"peak GPU memory {size} ({planned} planned, {reserved} reserved)")
     lines = [f"Done: {report.output}", f"  {', '.join(parts)}", f"  {verdict(report)}"]
     lines += [f"  BAD  {check.message}" for check in report.problems]
+    lines += [f"  made with {model_file_words(file)}" for file in report.model_files]
     return "\n".join(lines)
+
+
+def model_file_words(file: ModelFile) -> str:
+    """A model file in one line: "4x_film.pth (SPAN), SHA-256 3f65..."."""
+    architecture = f" ({file.architecture})" if file.architecture else ""
+    return f"{file.name}{architecture}, " + (
+        f"SHA-256 {file.sha256}" if file.sha256 else "which was changed meanwhile"
+    )
 
 
 def _line(name: str, text: str) -> str:

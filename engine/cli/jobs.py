@@ -56,7 +56,7 @@ def resume(args: argparse.Namespace, context: CommandContext) -> int:
     if args.job is not None:
         chosen = [_named(waiting, args.job)]
     elif args.all:
-        chosen = [job.job_id for job in waiting]
+        chosen = [job.job_id for job in waiting if job.problem is None]
     elif args.accept:
         args.usage_error("--accept needs a JOB, or --all")
     else:
@@ -92,11 +92,11 @@ def _list(waiting: Sequence[UnfinishedJob], context: CommandContext) -> None:
     if not waiting:
         context.console.say("No job is unfinished.")
     for job in waiting:
+        if job.frames_total:
+            frames = f"{job.frames_done}/{job.frames_total} frames"
+            context.console.say(f"{job.job_id}  {frames}  {job.source} -> {job.output}")
         if job.problem is not None:
             context.console.error(job.problem)
-            continue
-        frames = f"{job.frames_done}/{job.frames_total} frames"
-        context.console.say(f"{job.job_id}  {frames}  {job.source} -> {job.output}")
 
 
 def _run_jobs(

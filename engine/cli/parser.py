@@ -222,12 +222,12 @@ def _bench(add: Any) -> None:
         nargs="*",
         metavar="CASE",
         help="speed (which teaches the planner), lite, pipeline, colour, read, write, which are "
-        "the default; models, vae (vae-encode, vae-decode; with a clip round-trip), dit (dit-3b, "
-        "dit-7b), formats (-3b, -7b), seedvr2, seedvr2-job, streams, flicker, optimisations (-vae, "
-        "-dit, -around, -claims), kernels, attention and products, which take minutes on a "
-        "processor; workers (several processes); facts; for a GPU kernel-errors, streaming, "
-        "memory-pressure, gpu-tests; "
-        "first-contact, which runs most of these and writes a page",
+        "the default; models, vae (vae-encode, vae-decode, vae-parts; with a clip round-trip), "
+        "dit (dit-3b, dit-7b), formats (-3b, -7b), seedvr2, seedvr2-job, streams, flicker, "
+        "optimisations (-vae, -dit, -around, -claims), kernels, attention, products and vae-8bit, "
+        "which take minutes on a processor; workers (several processes); facts; for a GPU "
+        "kernel-errors, streaming, memory-pressure, gpu-tests; first-contact, which runs most of "
+        "these and writes a page",
     )
     command.add_argument(
         "--quick",

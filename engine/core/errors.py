@@ -26,12 +26,16 @@ class EngineError(HasMessage, Exception):
 
     Attributes:
         code: Stable name of the class in kebab-case; scripts and tests use it.
+        is_permanent: A job that has begun meets it again at each try, whatever else is done: its
+            source or its record is of no use. Other errors pass, or other choices help.
     """
 
     code: ClassVar[str] = "engine-error"
+    is_permanent: ClassVar[bool] = False
 
-    def __init_subclass__(cls, code: str = "") -> None:
+    def __init_subclass__(cls, code: str = "", is_permanent: bool = False) -> None:
         cls.code = code or cls.code
+        cls.is_permanent = is_permanent
 
     def __init__(self, case: str = "", /, **params: object) -> None:
         super().__init__(case)
@@ -45,7 +49,8 @@ class EngineError(HasMessage, Exception):
 
     def info(self) -> ErrorInfo:
         """The same as plain data, for events."""
-        return ErrorInfo(code=self.code, case=self.case, params=self.as_message.params)
+        params, lasts = self.as_message.params, self.is_permanent
+        return ErrorInfo(code=self.code, case=self.case, params=params, is_permanent=lasts)
 
     def __str__(self) -> str:
         return self.message
@@ -58,6 +63,7 @@ class ErrorInfo(HasMessage):
     code: str
     case: str = ""
     params: Mapping[str, Param] = field(default_factory=dict)
+    is_permanent: bool = False  # as of the error's class
 
     @property
     def as_message(self) -> Message:
@@ -77,7 +83,7 @@ class SourceUnreadable(InputError, code="source-unreadable"):
     """The file is there but this user may not read it, or the disk fails."""
 
 
-class UnreadableMedia(InputError, code="unreadable-media"):
+class UnreadableMedia(InputError, code="unreadable-media", is_permanent=True):
     """The file is no video or picture, is empty, or is damaged beyond use."""
 
 
@@ -85,7 +91,7 @@ class TruncatedMedia(InputError, code="truncated-media"):
     """The file ends, or is damaged, before its time is over."""
 
 
-class UnsupportedMedia(InputError, code="unsupported-media"):
+class UnsupportedMedia(InputError, code="unsupported-media", is_permanent=True):
     """A file we can read but not use: no picture, unknown codec, impossible size."""
 
 
@@ -137,12 +143,16 @@ class WeightsMissing(WeightsError, code="weights-missing"):
     """The file is not on this machine."""
 
 
+class LibraryMissing(WeightsError, code="library-missing"):
+    """A library that a model needs, which the user has to bring, is not on this machine."""
+
+
 class UnknownWeights(WeightsError, code="unknown-weights"):
     """The catalogue has no such file."""
 
 
 class WeightsBusy(WeightsError, code="weights-busy"):
-    """Another program, or another part of this one, is at the file."""
+    """Another program, or another part of this one, is at the file, or was just now."""
 
 
 class DownloadFailed(WeightsError, code="download-failed"):
@@ -323,7 +333,7 @@ class JobBusy(JobError, code="job-busy"):
     """Another program is at this job."""
 
 
-class CheckpointMismatch(JobError, code="checkpoint-mismatch"):
+class CheckpointMismatch(JobError, code="checkpoint-mismatch", is_permanent=True):
     """Source, settings or weights changed since the job was interrupted."""
 
 

@@ -112,8 +112,8 @@ class MessageCatalogue:
             return self.hint(message)
         if message.part == "title":
             return self.title(message.code)
-        name = "text_one" if message.params.get("count") == "1" else "text"
-        found = self._get(message.code, name) or self._get(message.code, "text")
+        names = ("text_one", "text") if message.params.get("count") == "1" else ("text",)
+        found = self._get(message.code, *names)
         if not found:
             logger.error("no text for the message %s", message.code)
             return message.code
@@ -135,9 +135,11 @@ class MessageCatalogue:
         """Text of the button that helps, from the nearest table; "" where there is none."""
         return self._nearest(code, "button")
 
-    def _get(self, code: str, name: str) -> str:
-        found = self._entries.get(code, {}).get(name, "")
-        return found if found or self is self._fallback else self._fallback._get(code, name)
+    def _get(self, code: str, *names: str) -> str:
+        """The first of these fields that an entry has; of English only where it has none."""
+        entry = self._entries.get(code, {})
+        found = next((entry[name] for name in names if entry.get(name)), "")
+        return found if found or self is self._fallback else self._fallback._get(code, *names)
 
     def _nearest(self, code: str, name: str) -> str:
         while code and not (found := self._get(code, name)):

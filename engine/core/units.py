@@ -1,4 +1,4 @@
-"""Bytes, seconds and frame rates to and from text."""
+"""Bytes, seconds, frame rates and versions to and from text."""
 
 from __future__ import annotations
 
@@ -138,3 +138,8 @@ def rate_text(rate: Fraction | None) -> str:
     if rate is None:
         return "unknown"
     return str(rate.numerator) if rate.denominator == 1 else f"{float(rate):.3f}"
+
+
+def version_parts(version: str) -> tuple[int, ...]:
+    """The whole numbers of a version, to compare it: (580, 97) of "580.97", () of ""."""
+    return tuple(map(int, re.findall(r"\d+", version)))

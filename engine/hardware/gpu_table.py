@@ -15,14 +15,14 @@ from engine.core.serialization import read_toml
 Generation = Literal["turing", "ampere", "ada", "blackwell"]
 
 GIB = 2**30
-_CAPABILITY: dict[Generation, tuple[int, int]] = {
+CAPABILITIES: dict[Generation, tuple[int, int]] = {
     "turing": (7, 5),
     "ampere": (8, 6),
     "ada": (8, 9),
     "blackwell": (12, 0),
 }
-OLDEST = min(_CAPABILITY.values())  # CUDA capability that there is a generation for
-_GENERATIONS: dict[str, Generation] = {name: name for name in _CAPABILITY}
+OLDEST = min(CAPABILITIES.values())  # CUDA capability that there is a generation for
+_GENERATIONS: dict[str, Generation] = {name: name for name in CAPABILITIES}
 _PCIE: dict[Generation, int] = {"turing": 3, "ampere": 4, "ada": 4, "blackwell": 5}
 # Bytes per second of one PCIe lane in one direction, by generation.
 LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
@@ -43,6 +43,7 @@ class GpuSpec:
         single_flops: Per second, in float32.
         link_bandwidth: Bytes per second from main memory, in theory; the board may have less.
         lanes: PCIe lanes of the GPU itself.
+        multiprocessors: Of its cores.
     """
 
     name: str
@@ -54,11 +55,12 @@ class GpuSpec:
     single_flops: float
     link_bandwidth: float
     lanes: int = 16
+    multiprocessors: int = 0
 
     @property
     def capability(self) -> tuple[int, int]:
         """CUDA capability."""
-        return _CAPABILITY[self.generation]
+        return CAPABILITIES[self.generation]
 
     @property
     def title(self) -> str:
@@ -113,16 +115,18 @@ def spec_of(row: Mapping[str, int | str]) -> GpuSpec:
     """A GPU from its row of the table."""
     generation = _GENERATIONS[str(row["generation"])]
     cores, clock = float(row["cores"]), float(row["boost_mhz"]) * 1e6
+    multiprocessors = int(cores) // _CORES.get(generation, 128)
     return GpuSpec(
         name=str(row["name"]),
         generation=generation,
         form_factor=str(row["form_factor"]),
         memory_bytes=int(row["memory_gib"]) * GIB,
         bandwidth=float(row["bandwidth_gbs"]) * 1e9,
-        half_flops=cores / _CORES.get(generation, 128) * _MATRIX_FLOPS * clock,
+        half_flops=multiprocessors * _MATRIX_FLOPS * clock,
         single_flops=cores * 2 * clock,
         link_bandwidth=int(row["lanes"]) * LANE_BYTES_S[_PCIE[generation]],
         lanes=int(row["lanes"]),
+        multiprocessors=multiprocessors,
     )
 
 

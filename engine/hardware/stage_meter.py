@@ -1,10 +1,11 @@
-"""Time that stages of a job take, and what they take of the GPU at most."""
+"""Time that stages of a job take, and what they and their parts take of the GPU at most."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+import weakref
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -13,6 +14,20 @@ from typing import Any
 from engine.hardware import torch_memory
 from engine.protocol.report import MemoryPeak
 
+_PASSES = 4  # of a part that are measured: later ones are alike, and cost nothing
+_this_thread = threading.local()
+
+
+def end_part(name: str) -> None:
+    """Called by a model where a part of it has ended; the meter of this thread counts it."""
+    meter: StageMeter | None = getattr(_this_thread, "meter", _no_meter)()
+    if meter is not None:
+        meter.end_part(name)
+
+
+def _no_meter() -> None:
+    """In threads that never had one."""
+
 
 class StageMeter:
     """Seconds of stages, and their peaks of the GPU that this thread uses; none where it uses none.
@@ -20,15 +35,24 @@ class StageMeter:
     One thread computes stages in turns: each piece of work that ends takes the time since the one
     before, and torch's peak, whose count starts again. Where torch uses a GPU the time is the one
     between two events of the GPU, so that work counts for its stage though the host is ahead.
-    Nothing waits for the GPU: times of events become known later. Not yet run on a GPU.
+    Nothing waits for the GPU: times of events become known later.
+
+    Models report the ends of their parts (`end_part`): of each part the first passes are measured.
 
     Args:
         clock: Seconds of work: it stands still in pauses.
+
+    Attributes:
+        peaks: Of each stage.
+        parts: By stage and part, most bytes of tensors while the part worked.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.peaks: dict[str, MemoryPeak] = {}
+        self.parts: dict[str, dict[str, int]] = {}
         self._clock = clock
+        self._passes: Counter[str] = Counter()  # of each part
+        self._piece_parts: dict[str, MemoryPeak] = {}  # of the piece that is in work
         self._seconds: dict[str, float] = {}
         self._lock = threading.Lock()  # of the seconds
         self._ends: deque[_PieceEnd] = deque()  # the last one that is known, and those after it
@@ -40,19 +64,43 @@ class StageMeter:
         return reduce(MemoryPeak.larger, peaks) if peaks else None
 
     def restart(self) -> None:
-        """Forget the peaks, for another try; seconds are of all tries, without what is between."""
+        """Forget the peaks, for another try; seconds are of all tries, without what is between.
+
+        From now on this meter counts parts that end in this thread.
+        """
         torch_memory.take_peak()
         self._count()
-        self.peaks = {}
+        self.peaks, self.parts = {}, {}
+        self._passes.clear()
+        self._piece_parts = {}
+        _this_thread.meter = weakref.ref(self)
         self._ends = deque([self._piece_end("")])
 
     def end(self, stage: str) -> None:
         """A piece of a stage's work has ended; what went before it is counted with it."""
         found = torch_memory.take_peak()
         if found is not None:
+            found = reduce(MemoryPeak.larger, self._piece_parts.values(), found)
             self.peaks[stage] = found.larger(self.peaks.get(stage, found))
+            self._keep_parts(stage)
         self._ends.append(self._piece_end(stage))
         self._count()
+
+    def end_part(self, name: str) -> None:
+        """A part has ended; what went before it in the piece is counted with it."""
+        if self._passes[name] == _PASSES:
+            return
+        self._passes[name] += 1
+        found = torch_memory.take_tensor_peak()
+        if found is not None:
+            self._piece_parts[name] = found.larger(self._piece_parts.get(name, found))
+
+    def _keep_parts(self, stage: str) -> None:
+        if self._piece_parts:
+            kept = self.parts.setdefault(stage, {})
+            for name, peak in self._piece_parts.items():
+                kept[name] = max(kept.get(name, 0), peak.requested)
+            self._piece_parts = {}
 
     def add(self, stage: str, seconds: float) -> None:
         """Count time of a stage that has a thread of its own; called from any thread."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from engine.core import gpu_loss
@@ -32,19 +33,26 @@ def gpu_bytes(number: int | None = None) -> int:
 
 def take_peak() -> MemoryPeak | None:
     """The most of this thread's GPU since the last call; None before torch uses a GPU."""
+    found = take_tensor_peak()
+    if found is None:
+        return None
+    free, total = _cuda().mem_get_info()
+    return replace(found, used=int(total - free))
+
+
+def take_tensor_peak() -> MemoryPeak | None:
+    """The same without asking the driver what all programs use."""
     cuda = _cuda()
     if cuda is None:
         return None
     found = cuda.memory_stats()
     cuda.reset_peak_memory_stats()
-    free, total = cuda.mem_get_info()
     allocated = int(found.get("allocated_bytes.all.peak", 0))
     return MemoryPeak(
         # "async" does not count what was requested
         requested=int(found.get("requested_bytes.all.peak", 0)) or allocated,
         allocated=allocated,
         reserved=int(found.get("reserved_bytes.all.peak", 0)),
-        used=int(total - free),
     )
 
 

@@ -196,7 +196,7 @@ class JobService:
             plan=stored.plan,
             is_accepted=accept,
         )
-        with self._store.held(job_id):
+        with self._store.held(job_id), self._store.failure_kept(job_id):
             checkpoint = Checkpoint(self._store.folder(job_id))
             publication = checkpoint.publication
             if publication is None or not (publication.report.passed or accept):

@@ -17,6 +17,8 @@ import filelock
 from engine.core import atomic_file, paths
 from engine.core.errors import (
     CheckpointMismatch,
+    EngineError,
+    ErrorInfo,
     JobBusy,
     UnknownJob,
 )
@@ -32,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 VERSION = 2  # of job.json
 _FILE = "job.json"
+_FAILURE = "failure.json"  # an error that every further try meets
 _ROOTS = "job_folders.json"  # in the folder of this user's data
 _EXCERPTS = "excerpts"
 _OLD_NS = 2 * 86_400 * 10**9  # of excerpts: no program is at them any more
@@ -156,6 +159,7 @@ class JobStore:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             atomic_file.write_json(folder / _FILE, to_plain(stored))
+            (folder / _FAILURE).unlink(missing_ok=True)
             if self._root == paths.jobs_folder() != paths.own_jobs_folder():
                 _remember(self._root)
         return folder
@@ -178,6 +182,25 @@ class JobStore:
         if stored.version != VERSION:
             raise CheckpointMismatch("other-version", job=job_id)
         return stored
+
+    @contextlib.contextmanager
+    def failure_kept(self, job_id: str) -> Iterator[None]:
+        """Write down a permanent error of a job that has begun; its next start deletes that."""
+        try:
+            yield
+        except EngineError as err:
+            folder = self.folder(job_id)
+            if err.is_permanent and (folder / _FILE).is_file():
+                with contextlib.suppress(EngineError), writing(folder):
+                    atomic_file.write_json(folder / _FAILURE, to_plain(err.info()))
+            raise
+
+    def failure(self, job_id: str) -> ErrorInfo | None:
+        """The permanent error that a job has met, if it has."""
+        try:
+            return from_plain(ErrorInfo, read_json(self.folder(job_id) / _FAILURE))
+        except (OSError, ValueError, TypeError, KeyError, OverflowError):
+            return None  # there is none, or one that cannot be read: it is tried again
 
     @contextlib.contextmanager
     def held(self, job_id: str) -> Iterator[None]:

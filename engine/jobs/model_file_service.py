@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from engine.core import atomic_file
+from engine.core.control import Control
 from engine.core.errors import HashMismatch, UnknownWeights, WeightsMissing
 from engine.core.messages import Param
 from engine.core.windows_paths import NOT_IN_NAMES
@@ -116,6 +117,7 @@ def take(
     Raises:
         WeightsMissing, WeightsUnreadable: It is not there, or may not be read.
         WeightsError: It is no file that a model could use.
+        HashMismatch: It is a wheel, but not the published one of a library.
         WeightsBusy: Another process uses that published file.
         DiskFull, OutputUnwritable: Our folder cannot take it.
         Cancelled: The listener's control was cancelled.
@@ -123,6 +125,8 @@ def take(
     path = path.absolute()
     if not path.is_file():
         raise WeightsMissing("no-such-file", path=path)
+    if path.suffix.lower() == ".whl":
+        return _take_library(path, store, listener), None
     described = describe(path)
     if mode == "link" or store.owns(path):
         with hashed(path, listener.on_progress, listener.control) as (file, digest):
@@ -132,12 +136,53 @@ def take(
         published = _published(digest, store)
         name = published.filename if published else _own_name(path, digest)
         with store.held(published.id if published else name):
-            target = store.target(name)
-            if target.exists() and sha256_of(target, control=listener.control) != digest:
-                store.quarantine(target, name)
-            with store.writing():
-                atomic_file.replace(part, target)
+            target = _placed((part, digest), name, store, listener.control)
             return _noted(target, (digest, FileIdentity.of(target)), described, store)
+
+
+def _take_library(path: Path, store: Store, listener: Listener) -> PublishedState:
+    """Copy the wheel of a library, whatever its name is: its program runs, so only the published.
+
+    Raises:
+        HashMismatch: It is another file; one of another size is not read.
+    """
+    libraries = [file for file in store.catalogue if file.kind == "library"]
+    size = path.stat().st_size
+    library = next((file for file in libraries if file.bytes == size), None)
+    if library is None:
+        raise _no_library(path, libraries)
+    with _copied(path, store, listener) as (part, digest):
+        if digest != library.sha256:
+            raise _no_library(path, [library])
+        with store.held(library.id):
+            target = _placed((part, digest), library.filename, store, listener.control)
+            store.note(target, digest, FileIdentity.of(target))
+    return store.standing_of(library.id)
+
+
+def _no_library(path: Path, libraries: Sequence[PublishedFile]) -> HashMismatch:
+    """Why a wheel is not taken, by its name: another package, another version, or damaged."""
+    names = tuple(file.filename for file in libraries)
+    wanted = next((name for name in names if _project(name) == _project(path.name)), "")
+    if not wanted:
+        return HashMismatch("no-library", name=path.name, wheels=names)
+    version, right = (f"{name}--".split("-")[1] for name in (path.name, wanted))
+    case = "library-damaged" if version == right else "library-version"
+    return HashMismatch(case, name=path.name, version=version, wanted=wanted)
+
+
+def _project(wheel: str) -> str:
+    return wheel.partition("-")[0].lower()
+
+
+def _placed(copy: tuple[Path, str], name: str, store: Store, control: Control) -> Path:
+    """Give a copy with its SHA-256 a name in our folder; another file there is set aside."""
+    (part, digest), target = copy, store.target(name)
+    if target.exists() and sha256_of(target, control=control) != digest:
+        store.quarantine(target, name)
+    with store.writing():
+        atomic_file.replace(part, target)
+    return target
 
 
 def _noted(

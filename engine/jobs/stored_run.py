@@ -77,7 +77,7 @@ def run_stored(
         raise job.plan_error
     events.emit(e.StageStarted(job_id=job.id, stage="prepare"))
     try:
-        with store.held(job.id):
+        with store.held(job.id), store.failure_kept(job.id):
             report = _run(job, store, machine, events, send)
     except MemoryError as err:  # outside of what can be tried again
         raise OutOfMemory("running") from err

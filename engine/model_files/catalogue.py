@@ -18,7 +18,7 @@ PRECISIONS = ("fp16", "q8", "fp8", "q4")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFile:
-    """One weights file of a model: where it was published, and its SHA-256."""
+    """One weights file of a model, or a library of it: who published it, and its SHA-256."""
 
     id: str
     title: str
@@ -29,7 +29,7 @@ class PublishedFile:
     filename: str
     sha256: str
     licence: str
-    host: str
+    host: str = ""  # "": it is not downloaded, the user brings it
     revision: str = "main"
     bytes: int = 0  # 0 while unknown
     about_bytes: int = 0
@@ -77,7 +77,9 @@ class ModelCatalogue:
         raise unknown(file_id)
 
     def addresses(self, file: PublishedFile) -> tuple[str, ...]:
-        """Addresses of a file, the preferred one first."""
+        """Addresses of a file, the preferred one first; none of what the user brings."""
+        if not file.host:
+            return ()
         return tuple(
             self.hosts[file.host].format(
                 repository=repository,

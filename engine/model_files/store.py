@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from engine.core.control import Control
@@ -15,6 +16,7 @@ from engine.core.errors import (
     DiskFull,
     EngineError,
     HashMismatch,
+    LibraryMissing,
     OutputUnwritable,
     WeightsBusy,
     WeightsError,
@@ -23,7 +25,7 @@ from engine.core.errors import (
 from engine.core.paths import models_folder
 from engine.core.units import bytes_text
 from engine.downloads.folder import DownloadFolder, is_complete
-from engine.downloads.hashing import FileIdentity, OnProgress, hashed, ignore_progress
+from engine.downloads.hashing import FileIdentity, OnProgress, hashed, ignore_progress, sha256_of
 from engine.downloads.transfer import Listener, RemoteFile, fetch, mismatch
 from engine.model_files import catalogue
 from engine.model_files.catalogue import PublishedFile
@@ -55,7 +57,10 @@ class Store(DownloadFolder):
     # --- queries
 
     def states(self) -> tuple[PublishedState, ...]:
-        """Every published file in the catalogue's order, then the user's own."""
+        """Every published file in the catalogue's order, then the user's own.
+
+        A library that is installed in this Python is left out, unless its file is here too.
+        """
         return tuple(self._with_busy(state) for state in self._all())
 
     def state(self, file_id: str) -> PublishedState:
@@ -144,6 +149,16 @@ class Store(DownloadFolder):
                     expect(path, record.identity)
         return path
 
+    def sha256_of(self, path: Path, control: Control | None = None) -> str:
+        """SHA-256 of any file; one that was read before and has not changed is not read again.
+
+        Raises:
+            WeightsUnreadable, Cancelled: As reading it.
+        """
+        known = (one for one in self._hashes.records() if one.path == path and one.is_current())
+        record = next(known, None)
+        return record.sha256 if record is not None else sha256_of(path, control=control)
+
     # --- changes
 
     def check(
@@ -230,7 +245,8 @@ class Store(DownloadFolder):
     def _all(self) -> list[PublishedState]:
         """As `states`, but never "busy"."""
         published = [file.state() for file in self.catalogue]
-        return file_states(self, published, self._hashes.records())
+        found = file_states(self, published, self._hashes.records())
+        return [state for state in found if state.is_here or not _has_python(state)]
 
     def _with_busy(self, state: PublishedState) -> PublishedState:
         return dataclasses.replace(state, state="busy") if self.is_held(state.id) else state
@@ -261,6 +277,11 @@ def _mismatch(path: Path, state: PublishedState) -> HashMismatch:
     return mismatch(path, state.id, state.sha256)
 
 
+def _has_python(state: PublishedState) -> bool:
+    """Whether a library is installed in this Python."""
+    return state.kind == "library" and PathFinder.find_spec(state.id) is not None
+
+
 def _is_link(record: HashRecord, state: PublishedState) -> bool:
     """True where the user named the path of a file."""
     if record.own is not None:
@@ -282,6 +303,7 @@ def download(file: PublishedFile, store: Store, listener: Listener | None = None
 
     Raises:
         WeightsBusy: Another thread or process holds the file.
+        LibraryMissing: It is not here, and the user has to bring it.
         DownloadFailed: No server delivered it.
         HashMismatch: What came is not the published file; it was quarantined.
         DiskFull, OutputUnwritable: The folder cannot take it.
@@ -290,6 +312,8 @@ def download(file: PublishedFile, store: Store, listener: Listener | None = None
     listener = listener or Listener()
     with store.held(file.id):
         if not _is_right(file, store, listener):
+            if not file.host:
+                raise LibraryMissing("not-downloaded", name=file.filename, title=file.title)
             fetch(remote_file(file, store), store, listener)
             target = store.target(file.filename)
             store.note(target, file.sha256, FileIdentity.of(target))

@@ -1,6 +1,21 @@
-"""Whether torch's own compiler works on a device; it is only imported when that is asked.
+"""torch's own compiler: whether it works on a device, and passes that it compiles.
 
-Not yet run on a GPU.
+One mechanism for the switches `dit.compile` and `vae.compile`. A pass is a function between two
+convolutions or matrix products that writes into memory which is there: torch fuses its operations,
+and buffers, carries and slices stay as they are. Libraries compute the rest in either case.
+
+- Sizes are dynamic: one program serves all tiles, slices and layers. Another dtype, layout or
+  kind of call is compiled once more; what goes beyond torch's own limit counts as failed.
+- What torch cannot compile is left to the operators of the program, and said once in a job.
+- Compiled code is kept in the cache folder of Upreel, and found there by later runs.
+
+The switch `run.compiler` takes one of `BACKENDS`. Others would not do: CUDA graphs (the backend
+"cudagraphs", the modes "reduce-overhead" and "max-autotune") leave alone what writes into its
+arguments, and each size would hold memory that no plan counts; "aot_eager" generates no code, so
+what a fused pass has in registers would be whole frames.
+
+Only imported where one of the switches is on or a job begins; torch's compiler itself takes a
+second more, at the first pass. Not yet run on a GPU.
 """
 
 from __future__ import annotations
@@ -8,6 +23,10 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -16,8 +35,56 @@ import torch
 from engine.core.errors import FeatureMissing
 from engine.core.paths import cache_folder
 from engine.hardware.out_of_memory import is_out_of_memory
+from engine.ops.torch_flags import current
 
 logger = logging.getLogger(__name__)
+
+Pass = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerBackend:
+    """A backend of torch.compile by its name, and a mode of it; "" for the usual one."""
+
+    name: str
+    mode: str = ""
+
+
+# Of the switch `run.compiler`. max-autotune measures variants of each kernel, and takes longer.
+BACKENDS: Mapping[str, CompilerBackend] = {
+    "inductor": CompilerBackend("inductor"),
+    "max-autotune": CompilerBackend("inductor", "max-autotune-no-cudagraphs"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """A pass that torch was to compile.
+
+    Attributes:
+        name: Of the pass, for the log.
+        seconds: That it took.
+        failure: Why there is no program, in words of torch; "" where there is one.
+    """
+
+    name: str
+    seconds: float
+    failure: str = ""
+
+
+Listener = Callable[[Compilation], None]
+
+
+@dataclass(slots=True)
+class _Compiling:
+    """Who hears of compilations, what failed since then, and when the last program was ready."""
+
+    listener: Listener = lambda _: None
+    failed: set[Pass] = field(default_factory=set)
+    ready: float | None = None  # s of `time.perf_counter`
+
+
+_now = _Compiling()
 
 
 def require_compiler(device: torch.device) -> None:
@@ -28,25 +95,124 @@ def require_compiler(device: torch.device) -> None:
     """
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
         raise FeatureMissing("triton")
-    if not _compiles(device):
+    if not _compiles(device, BACKENDS[current().compiler]):
         is_gpu = device.type == "cuda"
         raise FeatureMissing("compile-on-gpu" if is_gpu else "compile-on-processor")
 
 
-@cache
-def _compiles(device: torch.device) -> bool:
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
-    compiler: Any = torch.compile  # its types do not keep those of the function
-    x = torch.arange(8.0, device=device)
-    try:
-        found = compiler(_trial, fullgraph=True)(x)
-    except (RuntimeError, ImportError, OSError) as err:
-        if is_out_of_memory(err):  # it may pass: no verdict, and nothing is remembered
-            raise
-        logger.warning("torch.compile on %s: %s", device, str(err).partition("\n")[0])
+def done(function: Pass, *given: Any) -> bool:
+    """Call a pass as torch compiles it.
+
+    Args:
+        function: Of a module; writes its results into some of what it is given.
+        given: Tensors, tuples of them, None, scalars.
+
+    Returns:
+        Whether it was done; false where torch cannot compile it: then nothing was done.
+
+    Raises:
+        torch.OutOfMemoryError: While it was compiled or when it ran; that is no failure of the
+            compiler.
+    """
+    if function in _now.failed:
         return False
-    return bool(torch.equal(found.cpu(), _trial(x).cpu()))
+    start, _now.ready = time.perf_counter(), None
+    try:
+        _compiled(function, BACKENDS[current().compiler])(*map(_alone, given))
+    except Exception as err:  # a backend may raise one of any class, which torch wraps
+        _memory_ran_out(err)
+        if not _is_of_compiler(err):
+            raise
+        _now.failed.add(function)
+        _tell(function, time.perf_counter() - start, _first_line(err))
+        return False
+    if _now.ready is not None:
+        _tell(function, _now.ready - start)
+    return True
 
 
-def _trial(x: torch.Tensor) -> torch.Tensor:
-    return 2 * x + 1
+@contextmanager
+def reporting(listener: Listener) -> Iterator[None]:
+    """Tell a listener about each compilation inside; what failed before is tried again."""
+    before = _now.listener, _now.failed
+    _now.listener, _now.failed = listener, set()
+    try:
+        yield
+    finally:
+        _now.listener, _now.failed = before
+
+
+@cache
+def _compiles(device: torch.device, chosen: CompilerBackend) -> bool:
+    x = torch.arange(8.0, device=device)
+    out = torch.empty_like(x)
+    try:
+        _compiled(_trial, chosen)(x, out)
+    except (RuntimeError, ImportError, OSError) as err:
+        _memory_ran_out(err)  # it may pass: no verdict, and nothing is remembered
+        logger.warning("torch.compile on %s: %s", device, _first_line(err))
+        return False
+    return bool(torch.equal(out.cpu(), 2 * x.cpu() + 1))
+
+
+def _trial(x: torch.Tensor, out: torch.Tensor) -> None:
+    out.copy_(2 * x + 1)
+
+
+@cache
+def _compiled(function: Pass, chosen: CompilerBackend) -> Pass:
+    from torch.fx.experimental import _config as shapes
+
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
+    shapes.use_duck_shape = False  # sizes that are equal by chance would be compiled by themselves
+    compiler: Any = torch.compile  # its types do not keep those of the function
+    found: Pass = compiler(function, backend=_noting(chosen), dynamic=True, fullgraph=True)
+    return found
+
+
+@cache
+def _noting(chosen: CompilerBackend) -> Callable[[Any, Any], Any]:
+    """A backend that notes when a program is ready: what follows is its first run."""
+    from torch._dynamo import lookup_backend
+    from torch._inductor import list_mode_options
+
+    compile_graph: Any = lookup_backend(chosen.name)
+    options = {"config_patches": list_mode_options(chosen.mode)} if chosen.mode else {}
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        program = compile_graph(graph, inputs, **options)
+        _now.ready = time.perf_counter()
+        return program
+
+    return backend
+
+
+def _alone(given: Any) -> Any:
+    """Tensors that are no views of others: torch would compile once for each kind of base."""
+    if isinstance(given, tuple):
+        return tuple(map(_alone, given))
+    return given.data if isinstance(given, torch.Tensor) else given
+
+
+def _tell(function: Pass, seconds: float, failure: str = "") -> None:
+    name = function.__name__.strip("_")
+    logger.info("torch.compile: %s took %.1f s %s", name, seconds, failure)
+    _now.listener(Compilation(name=name, seconds=seconds, failure=failure))
+
+
+def _is_of_compiler(error: Exception) -> bool:
+    """Whether an error arose while torch compiled, before anything ran."""
+    from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+
+    return isinstance(error, TorchDynamoException | FailOnRecompileLimitHit)
+
+
+def _memory_ran_out(error: Exception) -> None:
+    """Raise the lack of memory that an error is or wraps."""
+    inner = getattr(error, "inner_exception", error)
+    if is_out_of_memory(inner):
+        raise inner
+
+
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "inner_exception", error)).strip().partition("\n")[0].rstrip(".")

@@ -14,6 +14,7 @@ from engine.core.errors import Cancelled, EngineError
 from engine.hardware import devices, gpu_reading, shared_memory, torch_memory
 from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.hardware.spill_guard import SpillGuard
+from engine.ops.compiler import Compilation, reporting
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.context import JobContext
 from engine.protocol.events import Warned
@@ -23,6 +24,7 @@ from engine.runtimes import environment
 logger = logging.getLogger(__name__)
 
 _cuda: Any = torch.cuda  # part of it has no types
+_MOST_LETTERS = 200  # of what torch says
 
 
 @contextmanager
@@ -108,12 +110,35 @@ def _guard(context: JobContext) -> SpillGuard | None:
 
 @contextmanager
 def switched(context: JobContext) -> Iterator[None]:
-    """Libraries may do what the plan's switches allow; a switch that is too late is reported."""
+    """Libraries may do what the plan's switches allow.
+
+    A switch that is too late is reported, and so is what torch could not compile, once.
+    """
     run = context.plan.work.switches.run
     for name in environment.too_late(run):
         context.events.emit(Warned(job_id=context.job_id, notice=_too_late(name)))
-    with arithmetic_of(run):
+    with arithmetic_of(run), reporting(_CompilerReport(context)):
         yield
+
+
+class _CompilerReport:
+    """Counts the seconds of torch's compiler as a stage, and warns of the first failure."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._has_failed = False
+
+    def __call__(self, one: Compilation) -> None:
+        """Called in the thread that compiles."""
+        self._context.meter.add("compile", one.seconds)
+        self._context.is_learned_from = False  # later jobs find the programs in the cache folder
+        if not one.failure or self._has_failed:
+            return
+        self._has_failed = True
+        notice = Notice(
+            code="not-compiled", severity="warning", params={"reason": one.failure[:_MOST_LETTERS]}
+        )
+        self._context.events.emit(Warned(job_id=self._context.job_id, notice=notice))
 
 
 def _too_late(name: str) -> Notice:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from engine.core.control import Control
-from engine.core.errors import CheckpointMismatch, WeightsMissing
+from engine.core.errors import CheckpointMismatch, WeightsBusy, WeightsMissing
 from engine.model_files.store import Store, is_changed
 from engine.models import registry
 from engine.pipeline.context import JobContext, Throttle
 from engine.protocol.events import StageProgress, StageStarted
 from engine.protocol.plan import Plan, WeightsPlan
+from engine.protocol.report import ModelFile
 
 _MB = 10**6
 
@@ -46,6 +47,25 @@ def check_weights(context: JobContext) -> None:
         raise CheckpointMismatch("since-planning", what="weights")
 
 
+def files_used(context: JobContext) -> tuple[ModelFile, ...]:
+    """What a report says of the model files of a job; reads those that were not read yet.
+
+    Raises:
+        WeightsUnreadable, Cancelled: As reading them.
+    """
+    store, plan = Store(), context.plan
+    named = [("", file) for file in (plan.latent.weights if plan.latent else ())]
+    named += [(work.architecture, file) for work in plan.passes for file in work.weights_files]
+    return tuple(
+        ModelFile(
+            name=file.path.name,
+            sha256="" if is_changed(file) else store.sha256_of(file.path, context.control),
+            architecture=architecture,
+        )
+        for architecture, file in dict.fromkeys(named)
+    )
+
+
 def files_of(plan: Plan) -> tuple[WeightsPlan, ...]:
     """Weights files that a job needs and that are no part of the program."""
     of_passes = (file for work in plan.passes for file in work.weights_files)
@@ -73,5 +93,5 @@ def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> W
     if vae.published:
         path = Store().ready(vae.published, control=control)
         if path != vae.path or is_changed(vae):
-            raise CheckpointMismatch("just-now", what="weights")
+            raise WeightsBusy("just-now")
     return vae

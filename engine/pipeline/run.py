@@ -16,7 +16,7 @@ from engine.core.messages import message
 from engine.hardware.telemetry import RamPeak
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.misread import first_misread
-from engine.pipeline.model_file_check import check_weights
+from engine.pipeline.model_file_check import check_weights, files_used
 from engine.pipeline.output import Publication, part_path, publish
 from engine.pipeline.recovery import Recovery, attempt, with_one_retry
 from engine.pipeline.room import check_room, with_room
@@ -26,7 +26,7 @@ from engine.planner import learning
 from engine.planner.rates import Learned
 from engine.protocol.events import StageProgress, StageStarted, Warned
 from engine.protocol.plan import Notice, Plan
-from engine.protocol.report import Report, StageMemory, StageTime
+from engine.protocol.report import PartMemory, Report, StageMemory, StageTime
 from engine.verify.verify import verify
 from engine.video.read.continuity import losses
 from engine.video.write.containers import PICTURES, trial_notices
@@ -74,6 +74,7 @@ def _run(context: JobContext, segments: SegmentLog, ram: RamPeak, *, overwrite: 
             source=context.media.path,
             output=context.plan.output,
             seconds=seconds,
+            model_files=advised(lambda: files_used(context), ()),
             stage_times=advised(lambda: _stage_times(context), ()),
             peak_bytes=ram.so_far + context.workers_peak_bytes,
             gpu_memory=advised(lambda: _gpu_memory(context), ()),
@@ -260,12 +261,16 @@ def _stage_times(context: JobContext) -> tuple[StageTime, ...]:
 
 def _gpu_memory(context: JobContext) -> tuple[StageMemory, ...]:
     """What stages took of the GPU, next to what was planned; in the log, too."""
-    measured = context.meter.peaks
+    measured, parts = context.meter.peaks, context.meter.parts
     found = tuple(
         StageMemory(
             stage=stage.stage,
             planned=stage.device_bytes,
             peak=measured[stage.stage],
+            parts=tuple(
+                PartMemory(part=name, peak=peak)
+                for name, peak in parts.get(stage.stage, {}).items()
+            ),
         )
         for stage in context.plan.stages
         if stage.device_bytes and stage.stage in measured

@@ -28,9 +28,7 @@ class SegmentRecord:
     bytes: int
     crcs: tuple[int, ...]  # of the pictures of the source, as they were read
     shot: int = 0  # first frame of the shot that the next frame belongs to
-    begins: int = (
-        -1
-    )  # its first frame, counted from the job's first; -1 in records of earlier versions
+    begins: int = -1  # its first frame, counted from the job's first; -1: an earlier version's
     sha256: str = ""  # of the file, from the log that keeps it
 
     @property

@@ -9,9 +9,10 @@ from typing import Literal
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
 
-Kind = Literal["dit", "vae", "text", "upscaler"]
+Kind = Literal["dit", "vae", "text", "upscaler", "library"]
 State = Literal["missing", "partial", "here", "unverified", "damaged", "busy"]
 ImportMode = Literal["copy", "link"]
+LIBRARIES = ("spandrel",)  # ids of files of that kind: Python packages, as wheels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ class PublishedState:
     title: str  # "SeedVR2 3B, fp16"
     kind: Kind
     models: tuple[str, ...]  # ids of the models that it serves
-    precision: str  # "fp32", "fp16", "bf16", "16-bit" (either), "fp8", "q8", "q4"
+    precision: str  # "fp32", "fp16", "bf16", "16-bit" (either), "fp8", "q8", "q4"; "" of libraries
     filename: str
     bytes: int = 0  # of the whole file; 0 while unknown
     about_bytes: int = 0  # computed from the number of weights, where `bytes` is not known
@@ -89,6 +90,12 @@ class PublishedState:
     def is_own(self) -> bool:
         """True for a file that the user brought and the catalogue does not know."""
         return not self.repository
+
+
+def is_library(path: Path) -> bool:
+    """Whether a file is a wheel of one of our libraries, of any version, by its name."""
+    project = path.name.partition("-")[0].lower()
+    return path.suffix.lower() == ".whl" and project in LIBRARIES
 
 
 def facts_of(file: PublishedState) -> tuple[Message, ...]:

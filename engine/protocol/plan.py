@@ -131,6 +131,11 @@ class WorkPlan:
         return ()
 
     @property
+    def architecture(self) -> str:
+        """Of the network in those files, where `model` does not tell it."""
+        return ""
+
+    @property
     def pin_bytes(self) -> int:
         """Pinned main memory for copies of weights."""
         return 0

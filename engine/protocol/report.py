@@ -53,12 +53,21 @@ class MemoryPeak:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartMemory:
+    """Most bytes of tensors while a part of a model worked; measured in its first slices."""
+
+    part: str  # its module path: "decoder.up_blocks.2.upsamplers.0"
+    peak: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageMemory:
     """What a stage took of the GPU, next to the bytes that were planned."""
 
     stage: str
     planned: int
     peak: MemoryPeak
+    parts: tuple[PartMemory, ...] = ()  # in their order; of a VAE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +77,15 @@ class StageTime:
     stage: str
     seconds: float
     planned: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFile:
+    """A model file that a result was made with."""
+
+    name: str  # without its folder
+    sha256: str = ""  # "" where it was changed, or went, before the job ended
+    architecture: str = ""  # as the file says; "" where the name of the model tells it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +100,7 @@ class Report:
     likeness_mean: float = 0.0  # SSIM of small grey pictures, 0 to 1
     likeness_min: float = 0.0
     seconds: float = 0.0  # that the job took, 0 when only verified
+    model_files: tuple[ModelFile, ...] = ()  # other than those of the program
     stage_times: tuple[StageTime, ...] = ()  # as in `events.StagesTimed`
     peak_bytes: int = 0
     gpu_memory: tuple[StageMemory, ...] = ()  # of the stages that a GPU computed in the last run
@@ -152,12 +171,13 @@ class RuntimeTrial:
 class MeasuredSwitch:
     """One line of the benchmark's table: what one optimisation does on this machine.
 
-    Ratios are with it over without it, all others as users have them: below 1 it helps.
+    Ratios are with it over without it, all others as users have them: below 1 it helps. A claim of
+    documents that no optimisation answers has a line of its own, with the reason as its note.
     """
 
-    name: str  # "vae.upsampler_fold"; "all" for all of a model's together
+    name: str  # "vae.upsampler_fold"; "all" for all of a model's together; "claim.cuda-graphs"
     title: Message
-    exactness: str  # "exact", "rounding" or "inexact"
+    exactness: str  # "exact", "rounding" or "inexact"; "" for a claim alone
     is_default: bool
     time: float | None = None
     scatter: float | None = None  # standard error of that ratio

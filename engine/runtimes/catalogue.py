@@ -15,6 +15,7 @@ from pathlib import Path
 from engine.core.errors import RuntimePackError, UnknownRuntime
 from engine.core.paths import resource
 from engine.core.serialization import from_plain, read_toml
+from engine.core.units import version_parts
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -105,7 +106,7 @@ class Runtime:
             driver: Version of the driver: "581.29".
             capability: CUDA compute capability; None where the driver is too old to report it.
         """
-        if capability is None or _numbers(driver) < _numbers(self.driver):
+        if capability is None or version_parts(driver) < version_parts(self.driver):
             return False
         mine = capability[0] * 10 + capability[1]
         return self.oldest_capability <= mine <= (self.newest_capability or mine)
@@ -172,7 +173,3 @@ def load(path: Path) -> RuntimeCatalogue:
 def catalogue() -> RuntimeCatalogue:
     """The catalogue of this program."""
     return load(resource("runtime.toml"))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version)))

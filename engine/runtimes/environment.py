@@ -17,7 +17,7 @@ from engine.settings.switches import switches_of
 _PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 # Unless large blocks are left whole, what a stream keeps for its next slice lies in the way of
 # larger tensors: torch reserves a quarter more than all tensors have, and then fails (counted on
-# the pretended GPU, not yet run on a GPU).
+# the pretended GPU).
 _ALLOCATORS = {
     "native": {"PYTORCH_ALLOC_CONF": "max_split_size_mb:24"},
     "expandable": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"},

@@ -16,15 +16,19 @@ from typing import Any, ClassVar, Literal, Self
 
 from engine.core.messages import Message, message
 from engine.settings.requirements import (
+    ALLOCATORS,
     ATTENTION,
     COMPILER,
+    COMPILERS,
+    COMPILING,
     CPU,
     CUDA,
-    GPU,
     MATMUL,
     NOTHING,
     ON_GPU,
     ON_PROCESSOR,
+    PACKAGES,
+    SERIES,
     VAE_DTYPES,
     WEIGHTS_FILES,
     Requirement,
@@ -37,13 +41,11 @@ Group = Literal["vae", "dit", "run"]
 Value = bool | str
 Convolution = Literal["auto", "2d", "3d"]
 Allocator = Literal["native", "expandable", "async"]
+Compiler = Literal["inductor", "max-autotune"]
 
 ALL = "all"  # every optimisation of a group, or of all groups
 EXACT = "exact"  # none: the arithmetic of the plain variants
 
-# Names under which modules are published.
-_PACKAGES = {"flash_attn_interface": "flash-attn 3", "flash_attn": "flash-attn 2"}
-_SERIES = {(7, 5): "20", (8, 0): "30", (8, 9): "40", (10, 0): "50"}  # GeForce RTX
 # Families of models that look at the switches of a group; () for all.
 _USERS: dict[Group, tuple[str, ...]] = {"vae": ("seedvr2", "wan"), "dit": ("seedvr2",), "run": ()}
 
@@ -153,15 +155,17 @@ def _missing(needs: Requirement, device: str, capability: tuple[int, int] | None
         return message(f"reason.choice.{'gpu' if device == CPU else 'processor'}")
     least = needs.capability
     if device == CUDA and least is not None and (capability or (0, 0)) < least:
-        series = _SERIES.get(least)
+        series = SERIES.get(least)
         case = "capability" if series is None else "series"
         return message(f"reason.choice.{case}", capability="{}.{}".format(*least), series=series)
+    if needs.sources and getattr(sys, "frozen", False):
+        return message("reason.choice.sources")
     part = dict(needs.parts).get(device, "")
     if not part or is_installed(part):
         return None
     if part == COMPILER:
         return message("reason.choice.compiler")
-    return message("reason.choice.package", package=_PACKAGES.get(part, part))
+    return message("reason.choice.package", package=PACKAGES.get(part, part))
 
 
 def _switch(default: bool = True, exactness: Exactness = "exact", **about: Any) -> Any:
@@ -264,6 +268,7 @@ class VaeSwitches(SwitchSet):
     planned_buffers: bool = _switch()
     temporal_winograd: bool = _switch(False, "rounding")
     fp16_accumulation: bool = _switch(False, "inexact", needs=on_gpu((7, 0)))
+    compile: bool = _switch(False, "rounding", needs=COMPILING)
     convolution: Convolution = field(
         default="auto",
         metadata=_about(
@@ -295,9 +300,7 @@ class DitSwitches(SwitchSet):
     planned_buffers: bool = _switch()
     onednn_matmul: bool = _switch(needs=ON_PROCESSOR, old_names=("onednn_products",))
     fp16_accumulation: bool = _switch(False, "inexact", needs=on_gpu((7, 0)))
-    compile: bool = _switch(
-        False, "rounding", needs=Requirement(parts=((CUDA, "triton"), (CPU, COMPILER)))
-    )
+    compile: bool = _switch(False, "rounding", needs=COMPILING)
     attention: str = field(
         default="auto",
         metadata=_about(SwitchChoice, values=ATTENTION, plain="sdpa", setting="attention"),
@@ -315,19 +318,12 @@ class RunSwitches(SwitchSet):
     pinned_transfers: bool = _switch(needs=ON_GPU)
     copy_stream: bool = _switch(needs=ON_GPU)
     weights_stream: bool = _switch(needs=ON_GPU)
+    two_tiles: bool = _switch(False, needs=ON_GPU)
     passive_threads: bool = _switch(at_start=True)
     allocator: Allocator = field(
-        default="native",
-        metadata=_about(
-            SwitchChoice,
-            values={
-                "native": NOTHING,
-                "expandable": Requirement(devices=GPU, systems=("linux",)),
-                "async": ON_GPU,
-            },
-            at_start=True,
-        ),
+        default="native", metadata=_about(SwitchChoice, values=ALLOCATORS, at_start=True)
     )
+    compiler: Compiler = field(default="inductor", metadata=_about(SwitchChoice, values=COMPILERS))
 
 
 GROUPS: dict[Group, type[SwitchSet]] = {

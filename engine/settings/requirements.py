@@ -17,6 +17,10 @@ BOTH, GPU = (CPU, CUDA), (CUDA,)
 
 COMPILER = "C++"  # a part that is no Python module
 
+# Names under which modules are published.
+PACKAGES = {"flash_attn_interface": "flash-attn 3", "flash_attn": "flash-attn 2"}
+SERIES = {(7, 5): "20", (8, 0): "30", (8, 9): "40", (10, 0): "50"}  # GeForce RTX
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
@@ -27,16 +31,19 @@ class Requirement:
         capability: Least CUDA capability of a GPU; None: any.
         systems: Names as of `sys.platform`; () for all.
         parts: Kind of device -> Python module that it needs there, or COMPILER.
+        sources: The packaged program, which runs without sources, does not have it.
     """
 
     devices: tuple[str, ...] = BOTH
     capability: tuple[int, int] | None = None
     systems: tuple[str, ...] = ()
     parts: tuple[tuple[str, str], ...] = ()
+    sources: bool = False
 
 
 NOTHING = Requirement()
 ON_GPU, ON_PROCESSOR = Requirement(devices=GPU), Requirement(devices=(CPU,))
+COMPILING = Requirement(parts=((CUDA, "triton"), (CPU, COMPILER)), sources=True)  # torch.compile
 
 
 def on_gpu(capability: tuple[int, int], module: str = "") -> Requirement:
@@ -69,6 +76,12 @@ MATMUL = {  # the most exact first
     "nvfp4": on_gpu((10, 0)),
 }
 WEIGHTS_FILES = dict.fromkeys(("auto", "fp16", "fp8", "q8", "q4"), NOTHING)
+ALLOCATORS = {
+    "native": NOTHING,
+    "expandable": Requirement(devices=GPU, systems=("linux",)),
+    "async": ON_GPU,
+}
+COMPILERS = {"inductor": NOTHING, "max-autotune": ON_GPU}
 VAE_DTYPES = {
     "auto": NOTHING,
     "float16": NOTHING,

@@ -3,7 +3,8 @@
 What is written in the setting `switches` ("vae.temporal_winograd=on,run.tf32=on") counts most, then
 the environment (UPREEL_VAE_TEMPORAL_WINOGRAD=on), then the defaults of the device. Groups change
 many at once: "vae.all=off", "dit.all=off", "run.all=off", "all=off". "exact" computes as the plain
-variants of the models do: every optimisation off, convolutions and attention as published.
+variants of the models do: every optimisation off, convolutions and attention as published. "fp4"
+takes what belongs together on RTX 50: matrix products and attention in FP4.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ _MEMBERS = {f"{name}.{ALL}": group.optimisations() for name, group in GROUPS.ite
     ALL: optimisations()
 }
 _KEYS = (*_ENTRIES, *_MEMBERS)
+_MODES = {"fp4": {"dit.matmul": "nvfp4", "dit.attention": "sage3-fp4"}}  # that belong together
 _VARIABLES = {variable_of(old): key for old, key in _OLD_KEYS.items()} | {
     variable_of(key): key for key in _KEYS
 }
@@ -197,6 +199,8 @@ def _in_text(text: str) -> Iterator[_Change]:
         key = name.strip().lower().replace("-", "_")
         if key == EXACT and not separator:
             yield from _exact()
+        elif key in _MODES and not separator:
+            yield from (_Change(_ENTRIES[name], word) for name, word in _MODES[key].items())
         elif not separator:
             raise SettingsError("switch-without-value", text=part)
         elif _OLD_KEYS.get(key, key) not in _KEYS:

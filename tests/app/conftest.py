@@ -46,8 +46,10 @@ class Bench:
 
     def hear(self) -> None:
         """Let the window take everything that the engine has said."""
-        self.program.bridge.drain()
-        QApplication.processEvents()
+        while self.program.bridge.drain():
+            pass
+        for _ in range(2):  # views follow a change of the queue one turn later
+            QApplication.processEvents()
 
     def emit(self, event: events.Event) -> None:
         """Let the engine emit an event, and hear it."""
@@ -105,6 +107,7 @@ def _end(program: Program) -> None:
     program.window.deleteLater()
     program.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    QApplication.instance().setStyleSheet("")  # or the next window is dressed with each addWidget
 
 
 def _opened(qapp: QApplication, folder: Path) -> Program:

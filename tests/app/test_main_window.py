@@ -54,7 +54,9 @@ def test_a_finished_film_offers_its_result(bench, qtbot):
     bench.patch.setattr(desktop, "open_file", lambda path: opened.append(path) or True)
     bench.start()
     bench.finish()
-    assert "13 of 13 checks passed" in texts(bench.window)
+    card = labels.state(bench.program.queue.rows[0])
+    said = [card, *texts(bench.window).splitlines()]
+    assert [one for one in said if "check" in one] == ["All 13 checks passed"], "once"
     qtbot.mouseClick(bench.find("openButton"), Qt.MouseButton.LeftButton)
     assert opened == [Path("films/film_x2.mp4")]
 
@@ -74,8 +76,13 @@ def test_a_failed_check_is_not_called_a_success(bench):
     bench.start()
     bench.engine.finish(failed=("frame-count",))
     bench.hear()
-    assert "12 of 13 checks passed" in texts(bench.window)
-    assert "240 frames in, 240 out." in texts(bench.window)
+    assert labels.state(bench.program.queue.rows[0]) == "Done, but checks failed"
+    assert "1 of 13 checks failed" in texts(bench.find("reportStrip"))
+    said = "Number of frames\n240 frames in, 240 out."
+    assert texts(bench.window).count(said) == 1
+    assert said in texts(bench.find("doubtCard"))
+    bench.program.use_language("zh_CN")
+    assert texts(bench.find("doubtCard")).count("240") == 2
 
 
 def test_a_file_that_is_no_film_stays_as_a_card_with_the_reason(bench):

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
 from app.i18n import grouped, tr
 from app.settings.editors import make_editor
-from app.status_bar import plan_line
+from app.status_bar import plan_lines
 from app.widgets.controls import ElidedLabel
 from engine.core.errors import SettingsError
 from engine.core.geometry import FrameSpan
@@ -46,6 +46,9 @@ def test_the_log_opens_at_its_end(bench):
     bar = bench.find("logDock").findChild(QPlainTextEdit).verticalScrollBar()
     assert bar.maximum() > 0
     assert bar.value() == bar.maximum()
+    bench.press("closeLog")
+    assert not bench.find("logDock").isVisible()
+    assert not bench.window.actions_["log"].isChecked()
 
 
 def test_a_film_that_is_moved_stays_in_sight(bench):
@@ -69,9 +72,8 @@ def test_a_film_that_is_moved_stays_in_sight(bench):
 def test_digits_are_grouped_alike_everywhere(bench):
     assert tr("{count} frames", count=172752) == f"{grouped(172752)} frames"
     assert tr("{count} frames", count=999) == "999 frames"
-    assert f"{grouped(1204)} frames" in plan_line(
-        dataclasses.replace(plan(), span=FrameSpan(0, 1204))
-    )
+    line, *_ = plan_lines(dataclasses.replace(plan(), span=FrameSpan(0, 1204)))
+    assert f"{grouped(1204)} frames" in line
 
 
 def test_only_bit_depths_that_there_are_can_be_chosen(qtbot):

@@ -12,7 +12,7 @@ from app.jobs.found_files import media_files
 from app.preview.empty_view import EmptyView
 from app.ui_state import UiState
 from app.window_place import fitted, keep_place, key_of, place_window
-from engine.core.errors import DiskFull
+from engine.core.errors import DiskFull, ResultHeldBack
 from engine.protocol.plan import Notice
 from tests.app.conftest import Bench, texts
 from tests.app.jobs.test_unfinished import begun
@@ -326,9 +326,20 @@ def test_the_plan_of_a_running_film_can_be_read_in_the_lowest_window(bench):
     assert bench.find("planCard").visibleRegion().boundingRect().height() >= 90
 
 
-def test_the_button_of_an_error_is_whole_in_the_lowest_window(bench):
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        DiskFull("while-writing", name="film_x2.mp4"),
+        ResultHeldBack(
+            "source-lost", name="a film of last summer.mp4", reason="Input/output error"
+        ),
+    ],
+)
+def test_the_button_of_an_error_is_whole_in_the_lowest_window(bench, language, error):
+    bench.program.use_language(language)
     bench.start()
-    bench.fail(DiskFull("while-writing", name="film_x2.mp4").info())
+    bench.fail(error.info())
     resize(bench, 910, 432)
     assert lies_inside(bench.find("errorAction"))
 

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from app.application import Program
 from app.engine_messages import choice_text, text
 from app.state.job_row import JobState
-from app.status_bar import plan_line
+from app.status_bar import plan_lines
 from engine.bench.cases.models import model_rows
 from engine.bench.options import BenchOptions
 from engine.core import messages
@@ -96,7 +96,7 @@ def test_the_window_shows_it_and_runs_it(
     program.window.choices.choose(SETTINGS)
     qtbot.waitUntil(lambda: row.plan is not None and row.plan.work.family == "nearest")
     assert choice_text("model", "nearest-2x") == "Nearest 2x"
-    assert "Nearest 2x · pixels repeated 2 times" in plan_line(row.plan)
+    assert "Nearest 2x · pixels repeated 2 times" in plan_lines(row.plan)[0]
     assert row.plan.reasons is not None
     assert [text(choice) for choice in row.plan.reasons.choices] == [
         "Every pixel becomes 2 x 2 pixels."

@@ -18,8 +18,8 @@ from tests.faults.wrong_cases import WrongCases
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="workers are forked and limited as Linux does it"
 )
-SAMPLE = {"media": 480, "weights": 480, "community": 12, "records": 600, "http": 210}
-JOBS = {"upscales": 8, "kills": 6, "syscalls": 10}  # half a second each
+SAMPLE = {"media": 240, "weights": 240, "community": 12, "records": 600, "http": 210}
+JOBS = {"upscales": 8, "kills": 3, "syscalls": 10}  # half a second each
 
 
 def failures(name: str, count: int, jobs: int) -> list[str]:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from engine.core.geometry import Size
+from engine.model_files.catalogue import PublishedFile, catalogue
 from engine.model_files.store import named
 from engine.models.community.library import spandrel
 from engine.models.community.network import load
-from engine.models.community.plan import NetworkCost
-from engine.models.community.upscaler import CommunityUpscaler, measured
+from engine.models.community.plan import NetworkCall, NetworkCost
+from engine.models.community.upscaler import CommunityUpscaler, called, cost_of
 from engine.protocol.model_file_state import NetworkFacts
 
 # Arguments of each network; spandrel recognises a few only at sizes that are not small.
@@ -107,8 +111,12 @@ class Loaded:
 
     path: Path
     facts: NetworkFacts
-    cost: NetworkCost
+    call: NetworkCall
     upscaler: CommunityUpscaler
+
+    def cost(self, size: Size) -> NetworkCost:
+        """Of a frame of that size."""
+        return cost_of(named(self.path), self.call, self.facts.extended(size))
 
 
 def architectures() -> list[str]:
@@ -142,8 +150,19 @@ def write_state(path: Path, state: dict[str, torch.Tensor]) -> Path:
     return path
 
 
+def write_wheel(folder: Path) -> PublishedFile:
+    """The installed library as a wheel in a folder, and the file of a catalogue that pins it."""
+    published = next(file for file in catalogue() if file.kind == "library")
+    package = Path(spandrel().__file__).parent
+    with ZipFile(folder / published.filename, "w", ZIP_DEFLATED) as wheel:
+        for module in package.rglob("*.py"):
+            wheel.write(module, f"{package.name}/{module.relative_to(package).as_posix()}")
+    content = (folder / published.filename).read_bytes()
+    return replace(published, sha256=sha256(content).hexdigest(), bytes=len(content))
+
+
 def loaded(path: Path, device: str = "cpu") -> Loaded:
     """A file measured, in float32, and its network on a device."""
     weights = named(path)
-    facts, call, cost = measured(weights, half=False)
-    return Loaded(path, facts, cost, CommunityUpscaler(load(weights), facts, call, device))
+    facts, call = called(weights, half=False)
+    return Loaded(path, facts, call, CommunityUpscaler(load(weights), facts, call, device))

@@ -161,7 +161,8 @@ class FakeEngine:
         self.notices: tuple[Notice, ...] = ()
         self.left_over: tuple[object, ...] = ()  # what `unfinished` gives
         self.plans: dict[str, Plan] = {}
-        self.queue: list[str] = []
+        self.places: list[str] = []  # all jobs, in their order
+        self.queue: list[str] = []  # those that wait, and the one that runs
         self.running: str | None = None
         self.queue_runs = False
         self.tasks = FakeTasks(sink)
@@ -196,9 +197,15 @@ class FakeEngine:
                 self._change(command)
             case commands.RemoveJob(job_id=job_id):
                 self._forget(job_id)
+                self._displace(job_id)
                 self.sink.emit(events.JobRemoved(job_id=job_id))
             case commands.RestoreJob(job_id=job_id, position=position):
-                self.queue.insert(position, job_id)
+                self.queue.append(job_id)
+                self._place(job_id, position)
+            case commands.MoveJob(job_id=job_id, position=position):
+                self._place(job_id, position)
+            case commands.AdoptJob(job_id=job_id, position=position):
+                self._place(job_id, position if position is not None else len(self.places))
             case commands.RetryJob(job_id=job_id):
                 self.queue.append(job_id)
                 media = self.media[self.plans[job_id].source.name]
@@ -299,6 +306,7 @@ class FakeEngine:
         media = self.media.setdefault(name, as_latent(made) if is_latent else made)
         picture = None if is_latent else self.pictures.get(name, grey())
         self.queue.append(command.job_id)
+        self.places.append(command.job_id)
         self.sink.emit(events.JobQueued(job_id=command.job_id, media=media, picture=picture))
         self._plan(command.job_id, media, command.settings, command.output)
 
@@ -313,6 +321,14 @@ class FakeEngine:
         self.plans[job_id] = plan
         self.sink.emit(events.PlanChosen(job_id=job_id, plan=plan))
 
+    def _place(self, job_id: str, position: int) -> None:
+        self._displace(job_id)
+        self.places.insert(position, job_id)
+
+    def _displace(self, job_id: str) -> None:
+        if job_id in self.places:
+            self.places.remove(job_id)
+
     def _forget(self, job_id: str) -> None:
         if job_id in self.queue:
             self.queue.remove(job_id)
@@ -322,6 +338,6 @@ class FakeEngine:
     def _start_next(self) -> None:
         if self.running is not None or not self.queue or not self.queue_runs:
             return
-        self.running = self.queue[0]
+        self.running = next(job_id for job_id in self.places if job_id in self.queue)
         total = self.plans[self.running].frames
         self.sink.emit(events.JobStarted(job_id=self.running, total=total))

@@ -187,6 +187,7 @@ class SmallJob:
     folder: Path
     runs: int = 0
     shown: int = 0  # pictures while it runs undisturbed
+    allocations: int = 0  # then
     known: dict[WorkPlan, list[np.ndarray]] = field(default_factory=dict)
 
     def run(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import pytest
@@ -116,13 +116,19 @@ class RunsOut(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if any(each.alias_info is None for each in func._schema.returns) and _takes(result):
+        if _makes_new(func) and _takes(result):
             self.count += 1
             if self.count in self._refused_ones:
                 self.refused = str(func)
                 self.at_refusal()
                 raise torch.OutOfMemoryError(f"refused: allocation {self.count}, {func}")
         return result
+
+
+@cache
+def _makes_new(func: Any) -> bool:
+    """Whether an operator gives something that is no argument of it."""
+    return any(each.alias_info is None for each in func._schema.returns)
 
 
 def _takes(result: Any) -> bool:
@@ -139,13 +145,14 @@ _DITS: dict[str, dict[str, int]] = {
     "3b": {"separate_layers": 1, "mlp_hidden": 704, "rope_dim": 64},
     "7b": {"separate_layers": 3, "mlp_hidden": 1024, "rope_dim": 32},
 }
+_FOLDER = TemporaryDirectory(prefix="upreel-memory-")  # is gone with the process
 _OFF = ("ring_buffers", "planned_buffers", "in_place", "fused_norm", "first_frame_fold")
 
 
 @cache
 def _file(kind: str) -> WeightsPlan:
     """A small file of "3b", "7b", "vae", "text" or "wan", made once."""
-    path = Path(mkdtemp(prefix="upreel-memory-")) / f"{kind}.safetensors"
+    path = Path(_FOLDER.name) / f"{kind}.safetensors"
     if kind in _DITS:
         sizes = {"dim": 256, "heads": 4, "head_dim": 64, "layers": 3, **_DITS[kind]}
         write_dit(path, tiny_dit_config(kind, **sizes))

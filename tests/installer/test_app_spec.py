@@ -2,6 +2,8 @@ import ast
 import re
 from pathlib import Path
 
+from engine.models.community.library import spandrel
+
 SPEC = Path(__file__).parents[2] / "installer" / "app.spec"
 
 
@@ -56,6 +58,30 @@ def test_modules_that_torch_imports_are_not_excluded():
     assert 'program("upreel", "cli_entry", console=False)' in text
     assert 'program("upreel-cli", "main", console=True)' in text
     assert (SPEC.parent / "cli_entry.py").is_file()
+
+
+def imports_of(folder: Path) -> set[str]:
+    """External modules that the modules in a folder import."""
+    found: set[str] = set()
+    for file in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module)
+    return found
+
+
+def test_whatever_spandrel_imports_is_packed_or_comes_with_torch():
+    found = imports_of(Path(spandrel().__file__).parent)
+    own = {"__future__", "spandrel", "torch", "torchvision"}
+    optional = {"fairscale.nn"}
+    outside = {name for name in found if name.partition(".")[0] not in own} - optional
+    packed = ast.literal_eval(value_of("MODULES_OF_LIBRARY"))
+    assert packed == sorted(packed)
+    covered = {".".join(name.split(".")[:n]) for name in packed for n in range(1, 5)}
+    assert outside <= covered
+    assert set(packed) <= outside
 
 
 def test_packages_without_their_licence_texts_are_left_out():

@@ -19,8 +19,16 @@ from engine.runtimes.catalogue import load
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".github" / "workflows"
 NAMES = ("checks", "release")
+ALL = (*NAMES, "codeql")  # which has no scripts
 MADE_BY_A_JOB = ("dist/", "build/", "assets", "offline/", "older", ".venv/")
 OUR_MODULES = ("installer.", "tests.packaging.")
+PERMISSIONS = {  # of jobs that need more than to read the sources
+    "publish": {"contents": "write"},
+    "analyze": {"actions": "read", "contents": "read", "security-events": "write"},
+}
+PINNED = re.compile(
+    r"(?:actions/[\w-]+|github/codeql-action/(?:init|analyze))@[0-9a-f]{40} # v\d+\.\d+\.\d+"
+)
 COMMAND_SEPARATORS = {"&&", "||", "|", ";", ">", "then", "fi"}
 
 
@@ -148,18 +156,24 @@ def test_every_script_is_valid_bash_without_expressions_and_addresses(name):
     assert not re.search(r"\b[\w-]+\.(org|com|io|net|dev)\b|pypi|index-url|choco|npm ", text)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_every_workflow_is_looked_at():
+    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.yml" for name in ALL}
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_actions_are_of_github_and_pinned_by_their_commit(name):
     used = re.findall(r"uses: (.+)", text_of(name))
     assert used
     for line in used:
         is_ours = re.fullmatch(r"\./\.github/workflows/\w+\.yml", line)
-        assert is_ours or re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+        assert is_ours or PINNED.fullmatch(line), line
         if is_ours:
             assert (ROOT / line).is_file()
 
-    used = {line for name in NAMES for line in re.findall(r"uses: (actions/.+)", text_of(name))}
+    used = {line for name in ALL for line in re.findall(r"uses: (\w+/.+)", text_of(name))}
     assert len(used) == len({line.partition("@")[0] for line in used}), "one commit of each"
+    codeql = {line.partition("@")[2] for line in used if line.startswith("github/codeql-action/")}
+    assert len(codeql) == 1, "its parts refuse each other's versions"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -171,15 +185,23 @@ def test_packages_are_installed_by_their_hashes(name):
         assert "--only-binary" in words
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_jobs_have_no_permission_that_they_do_not_need(name):
     assert workflow(name)["permissions"] == {"contents": "read"}
     for job, content in workflow(name)["jobs"].items():
-        may = {"contents": "write"} if job == "publish" else None
-        assert content.get("permissions") == may
+        assert content.get("permissions") == PERMISSIONS.get(job)
         assert "timeout-minutes" in content or "uses" in content
     checkouts = [s for _, s in steps(name) if s.get("uses", "").startswith("actions/checkout")]
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+
+
+def test_code_is_analysed_at_every_change_and_every_week():
+    triggers = workflow("codeql")[True]  # YAML 1.1 reads "on" as true
+    assert {"push", "pull_request", "schedule"} <= set(triggers)
+    (job,) = workflow("codeql")["jobs"].values()
+    assert "python" in job["strategy"]["matrix"]["language"]
+    used = [step["uses"].partition("@")[0] for step in job["steps"]]
+    assert used == ["actions/checkout", "github/codeql-action/init", "github/codeql-action/analyze"]
 
 
 def test_only_the_job_package_reads_secrets_which_the_document_names():

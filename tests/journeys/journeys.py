@@ -124,7 +124,7 @@ def interrupted_while_it_waits(folder: Path, end: str) -> None:
 
 def interrupted_while_it_runs(folder: Path, end: str) -> None:
     """A job is ended while it is made, paused and checked; no finished piece is made twice."""
-    film = make_film(folder / "long.mp4", "480x270", 12, sound=True)
+    film = make_film(folder / "long.mp4", "480x270", 8, sound=True)
     whole = folder / "uninterrupted.mp4"
     words = ("--set", "segment_seconds=0.5", "--set", "treatment=faithful")
     upscale(film, whole, "--model", "lite", *words)

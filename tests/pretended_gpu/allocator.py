@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import bisect
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 
 import torch
 
+FIRST_STREAM = "the default stream"
 MIB = 2**20
 _ROUND = 512
 _SMALL, _SMALL_SEGMENT = MIB, 2 * MIB
@@ -61,6 +63,8 @@ class Allocator:
         allocated, peak: Bytes of blocks in use, now and at most.
         reserved, most_reserved: Bytes of all segments, now and at most.
         requests: To the driver.
+        most_apart: Bytes of tensors at most, those that another stream than the first had at its
+            most counted for as long as it has any: they serve no other stream.
     """
 
     limit: int
@@ -72,6 +76,9 @@ class Allocator:
     reserved: int = 0
     most_reserved: int = 0
     requests: int = 0
+    most_apart: int = 0
+    _of_stream: Counter[str] = field(default_factory=Counter)
+    _most_of_stream: dict[str, int] = field(default_factory=dict)
     _free: dict[tuple[str, bool], list[Block]] = field(default_factory=dict)  # by size
 
     def take(self, nbytes: int, stream: str = "") -> Block:
@@ -96,6 +103,7 @@ class Allocator:
         block.requested = nbytes
         self.requested += nbytes
         self.most_requested = max(self.most_requested, self.requested)
+        self._count(stream, nbytes)
         self.allocated += block.nbytes
         self.peak = max(self.peak, self.allocated)
         return block
@@ -105,6 +113,7 @@ class Allocator:
         if not block.nbytes:
             return
         self.requested -= block.requested
+        self._count(block.pool[0], -block.requested)
         self.allocated -= block.nbytes
         for one in (block.before, block.after):
             if one is not None and one.is_free:
@@ -121,8 +130,16 @@ class Allocator:
 
     def forget_peak(self, _: object = None) -> None:
         """Stands in for torch.cuda.reset_peak_memory_stats."""
-        self.most_requested = self.requested
+        self.most_requested = self.most_apart = self.requested
         self.peak, self.most_reserved = self.allocated, self.reserved
+
+    def _count(self, stream: str, more: int) -> None:
+        self._of_stream[stream] += more
+        now = self._of_stream[stream]
+        is_first = stream == FIRST_STREAM
+        before = 0 if is_first or not now else self._most_of_stream.get(stream, 0)
+        self._most_of_stream[stream] = max(now, before)
+        self.most_apart = max(self.most_apart, sum(self._most_of_stream.values()))
 
     def _segment(self, nbytes: int, pool: tuple[str, bool]) -> Block:
         if nbytes <= _SMALL:

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.pretended_gpu import operators
-from tests.pretended_gpu.allocator import MAX_SPLIT, Allocator, Block
+from tests.pretended_gpu.allocator import FIRST_STREAM, MAX_SPLIT, Allocator, Block
 from tests.pretended_gpu.clocks import HOST, Clock, History, Use
 
 GPU = torch.device("cuda", 0)
@@ -203,7 +203,7 @@ class PretendedGpu:
         self.used: set[int] = set()
         self.host_clock = Clock()
         self.streams: list[Stream] = []
-        self.default = Stream(self, "the default stream")
+        self.default = Stream(self, FIRST_STREAM)
         self.pinned: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
         self.registered: dict[int, int] = {}  # bytes by address, of cudaHostRegister
         self._thread = threading.local()
@@ -316,12 +316,12 @@ class PretendedGpu:
 
     def launch(self, name: str, reads: Iterable[GpuPart], writes: Iterable[GpuPart]) -> None:
         """Record a kernel on the current stream, with the memory that it uses."""
-        clock = self._step()
+        clock, place = self._step(), where()
         size = 0
         for parts, is_write in ((reads, False), (writes, True)):
             for key, nbytes in parts:
                 size += nbytes
-                self._use(key, clock, name, is_write)
+                self._use(key, clock, name, is_write, place)
         self.launches += 1
         self.record.launches[name] += 1
         self.record.touched[name] += size
@@ -332,12 +332,12 @@ class PretendedGpu:
         stream.clock.join(self.host_clock)
         return stream.clock
 
-    def _use(self, key: int, clock: Clock, name: str, is_write: bool) -> None:
+    def _use(self, key: int, clock: Clock, name: str, is_write: bool, place: str) -> None:
         memory, stream = self.memory.get(key), self.current.name
         if memory is not None:
-            use = Use(stream, clock[stream], where())
+            use = Use(stream, clock[stream], place)
             for text in memory.history.collisions(use, clock, writes=is_write):
-                self.problem(f"{name}: {text}")
+                self.problem(f"{name}: {text}", place)
 
     # operators
 
@@ -483,16 +483,17 @@ class PretendedGpu:
         way = "H2D" if goes else "D2H"
         is_pinned, is_dense = self.is_pinned(host), _is_dense(host) and _is_dense(mine)
         kind = f"{way} {'pinned' if is_pinned else 'pageable'} {'async' if late else 'blocking'}"
-        self.record.copies[kind if is_dense else f"{kind} strided", where()] += host.nbytes
+        place = where()
+        self.record.copies[kind if is_dense else f"{kind} strided", place] += host.nbytes
         clock = self._step()
-        self._use(key_of(mine.held), clock, way, goes)
+        self._use(key_of(mine.held), clock, way, goes, place)
         if late and is_pinned and is_dense:
             key = key_of(host)
             if key not in self.memory:
                 history = History(HOST, tuple(host.shape))
                 self.memory[key] = Memory(host.untyped_storage(), 0, 0, history, tensors=1)
                 # the storage is held: memory that a copy goes on with is never used for another
-            self._use(key, clock, way, not goes)
+            self._use(key, clock, way, not goes, place)
         else:
             self.wait(kind)
 
@@ -513,8 +514,9 @@ class PretendedGpu:
         if kwargs.get("pin_memory"):
             return self.pin(func(*args, **{**kwargs, "pin_memory": False}))
         if not operators.is_view(func):
-            written = {key_of(x) for x in operators.written(func, args, kwargs)}
-            for key in {key_of(x) for x in hosts} & self.memory.keys():
+            used = {key_of(x) for x in hosts} & self.memory.keys()
+            written = {key_of(x) for x in operators.written(func, args, kwargs)} if used else used
+            for key in used:
                 use = Use(HOST, 0, where())
                 history = self.memory[key].history
                 for text in history.collisions(use, self.host_clock, writes=key in written):
@@ -563,7 +565,7 @@ class FunctionMode(TorchFunctionMode):
         if func is torch.device and len(args) > 1:  # it has its number
             return func(*args, **(kwargs or {}))
         args = tuple(map(_numbered, args))
-        kwargs = {name: _numbered(value) for name, value in (kwargs or {}).items()}
+        kwargs = {name: _numbered(value) for name, value in kwargs.items()} if kwargs else {}
         if func is torch.Tensor.cuda:
             return args[0].to(GPU)
         if func is torch.Tensor.pin_memory:
@@ -588,6 +590,8 @@ def _indices(index: Any) -> Any:
 
 
 def _numbered(x: Any) -> Any:
+    if isinstance(x, Tensor):  # nearly all
+        return x
     if isinstance(x, torch.device):
         return GPU if x.type == "cuda" else x
     return GPU if isinstance(x, str) and x == "cuda" else x

@@ -224,6 +224,43 @@ def _swiglu(launch: Launch, x: Any, y: Any, out: Any, shape: Any) -> None:
         into.copy_(F.silu(gate.double()) * value.double())
 
 
+def _round_to_e4m3(launch: Launch, x: Any, codes: int, shape: Any, scale: int) -> None:
+    found, of_all = launch.rows(x, shape), launch.tensor(scale, ())
+    into = launch.tensor(codes, found.shape, dtype=torch.float8_e4m3fn, is_written=True)
+    if launch.has_values:
+        into.copy_((found.float() / of_all).clamp(-448, 448))
+
+
+def _round_to_int8(
+    launch: Launch, x: Any, codes: int, shape: Any, scales: int, least: float
+) -> None:
+    found = launch.rows(x, shape)
+    into = launch.tensor(codes, found.shape, dtype=torch.int8, is_written=True)
+    of_rows = launch.tensor(scales, (shape.rows, 1), is_written=True)
+    if launch.has_values:
+        values = found.float()
+        of_rows.copy_(values.abs().amax(1, keepdim=True).clamp(min=least) / 127)
+        into.copy_((values / of_rows).round())
+
+
+def _scale_sums(
+    launch: Launch,
+    sums: int,
+    out: Any,
+    shape: Any,
+    of_rows: int,
+    of_channels: int,
+    bias: int | None,
+) -> None:
+    found = launch.tensor(sums, (shape.rows, shape.channels), dtype=torch.int32)
+    into = launch.rows(out, shape, is_written=True)
+    rows, channels = launch.tensor(of_rows, (shape.rows, 1)), (shape.channels,)
+    scales, added = launch.tensor(of_channels, channels), bias and launch.tensor(bias, channels)
+    if launch.has_values:
+        values = found.double() * rows * scales
+        into.copy_(values if added is None else values + added)
+
+
 def _gather_qk(
     launch: Launch, tokens: Any, targets: Any, angles: Any, norm: Any, *out: Any
 ) -> None:
@@ -278,5 +315,8 @@ _KERNELS: dict[str, Callable[..., None]] = {
     "rms_modulate": _rms_modulate,
     "add_gated": _add_gated,
     "swiglu": _swiglu,
+    "round_to_e4m3": _round_to_e4m3,
+    "round_to_int8": _round_to_int8,
+    "scale_sums": _scale_sums,
     "gather_qk": _gather_qk,
 }

@@ -145,6 +145,7 @@ def _cuda(
         "max_memory_reserved": lambda _=None: allocator.most_reserved,
         "memory_stats": lambda _=None: {
             "num_device_alloc": allocator.requests,
+            "requested_bytes.all.current": allocator.requested,
             "requested_bytes.all.peak": allocator.most_requested,
             "allocated_bytes.all.peak": allocator.peak,
             "reserved_bytes.all.peak": allocator.most_reserved,

@@ -36,6 +36,7 @@ OF_ONE_DTYPE = {
 }
 # Half precision is multiplied exactly and added up in float32, as tensor cores do.
 _PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "convolution"}
+_NARROW = {"_int_mm", "_scaled_mm"}  # torch counts no operations of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Call:
             return self._computed(name, has_values).contiguous(memory_format=layout)
         if name.startswith("_scaled_dot_product_"):
             return _attention(name, self.args, self.kwargs)
+        if name == "_scaled_mm" and not has_values:  # torch has no shapes for it with `out`
+            return self.kwargs["out"]
         return self._computed(name, has_values)
 
     def _computed(self, name: str, has_values: bool) -> Any:
@@ -74,11 +77,14 @@ def tensors(tree: Any) -> list[Tensor]:
     """All tensors in arguments or results, in order."""
     if isinstance(tree, Tensor):
         return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, (tuple, list)):
-        return []
-    return [x for branch in tree for x in tensors(branch)]
+    found: list[Tensor] = []
+    if isinstance(tree, (tuple, list, dict)):
+        for branch in tree.values() if isinstance(tree, dict) else tree:
+            if isinstance(branch, Tensor):
+                found.append(branch)
+            elif isinstance(branch, (tuple, list, dict)):
+                found += tensors(branch)
+    return found
 
 
 def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
@@ -118,12 +124,19 @@ def is_view(func: Any) -> bool:
 
 def written(func: Any, args: Any, kwargs: dict[str, Any]) -> Iterator[Tensor]:
     """Arguments that an operator writes."""
-    for place, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        by_name = argument.kwarg_only or place >= len(args)
-        value = kwargs.get(argument.name) if by_name else args[place]
-        yield from tensors(value)
+    for place, name, is_named in _written_places(func):
+        by_name = is_named or place >= len(args)
+        yield from tensors(kwargs.get(name) if by_name else args[place])
+
+
+@cache
+def _written_places(func: Any) -> list[tuple[int, str, bool]]:
+    """Place and name of each argument that an operator writes, and whether only the name counts."""
+    return [
+        (place, argument.name, argument.kwarg_only)
+        for place, argument in enumerate(func._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
 
 
 def reads_what_it_writes(name: str) -> bool:
@@ -148,6 +161,9 @@ def convolution_layout(frames: Tensor, weight: Tensor) -> torch.memory_format:
 
 def operations(call: Call, result: Any) -> int:
     """Floating-point operations, as torch counts them; 0 for what it does not count."""
+    if name_of(call.func) in _NARROW:
+        rows, weight = call.args[:2]
+        return 2 * int(rows.numel()) * int(weight.shape[1])
     count = flop_registry.get(call.func._overloadpacket)
     return 0 if count is None else int(count(*call.args, **call.kwargs, out_val=result))
 

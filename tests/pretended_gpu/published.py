@@ -34,6 +34,7 @@ GPU: dict[str, Any] = {"has_values": False, "processors": 60, "total_bytes": 192
 SIZES = {"720p": Size(1280, 720), "1080p": Size(1920, 1088), "4K tile": Size(1088, 1088)}
 CLIP = 6  # latents, 21 frames
 TEXT = 58  # tokens
+VAE, DIT = VaeSwitches(convolution="3d"), DitSwitches(attention="efficient")
 _SLICES = 3  # until the steady state
 
 
@@ -78,22 +79,25 @@ def figures(gpu: PretendedGpu, work: Callable[[], Any]) -> tuple[Any, Figures]:
 
 def vae_steps(size: Size) -> Iterator[tuple[str, Figures]]:
     """A steady slice of four frames through encoder and decoder, in float16."""
+    for name in ("encode", "decode"):
+        yield name, vae_step(name, size, VAE)
+
+
+def vae_step(name: str, size: Size, switches: VaeSwitches) -> Figures:
+    """The same for one side, "encode" or "decode", with some switches."""
     with torch.device("meta"):
         weights = SeedVr2Vae(VaeConfig()).state_dict()
-    for name, make in (("encode", _encode), ("decode", _decode)):
-        with pretended_gpu(**GPU) as gpu:
-            switches = VaeSwitches(convolution="3d")
-            vae = FastVae(
-                VaeConfig(), weights, device="cuda", dtype=torch.float16, switches=switches
-            )
-            carry = Carry()
-            found = None
-            for index in range(_SLICES):
-                given = make(size, index == 0)
-                step = vae.encode_slice if name == "encode" else vae.decode_slice
-                carry, found = figures(gpu, partial(step, given, carry.handed_over()))
-            assert found is not None
-            yield name, found
+    make = _encode if name == "encode" else _decode
+    with pretended_gpu(**GPU) as gpu:
+        vae = FastVae(VaeConfig(), weights, device="cuda", dtype=torch.float16, switches=switches)
+        carry = Carry()
+        found = None
+        for index in range(_SLICES):
+            given = make(size, index == 0)
+            step = vae.encode_slice if name == "encode" else vae.decode_slice
+            carry, found = figures(gpu, partial(step, given, carry.handed_over()))
+        assert found is not None
+        return found
 
 
 def _encode(size: Size, is_first: bool) -> Tensor:
@@ -106,11 +110,11 @@ def _decode(size: Size, is_first: bool) -> Tensor:
     return torch.empty(shape, device="cuda", dtype=torch.float16)
 
 
-def transformer_step(config: DitConfig, size: Size) -> Figures:
+def transformer_step(config: DitConfig, size: Size, switches: DitSwitches = DIT) -> Figures:
     """A clip through the transformer, the second one, with the weights on the GPU in float16."""
     with pretended_gpu(**GPU) as gpu:
         with torch.device("meta"):
-            dit = FastDit(config, DitSwitches(attention="efficient"))
+            dit = FastDit(config, switches)
         shapes = dit.state_dict().items()
         weights = {
             name: torch.empty(x.shape, dtype=torch.float16, device="cuda") for name, x in shapes
@@ -155,10 +159,10 @@ def page(found: dict[str, Figures], before: dict[str, Figures]) -> str:
         "# What a step takes at published sizes, counted without a GPU",
         "",
         "Made with `python -m tests.pretended_gpu.published --write`: the device branch on a",
-        "pretended GPU (`tests/pretended_gpu`), float16, convolutions as 3-D. No GPU has run this:",
-        "launches, bytes and operations are counted, no time is measured. Encode and decode are a",
-        "steady slice of four frames; 3B and 7B a clip of 21 frames. At 1080p the decoder has a",
-        "convolution of more than 2^31 values, which torch gives to cuDNN from version 9.3 on.",
+        "pretended GPU (`tests/pretended_gpu`), float16, convolutions as 3-D. Launches, bytes and",
+        "operations are counted, no time is measured. Encode and decode are a steady slice of four",
+        "frames; 3B and 7B a clip of 21 frames. At 1080p the decoder has a convolution of more",
+        "than 2^31 values, which is computed in parts ([h100.md](h100.md)).",
         "",
         '"Before" is the same count of the program before biases, residual sums, statistics of the',
         "next norm and the frames kept for the next slice were done in the passes that are there",

@@ -72,6 +72,8 @@ def test_a_job_gives_the_pictures_of_the_processor(
     for one in outcome.report.gpu_memory:
         peak = one.peak
         assert 0 < peak.requested <= peak.allocated <= peak.reserved <= gpu.allocator.limit
+        assert bool(one.parts) == (one.stage in ("encode", "decode"))
+        assert all(0 < part.peak <= peak.requested for part in one.parts)
     times = {one.stage: one.seconds for one in outcome.report.stage_times}
     in_turns = sum(times[stage] for stage in times if stage not in ("read", "write"))
     whole = gpu.launches / 100_000  # s, by the clock of events; a piece without any counts as one

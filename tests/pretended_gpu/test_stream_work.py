@@ -1,4 +1,4 @@
-"""Predicted operations and bytes of the VAE of SeedVR2 against those that its streams take.
+"""Predicted operations and bytes of the VAEs against those that their streams take.
 
 They go through in the memory that the budget keeps for them and the gaps between their tensors.
 """
@@ -24,6 +24,12 @@ from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.models.video_vae.slicing import slices
+from engine.models.wan.planning.requirements import decode_needs, encode_needs
+from engine.models.wan.planning.vae_memory import Pass
+from engine.models.wan.vae.config import WAN2X
+from engine.models.wan.vae.fast import FastWanVae
+from engine.models.wan.vae.plain import WanVae
+from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
 from engine.ops.transfer.parking import Parking
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.switches import Switches
@@ -33,7 +39,7 @@ from tests.pretended_gpu.machine import pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
 
-FRAMES = 29
+FRAMES = {"whole, on the GPU": 29}  # until the most is held; where there are tiles 21 will do
 SIZE = Size(640, 368)
 TILES = {
     "encode_tile": Size(368, 368),
@@ -57,11 +63,12 @@ def plan_of(convolution: Any, **changes: Any) -> SeedVr2Plan:
 
 
 @contextmanager
-def streamed(plan: SeedVr2Plan, limit: int) -> Iterator[PretendedGpu]:
+def streamed(plan: SeedVr2Plan, frames: int, limit: int) -> Iterator[PretendedGpu]:
     """A GPU that a film has gone through, with the published VAE and a transformer of nothing.
 
     Args:
         plan: Of the film.
+        frames: Of the film.
         limit: Bytes of the GPU.
     """
     with torch.device("meta"):
@@ -77,9 +84,9 @@ def streamed(plan: SeedVr2Plan, limit: int) -> Iterator[PretendedGpu]:
 
         gpu.allocator.forget_peak()
         shot = Shot(vae, restore, options, lambda tile: None)
-        for start, end in slices(FRAMES, 4):
-            frames = torch.empty(end - start, 3, SIZE.height, SIZE.width, device="cuda")
-            for _part in shot.push(frames, last=end == FRAMES):
+        for start, end in slices(frames, 4):
+            piece = torch.empty(end - start, 3, SIZE.height, SIZE.width, device="cuda")
+            for _part in shot.push(piece, last=end == frames):
                 pass
         yield gpu
 
@@ -92,12 +99,69 @@ def published(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_the_streams_take_what_is_predicted(name: str) -> None:
-    plan = plan_of("2d", **PLANS[name])
+    plan, frames = plan_of("2d", **PLANS[name]), FRAMES.get(name, 21)
     needs = requirements.needs(plan)
     vae = requirements._vae_weights(VaeConfig(), plan)
     predicted = vae + max(needs.working["encode"], needs.working["decode"])
     limit = Budget(ram_bytes=0, threads=1, vram_bytes=predicted).vram_limit_bytes
-    with streamed(plan, limit) as gpu:
+    with streamed(plan, frames, limit) as gpu:
         took, ran = gpu.allocator.most_requested, gpu.record.operations
-    assert sum(requirements.vae_work(plan, FRAMES)) == pytest.approx(ran, rel=0.01)
+    assert sum(requirements.vae_work(plan, frames)) == pytest.approx(ran, rel=0.01)
     assert 1 <= predicted / took <= 1.01
+    assert gpu.allocator.most_apart == took
+
+
+TWO = [
+    ("tiles that begin early", "encode"),
+    ("tiles that begin early", "decode"),
+    pytest.param("all in tiles", "decode", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("name", "way"), TWO)
+def test_two_tiles_at_once_take_what_is_predicted(name: str, way: str) -> None:
+    one = plan_of("2d", **PLANS[name])
+    plan = replace(one, **{f"{way}_at_once": 2})
+    needs = requirements.needs(plan)
+    vae = requirements._vae_weights(VaeConfig(), plan)
+    assert needs.working[way] > 1.5 * requirements.needs(one).working[way]
+    predicted = vae + max(needs.working["encode"], needs.working["decode"])
+    limit = Budget(ram_bytes=0, threads=1, vram_bytes=predicted).vram_limit_bytes
+    with streamed(plan, 21, limit) as gpu:
+        took = gpu.allocator.most_apart
+    assert not gpu.record.problems
+    assert 1 <= predicted / took <= 1.01
+
+
+WAN_TILES = {"encode": Size(368, 368), "decode": Size(736, 736)}
+WAN_NEEDS = {"encode": encode_needs, "decode": decode_needs}
+
+
+@pytest.mark.parametrize("way", ["encode", pytest.param("decode", marks=pytest.mark.slow)])
+def test_two_tiles_of_wan_at_once_take_what_is_predicted(way: str) -> None:
+    tile, switches = WAN_TILES[way], VaeSwitches(convolution="2d")
+    asked = Pass(
+        config=WAN2X, frame=SIZE, device="cuda", dtype="float16", tile=tile, switches=switches
+    )
+    one, two = (WAN_NEEDS[way](replace(asked, at_once=at_once)).device for at_once in (1, 2))
+    assert two > 1.5 * one
+    with torch.device("meta"):
+        weights = WanVae(WAN2X).state_dict()
+    with pretended_gpu(has_values=False) as gpu, torch.inference_mode():
+        vae = FastWanVae(WAN2X, weights, device="cuda", dtype=torch.float16, switches=switches)
+        gpu.allocator.forget_peak()
+        streaming = Streaming(tile=tile, at_once=2)
+        if way == "encode":
+            encode = WanEncodeStream(vae, SIZE, streaming)
+            for a, b in slices(37, 4):
+                frames = torch.empty(b - a, 3, SIZE.height, SIZE.width, device="cuda")
+                encode.push(frames.half(), last=b == 37)
+        else:
+            decode = WanDecodeStream(vae, SIZE, streaming)
+            for a, b in slices(10, 4):
+                latents = torch.empty(1, 16, b - a, SIZE.height // 8, SIZE.width // 8)
+                for _frame in decode.push(latents.half().to("cuda"), last=b == 10):
+                    pass
+        took = gpu.allocator.most_apart
+    assert not gpu.record.problems
+    assert 1 <= two / took <= 1.02

@@ -162,7 +162,7 @@ def test_a_product_that_a_gpu_does_not_have_is_refused_by_its_name() -> None:
 
 
 def test_torchs_compiler_needs_triton_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "_compiles", lambda device: device.type == "cpu")
+    monkeypatch.setattr(compiler, "_compiles", lambda device, chosen: device.type == "cpu")
     for triton, case in ((None, "triton"), (object(), "compile-on-gpu")):
         with (
             pretended_gpu(),

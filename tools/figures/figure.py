@@ -73,6 +73,8 @@ FIGURES = (
     _spread("idle.cpu_after_job", "%", 0.5, about="CPU of a core, a finished film is selected"),
     Figure(name="idle.ram", unit="MiB", limit=330, about="main memory with torch, no job so far"),
     _spread("idle.theme", "ms", 100, about='CPU, change of theme, "More choices" unfolded'),
+    _spread("idle.language", "ms", 100, about='CPU, change of language, "More choices" unfolded'),
+    _spread("idle.drop", "ms", 100, about="event loop while fifty films come and are planned"),
     _spread("planning.lite", "ms", 25, about="CPU, first plan of Lite"),
     Figure(name="planning.seedvr2_first", unit="ms", limit=200, about="CPU, first plan"),
     Figure(name="planning.seedvr2_size", unit="ms", limit=60, about="CPU, another frame size"),

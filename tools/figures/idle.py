@@ -1,21 +1,28 @@
-"""What the window takes of processor and main memory while nothing is done, and a change of theme.
+"""What the window takes while nothing is done, and for a change of look, of language, for a drop.
 
 `python -m tools.figures.idle` opens the window in this process, without a screen, leaves it alone,
-lets it upscale the sample clip, leaves it alone again, and writes figures as JSON.
+lets it upscale the sample clip, leaves it alone again, changes theme and language, drops fifty
+films, and writes figures as JSON.
 """
 
 from __future__ import annotations
 
 import gc
+import os
+import shutil
 import statistics
 import sys
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
 from tools.figures.calibration import INTERPRETER_S, interpreter_seconds
 from tools.figures.child import Children, FigureFailed, report
+from tools.figures.gaps import Gaps, ticking_timer
 from tools.figures.window import begin_job, end_with_error
 
 if TYPE_CHECKING:
@@ -25,6 +32,8 @@ _REST_MS = 60_000  # after the start, before it counts as idle
 _REST_AFTER_JOB_MS = 10_000
 _WATCHED_MS = 20_000
 _THEMES = ("light", "dark") * 4
+_LANGUAGES = ("zh_CN", "en") * 4
+_DROPPED = 50
 _MIB = 2**20
 
 
@@ -85,24 +94,54 @@ def _child() -> dict[str, float]:
     loop.exec()
     pause(_REST_AFTER_JOB_MS)
     found["cpu_after_job"] = share(_WATCHED_MS)
-    found["theme"] = _theme_ms(program)
+    program.window.choices.more.unfold()
+    found["theme"] = _change_ms(program.use_theme, _THEMES)
+    found["language"] = _change_ms(program.use_language, _LANGUAGES)
+    found["drop"] = _drop_ms(program)
     program.close()
     return found | {"calibration": interpreter_seconds()}
 
 
-def _theme_ms(program: Program) -> float:
-    """CPU time of this thread for a change of theme, painting included, with every choice shown."""
+def _change_ms(use: Callable[[str], None], names: tuple[str, ...]) -> float:
+    """CPU time of this thread for one change, painting included, with every choice shown."""
     from PySide6.QtWidgets import QApplication
 
-    program.window.choices.more.unfold()
     found = []
-    for theme in _THEMES:
+    for name in names:
         QApplication.processEvents()
         begin = time.thread_time()
-        program.use_theme(theme)
+        use(name)
         QApplication.processEvents()
         found.append(1000 * (time.thread_time() - begin))
     return statistics.median(found)
+
+
+def _drop_ms(program: Program) -> float:
+    """Largest gap of the event loop from the drop of a folder until all its films are planned."""
+    from PySide6.QtCore import QEventLoop
+
+    from engine.core import paths
+    from engine.protocol import events
+
+    folder = Path(tempfile.mkdtemp(dir=os.environ["XDG_VIDEOS_DIR"]))
+    for number in range(_DROPPED):
+        shutil.copy(paths.resource("samples", "upreel_sample.mp4"), folder / f"{number:02}.mp4")
+    loop, gaps, timer = QEventLoop(), Gaps(), ticking_timer()
+    planned = set[str]()
+
+    def take(event: events.PlanChosen) -> None:
+        planned.add(event.job_id)
+        if len(planned) == _DROPPED:
+            loop.quit()
+
+    program.bridge.subscribe(events.PlanChosen, take)
+    timer.timeout.connect(gaps.tick)
+    gaps.begin()
+    timer.start()
+    program.controller.add_paths([folder])
+    loop.exec()
+    gaps.tick()
+    return gaps.own
 
 
 if __name__ == "__main__":

@@ -11,23 +11,20 @@ import os
 import statistics
 import sys
 import tempfile
-import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tools.figures.calibration import INTERPRETER_S, interpreter_seconds
 from tools.figures.child import Children, FigureFailed, report
+from tools.figures.gaps import Gaps, ticking_timer
 
 if TYPE_CHECKING:
     from app.application import Program
 
 _TURNS = 6
-_TICK_MS = 10
 _SPARE_MS = 500  # after the end of the job
-_MS = 1000.0
 
 
 def measure(children: Children) -> dict[str, float]:
@@ -59,42 +56,10 @@ def _turn(children: Children) -> dict[str, float]:
     return found
 
 
-@dataclass
-class _Gaps:
-    """Largest time between two ticks, in ms, with and without waiting for a free processor.
-
-    Other programs let this thread wait; holding the interpreter's lock is our doing.
-    """
-
-    whole: float = 0.0
-    own: float = 0.0
-
-    def begin(self) -> None:
-        """From here on."""
-        self._last, self._waited = time.perf_counter(), _waited_s()
-
-    def tick(self) -> None:
-        """One tick of the timer."""
-        now, waited = time.perf_counter(), _waited_s()
-        gap = now - self._last
-        self.whole = max(self.whole, _MS * gap)
-        self.own = max(self.own, _MS * (gap - (waited - self._waited)))
-        self._last, self._waited = now, waited
-
-
-def _waited_s() -> float:
-    """Seconds that this thread has waited for a processor so far; 0 where it is unknown."""
-    try:
-        text = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat").read_text("ascii")
-    except OSError:
-        return 0.0
-    return int(text.split()[1]) / 1e9
-
-
 def _child(begin: float) -> dict[str, float]:
     gc.disable()  # as main.py
     sys.excepthook = end_with_error
-    from PySide6.QtCore import Qt, QTimer
+    from PySide6.QtCore import QTimer
 
     from app.application import Program, begin_work, make_application
     from app.start_options import no_options
@@ -103,10 +68,8 @@ def _child(begin: float) -> dict[str, float]:
     app = make_application(["upreel"])
     program = Program(app)
     found: dict[str, float] = {"finished": 0.0}
-    loading, running = _Gaps(), _Gaps()
-    timer = QTimer()
-    timer.setTimerType(Qt.TimerType.PreciseTimer)
-    timer.setInterval(_TICK_MS)
+    loading, running = Gaps(), Gaps()
+    timer = ticking_timer()
 
     def painted() -> None:
         found["first_paint"] = time.time() - begin

@@ -69,6 +69,11 @@ between tensors. The presets Fast, Balanced and Best
 are SeedVR2 7B sharp at a working size of {_SIZES} %; 3B works at 100 %. For a result of 1080p
 each preset takes at least 1.4 times as long as the one before; a test asserts that.
 
+Presets go by the memory of a GPU, not by its generation: an RTX 50 gets what an RTX 40 of the same
+memory gets, because all that is exact runs on both. FP4 alone is new on RTX 50; it loses digits,
+and stays off in every preset until a GPU has shown what it gains (`--set switches=fp4`).
+[claims.md](claims.md) has the recommended set of each generation, with the reason for what is off.
+
 How to read a line: clips in frames (in brackets those shared with the next clip); tiles in px,
 "whole" for whole frames, "all in" where all of the decoder works in tiles, and after "for" the
 frames of a shot that a tile goes through before the next tile; "early" where tiles begin early

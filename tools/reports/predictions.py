@@ -43,8 +43,8 @@ Made by `python -m tools.reports.predictions > docs/predictions.md` from
 `tools/reports/user_measurements.toml`; a test compares. Reported times are those of **other
 programs** with SeedVR2, published by their users. Predicted ones are of this program's plan for the
 same film, model, GPU and main memory ({RAM_GIB} GB where the source does not say, of which a job
-may take {SHARE:.0%}), no model file here, nothing measured. **This program has not run on a GPU
-yet.**
+may take {SHARE:.0%}), no model file here, nothing measured. **This program has not run on any of
+these GPUs yet.**
 
 - **predicted / reported**: below 1 where this program is expected to be faster.
 - **operations**: of our plan, over those of the reported run (the published data flow without

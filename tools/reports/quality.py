@@ -20,7 +20,7 @@ from engine.core.errors import EngineError
 from engine.core.paths import resource
 from engine.models.lite.net import LiteNet, load_lite
 from tools.reports.photographs import Picture, installed_photographs, photographs_in
-from tools.train_lite.degrade import h264_round_trip, reduced
+from tools.training.degrade import h264_round_trip, reduced
 
 FORMS = ("faithful", "restore")
 CRFS = (18, 23, 28, 33)

@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from PySide6.QtWidgets import QLineEdit
+
+from app.i18n import current_language
+from engine.bench.report.claims import unmeasured
 from engine.core.errors import ErrorInfo
 from engine.core.messages import message, title
 from engine.protocol import events
@@ -64,6 +68,7 @@ _REPORT = BenchReport(
         _row("dit.fused_steps", (0.87, 1.0, 5e-7), claim="fused-activation"),
         _row("dit.compile", None, claim="torch-compile", exactness="rounding", is_default=False),
         _row("run.cudnn_benchmark", None, claim="cudnn-benchmark"),
+        *unmeasured(),
     ),
     figures=(
         _rate("read", "165"),
@@ -98,6 +103,12 @@ def _done(player: Player) -> None:
     player.say([events.TaskDone(kind=BENCHMARK, result=_REPORT)])
 
 
+def _filtered(player: Player) -> None:
+    _done(player)
+    field = player.program.bench.view.findChild(QLineEdit, "benchFilter")
+    field.setText("compil" if current_language() == "en" else "编译")
+
+
 def _failed(player: Player) -> None:
     _empty(player)
     error = ErrorInfo(code="out-of-memory", case="running")
@@ -127,6 +138,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "bench_empty": _empty,
     "bench_running": _running,
     "bench_done": _done,
+    "bench_filtered": _filtered,
     "bench_failed": _failed,
     "bench_busy": _busy,
     "settings": _settings,

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.core.errors import ErrorInfo
+from engine.core.errors import ErrorInfo, LibraryMissing
 from engine.core.messages import message
+from engine.model_files.catalogue import catalogue
 from engine.models.community.plan import CommunityPlan, NetworkCall, NetworkCost
 from engine.planner import first_pass, preset_choice
 from engine.protocol import events
@@ -252,7 +253,45 @@ def _models_community(player: Player) -> None:
     done = events.TaskDone(kind=FILE, subject=str(path), phase="import", result=own, notice=notice)
     files = (*player.model_files.files, own)
     player.say([done, events.ModelFilesListed(files=files, free_mb=_FREE_MB)])
-    player.program.models.view.reveal(own.id)
+
+
+def _models_library(player: Player) -> None:
+    """The packaged program: a model file was dropped, and its library is not here."""
+    _complete(player)
+    library = next(file for file in catalogue() if file.kind == "library").state()
+    files = (*player.model_files.files, library)
+    player.say([events.ModelFilesListed(files=files, free_mb=_FREE_MB)])
+    path = Path.home() / "Downloads" / "4x_film.pth"
+    player.program.models.take_file(path, "copy")
+    error = LibraryMissing("packed", wheel=library.filename, version="0.4.2").info()
+    player.say([events.TaskFailed(kind=FILE, subject=str(path), phase="import", error=error)])
+    for _ in range(2):  # the first time the page only grows
+        player.program.models.view.reveal(library.id)
+        player.settle()
+
+
+def _community_planned(player: Player) -> None:
+    """The plan of a film with a community model."""
+    said = player.recording.community
+    begun = next(at for at, event in enumerate(said) if isinstance(event, events.JobStarted))
+    _made_with_own(player)
+    player.play(said[:begun])
+
+
+def _community_finished(player: Player) -> None:
+    """Its result."""
+    _made_with_own(player)
+    player.play(player.recording.community)
+    player.settle()
+
+
+def _made_with_own(player: Player) -> None:
+    planned = next(e for e in player.recording.community if isinstance(e, events.PlanChosen))
+    own = _own(planned.plan.work.weights_files[0].path.name, 2)
+    files = (*player.model_files.files, own)
+    player.say([events.ModelFilesListed(files=files, free_mb=_FREE_MB)])
+    settings = JobSettings(model="community", model_file=str(own.path), stop="2")
+    player.add("sample", "upreel_sample.mp4", settings)
 
 
 STATES: dict[str, Callable[[Player], None]] = {
@@ -266,6 +305,9 @@ STATES: dict[str, Callable[[Player], None]] = {
     "seedvr2_missing": _missing,
     "models_wan": _models_wan,
     "models_community": _models_community,
+    "models_library": _models_library,
+    "community_planned": _community_planned,
+    "community_finished": _community_finished,
     "first_pass": _first_pass,
     "first_pass_why": _first_pass_why,
     "wan2x": _wan,

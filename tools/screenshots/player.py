@@ -32,8 +32,11 @@ class Player:
             row = self._program.queue.find(command.job_id)
             if row is not None and row.media is not None and row.media.holds_latents:
                 return  # nothing of it was decoded
-            has_result = row is not None and row.report is not None
-            source = self._recording.frame if has_result else self._recording.said
+            report = row.report if row is not None else None
+            result = self._recording.frame
+            if report is not None and report.model_files:
+                result = self._recording.community_frame
+            source = result if report is not None else self._recording.said
             for event in source:
                 if isinstance(event, events.PreviewReady):
                     self._say(replace(event, job_id=command.job_id, seconds=command.seconds))

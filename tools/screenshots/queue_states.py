@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QLineEdit, QScrollArea
 
 from engine.api import UnfinishedJob
-from engine.core.errors import SettingsError
+from engine.core.errors import CheckpointMismatch, SettingsError
 from engine.protocol import events
 from engine.settings.schema import JobSettings
 
@@ -50,6 +50,15 @@ def _unfinished_and_waiting(player: Player) -> None:
     _unfinished(player, "Grandma's birthday, tape 3 of 7, digitised.avi", "b.mp4", "c.mp4")
 
 
+def _unable(player: Player) -> None:
+    """What is left of an earlier run can only fail again."""
+    queued(player)
+    name = "Grandma's birthday, tape 3 of 7.avi"
+    problem = CheckpointMismatch("source", name=name).info()
+    job = UnfinishedJob(job_id=name, source=Path(name), output=Path(name), problem=problem)
+    player.program.offer_left_over((job,))
+
+
 def _watched(player: Player, *, is_on: bool = True, is_away: bool = False) -> None:
     queued(player)
     line = player.program.window.queue_column.watch
@@ -82,6 +91,7 @@ def _wrong_name(player: Player) -> None:
 STATES: dict[str, Callable[[Player], None]] = {
     "unfinished": lambda player: _unfinished(player, "upreel_sample.mp4"),
     "unfinished_and_waiting": _unfinished_and_waiting,
+    "unfinished_unable": _unable,
     "queued": queued,
     "dropping": _dropping,
     "more": _more,

@@ -32,6 +32,7 @@ from engine.protocol import commands, events
 from engine.settings.schema import JobSettings
 from tools.screenshots import (
     bench_states,
+    bicubic_model,
     comparison_states,
     download_states,
     excerpt_states,
@@ -48,6 +49,8 @@ from tools.screenshots.shots import DOCUMENTS, Shot, rotated
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QApplication
 
+    from engine.api import Engine
+
 _PATIENCE_S = 300.0
 _SCREEN = {"name": "screen", "x": 0, "y": 0, "logicalDpi": 96, "dpr": 1.0}  # of the offscreen Qt
 _SECONDS = 1.5  # moment of the film that is shown
@@ -60,6 +63,8 @@ class Recording:
     said: list[events.Event] = field(default_factory=list)
     frame: list[events.Event] = field(default_factory=list)
     model_files: list[events.Event] = field(default_factory=list)
+    community: list[events.Event] = field(default_factory=list)  # two seconds of the same film
+    community_frame: list[events.Event] = field(default_factory=list)  # of that result
     seedvr2: list[events.Event] = field(default_factory=list)  # the same film, not started
     wan: list[events.Event] = field(default_factory=list)
     presets: list[events.Event] = field(default_factory=list)  # for the machine at hand
@@ -153,12 +158,14 @@ def record(folder: Path) -> Recording:
     engine.send(commands.AddJob(job_id="sample", source=source, output=output))
     engine.send(commands.ShowFrame(job_id="sample", seconds=_SECONDS))
     engine.send(commands.StartQueue())
-    ended = (events.JobFinished, events.JobFailed, events.JobRejected)
-    _listen(sink, recording.said, ended)
-    if not isinstance(recording.said[-1], events.JobFinished):
-        raise SystemExit(f"The sample could not be upscaled: {recording.said[-1]}")
-    engine.send(commands.ShowFrame(job_id="sample", seconds=_SECONDS))
-    _listen(sink, recording.frame, (events.PreviewReady,))
+    _finish(engine, sink, "sample", recording.said, recording.frame)
+    bicubic_model.write_model(folder / "2x_film.pth")
+    settings = JobSettings(model="community", model_file=str(folder / "2x_film.pth"), stop="2")
+    output = folder / "Videos" / "upreel_sample_x2_community.mp4"
+    engine.send(
+        commands.AddJob(job_id="community", source=source, settings=settings, output=output)
+    )
+    _finish(engine, sink, "community", recording.community, recording.community_frame)
     engine.send(commands.ListModelFiles())
     _listen(sink, recording.model_files, (events.ModelFilesListed,))
     engine.send(commands.ListPresets())
@@ -174,6 +181,17 @@ def record(folder: Path) -> Recording:
     engine.close()
     _pretend(recording, folder / "Videos" / "upreel_sample_1080p.mp4")
     return recording
+
+
+def _finish(
+    engine: Engine, sink: _Sink, job_id: str, said: list[events.Event], frame: list[events.Event]
+) -> None:
+    """Keep what is said until a film is finished, and a frame of its result."""
+    _listen(sink, said, (events.JobFinished, events.JobFailed, events.JobRejected))
+    if not isinstance(said[-1], events.JobFinished):
+        raise SystemExit(f"The sample could not be upscaled: {said[-1]}")
+    engine.send(commands.ShowFrame(job_id=job_id, seconds=_SECONDS))
+    _listen(sink, frame, (events.PreviewReady,))
 
 
 def _pretend(recording: Recording, output: Path) -> None:

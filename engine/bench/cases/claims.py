@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import psutil
 import torch
@@ -17,18 +15,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.bench.accuracy import relative_error
-from engine.bench.cases.runs import build_vae, device_of, vae_input
+from engine.bench.cases.runs import device_of
 from engine.bench.cases.switch_models import MeasuredVae
-from engine.bench.cases.switches import first_call, ratios
+from engine.bench.cases.switches import ratios
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
 from engine.bench.timing.profiler import peak_bytes
-from engine.core.errors import FeatureMissing
 from engine.core.geometry import Size
 from engine.core.messages import message
 from engine.core.units import bytes_text
 from engine.hardware import devices
-from engine.ops.compiler import require_compiler
 from engine.tiling.blend import TileWeights, tile_weights
 from engine.tiling.grid import tile_grid
 
@@ -44,7 +40,6 @@ def claim_rows(options: BenchOptions) -> Iterator[Row]:
     for dtype in ("float16", "bfloat16"):
         yield {"switch": f"vae.precision={dtype}", **_precision(vae, dtype, options)}
     yield {"switch": "vae.pixel_shuffle", **_pixel_shuffle(options)}
-    yield {"switch": "vae.compile", **_compiled_vae(vae, options)}
     yield {"switch": "plan.cached_ramps", **_cached_ramps(options)}
     yield {"switch": "plan.separable_blending", **_separable_blending(options)}
     yield {"switch": "plan.repeated", **_repeated(vae, options)}
@@ -74,25 +69,6 @@ def _pixel_shuffle(options: BenchOptions) -> Row:
 
     shuffle = partial(F.pixel_shuffle, x, 2)
     return ratios(shuffle, by_views, options) | {"error": relative_error(shuffle(), by_views())}
-
-
-def _compiled_vae(vae: MeasuredVae, options: BenchOptions) -> Row:
-    """The plain decoder compiled over the same as it is: ours calls kernels of its own."""
-    if options.quick:
-        return {"note": message("bench.compile-not-quick")}
-    try:
-        require_compiler(torch.device(vae.device))
-    except FeatureMissing as err:
-        return {"note": err.as_message}
-    run = replace(vae.run, form="plain", side="decode", frames=vae.frames)
-    plain = build_vae(run, vae.weights)
-    plain.disable_slicing()
-    compiler: Any = torch.compile  # its types do not keep those of the function
-    decode = partial(plain.decode, vae_input(run))
-    compiled = partial(compiler(plain.decode), vae_input(run))
-    note = first_call(compiled)
-    row = ratios(compiled, decode, options)
-    return row | {"error": relative_error(compiled(), decode())} | note
 
 
 def _cached_ramps(options: BenchOptions) -> Row:

@@ -24,15 +24,15 @@ from engine.model_files.store import named
 from engine.models.community.family import FAMILY
 from engine.models.community.library import spandrel
 from engine.models.community.network import load
-from engine.models.community.plan import LEAST_OVERLAP, CommunityPlan
-from engine.models.community.upscaler import CommunityUpscaler, measured
+from engine.models.community.plan import LEAST_OVERLAP, CommunityPlan, NetworkCost
+from engine.models.community.upscaler import CommunityUpscaler, called, with_cost
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
 
 _MIB = 2**20
 _SEED = 20260101
-_TILE = 4 * LEAST_OVERLAP  # px, the smallest that is planned
-_FRAME = Size(192, _TILE)
+_TILE = 6 * LEAST_OVERLAP  # px; smaller ones, down to two thirds of it, are planned in need only
+_FRAME = Size(2 * _TILE - LEAST_OVERLAP, _TILE)  # two of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def community_rows(options: BenchOptions) -> Iterator[Row]:
     the planned peak over the peak of all tensors above the loaded network.
 
     Raises:
-        FeatureMissing: spandrel is not installed.
+        LibraryMissing: spandrel is not on this machine.
     """
     size = options.size or _FRAME
     for title, network in NETWORKS.items():
@@ -112,7 +112,7 @@ def community_rows(options: BenchOptions) -> Iterator[Row]:
 
 def _compared(path: Path, frame_size: Size, options: BenchOptions) -> Iterator[Row]:
     device, weights = device_of(options), named(path)
-    facts, call, cost = measured(weights, half=False)
+    facts, call = called(weights, half=False)
     upscaler = CommunityUpscaler(load(weights), facts, call, device)
     plain = spandrel().ModelLoader(device).load_from_file(path)
     frame = torch.rand(1, 3, frame_size.height, frame_size.width).to(device)
@@ -124,10 +124,11 @@ def _compared(path: Path, frame_size: Size, options: BenchOptions) -> Iterator[R
         weights=weights,
         network=facts,
         call=call,
-        cost=cost,
+        cost=NetworkCost(),
     )
     edge = Size(min(_TILE, frame_size.width), min(_TILE, frame_size.height))
-    for plan in (whole, replace(whole, tile=edge)):
+    whole = with_cost(whole)
+    for plan in (whole, with_cost(replace(whole, tile=edge))):
         yield _row(plan, _work(plan, upscaler, frame), lambda: plain(frame), whole, options)
 
 
@@ -142,7 +143,7 @@ def _row(
     peak = peak_bytes(ours, plan.device)  # the first calls
     plain()
     ratio = compare(plain, ours, plan.device, effort)
-    operations = plan.tile_operations * plan.tiles / whole.tile_operations
+    operations = plan.cost.operations * plan.tiles / whole.cost.operations
     return {
         "frame": str(plan.frame),
         "tiles": plan.tiles,

@@ -1,7 +1,7 @@
 """Cases `formats-3b`, `formats-7b`, `streaming`: SeedVR2's transformer in every weights format.
 
 Weights are random. On a GPU the models have their published sizes, on a processor they are
-narrower ones. Not run on a GPU yet.
+narrower ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Case `memory-pressure`: whether torch's limit and the spill guard notice a full GPU.
 
 The GPU is filled beyond its memory on purpose. Where the system refuses (Linux), torch reports it;
-Windows moves memory to main memory without a word, and the spill guard has to see that. Not run on
-a GPU yet.
+Windows moves memory to main memory without a word, and the spill guard has to see that. Seen
+on Linux only.
 """
 
 from __future__ import annotations

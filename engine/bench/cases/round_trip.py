@@ -52,7 +52,7 @@ def round_trip_rows(options: BenchOptions) -> Iterator[Row]:
     weights = None if options.random_weights else weights_of(options)
     if weights is not None:
         options = replace(options, config=options.vae_model.config_of(weights))
-    base, clip = _base(options, path)
+    base, clip = clip_run(options, path)
     first: Tensor | None = None
     for title, run in variants(options, base):
         result, figures = _round_trip(options, run, clip, weights)
@@ -115,7 +115,7 @@ def similarity(clip: Tensor, result: Tensor) -> Row:
     }
 
 
-def _base(options: BenchOptions, path: Path) -> tuple[VaeRun, Tensor]:
+def clip_run(options: BenchOptions, path: Path) -> tuple[VaeRun, Tensor]:
     """The plain run, and the clip [1, 3, T, H, W] float32 in [-1, 1]."""
     from engine.bench.clips import centre_crop, first_frames
 

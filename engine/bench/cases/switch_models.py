@@ -7,9 +7,9 @@ On a GPU the VAE has its published size. On a processor it has half the channels
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from engine.bench.cases.runs import (
     capability_of,
     dit_run,
     random_weights,
+    vae_input,
     vae_run,
     vae_work,
 )
@@ -27,12 +28,18 @@ from engine.bench.cases.vae_models import VaeRun
 from engine.bench.options import BenchOptions
 from engine.core.geometry import Box, Size
 from engine.core.messages import Message, message
+from engine.models.planning.two_tiles import AT_ONCE
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.dit.random_dit import DitRun
+from engine.models.video_vae.frame_slices import as_frames
 from engine.models.video_vae.measured import Side
+from engine.models.video_vae.runner import FastSlicedVae
+from engine.models.video_vae.slicing import SlicedVae, slices
 from engine.ops.compiler import require_compiler
+from engine.ops.conv.causal_conv import Carry
+from engine.ops.lanes import Lanes
 from engine.ops.precision import arithmetic_of
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.settings.optimisations import DitSwitches, RunSwitches, VaeSwitches
@@ -232,15 +239,24 @@ class MeasuredTiles(MeasuredVae):
 
     def built(self, switches: Any) -> BuiltModel:
         """The default variant under some switches of the machine."""
-        model = self._built(self.run)
-        decode = vae_work(replace(self.run, frames=self.frames), build_vae(self.run, self.weights))
+        model, size = self._built(self.run), self.run.size
+        vae = build_vae(self.run, self.weights)
+        assert isinstance(vae, FastSlicedVae)
+        latent = vae_input(replace(self.run, frames=self.frames))
+        lanes = Lanes(torch.device(self.device), AT_ONCE if switches.two_tiles else 1)
 
         def tiles() -> Results:
-            size = self.run.size
-            sink = TileSink(self.frames, Size(size.width, 2 * size.height))
-            for top in (0, size.height):
-                tile = decode()[0].transpose(0, 1)
-                sink.add(tile, Box(0, top, size.width, size.height), 0)
+            sink = TileSink(self.frames, Size(size.width, AT_ONCE * size.height))
+            forms = vae.apart(lanes.count)
+
+            def tile(number: int, lane: int) -> Generator[None, None, None]:
+                box = Box(0, number * size.height, size.width, size.height)
+                for start, part in _slices(forms[lane], latent):
+                    sink.add(part, box, start)
+                    yield
+
+            for _ in lanes.run([partial(tile, number) for number in range(AT_ONCE)]):
+                pass
             return [sink.result()]
 
         def with_switches(work: Work) -> Work:
@@ -252,6 +268,16 @@ class MeasuredTiles(MeasuredVae):
 
         decoded = with_switches(tiles)
         return BuiltModel(clip=decoded, image=decoded, check=with_switches(model.check))
+
+
+def _slices(vae: SlicedVae, latent: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Frames [T, 3, H, W] of each slice of [1, L, t, h, w], and the number of the first."""
+    carry, done, length = Carry(), 0, latent.shape[2]
+    for start, end in slices(length, vae.config.slice_latents):
+        carry = carry.handed_over(last=end == length)
+        frames, carry = vae.decode_slice(latent[:, :, start:end], carry)
+        yield done, as_frames(frames)
+        done += frames.shape[2]
 
 
 def _joined(pieces: list[Callable[[], Tensor]]) -> Work:

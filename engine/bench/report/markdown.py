@@ -88,11 +88,11 @@ def _cases(rows: Sequence[Row]) -> list[str]:
 
 def _table_of(rows: Sequence[Row]) -> list[str]:
     names = list(dict.fromkeys(name for row in rows for name in row if name != "case"))
-    return _piped([names, *([cell(row.get(name, "")) for name in names] for row in rows)])
+    return piped([names, *([cell(row.get(name, "")) for name in names] for row in rows)])
 
 
 def _optimisations(rows: Sequence[Row], switches: Sequence[MeasuredSwitch]) -> list[str]:
-    table = _piped([_HEAD, *(_long(line) for line in switches)])
+    table = piped([_HEAD, *(_long(line) for line in switches)])
     claims = [("documents claim", "they say", "source", "found here"), *claim_results(switches)]
     return [
         "## Optimisations",
@@ -105,7 +105,7 @@ def _optimisations(rows: Sequence[Row], switches: Sequence[MeasuredSwitch]) -> l
         "",
         "## What documents claim",
         "",
-        *_piped(claims),
+        *piped(claims),
     ]
 
 
@@ -130,7 +130,8 @@ def _optional(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
-def _piped(grid: Sequence[Sequence[str]]) -> list[str]:
+def piped(grid: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table in Markdown, the head first."""
     head, *body = grid
     return [_pipe(head), "|" + "---|" * len(head), *map(_pipe, body)]
 

@@ -1,12 +1,12 @@
-"""Rows of the optimisation cases as lines of a table, and the claims they answer. No torch."""
+"""Rows of the optimisation cases as lines of a table, and what they answer of claims. No torch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from engine.bench.report.claims import claim_of, claims, why_not
 from engine.bench.report.machine import Row
-from engine.core.messages import Message, hint_of, message, text_of, title
+from engine.core.messages import Message, message, text_of, title
 from engine.protocol.report import MeasuredSwitch
 from engine.settings.optimisations import (
     ALL,
@@ -28,74 +28,7 @@ _MEASURED_TOO: dict[str, tuple[Exactness, bool]] = {  # no switch: exactness, wh
     "plan.repeated": ("exact", True),
     "vae.attention": ("exact", True),
     "vae.pixel_shuffle": ("exact", False),
-    "vae.compile": ("rounding", False),
     "dit.sampling": ("exact", False),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A promise in a document; the text is `claim.<name>` in the catalogue.
-
-    A hint there states why nothing is measured.
-
-    Attributes:
-        source: Where it is made.
-        rows: That answer it.
-    """
-
-    source: str
-    rows: tuple[str, ...]
-
-
-_GUIDES = "guides for SeedVR2 nodes, estimates"
-_FOLDS = "docs/vae-folds.md (operations)"
-_TOTALS = ("vae.all", "dit.all")
-CLAIMS: dict[str, Claim] = {
-    "total-time": Claim(_GUIDES, _TOTALS),
-    "total-memory": Claim(_GUIDES, _TOTALS),
-    "total-factor": Claim(_GUIDES, _TOTALS),
-    "cudnn-benchmark": Claim(_GUIDES, ("run.cudnn_benchmark",)),
-    "fused-activation": Claim(_GUIDES, ("dit.fused_steps",)),
-    "fused-sampling": Claim(_GUIDES, ("dit.sampling",)),
-    "channels-last": Claim(f"{_GUIDES}; sglang #18540, #28021: 6-17 %", ("vae.channels_last",)),
-    "tiles-and-slices": Claim(_GUIDES, ("plan.slices", "plan.tiles")),
-    "cached-ramps": Claim(_GUIDES, ("plan.cached_ramps",)),
-    "separable-blending": Claim(_GUIDES, ("plan.separable_blending",)),
-    "in-place": Claim(_GUIDES, ("vae.in_place", "dit.in_place_residual")),
-    "no-concatenation": Claim(
-        f"{_GUIDES}; sglang #27263: 1.14-1.31 times as fast", ("vae.ring_buffers",)
-    ),
-    "pixel-shuffle": Claim(_GUIDES, ("vae.pixel_shuffle",)),
-    "pinned-copies": Claim(_GUIDES, ("run.pinned_transfers",)),
-    "async-tiles": Claim(_GUIDES, ("run.copy_stream",)),
-    "chunked-upsampling": Claim(_GUIDES, ("vae.chunked_upsampling",)),
-    "group-norm-silu": Claim(_GUIDES, ("vae.fused_norm",)),
-    "flash-attention": Claim(_GUIDES, ("vae.chunked_attention", "vae.attention")),
-    "sage-attention": Claim(_GUIDES, ("dit.attention=sage2", "dit.attention=sage3-fp4")),
-    "cudnn-attention": Claim("ComfyUI #9299", ("dit.attention=cudnn",)),
-    "grouped-windows": Claim("vLLM-Omni #7851", ("dit.cached_layout", "dit.grouped_windows")),
-    "half-vae": Claim(_GUIDES, ("vae.precision=float16", "vae.precision=bfloat16")),
-    "tf32": Claim(_GUIDES, ("run.tf32",)),
-    "fp16-accumulation": Claim(
-        f"{_GUIDES}; ComfyUI #6453: 25 % with SDXL", ("dit.fp16_accumulation",)
-    ),
-    "half-convolutions": Claim("comfy-kitchen", ("vae.fp16_accumulation",)),
-    "fp8": Claim(_GUIDES, ("dit.matmul=fp8",)),
-    "int8": Claim("ComfyUI-SeedVR2_VideoUpscaler #624", ("dit.matmul=int8",)),
-    "fp4": Claim(
-        f"{_GUIDES}; ComfyUI-SeedVR2_VideoUpscaler #486, #604: not faster",
-        ("dit.matmul=nvfp4",),
-    ),
-    "torch-compile": Claim(
-        f"{_GUIDES}; README of ComfyUI-SeedVR2_VideoUpscaler", ("vae.compile", "dit.compile")
-    ),
-    "compile-overhead": Claim(_GUIDES, ("vae.compile", "dit.compile")),
-    "stable-memory": Claim(_GUIDES, ("plan.repeated",)),
-    "upsampler-fold": Claim(
-        _FOLDS, ("vae.upsampler_fold", "vae.first_frame_fold", "vae.image_mode")
-    ),
-    "temporal-winograd": Claim(_FOLDS, ("vae.temporal_winograd",)),
 }
 
 
@@ -119,7 +52,7 @@ def claim_results(lines: Sequence[MeasuredSwitch]) -> list[tuple[str, str, str, 
             claim.source,
             _found(name, found),
         )
-        for name, claim in CLAIMS.items()
+        for name, claim in claims().items()
     ]
 
 
@@ -142,7 +75,7 @@ def _line(row: Row) -> MeasuredSwitch:
         memory=row.get("memory"),
         error=row.get("error"),
         error_without=row.get("error_without"),
-        claim=_claim(name),
+        claim=claim_of(name),
         note=row.get("note"),
     )
 
@@ -157,20 +90,13 @@ def _facts(key: str) -> tuple[Exactness, bool]:
     return entry.exactness, isinstance(entry, Optimisation) and entry.default
 
 
-def _claim(name: str) -> Message | None:
-    """What documents promise of a row; the first promise where there are several."""
-    codes = (f"claim.{claim}" for claim, found in CLAIMS.items() if name in found.rows)
-    code = next(codes, "")
-    return message("bench.claim", title=title(code), promise=message(code)) if code else None
-
-
 def _found(claim: str, lines: dict[str, MeasuredSwitch]) -> str:
-    found = [_figures(lines[key]) for key in CLAIMS[claim].rows if key in lines]
-    why_not = hint_of(message(f"claim.{claim}"))
-    return "; ".join(found) or why_not or f"not measured: {_COMMAND} does"
+    found = [figures_text(lines[key]) for key in claims()[claim].rows if key in lines]
+    return "; ".join(found) or why_not(claim) or f"not measured: {_COMMAND} does"
 
 
-def _figures(line: MeasuredSwitch) -> str:
+def figures_text(line: MeasuredSwitch) -> str:
+    """Name, time and memory of a line, or why there are none."""
     if line.time is None and line.memory is None:
         return f"{line.name}: {line.note}; where it works, {_COMMAND} measures it"
     figures = []

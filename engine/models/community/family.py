@@ -50,7 +50,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
         if not settings.model_file:
             raise WeightsMissing("no-model-file")
         weights, on_gpu = named(Path(settings.model_file)), request.device == "cuda"
-        facts, call, cost = _measured(weights, half=on_gpu)
+        facts, call = _called(weights, half=on_gpu)
         edge = max(settings.tile, 4 * LEAST_OVERLAP) if settings.tile else 0
         plan = CommunityPlan(
             device=request.device,
@@ -63,9 +63,9 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
             weights=weights,
             network=facts,
             call=call,
-            cost=cost,
+            cost=NetworkCost(),
         )
-        plan = plan if edge else within_seconds(plan)
+        plan = _with_cost(plan) if edge else within_seconds(plan, _with_cost)
         if not (on_gpu and call.batches and plan.tiles == 1):
             return plan
         return replace(plan, clip_frames=max(1, min(_MOST_FRAMES, _BATCH_PIXELS // frame.pixels)))
@@ -74,8 +74,13 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
         """In float32."""
         if work.dtype == "float32":
             return None
-        _, call, cost = _measured(work.weights, half=False)
-        return replace(work, dtype=call.dtype, call=call, cost=cost)
+        _, call = _called(work.weights, half=False)
+        return _with_cost(replace(work, dtype=call.dtype, call=call))
+
+    def smaller(self, work: CommunityPlan, stage: str = "") -> CommunityPlan | None:
+        """As any family of frames, with the cost of its tiles."""
+        smaller = super().smaller(work, stage)
+        return smaller and _with_cost(smaller)
 
     def needs(self, work: CommunityPlan) -> MemoryRequirement:
         """Bytes of enlarging a clip, in tiles where frames are cut."""
@@ -88,7 +93,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
 
     def stage_work(self, work: CommunityPlan, frames: int) -> dict[str, StageWork]:
         """Operations of all tiles."""
-        operations = work.tile_operations * work.tiles * frames
+        operations = work.cost.operations * work.tiles * frames
         upscaling = StageWork(kind="vae", dtype=work.dtype, operations=operations)
         return {"upscale": upscaling, **steadying(work, frames)}
 
@@ -137,11 +142,18 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
         )
 
 
-def _measured(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, NetworkCall, NetworkCost]:
-    """As `upscaler.measured`, which loads torch."""
-    from engine.models.community.upscaler import measured
+def _called(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, NetworkCall]:
+    """As `upscaler.called`, which loads torch."""
+    from engine.models.community.upscaler import called
 
-    return measured(weights, half=half)
+    return called(weights, half=half)
+
+
+def _with_cost(plan: CommunityPlan) -> CommunityPlan:
+    """As `upscaler.with_cost`, which loads torch."""
+    from engine.models.community.upscaler import with_cost
+
+    return with_cost(plan)
 
 
 FAMILY = CommunityFamily()

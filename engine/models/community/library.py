@@ -1,7 +1,8 @@
 """The package spandrel, which knows the architectures; loads torch.
 
 It is installed without what it requires: torchvision's wheels link a CUDA that our torch does not
-have, and only two architectures ask for three names of it.
+have, and only two architectures ask for three names of it. Where it is not installed, as in the
+packaged program, it is loaded from the published wheel, which the user adds to the list of models.
 """
 
 from __future__ import annotations
@@ -10,17 +11,24 @@ import enum
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.abc import InspectLoader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import decode_source
+from pathlib import PurePosixPath
 from types import ModuleType
-from typing import Any
+from typing import Any, BinaryIO
+from zipfile import ZipFile
 
 import torch
 from torch import Tensor
 
-from engine.core.errors import FeatureMissing
+from engine.core.errors import HashMismatch, LibraryMissing, WeightsMissing
+from engine.downloads.hashing import hashed
+from engine.model_files.store import Store
 
-VERSION = "0.4.2"
+NAME, VERSION = "spandrel", "0.4.2"
 _FUNCTIONAL = "torchvision.transforms.functional"
 
 
@@ -49,17 +57,73 @@ def spandrel() -> Any:
     """The package.
 
     Raises:
-        FeatureMissing: It is not installed.
+        LibraryMissing: It is neither installed nor in the list of models.
     """
     with _torchvision_replaced():
         try:
-            return importlib.import_module("spandrel")
+            return importlib.import_module(NAME)
         except ModuleNotFoundError as err:
-            if err.name != "spandrel":
+            if err.name != NAME:
                 raise
-            is_packed = getattr(sys, "frozen", False)
-            case = "community-models-packed" if is_packed else "community-models"
-            raise FeatureMissing(case, version=VERSION) from err
+        modules = _modules_of_wheel()
+        sys.meta_path.append(modules)
+        try:
+            return importlib.import_module(NAME)
+        finally:
+            sys.meta_path.remove(modules)
+
+
+class _WheelModules(MetaPathFinder, InspectLoader):
+    """Modules of a wheel, from its bytes: what runs is what was hashed, and nothing is unpacked.
+
+    zipimport does not find packages without `__init__`, which spandrel has.
+    """
+
+    def __init__(self, wheel: BinaryIO) -> None:
+        with ZipFile(wheel) as archive:
+            self._files = {
+                PurePosixPath(name).with_suffix(""): archive.read(name)
+                for name in archive.namelist()
+                if name.endswith(".py")
+            }
+        self._folders = {folder for file in self._files for folder in file.parents}
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Spec of a module, or of a folder with modules."""
+        place = _place(name)
+        is_package = place in self._folders
+        known = is_package or place in self._files
+        return ModuleSpec(name, self, is_package=is_package) if known else None
+
+    def get_source(self, fullname: str) -> str:
+        """Text of a module; "" for a folder without `__init__`."""
+        place = _place(fullname)
+        place = place / "__init__" if place in self._folders else place
+        return decode_source(self._files.get(place, b""))
+
+
+def _place(module: str) -> PurePosixPath:
+    return PurePosixPath(*module.split("."))
+
+
+def _modules_of_wheel() -> _WheelModules:
+    """Those of the published wheel in the folder of models, whose SHA-256 is right.
+
+    Raises:
+        LibraryMissing: It is not there, or another file.
+    """
+    store = Store()
+    published = store.catalogue.file(NAME)
+    with (
+        suppress(WeightsMissing, HashMismatch),
+        hashed(store.path_of(NAME)) as (wheel, digest),
+    ):
+        if digest == published.sha256:
+            return _WheelModules(wheel)
+    case = "packed" if getattr(sys, "frozen", False) else "sources"
+    raise LibraryMissing(case, wheel=published.filename, version=VERSION)
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def recognised(path: Path) -> Recognised | None:
     """What a file holds; None where spandrel knows no such architecture.
 
     Raises:
-        FeatureMissing: spandrel is not installed.
+        LibraryMissing: spandrel is not on this machine.
         WrongModel: It does not take frames of films, or is another network than it looks like.
         WeightsError: The file is damaged, cut short, of another kind, or has quantised values.
     """
@@ -80,7 +80,7 @@ def recognised_file(weights: WeightsPlan) -> Recognised:
 
     Raises:
         WrongModel: spandrel knows no such architecture.
-        WeightsError, FeatureMissing: As `recognised`.
+        WeightsError: As `recognised`.
     """
     found = recognised(weights.path)
     if found is None:
@@ -92,7 +92,7 @@ def load(weights: WeightsPlan) -> Any:
     """Spandrel's descriptor of a file, in float32 on the processor.
 
     Raises:
-        WeightsError, FeatureMissing: As `recognised_file`.
+        WeightsError: As `recognised_file`.
 
     Memory: twice the weights while they are read.
     """

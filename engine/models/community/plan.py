@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from engine.core.geometry import Size
 from engine.models.frame_family import FramePlan
@@ -17,31 +17,6 @@ _SMALLEST_TILE = 4 * LEAST_OVERLAP  # below it more is computed twice than once
 _NOISE = 1 << 14  # bytes of the generator that is put back
 _PLACE = 16  # bytes of a row or a column that operators look up
 MOST_OPERATIONS = {"cpu": 4e12, "cuda": 4e13}  # in one call: seconds, after which a pause acts
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """Something that grows with the pixels of a frame: `fixed + each * p + square * p * p`.
-
-    Attributes:
-        pixels: Of frames that were measured, growing.
-        values: Measured for these; between two of them it is on their line, since networks that
-            cut a frame into windows grow in steps.
-    """
-
-    fixed: float = 0.0
-    each: float = 0.0
-    square: float = 0.0
-    pixels: tuple[int, ...] = ()
-    values: tuple[float, ...] = ()
-
-    def at(self, pixels: int) -> float:
-        """Its value for so many pixels."""
-        known = zip(self.pixels, self.values, strict=True)
-        for (before, low), (after, high) in pairwise(known):
-            if before <= pixels <= after:
-                return low + (high - low) * (pixels - before) / (after - before)
-        return self.fixed + self.each * pixels + self.square * pixels * pixels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +36,17 @@ class NetworkCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkCost:
-    """What one frame takes, by the pixels that the network sees, those that extend it included.
+    """What one frame of the size of a tile takes.
 
     Attributes:
-        weights: Bytes.
-        working: Bytes of everything else, the result in float32 included.
-        operations: Floating-point; a multiply-add is two.
+        weights: Bytes of the network.
+        working: Most bytes at once without them.
+        operations: Floating-point operations; a multiply-add is two.
     """
 
     weights: int = 0
-    working: Growth = field(default_factory=Growth)
-    operations: Growth = field(default_factory=Growth)
+    working: int = 0
+    operations: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +71,11 @@ class CommunityPlan(FramePlan):
         return (self.weights,)
 
     @property
+    def architecture(self) -> str:
+        """As the file says."""
+        return self.network.architecture
+
+    @property
     def line(self) -> str:
         """The plan in one line."""
         tiles = "whole frames" if self.tiles == 1 else f"{self.tiles} tiles of {self.tile}"
@@ -116,23 +96,32 @@ class CommunityPlan(FramePlan):
     @property
     def working_bytes(self) -> int:
         """Of enlarging the frames that are computed at a time, in tiles."""
-        pixels = self.network.extended(self.tile).pixels
-        one = self.cost.working.at(pixels)
         large = self.tile.scaled(self.scale)
-        return round(one * self.clip_frames) + _NOISE + _PLACE * (large.width + large.height)
-
-    @property
-    def tile_operations(self) -> float:
-        """Of one tile of one frame."""
-        return self.cost.operations.at(self.network.extended(self.tile).pixels)
+        return self.cost.working * self.clip_frames + _NOISE + _PLACE * (large.width + large.height)
 
 
-def within_seconds(plan: CommunityPlan) -> CommunityPlan:
-    """The same in tiles that a device computes in seconds, so that a pause acts."""
-    most = MOST_OPERATIONS[plan.device]
-    while plan.tile_operations > most and min(plan.tile.width, plan.tile.height) > _SMALLEST_TILE:
-        plan = replace(plan, tile=halved(plan.tile))
+def within_seconds(
+    plan: CommunityPlan, with_cost: Callable[[CommunityPlan], CommunityPlan]
+) -> CommunityPlan:
+    """The same in tiles that a device computes in seconds, so that a pause acts.
+
+    Args:
+        plan: In any tiles.
+        with_cost: Gives a plan the cost of its tiles.
+    """
+    most, plan = MOST_OPERATIONS[plan.device], with_cost(plan)
+    while plan.cost.operations > most and _can_shrink(plan.tile):
+        tile, operations = plan.tile, float(plan.cost.operations)
+        while operations > most and _can_shrink(tile):
+            smaller = halved(tile)
+            operations *= smaller.pixels / tile.pixels
+            tile = smaller
+        plan = with_cost(replace(plan, tile=tile))
     return plan
+
+
+def _can_shrink(tile: Size) -> bool:
+    return min(tile.width, tile.height) > _SMALLEST_TILE
 
 
 def halved(tile: Size) -> Size:

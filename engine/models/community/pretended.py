@@ -35,11 +35,12 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
         now: Bytes of tensors that were made inside and are still there.
         peak: Most of them at once.
         operations: Floating-point operations; a multiply-add is two.
+        calls: Of operators.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
-        self.now = self.peak = self.operations = 0
+        self.now = self.peak = self.operations = self.calls = 0
         self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
     def __torch_dispatch__(
@@ -53,6 +54,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
         if func in _INDEXING:
             args = (args[0], _without_masks(args[1]), *args[2:])
         result = func(*args, **kwargs)
+        self.calls += 1
         count = flop_registry.get(func.overloadpacket)
         if count is not None:
             self.operations += int(count(*args, **kwargs, out_val=result))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -17,15 +17,14 @@ from torch import Tensor, nn
 from engine.core.errors import NumericOverflow, WrongModel, memory_ran_out
 from engine.core.geometry import Size
 from engine.models.community.network import Recognised, recognised_file
-from engine.models.community.plan import HALO, Growth, NetworkCall, NetworkCost
-from engine.models.community.pretended import pretended
+from engine.models.community.plan import HALO, CommunityPlan, NetworkCall, NetworkCost
+from engine.models.community.pretended import Meter, pretended
 from engine.models.load import assign
 from engine.protocol.model_file_state import NetworkFacts
 from engine.protocol.plan import WeightsPlan
 
-_FIRST_SIDE = 64  # px, of the smallest frame that is measured
-_FACTORS = 1, 2, 3, 4
-_ALIKE = 0.02  # of a frame that a straight line may be off
+_SMALL_SIDE = 64  # px, of frames that show how a network is called
+_PARTS_SIDES = (128, 256, 384)  # px, of frames that show whether a network loops over parts
 
 
 class CommunityUpscaler:
@@ -104,10 +103,8 @@ def _place(module: nn.Module, device: str, dtype: torch.dtype, layout: torch.mem
 
 
 @lru_cache(maxsize=8)
-def measured(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, NetworkCall, NetworkCost]:
-    """What a network states, how it is called, and what a frame takes.
-
-    Frames without values show it: of four sizes, and two frames in one call.
+def called(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, NetworkCall]:
+    """What a network states, and how it is called; small frames without values show it.
 
     Args:
         weights: The file.
@@ -115,69 +112,93 @@ def measured(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, Network
 
     Raises:
         WrongModel: It computes none of the frames.
-        WeightsError, FeatureMissing: As `recognised_file`.
+        WeightsError: As `recognised_file`.
     """
     found = recognised_file(weights)
     dtype = "float16" if half and found.facts.takes_half else "float32"
+    small = found.facts.extended(Size(_SMALL_SIDE, _SMALL_SIDE))
     for channels_last in (True, False):
         call = NetworkCall(dtype=dtype, channels_last=channels_last)
-        found.mode.cache_enabled = channels_last  # it may mix up what has values and what has none
         try:
-            cost = _cost(found, call)
-        except Exception as err:  # networks refuse a frame, or how it lies, with any class
-            if memory_ran_out(err):
-                raise
+            cost_of(weights, call, small)
+        except WrongModel as err:
             failure = err
         else:
-            return found.facts, replace(call, batches=_takes_batches(found, call)), cost
-    about = {"name": weights.path.name, "path": str(weights.path)}
-    raise WrongModel("does-not-run", architecture=found.facts.architecture, **about) from failure
+            return found.facts, replace(call, batches=_takes_batches(found, call, small))
+    raise failure
 
 
-def _side(facts: NetworkFacts) -> int:
-    return facts.extended(Size(_FIRST_SIDE, _FIRST_SIDE)).width
+@lru_cache(maxsize=64)
+def cost_of(weights: WeightsPlan, call: NetworkCall, size: Size) -> NetworkCost:
+    """What a frame of one size takes, without values.
 
+    It is measured for every size, since smaller frames do not tell it: some networks cut a frame
+    by the logarithm of its sides, and attention shows its square late.
 
-def _cost(found: Recognised, call: NetworkCall) -> NetworkCost:
-    """By frames of growing size."""
-    with pretended(found.mode):
-        upscaler = CommunityUpscaler(found.model, found.facts, call)
-    side = _side(found.facts)
-    pixels, peaks, operations = [], [], []
-    for factor in _FACTORS:
-        with pretended(found.mode) as meter:
-            frame = torch.empty(1, 3, factor * side, factor * side)
-            before = meter.now
-            upscaler.upscale(frame)
-        pixels.append((factor * side) ** 2)
-        peaks.append(meter.peak - before)
-        operations.append(meter.operations)
-    weights = sum(tensor.nbytes for tensor in found.model.model.state_dict().values())
+    Raises:
+        WrongModel: The network does not compute such a frame.
+        WeightsError: As `recognised_file`.
+    """
+    found = recognised_file(weights)
+    few, many = (found.facts.extended(Size(side, side)) for side in _PARTS_SIDES[1:])
+    if size.pixels > many.pixels and _loops(weights, call):
+        further = (size.pixels - many.pixels) / (many.pixels - few.pixels)
+        less, more = (_metered(weights, call, one) for one in (few, many))
+        peak = more.peak + further * (more.peak - less.peak)
+        operations = more.operations + further * (more.operations - less.operations)
+    else:
+        meter = _metered(weights, call, size)
+        peak, operations = meter.peak, meter.operations
     return NetworkCost(
-        weights=weights, working=growth(pixels, peaks), operations=growth(pixels, operations)
+        weights=sum(tensor.nbytes for tensor in found.model.model.state_dict().values()),
+        working=round(peak),
+        operations=round(operations),
     )
 
 
-def _takes_batches(found: Recognised, call: NetworkCall) -> bool:
-    side = _side(found.facts)
+@lru_cache(maxsize=8)
+def _loops(weights: WeightsPlan, call: NetworkCall) -> bool:
+    """Whether it takes a frame part by part: minutes for a large one, for what grows in a line."""
+    facts = recognised_file(weights).facts
+    sizes = (facts.extended(Size(side, side)) for side in _PARTS_SIDES[:2])
+    few, many = (_metered(weights, call, size).calls for size in sizes)
+    return many > 1.1 * few
+
+
+def _metered(weights: WeightsPlan, call: NetworkCall, size: Size) -> Meter:
+    """What one frame takes besides the network and itself."""
+    found = recognised_file(weights)
+    # the cache of the mode may mix up what has values and what has none
+    found.mode.cache_enabled = call.channels_last
+    try:
+        with pretended(found.mode):
+            upscaler = CommunityUpscaler(found.model, found.facts, call)
+            frame = torch.empty(1, 3, size.height, size.width)
+        with pretended(found.mode) as meter:
+            upscaler.upscale(frame)
+    except Exception as err:  # networks refuse a frame, or how it lies, with any class
+        if memory_ran_out(err):
+            raise
+        about = {"name": weights.path.name, "path": str(weights.path)}
+        raise WrongModel("does-not-run", architecture=found.facts.architecture, **about) from err
+    return meter
+
+
+def with_cost(plan: CommunityPlan) -> CommunityPlan:
+    """The same plan with what its very tile takes.
+
+    Raises:
+        WrongModel, WeightsError: As `cost_of`.
+    """
+    return replace(plan, cost=cost_of(plan.weights, plan.call, plan.network.extended(plan.tile)))
+
+
+def _takes_batches(found: Recognised, call: NetworkCall, small: Size) -> bool:
     try:
         with pretended(found.mode):
             upscaler = CommunityUpscaler(found.model, found.facts, replace(call, batches=True))
-            return len(upscaler.upscale(torch.empty(2, 3, side, side))) == 2
+            return len(upscaler.upscale(torch.empty(2, 3, small.height, small.width))) == 2
     except Exception as err:  # networks of one frame meet a second one with any class
         if memory_ran_out(err):
             raise
         return False
-
-
-def growth(pixels: Sequence[int], values: Sequence[float]) -> Growth:
-    """Measured values, and beyond them a curve through the last three, or their line."""
-    (a, b, c), (u, v, w) = pixels[-3:], values[-3:]
-    known = tuple(pixels), tuple(values)
-    first, last = (v - u) / (b - a), (w - v) / (c - b)
-    square = (last - first) / (c - a)
-    if square <= 0 or abs(w - (u + (c - a) * first)) <= _ALIKE * w:
-        each = (w - u) / (c - a)
-        return Growth(max(0.0, w - each * c), each, 0.0, *known)
-    each = first - square * (a + b)
-    return Growth(u - each * a - square * a * a, each, square, *known)

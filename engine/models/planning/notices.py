@@ -24,6 +24,12 @@ def chosen_tiles(code: str, count: int, tile: Size | None, tiles: str = "tiles")
     return chosen(code, "whole" if whole else tiles, count=count, size=tile)
 
 
+def tiles_at_once(*at_once: int) -> Iterator[Notice]:
+    """That tiles are in work at the same time, of encoder or decoder."""
+    if max(at_once) > 1:
+        yield chosen("at-once", count=max(at_once))
+
+
 def early_tiles(work: ShotPlan, latents: int, span: int) -> Iterator[Notice]:
     """That tiles begin so many latents early after each span, where they do; 0: no tiles."""
     if latents and span and work.device == "cuda":
@@ -71,6 +77,12 @@ def tiles_change(doing: str, old: Size | None, new: Size | None) -> Iterator[Mes
     if old != new:
         code = "change.decode-tiles" if doing == "decoding" else "change.encode-tiles"
         yield message(code, before=old or message("change.whole-frames"), after=new)
+
+
+def at_once_change(old: tuple[int, int], new: tuple[int, int]) -> Iterator[Message]:
+    """Fewer tiles at a time, of encoder and decoder."""
+    if old != new:
+        yield message("change.one-tile-at-a-time")
 
 
 def warm_up_change(old: int, new: int) -> Iterator[Message]:

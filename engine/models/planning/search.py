@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 from engine.core.geometry import Size
 from engine.hardware.budget import Budget
+from engine.models.planning.two_tiles import AT_ONCE, Launches, may_gain
 from engine.protocol.plan import WorkPlan
 
 EDGES = (6144, 4096, 3072, 2048, 1536, 1280, 1024, 896, 768, 640, 512, 448, 384, 320, 256)  # px
+P = TypeVar("P", bound=WorkPlan)
+
 _PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
 _APART = 1.05  # times as many px, at least, has the next larger tile that is worth trying
 _MOST_OBLONG = 4  # sides of a tile
@@ -183,6 +187,27 @@ def pairs_within(
         beaten = min(place, beaten)
         if beaten <= most:
             return
+
+
+def with_two_at_once(plan: P, room: Room, launches: Mapping[str, Launches]) -> P:
+    """The plan with two tiles at a time in each direction where that may gain and there is room.
+
+    Args:
+        plan: That the room holds with one tile at a time.
+        room: What there is. A GPU that is in no table gets one tile at a time, and so does a VAE
+            that is compiled: what the compiler keeps between calls is not for two streams.
+        launches: Field of the plan that says how many -> convolutions of a slice of a tile;
+            directions without tiles left out.
+    """
+    gpu, switches = room.budget.gpu, plan.switches
+    if plan.device != "cuda" or gpu is None or not switches.run.two_tiles or switches.vae.compile:
+        return plan
+    for name, found in launches.items():
+        at_once: dict[str, Any] = {name: AT_ONCE}
+        more = replace(plan, **at_once)
+        if may_gain(found(), gpu.multiprocessors) and room.holds(more):
+            plan = more
+    return plan
 
 
 def _first_fit(count: int, fits: Callable[[int], bool]) -> int:

@@ -38,6 +38,8 @@ class SeedVr2Plan(ShotPlan):
     warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
     encode_span: int = USUAL_SPAN  # latents that a tile is visited for
     decode_span: int = USUAL_SPAN
+    encode_at_once: int = 1  # tiles in work at a time, on a stream each
+    decode_at_once: int = 1
     vae_dtype: str = "float32"
     blocks_on_device: int | None = None  # None: all of them, and the text's weights too
     pin_bytes: int = 0  # of main memory, for copies of the other blocks

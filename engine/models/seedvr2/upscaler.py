@@ -246,6 +246,7 @@ def shot_options(plan: SeedVr2Plan) -> ShotOptions:
         tile=plan.encode_tile or plan.padded,
         warm_up=0 if plan.encode_tile is None else plan.warm_up,
         span=plan.encode_span,
+        at_once=plan.encode_at_once,
     )
     decode = None
     if plan.decode_tile is not None:
@@ -254,6 +255,7 @@ def shot_options(plan: SeedVr2Plan) -> ShotOptions:
             warm_up=plan.warm_up,
             span=plan.decode_span,
             is_whole=plan.decodes_whole_tiles,
+            at_once=plan.decode_at_once,
         )
     grid = ClipGrid(plan.clip, plan.shared)
     return ShotOptions(frame=plan.padded, grid=grid, encode=encode, decode=decode, parks=plan.parks)

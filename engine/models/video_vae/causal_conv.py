@@ -43,7 +43,7 @@ class CausalConv:
         pad: Lines of zeros to the right and below (downsamplers).
         late: It starts with the first frames it is given, in whichever slice: a clip's frame 0,
             which may be all of the first slice, does not pass through it.
-        bias: [C] float32, what its results lack and its caller adds; None: nothing.
+        bias: [C] float32 (float64), what its results lack and its caller adds; None: nothing.
     """
 
     def __init__(

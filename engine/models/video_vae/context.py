@@ -23,7 +23,7 @@ class NormInput:
 
     Attributes:
         frames: [T, C, H, W].
-        bias: [C] float32 of the convolution that made them, not added yet; None: nothing is left.
+        bias: [C] float32 (float64) of the convolution that made them, not added yet; None: nothing.
         statistics: Of the frames, where the step that made them gave them.
     """
 

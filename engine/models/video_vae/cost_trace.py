@@ -19,7 +19,14 @@ from engine.models.video_vae.layer_specs import (
     Entry,
     Exit,
 )
-from engine.models.video_vae.workload import Flops, Kind, LiveBytes, Slice, VaeWorkload
+from engine.models.video_vae.workload import (
+    Flops,
+    Kind,
+    Launch,
+    LiveBytes,
+    Slice,
+    VaeWorkload,
+)
 
 _SCORES_BYTES = 64 * 2**20  # as in single_head
 _NORM_BYTES = 2 * 2**20  # a block of a norm on a processor
@@ -43,6 +50,7 @@ class CostTrace:
         size: Of a frame now.
         channels: Now.
         flops: Operations so far.
+        launches: Convolutions so far.
     """
 
     past: ClassVar[Literal["copies", "zeros"]] = "copies"
@@ -54,7 +62,7 @@ class CostTrace:
         self.first, self.last = piece.first, piece.last
         self.work, self.live = work, live
         self.switches = work.switches
-        self.flops = Flops(0, 0)
+        self.flops, self.launches = Flops(0, 0), list[Launch]()
         live.take("stream", self.stream_bytes)
 
     @property
@@ -131,7 +139,7 @@ class CostTrace:
         projections, products = 4 * tokens * width**2, 2 * tokens**2 * width
         self.flops += Flops(0, 2 * self.frames * (projections + products))
         self._open_window(whole, "attention")
-        with self.live.held("sums", self.norm_bytes(width, silu=False)):
+        with self.live.held("sums", self._filling_bytes(width, silu=False)):
             pass
         copies = 3 if self.switches.channels_last else 4
         with self.live.held("inner", copies * whole):
@@ -160,7 +168,7 @@ class CostTrace:
             yield
             return
         size = (before + self.frames) * self.frame_bytes(conv.inner, conv.pad)
-        filling = self.norm_bytes(conv.inner) if norm else 0
+        filling = self._filling_bytes(conv.inner) if norm else 0
         if self.switches.ring_buffers:
             self._open_window(size, conv.name)
             with self.live.held("sums", filling, conv.name):
@@ -224,8 +232,14 @@ class CostTrace:
     def _steps(self, conv: Conv) -> int:
         return (self.frames - self.first) // conv.time_stride + self.first
 
+    def _filling_bytes(self, channels: int, *, silu: bool = True) -> int:
+        """What a norm takes at most: compiled one frame, if torch can compile it."""
+        usual = self.norm_bytes(channels, silu=silu)
+        frame = channels * self.size.pixels * max(4, self.work.item)
+        return max(usual, frame) if self.switches.compile else usual
+
     def norm_bytes(self, channels: int, *, silu: bool = True) -> int:
-        """What a norm takes in addition to its input and its result."""
+        """What a norm takes in addition to its input and its result, where it is not compiled."""
         if not self.switches.fused_norm:
             return (2 if silu else 1) * self.frames * self.frame_bytes(channels)
         if self.work.device == "cuda" and self.switches.kernels:
@@ -236,7 +250,8 @@ class CostTrace:
     def over(self, conv: Conv, out: Kind | None) -> None:
         """Convolve a window into a new result, or add it to the stream."""
         steps = self._steps(conv)
-        self.count(conv.kernel * self._taps(conv, steps) * self.size.pixels // conv.space_stride**2)
+        taps = conv.kernel * self._taps(conv, steps)
+        self.count(conv, taps * self.size.pixels // conv.space_stride**2)
         if not (self.first and self._folds and conv.taps > 1):
             self.regular(conv, steps, out)
         elif self.frames == 1:
@@ -246,12 +261,14 @@ class CostTrace:
 
     def point(self, conv: Conv, out: Kind) -> None:
         """Apply a 1x1x1 convolution to the stream."""
-        self.count(conv.kernel * self.frames * self.size.pixels)
+        self.count(conv, conv.kernel * self.frames * self.size.pixels)
         self.apply(conv, 1, self.frames, out)
 
-    def count(self, multiplications: int) -> None:
-        """More operations of convolutions."""
+    def count(self, conv: Conv, multiplications: int) -> None:
+        """More operations of a convolution; folds have fewer than its positions would need."""
         self.flops += Flops(2 * multiplications, 0)
+        positions = multiplications // (conv.kernel * conv.taps)
+        self.launches.append(Launch(positions, conv.outer, multiplications))
 
     def _taps(self, conv: Conv, steps: int) -> int:
         """Taps over time of all results together; those that see no frame are folded."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor
 
+from engine.hardware.stage_meter import end_part
 from engine.models.video_vae.context import AnyContext, Part, Trace
+from engine.models.video_vae.layers import Mark
 from engine.models.video_vae.slicing import ClipSizes, SlicedVae, clamp_logvar
+from engine.ops.compiler import require_compiler
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.frame_conv import ConvOptions
 from engine.ops.conv.workspace import Workspace
@@ -25,7 +29,8 @@ AnyConfig = TypeVar("AnyConfig", bound=ClipSizes)
 class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
     """Runs the parts of a fast variant; a family defines the parts.
 
-    Inference only. Not for several threads at once: all parts share one workspace.
+    Inference only. Not for several threads or streams at once, which need a form each (`apart`):
+    all parts share one workspace.
 
     Args:
         config: Sizes of the model.
@@ -33,6 +38,9 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
         device: Where to work.
         dtype: Of activations and convolutions; norms are computed in float32 (float64).
         switches: Which optimisations to use; None: the usual ones.
+
+    Raises:
+        FeatureMissing: `switches.compile` is on, and torch cannot compile for the device.
 
     Attributes:
         config: Sizes of the model.
@@ -57,14 +65,11 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
         self.config = config
         self.device, self.dtype = torch.device(device), dtype
         self.switches = switches = switches or VaeSwitches()
+        if switches.compile:
+            require_compiler(self.device)
         self.trace: Trace | None = None
         self._begun: set[Direction] = set()  # directions that have begun a clip
-        self.workspace = Workspace(
-            self.device,
-            dtype,
-            planned=switches.planned_buffers,
-            channels_last=switches.channels_last,
-        )
+        self.workspace = self._buffers()
         with no_gradients(), exact_arithmetic():
             self.parts = self.build_parts(weights)
 
@@ -93,6 +98,21 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
     def release(self) -> None:
         """Give the memory of the buffers back; the next slice takes it again."""
         self.workspace.release()
+
+    def apart(self, count: int) -> list[Self]:
+        """The VAE as often as it is to work at a time, on the same weights.
+
+        Args:
+            count: 1 gives this form itself. Of several each has buffers of its own, which last as
+                long as it does; those of this form are given back.
+        """
+        if count == 1:
+            return [self]
+        self.release()
+        others = [copy.copy(self) for _ in range(count)]
+        for other in others:
+            other.workspace = self._buffers()
+        return others
 
     def run_clips(self, direction: Direction, clips: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Encode or decode one slice [B, C, T, H, W] of all clips of a batch.
@@ -151,6 +171,14 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
             frames = frames.clone(memory_format=torch.contiguous_format)
             self.trace(name, frames.movedim(0, 1).unsqueeze(0))
 
+    def _buffers(self) -> Workspace:
+        return Workspace(
+            self.device,
+            self.dtype,
+            planned=self.switches.planned_buffers,
+            channels_last=self.switches.channels_last,
+        )
+
     def _clip(self, direction: Direction, clip: Tensor, carry: Carry, batch: int) -> Tensor:
         """One clip or slice [C, T, H, W] through all parts."""
         context = self.context_of(clip.movedim(0, 1), carry, batch)
@@ -160,6 +188,8 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
 def _through(parts: Sequence[Part[AnyContext]], context: AnyContext) -> Tensor:
     for part in parts:
         part.run(context)
+        if not isinstance(part, Mark):
+            end_part(part.name)
     return context.take()
 
 

@@ -125,6 +125,7 @@ class WanFamily(ModelFamily[WanPlan]):
         encode, decode = requirements.passes(work)
         yield notices.chosen_tiles("encode", len(encode_tiles(encode)), work.encode_tile)
         yield notices.chosen_tiles("decode", len(decode_tiles(decode)), work.decode_tile)
+        yield from notices.tiles_at_once(work.encode_at_once, work.decode_at_once)
         if work.parks:
             yield notices.chosen("parks")
         span = LATENTS_PER_VISIT if work.encode_tile or work.decode_tile else 0
@@ -146,6 +147,9 @@ class WanFamily(ModelFamily[WanPlan]):
         """Tiles, then where carries wait."""
         yield from notices.tiles_change("decoding", old.decode_tile, new.decode_tile)
         yield from notices.tiles_change("encoding", old.encode_tile, new.encode_tile)
+        yield from notices.at_once_change(
+            (old.encode_at_once, old.decode_at_once), (new.encode_at_once, new.decode_at_once)
+        )
         yield from notices.warm_up_change(old.warm_up, new.warm_up)
         if old.parks != new.parks:
             yield message("change.waiting-states")
@@ -226,12 +230,17 @@ def _step(code: str, work: WanPlan, is_more: bool) -> Step:
 
 
 def _smaller(plan: WanPlan, stage: str) -> Iterator[WanPlan]:
-    """Smaller tiles of a stage, then of the other, whose carry waits; last what can be parked."""
+    """One tile of a stage at a time, then smaller ones, then those of the other stage.
+
+    The carry of that one waits meanwhile. Last comes what can be parked.
+    """
     least = search.least_edge(files.wan_config(plan.vae, plan.model))
     canvas = plan.padded.scaled(plan.factor)
+    decode, encode = replace(plan, decode_at_once=1), replace(plan, encode_at_once=1)
+    decode_tiles = _tiles(plan.decode_tile, canvas, least)
     plans = [
-        [replace(plan, decode_tile=tile) for tile in _tiles(plan.decode_tile, canvas, least)],
-        [replace(plan, encode_tile=tile) for tile in _tiles(plan.encode_tile, plan.padded)],
+        [decode, *(replace(decode, decode_tile=tile) for tile in decode_tiles)],
+        [encode, *(replace(encode, encode_tile=t) for t in _tiles(plan.encode_tile, plan.padded))],
     ]
     if stage == "encode":
         plans.reverse()

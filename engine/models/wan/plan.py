@@ -23,6 +23,8 @@ class WanPlan(ShotPlan):
     factor: int = 2  # of both sides, from the encoded frames to the decoded ones
     encode_tile: Size | None = None  # px of the source, halo included; None for whole frames
     decode_tile: Size | None = None  # px of the result, halo included
+    encode_at_once: int = 1  # tiles in work at a time, on a stream each
+    decode_at_once: int = 1
     warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
     parks: bool = False  # carries of whole frames wait in main memory while tiles are visited
     park_pin_bytes: int = 0  # most bytes of main memory that are pinned where carries wait

@@ -113,8 +113,9 @@ class WanUpscaler(ShotModel):
             parks=plan.parks,
             slice_latents=size,
             parking=self._parking,
+            at_once=plan.decode_at_once,
         )
-        encode = replace(decode, tile=plan.encode_tile)
+        encode = replace(decode, tile=plan.encode_tile, at_once=plan.encode_at_once)
         first = shot + config.temporal_factor * at.decode_from
         ways = (
             WanEncodeStream(self._vae, plan.padded, encode, lambda: self.advance("encode", 0)),

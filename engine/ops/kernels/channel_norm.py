@@ -3,7 +3,7 @@
 A few threads take a pixel together and keep its channels in registers between the sum and the
 result, so each value is read once; the result may be a part of another buffer, for example the
 input window of the next convolution. The PyTorch reference is `engine.ops.norm.rms_norm`; tests run
-the same source on the processor. Not yet run on a GPU.
+the same source on the processor.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ badly. Here a block takes some pixels of a frame with all their channels; a seco
 statistics of the blocks; a third writes normalised frames, for example into the ring buffer of the
 next convolution. The sum of a residual block gives the statistics of its result on the way, and the
 bias of a convolution is added where its result is read next. The PyTorch reference is
-`engine.ops.norm.group_norm`; tests run the same source on the processor. Not yet run on a GPU.
+`engine.ops.norm.group_norm`; tests run the same source on the processor.
 """
 
 from __future__ import annotations

@@ -47,9 +47,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) round_to_int8(
     Row row(x, r, shape);
     Pack pack[PACKS];
     float largest = 0.0f;
-#pragma unroll
-    for (int i = 0; i < PACKS; i++)
-      if (row.has(i)) pack[i] = *row.pack(i);
+    row.read(pack);
 #pragma unroll
     for (int i = 0; i < PACKS; i++) {
       if (row.has(i)) {

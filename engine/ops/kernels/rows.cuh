@@ -19,6 +19,11 @@ struct Row {
   __device__ static int channel(int i) { return (threadIdx.x + i * blockDim.x) * VECTOR; }
   __device__ bool has(int i) const { return channel(i) < channels; }
   __device__ Pack *pack(int i) const { return (Pack *)(first + channel(i)); }
+  __device__ void read(Pack *into) const {
+#pragma unroll
+    for (int i = 0; i < PACKS; i++)
+      if (has(i)) into[i] = *pack(i);
+  }
 };
 
 // Factors of a thread's channels; `other` where there are none.

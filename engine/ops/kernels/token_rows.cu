@@ -11,9 +11,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rms_modulate(
     Row row(x, r, shape), target(out, r, shape);
     Pack pack[PACKS];
     float squares = 0.0f;
-#pragma unroll
-    for (int i = 0; i < PACKS; i++)
-      if (row.has(i)) pack[i] = *row.pack(i);
+    row.read(pack);
 #pragma unroll
     for (int i = 0; i < PACKS; i++) {
       if (row.has(i)) {

@@ -23,9 +23,9 @@ from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 FP8 = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
 FORMATS = {**FP8, "I8": torch.int8}
 _E4M3 = torch.float8_e4m3fn
-_LARGEST = torch.finfo(_E4M3).max  # 448; what is larger would become nan
+LARGEST_E4M3 = torch.finfo(_E4M3).max  # 448; what is larger would become nan
 _HALVES = (torch.float16, torch.bfloat16)
-_LARGEST_INT8 = 127
+LARGEST_INT8 = 127
 _FEWEST_ROWS = 32  # an int8 matmul on a GPU needs at least 17
 
 
@@ -122,8 +122,8 @@ class Fp8Product(ProductLinear):
             self.weight_scale = one if scale is None else scale.reshape(())
             self._keep(weight)
         else:
-            self.weight_scale = _scale(weight)
-            self._keep(_rounded_e4m3(weight, self.weight_scale))
+            self.weight_scale = scale_e4m3(weight)
+            self._keep(rounded_e4m3(weight, self.weight_scale))
 
     def dense_weight(self, dtype: torch.dtype) -> Tensor:
         """The weight [out_features, in_features] in `dtype`."""
@@ -131,36 +131,45 @@ class Fp8Product(ProductLinear):
 
     def scale_of(self, x: Tensor) -> Tensor:
         """One for all of it."""
-        return _scale(x)
+        return scale_e4m3(x)
 
     def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
         """Write the matrix product of some rows."""
-        scale = _scale(x) if scale is None else scale
+        scale = scale_e4m3(x) if scale is None else scale
+        self.multiply_codes(rounded_e4m3(x, scale, self.kernels), scale, out)
+
+    def multiply_codes(self, codes: Tensor, scale: Tensor, out: Tensor) -> None:
+        """The same of rows [n, in_features] in e4m3, which their scale [] multiplies."""
         fused = self.bias is not None and self.bias.dtype == out.dtype and out.dtype in _HALVES
-        factors = _rounded_e4m3(x, scale, self.kernels), self.weight.t(), scale, self.weight_scale
-        how = {
-            "bias": self.bias if fused else None,
-            "out_dtype": out.dtype if out.dtype in _HALVES else torch.float32,
-            "use_fast_accum": True,
-        }
-        if how["out_dtype"] == out.dtype:
-            torch.ops.aten._scaled_mm.out(*factors, **how, out=out)
-        else:
-            out.copy_(torch._scaled_mm(*factors, **how))
+        target = out if out.dtype in _HALVES else torch.empty_like(out, dtype=torch.float32)
+        torch.ops.aten._scaled_mm.out(
+            codes,
+            self.weight.t(),
+            scale,
+            self.weight_scale,
+            bias=self.bias if fused else None,
+            out_dtype=target.dtype,
+            use_fast_accum=True,
+            out=target,
+        )
+        if target is not out:
+            out.copy_(target)
         if self.bias is not None and not fused:
             out.add_(self.bias)
 
 
-def _scale(x: Tensor) -> Tensor:
+def scale_e4m3(x: Tensor) -> Tensor:
     """Scale that maps the largest magnitude to that of the format: [] float32."""
-    return torch.linalg.vector_norm(x, torch.inf).float().clamp_min_(TINY).div_(_LARGEST)
+    largest: Tensor = torch.linalg.vector_norm(x, torch.inf)
+    return largest.float().clamp_min_(TINY).div_(LARGEST_E4M3)
 
 
-def _rounded_e4m3(x: Tensor, scale: Tensor, kernels: bool = True) -> Tensor:
+def rounded_e4m3(x: Tensor, scale: Tensor, kernels: bool = True) -> Tensor:
+    """Values [N, K] over a scale [] float32 in e4m3, at most 448 in size."""
     found = quantize.find(x) if kernels else None
     if found is not None:
         return found[0].to_e4m3(x, found[1], scale)
-    return x.float().div(scale).clamp_(-_LARGEST, _LARGEST).to(_E4M3)
+    return x.float().div(scale).clamp_(-LARGEST_E4M3, LARGEST_E4M3).to(_E4M3)
 
 
 class Int8Product(ProductLinear):
@@ -187,7 +196,7 @@ class Int8Product(ProductLinear):
 
     def take(self, weight: Tensor) -> None:
         """Round a weight [out_features, in_features]."""
-        rounded, scale = _rounded_int8(weight)
+        rounded, scale = rounded_int8(weight)
         self.weight_scale = scale.squeeze(1)
         self._keep(rounded)
 
@@ -197,11 +206,14 @@ class Int8Product(ProductLinear):
 
     def multiply(self, x: Tensor, scale: Tensor | None, out: Tensor) -> None:
         """Write the matrix product of some rows; every token is rounded by itself."""
-        rounded, scale = _rounded_int8(x, self.kernels)
-        missing = _FEWEST_ROWS - len(x)
+        self.multiply_codes(*rounded_int8(x, self.kernels), out)
+
+    def multiply_codes(self, codes: Tensor, scale: Tensor, out: Tensor) -> None:
+        """The same of int8 rows [n, in_features], which scales [n, 1] float32 multiply."""
+        count, missing = len(codes), _FEWEST_ROWS - len(codes)
         if missing > 0:
-            rounded = F.pad(rounded, (0, 0, 0, missing))
-        sums = torch._int_mm(rounded, self.weight.t())[: len(x)]
+            codes = F.pad(codes, (0, 0, 0, missing))
+        sums = torch._int_mm(codes, self.weight.t())[:count]
         found = quantize.find(out) if self.kernels else None
         if found is not None:
             found[0].scale_sums(sums, out, found[1], (scale, self.weight_scale, self.bias))
@@ -213,11 +225,11 @@ class Int8Product(ProductLinear):
             torch.addcmul(self.bias.float(), scaled, self.weight_scale, out=out)
 
 
-def _rounded_int8(x: Tensor, kernels: bool = True) -> tuple[Tensor, Tensor]:
+def rounded_int8(x: Tensor, kernels: bool = True) -> tuple[Tensor, Tensor]:
     """int8 values [N, K] and their scales [N, 1] float32."""
     found = quantize.find(x) if kernels else None
     if found is not None:
         return found[0].to_int8(x, found[1])
     low, high = torch.aminmax(x, dim=1, keepdim=True)
-    scale = torch.maximum(-low, high).float().clamp_min_(TINY).div_(_LARGEST_INT8)
+    scale = torch.maximum(-low, high).float().clamp_min_(TINY).div_(LARGEST_INT8)
     return (x / scale).round_().to(torch.int8), scale

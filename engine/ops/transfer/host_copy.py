@@ -13,8 +13,6 @@ from engine.ops.transfer.pinned import pins
 class HostCopy:
     """Copy of a tensor; made at once where there is no pinned memory.
 
-    Not yet run on a GPU.
-
     Args:
         x: Contiguous, on any device; may be dropped and changed afterwards.
 

@@ -16,7 +16,7 @@ class Parking:
     """Buffers that are pinned once and used again for the same key.
 
     What lies in a buffer is valid until the key is parked again. Tensors that are in main memory
-    already stay where they are. Not yet run on a GPU.
+    already stay where they are.
 
     Args:
         pin_bytes: Most bytes that are pinned; buffers beyond are pageable.

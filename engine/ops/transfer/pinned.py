@@ -1,7 +1,4 @@
-"""Host memory that a GPU reads by itself while the processor does other work.
-
-Not yet run on a GPU.
-"""
+"""Host memory that a GPU reads by itself while the processor does other work."""
 
 from __future__ import annotations
 

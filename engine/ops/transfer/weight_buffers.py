@@ -1,7 +1,4 @@
-"""Buffers on a device that blocks of weights use alternately, and the copies into them.
-
-Not yet run on a GPU.
-"""
+"""Buffers on a device that blocks of weights use alternately, and the copies into them."""
 
 from __future__ import annotations
 
@@ -121,6 +118,7 @@ class DirectBuffers:
 
     def close(self) -> None:
         """Give everything back."""
+        self.give_back()
         for slot in self.slots:
             if slot.staging is not None:
                 slot.staging.release()

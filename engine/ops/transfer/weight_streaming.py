@@ -3,8 +3,6 @@
 Two or three buffers on the device alternate. While the device computes with one block, the next
 one is copied by a stream of its own; nothing is ever copied back. On a processor the same schedule
 runs one step after the other: the file's values are converted block by block.
-
-Not yet run on a GPU.
 """
 
 from __future__ import annotations

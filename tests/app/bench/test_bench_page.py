@@ -1,6 +1,6 @@
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QLineEdit, QPushButton
 
 from app.bench.table import CALM_ROLE, SwitchesTable, percent
 from app.bench.view import BenchView
@@ -72,13 +72,16 @@ def test_the_full_table_has_a_row_for_each_switch_in_each_language(bench):
     model = table(bench).model()
     assert table(bench).isVisible()
     cells = [[model.index(r, c).data() for c in range(8)] for r in range(model.rowCount())]
-    first, second, third, last = cells
+    first, second, third, last, claim = cells
     assert first[:3] == ["VAE · upsampler fold", "on", "exact"]
     assert first[3:6] == ["−29 ± 2 %", "−36 %", "2e-7"]
     assert (second[1], second[3], second[7]) == ("off", "–", str(SWITCHES[1].note))
     assert (third[2], third[4], third[5]) == ("rounding", "±0 %", "0")
     assert last[0] == "VAE · all together"
     assert second[6] == "cuDNN benchmark: 15-30 % faster"
+    assert claim[:4] == ["CUDA graphs", "–", "–", "–"]
+    assert claim[6] == "CUDA graphs: no launch overhead"
+    assert claim[7].startswith("Not built: ")
     assert "before they are enlarged" in model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
     assert model.index(0, 3).data(Qt.ItemDataRole.ToolTipRole).startswith("0.710 times")
     assert model.index(0, 5).data(Qt.ItemDataRole.ToolTipRole) == "without it 3e-7"
@@ -90,6 +93,56 @@ def test_the_full_table_has_a_row_for_each_switch_in_each_language(bench):
     assert model.headerData(3, Qt.Orientation.Horizontal) == "时间"
     assert model.index(0, 0).data() == "VAE · 上采样折叠"
     assert model.index(1, 6).data() == "cuDNN 基准选择：快 15–30 %"
+
+
+def shown(bench: Bench) -> list[str]:
+    """First cells of the table."""
+    model = table(bench).model()
+    return [model.index(row, 0).data() for row in range(model.rowCount())]
+
+
+def test_the_filter_shows_rows_with_every_word(bench):
+    click(bench, "benchFull")
+    field = page(bench).findChild(QLineEdit, "benchFilter")
+    assert not field.isVisible()
+    finish(bench)
+    assert "5 of 5 rows" in texts(page(bench))
+    field.setText("CUDNN 15-30")
+    model = table(bench).model()
+    assert [model.index(r, 0).data() for r in range(model.rowCount())] == [
+        "Machine · cuDNN benchmark"
+    ]
+    assert "1 of 5 rows" in texts(page(bench))
+    field.setText("vae.up")  # by the name that settings have
+    assert shown(bench) == ["VAE · upsampler fold"]
+    field.setText("no such thing")
+    assert model.rowCount() == 0
+    field.clear()
+    assert model.rowCount() == 5
+    field.setText("图")
+    bench.program.use_language("zh_CN")
+    bench.hear()
+    assert shown(bench) == ["CUDA 图"]
+
+
+def test_a_low_page_has_room_for_a_whole_row_and_more_where_rows_are_sought(bench):
+    click(bench, "benchFull")
+    finish(bench)
+    view, rows = page(bench), table(bench)
+    view.resize(910, 432)
+    bench.hear()
+    area = rows.viewport().rect()
+    assert area.contains(rows.visualRect(rows.model().index(0, 0)))
+    figures = part(view, "benchFigures")
+    assert figures.isVisible()
+    field = view.findChild(QLineEdit, "benchFilter")
+    field.setText("vae")
+    bench.hear()
+    assert not figures.isVisible()
+    assert rows.viewport().height() > area.height()
+    view.resize(1080, 660)
+    bench.hear()
+    assert figures.isVisible()
 
 
 def test_a_stopped_and_a_failed_benchmark_are_shown_as_such(bench):

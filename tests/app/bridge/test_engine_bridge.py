@@ -1,4 +1,5 @@
 import threading
+import time
 from pathlib import Path
 
 from PySide6.QtCore import QTimer
@@ -97,3 +98,38 @@ def test_all_events_of_busy_threads_arrive_whenever_they_come(qtbot):
         assert [one.job_id for one in heard if one.job_id.startswith(name)] == [
             f"{name}{number}" for number in range(1000)
         ]
+
+
+def test_what_takes_long_leaves_the_window_its_turns(qtbot):
+    bridge, heard, turns = EngineBridge(), [], []
+
+    def take(event: events.JobPaused) -> None:
+        time.sleep(0.03)
+        heard.append(event.job_id)
+
+    bridge.subscribe(events.JobPaused, take)
+    for name in "abc":
+        bridge.emit(events.JobPaused(job_id=name))
+    ticks = QTimer(interval=0)
+    ticks.timeout.connect(lambda: turns.append(len(heard)))
+    ticks.start()
+    qtbot.waitUntil(lambda: len(heard) == 3, timeout=2000)
+    assert heard == list("abc")
+    assert {1, 2} & set(turns), "the event loop came round between them"
+
+
+def test_progress_that_waited_is_dropped_for_what_came_meanwhile(qtbot):
+    bridge, heard = EngineBridge(), []
+
+    def take(event: events.JobEvent) -> None:
+        heard.append(event)
+        time.sleep(0.03)
+
+    bridge.subscribe(events.JobEvent, take)
+    bridge.emit(events.JobPaused(job_id="a"))
+    bridge.emit(progress(1))
+    assert bridge.drain()
+    bridge.emit(last := progress(2))
+    while bridge.drain():
+        pass
+    assert heard[1:] == [last]

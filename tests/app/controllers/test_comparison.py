@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QComboBox
 
 from app.preview.playback import Playback
@@ -129,6 +130,15 @@ def test_both_frames_come_from_their_jobs_and_are_shown_together(bench, two):
     view.set_mode(Mode.DIFFERENCE)
     middle = view.canvas.grab().toImage().pixelColor(view.canvas.rect().center())
     assert middle.red() == 4 * (90 - 40)
+
+
+def test_a_choice_of_films_asks_once_also_where_their_frames_were_to_be_asked_soon(bench, two):
+    pair = bench.window.preview.pair
+    pair.ask_soon()
+    before = len(bench.asked(commands.ShowFrame))
+    pick(bench, "filmA", "Lite 960×540")
+    QTest.qWait(200)
+    assert len(bench.asked(commands.ShowFrame)) - before == 2
 
 
 def test_a_picture_changes_sides_with_its_film(bench, two):

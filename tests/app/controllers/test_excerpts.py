@@ -116,6 +116,23 @@ def test_a_failure_says_why_until_the_next_try(bench, film):
     assert not bench.find("tryProblem").isVisible()
 
 
+@pytest.mark.parametrize("height", [432, 900])
+def test_a_failure_that_was_read_can_be_closed(bench, film, height):
+    bench.window.resize(910, height)
+    bench.do("try_frame")
+    bench.engine.tasks.fail(KIND, DiskFull("folder", folder="D:\\").info())
+    bench.hear()
+    settle()
+    assert list(cut_off(bench.find("tryBar"))) == []
+    bench.press("tryClose")
+    settle()
+    assert not bench.find("tryProblem").isVisible()
+    is_low = bench.find("tryMenu").isVisible()
+    assert bench.find("tryBar").isVisible() != is_low, "nothing lies over a low picture"
+    bench.window.preview.timeline.set_step(30)
+    assert not bench.find("tryProblem").isVisible()
+
+
 @pytest.mark.parametrize("view", ["second", "split", "side-by-side", "difference"])
 def test_every_view_without_a_result_says_how_to_get_one(bench, film, view):
     bench.press(f"segment-{view}")

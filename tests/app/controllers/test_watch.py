@@ -103,19 +103,35 @@ def test_in_a_running_queue_they_have_their_turn(watched):
     assert watched.states() == [JobState.DONE, JobState.RUNNING]
 
 
-def test_they_start_at_once_where_that_is_chosen(watched):
+def test_they_start_at_once_where_that_is_chosen_and_nothing_else_does(watched):
     watched.choose(watch_starts=True)
     watched.bench.add("mine.mp4")
     watched.look()
     assert not watched.bench.asked(commands.StartQueue), "a film of the user's waits for Start"
-    watched.put("a.mp4")
-    watched.look(4)
-    assert watched.states()[0] is JobState.RUNNING
+    watched.put("a.mp4", "b.mp4")
+    assert watched.look(4) == ["a.mp4", "mine.mp4", "b.mp4"]
+    assert watched.states() == [JobState.RUNNING, JobState.WAITING, JobState.WAITING]
+    assert watched.bench.find("stopsAfterThis").isChecked(), "the user's film does not follow"
     watched.bench.finish()
+    assert JobState.RUNNING not in watched.states()
+    assert watched.look() == ["a.mp4", "b.mp4", "mine.mp4"]
     watched.bench.finish()
-    watched.put("b.mp4")
+    assert watched.states() == [JobState.DONE, JobState.DONE, JobState.WAITING]
+    watched.bench.do("start")
+    assert watched.states()[-1] is JobState.RUNNING
+
+
+def test_what_follows_the_queue_follows_films_that_ran_by_themselves(watched, qtbot):
+    ended = []
+    watched.bench.program.controller.queue_ended.connect(lambda: ended.append(True))
+    watched.choose(watch_starts=True)
+    watched.put("a.mp4", "b.mp4")
     watched.look(4)
-    assert watched.states() == [JobState.DONE, JobState.DONE, JobState.RUNNING]
+    watched.bench.finish()
+    assert not ended
+    watched.look()
+    watched.bench.finish()
+    assert ended == [True]
 
 
 def test_after_cancel_they_wait_for_start_also_where_they_start_at_once(watched):
@@ -151,6 +167,7 @@ def test_a_film_that_fails_stops_no_other_and_is_not_tried_again(watched):
     watched.put("a.mp4", "b.mp4", "bad.mp4")
     watched.look(4)
     watched.bench.fail(DiskFull("folder", folder="/films").info())
+    watched.look()
     watched.bench.finish()
     assert watched.states() == [JobState.FAILED, JobState.DONE, JobState.REJECTED]
     assert len(watched.look(5)) == 3
@@ -229,7 +246,8 @@ def test_what_came_from_the_folder_is_kept_as_that_and_what_runs_only_at_a_prope
 @pytest.mark.parametrize("starts", [True, False])
 def test_after_a_new_start_films_of_the_folder_go_on_where_new_ones_start(watched, starts):
     watched.choose(watch_folder="", watch_starts=starts)
-    restart.write(Waiting(films=(watched_film("fresh"),), begun=("begun", "finished since")))
+    films = (replace(watched_film("mine"), is_watched=False), watched_film("fresh"))
+    restart.write(Waiting(films=films, begun=("begun", "finished since")))
     watched.choose(watch_folder=str(watched.folder))
     own, other = (
         UnfinishedJob(job_id=name, source=Path(name), output=Path(name))
@@ -238,8 +256,9 @@ def test_after_a_new_start_films_of_the_folder_go_on_where_new_ones_start(watche
     watched.bench.program.take_up((own, other), is_kept=True)
     watched.look(2)
     bench = watched.bench
-    assert [row.source.name for row in bench.program.queue.rows][starts:] == ["fresh.mp4"]
-    assert watched.states()[-1] is (JobState.RUNNING if starts else JobState.WAITING)
+    films = {row.source.name: row.state for row in bench.program.queue.rows[starts:]}
+    state = JobState.RUNNING if starts else JobState.WAITING
+    assert films == {"fresh.mp4": state, "mine.mp4": JobState.WAITING}
     assert [one.job_id for one in bench.asked(commands.AdoptJob)] == ["begun"] * starts
     assert bench.find("unfinishedBanner").isVisible(), "the other one waits for an answer"
 

@@ -5,7 +5,6 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.controllers.queue import settings_for_next
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.seedvr2_form import strength_of
 from app.settings.editors import Editor
@@ -145,11 +144,6 @@ def test_how_latents_are_meant_can_only_be_chosen_for_latents(bench):
     bench.hear()
     assert is_shown(form, "latents")
     assert is_shown(form, "latent_rate")
-
-
-def test_the_next_film_has_no_permission_and_no_times_of_this_one():
-    chosen = JobSettings(overwrite=True, start="1", stop="2", height=1080)
-    assert settings_for_next(chosen) == JobSettings(height=1080)
 
 
 def grey(form: ChoicesForm, name: str) -> dict[str, str]:

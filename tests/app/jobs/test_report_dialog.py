@@ -1,4 +1,4 @@
-"""What the report of a finished job says of its stages: memory of the GPU, and times."""
+"""What the report of a finished job says of its stages and model files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,14 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.jobs.report_dialog import ReportDialog
-from engine.protocol.report import MemoryPeak, Report, StageMemory, StageTime
+from engine.protocol.report import (
+    MemoryPeak,
+    ModelFile,
+    PartMemory,
+    Report,
+    StageMemory,
+    StageTime,
+)
 
 GIB = 2**30
 PEAK = MemoryPeak(requested=9 * GIB, allocated=9 * GIB, reserved=10 * GIB, used=11 * GIB)
@@ -32,6 +39,22 @@ def test_the_spread_of_jobs_of_a_kind_is_shown(qtbot: QtBot) -> None:
     assert wanted in found
 
 
+def test_the_largest_parts_of_a_stage_are_named(qtbot: QtBot) -> None:
+    peaks = {
+        "conv_in": 1,
+        "mid_block": 4,
+        "decoder.up_blocks.2": 9,
+        "up_blocks.3": 8,
+        "conv_out": 2,
+    }
+    parts = tuple(PartMemory(part=name, peak=gib * GIB) for name, gib in peaks.items())
+    stages = (replace(REPORT.gpu_memory[0], parts=parts),)
+    found = texts(replace(REPORT, gpu_memory=stages), qtbot)
+    assert "reserved\nIts largest parts: up_blocks.2 9.0 GB, up_blocks.3 8.0 GB, mid_b" in found
+    assert "conv_out" not in found
+    assert "largest parts" not in texts(REPORT, qtbot)
+
+
 def test_times_of_the_stages_are_shown_without_those_of_0_s(qtbot: QtBot) -> None:
     times = (
         StageTime(stage="encode", seconds=12.2, planned=10.0),
@@ -41,6 +64,14 @@ def test_times_of_the_stages_are_shown_without_those_of_0_s(qtbot: QtBot) -> Non
     found = texts(replace(REPORT, stage_times=times), qtbot)
     assert "Encode: 12 s, planned 10 s\nLoad the model: 1 min 15 s" in found
     assert "Times of the stages" not in texts(replace(REPORT, stage_times=times[1:2]), qtbot)
+
+
+def test_model_files_are_named_with_their_sums(qtbot: QtBot) -> None:
+    own = ModelFile(name="4x_film.pth", sha256="3f65", architecture="SPAN")
+    found = texts(replace(REPORT, model_files=(own, replace(own, sha256=""))), qtbot)
+    assert "4x_film.pth · SPAN\nSHA-256 3f65" in found
+    assert "4x_film.pth · SPAN\nIt was changed before the job ended." in found
+    assert "Model files" not in texts(REPORT, qtbot)
 
 
 def test_one_job_has_no_spread(qtbot: QtBot) -> None:

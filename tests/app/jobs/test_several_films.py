@@ -153,3 +153,14 @@ def test_finished_films_are_cleared_and_can_return(bench, films):
     assert order(bench) == ["two", "four"]
     bench.do("undo")
     assert order(bench) == ["one", "two", "three", "four"]
+
+
+def test_fifty_films_at_once_show_the_selected_one_a_few_times_only(bench, monkeypatch):
+    bench.add()
+    panel, shown = bench.window.decision, []
+    show = panel.show_job
+    monkeypatch.setattr(panel, "show_job", lambda row: (shown.append(row), show(row)))
+    bench.program.controller.add_files([Path(f"film{number}.mp4") for number in range(50)])
+    bench.hear()
+    assert bench.program.queue.rowCount() == 51
+    assert len(shown) < 5

@@ -1,10 +1,13 @@
 """Films of an earlier run: which they are, and that Start does not mean them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.api import UnfinishedJob
+from engine.core.errors import CheckpointMismatch
+from engine.protocol import commands
 from tests.app.conftest import texts
 
 
@@ -31,6 +34,40 @@ def test_the_banner_names_what_is_unfinished(bench, names, said, chinese):
     bench.program.use_language("zh_CN")
     bench.hear()
     assert chinese in texts(banner).splitlines()
+
+
+CHANGED = CheckpointMismatch("source", name="old.mp4").info()
+
+
+def test_films_that_can_only_fail_again_are_not_offered_to_continue(bench):
+    able, unable = begun("new.mp4", "old.mp4")
+    unable = replace(unable, problem=CHANGED)
+    bench.program.offer_left_over((unable, able))
+    banner = bench.find("unfinishedBanner")
+    assert "new.mp4" in texts(banner).splitlines()
+    assert "old.mp4" not in texts(banner)
+    bench.press("continueUnfinished")
+    assert [c.job_id for c in bench.asked(commands.AdoptJob)] == ["new.mp4"]
+    assert "old.mp4 has changed since the job began." in texts(banner)
+    assert not bench.find("continueUnfinished").isVisible()
+    assert bench.find("primaryAction").toolTip() != "Continue the unfinished films, or add one"
+    bench.program.use_language("zh_CN")
+    bench.hear()
+    assert "old.mp4" in texts(banner)
+    assert "has changed" not in texts(banner)
+    bench.press("discardUnfinished")
+    assert not banner.isVisible()
+    bench.do("undo")
+    assert banner.isVisible()
+    assert [c.job_id for c in bench.asked(commands.AdoptJob)] == ["new.mp4"]
+
+
+def test_a_film_that_can_only_fail_again_is_not_tried_again(bench):
+    bench.start("old.mp4")
+    bench.fail(CHANGED)
+    assert not bench.window.actions_["retry"].isEnabled()
+    assert bench.find("primaryAction").text() == "Start"
+    assert bench.find("errorAction").text() == "Remove from the queue"
 
 
 def test_a_long_name_keeps_the_width_of_the_queue(bench):

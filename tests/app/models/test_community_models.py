@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
+from app.models import models_page
 from app.state.job_row import JobState
-from app.status_bar import plan_line
+from app.state.model_files_model import Package
+from app.status_bar import plan_lines
 from app.widgets.controls import ChoiceBox
-from engine.protocol import commands
+from engine.core.errors import LibraryMissing
+from engine.model_files.catalogue import catalogue
+from engine.protocol import commands, events
 from engine.protocol.model_file_state import NetworkFacts, PublishedState
 from tests.app.conftest import Bench, dropped, part, texts
+from tests.app.test_narrow_window import settle
+from tests.app.test_small_screens import lies_inside
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.community import RUN, write_network
 from tests.helpers.fake_tasks import FILE
@@ -69,6 +77,117 @@ def test_its_row_says_what_it_is_and_it_is_used_for_the_film(bench: Bench, tmp_p
     assert settings.model_file == str(tmp_path / "4x_film.pth")
 
 
+LIBRARY = replace(
+    next(file for file in catalogue() if file.kind == "library").state(), state="missing"
+)
+LACKING = LibraryMissing("packed", wheel=LIBRARY.filename, version="0.4.2").info()
+
+
+def list_library(bench: Bench, **changes: Any) -> None:
+    """The engine lists the library that the packaged program lacks, among the files."""
+    bench.engine.tasks.files[LIBRARY.id] = replace(LIBRARY, **changes)
+    bench.engine.tasks.list(FILE)
+    bench.hear()
+
+
+def refuse(bench: Bench, path: Path) -> None:
+    """The engine refuses an import for want of the library."""
+    bench.emit(events.TaskFailed(kind=FILE, subject=str(path), phase="import", error=LACKING))
+
+
+def choose_in_dialog(bench: Bench, path: Path) -> None:
+    """What the next file dialog answers."""
+    answer = staticmethod(lambda *_: (str(path), ""))
+    bench.patch.setattr(QFileDialog, "getOpenFileName", answer)
+
+
+def test_a_dropped_wheel_of_the_library_is_imported_as_a_model_file_is(
+    bench: Bench, tmp_path: Path
+) -> None:
+    wheel = tmp_path / LIBRARY.filename
+    bench.window.intake.take_drop(dropped(wheel))
+    bench.hear()
+    (request,) = bench.asked(commands.ImportModelFile)
+    assert (request.path, request.mode) == (wheel, "copy")
+    assert bench.asked(commands.ImportRuntime) == []
+
+
+def test_a_model_without_its_library_offers_a_button_and_is_taken_afterwards(
+    bench: Bench, tmp_path: Path
+) -> None:
+    list_library(bench)
+    model, wheel = tmp_path / "4x_film.pth", tmp_path / LIBRARY.filename
+    bench.program.models.open_view()
+    bench.program.models.take_file(model, "link")
+    refuse(bench, model)
+    view = bench.program.models.view
+    assert LIBRARY.filename in texts(view)
+    choose_in_dialog(bench, wheel)
+    part(view, "addLibrary").click()
+    bench.emit(events.TaskDone(kind=FILE, subject=str(wheel), phase="import", result=LIBRARY))
+    list_library(bench, state="here", path=wheel)
+    asked = [(one.path, one.mode) for one in bench.asked(commands.ImportModelFile)]
+    assert asked == [(model, "link"), (wheel, "copy"), (model, "link")]
+
+
+def test_the_list_has_the_library_with_a_button(bench: Bench, tmp_path: Path) -> None:
+    list_library(bench)
+    bench.program.models.open_view()
+    view = bench.program.models.view
+    view.unfold()
+    assert "spandrel 0.4.2" in texts(view)
+    button = part(view, "get-spandrel")
+    assert button.text() == "Add …"
+    choose_in_dialog(bench, tmp_path / "downloaded.whl")
+    button.click()
+    (request,) = bench.asked(commands.ImportModelFile)
+    assert request.path == tmp_path / "downloaded.whl"
+    list_library(bench, state="here", path=tmp_path / LIBRARY.filename)
+    assert button.text() == "Check"
+
+
+@pytest.mark.parametrize(
+    ("file", "can_fetch"),
+    [(LIBRARY, False), (own(Path("4x_film.pth")), False), (replace(LIBRARY, kind="vae"), True)],
+)
+def test_a_removal_says_whether_it_can_be_fetched_again(
+    bench: Bench, file: PublishedState, *, can_fetch: bool
+) -> None:
+    asked: list[str] = []
+    bench.patch.setattr(
+        models_page, "is_confirmed", lambda _parent, _text, details, **_: asked.append(details)
+    )
+    bench.program.models.view.confirm_remove(Package(main=replace(file, state="here")))
+    assert asked[0].endswith("It can be fetched again." if can_fetch else "cannot fetch it again.")
+
+
+def test_films_that_were_refused_without_the_library_are_planned_again(bench: Bench) -> None:
+    bench.engine.reject["film.mp4"] = LACKING
+    list_library(bench)
+    bench.add()
+    assert bench.find("errorAction").text() == "Show the models"
+    bench.engine.reject.clear()
+    list_library(bench, state="here", path=Path(LIBRARY.filename))
+    bench.hear()  # what was answered meanwhile
+    assert [row.state for row in bench.program.queue.rows] == [JobState.WAITING]
+
+
+def test_the_row_of_an_imported_file_is_brought_into_view(bench: Bench, tmp_path: Path) -> None:
+    bench.program.window.intake.take_drop(dropped(tmp_path / "4x_film.pth"))
+    bench.hear()
+    view = bench.program.models.view
+    view.activateWindow()
+    view.resize(910, 432)
+    bench.engine.tasks.files["own-1"] = own(tmp_path / "4x_film.pth")
+    bench.engine.tasks.list(FILE)
+    bench.program.bridge.drain()
+    settle()
+    button = view.focusWidget()
+    assert button.text() == "Use"
+    assert lies_inside(button)
+    assert "4x_film.pth" in texts(button.parentWidget())
+
+
 def pick(box: ChoiceBox, text: str) -> None:
     """Choose an entry as a user does."""
     box.setCurrentIndex(box.findText(text))
@@ -120,7 +239,7 @@ def test_a_first_pass_that_is_chosen_changes_the_plan_and_the_film(
     assert row.plan.first_pass is None
     pick(box, "1x_clean.pth")
     qtbot.waitUntil(lambda: row.plan is not None and row.plan.first_pass is not None)
-    assert "1x_clean.pth" in plan_line(row.plan)
+    assert "1x_clean.pth" in plan_lines(row.plan)[0]
     program.window.do("start")
     qtbot.waitUntil(lambda: row.state is JobState.DONE, timeout=60_000)
     assert "clean" in {one.stage for one in row.report.stage_times}

@@ -4,7 +4,6 @@ from fractions import Fraction
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.i18n import grouped
@@ -13,6 +12,7 @@ from app.preview.timeline import Timeline
 from app.theme import tokens
 from engine.protocol.media import MediaInfo
 from tests.app.conftest import part
+from tests.app.test_narrow_window import cut_off, settle
 
 
 @pytest.fixture
@@ -123,10 +123,21 @@ def test_a_trim_is_read_back_as_the_same_frames(timeline):
     assert timeline.trim_of(0, 3000) == {"start": "", "stop": ""}
 
 
-def test_where_the_result_begins_and_ends_is_whole_before_the_title_is(timeline):
-    timeline.resize(680, 90)
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+@pytest.mark.parametrize("width", [490, 680])
+def test_where_the_result_begins_and_ends_is_whole_before_all_else(bench, language, width):
+    bench.program.use_language(language)
+    bench.add()
+    timeline = bench.window.preview.timeline
     timeline.set_trim(1.0, 2.5)
-    QApplication.processEvents()
+    timeline.setFixedWidth(width)
+    settle()
     trim = part(timeline, "trimLabel")
     assert trim.text() == trim.whole
-    assert "00:00:02.52" in trim.whole
+    assert "00:00:02.50" in trim.whole
+    assert "00:00:00.00" in part(timeline, "positionLabel").text()
+    assert list(cut_off(timeline)) == []
+    timeline.set_trim(None, None)
+    settle()
+    assert part(timeline, "positionLabel").text().startswith("1 / 240")
+    assert part(timeline, "volumeSlider").isVisible()

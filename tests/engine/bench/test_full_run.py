@@ -5,6 +5,7 @@ import pytest
 
 from engine.bench import full_run, run
 from engine.bench.calibration import calibrate
+from engine.bench.report.claims import unmeasured
 from engine.core.errors import Cancelled
 from engine.core.messages import Message
 from engine.planner.rates import Rates
@@ -68,7 +69,8 @@ def test_quick_is_the_speed_test_alone(seen: _Run) -> None:
 
 def test_the_full_run_has_the_table(seen: _Run) -> None:
     report = full_run.examine(quick=False, report=seen.report, stop=lambda: False)
-    assert [line.name for line in report.switches] == ["vae.in_place", "run.tf32"]
+    names = [line.name for line in report.switches]
+    assert names == ["vae.in_place", "run.tf32", *(line.name for line in unmeasured())]
     assert report.notes == ("VAE, small",)
     assert "## Optimisations" in report.markdown
     assert report.machine["processor"] != "Another one"

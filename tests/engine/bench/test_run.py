@@ -29,7 +29,7 @@ def test_an_unknown_case_is_refused_with_the_known_ones() -> None:
 def test_a_group_stands_for_its_cases_and_slow_ones_have_to_be_named() -> None:
     usual = BenchOptions()
     names = run.case_names(["vae", "read", "vae-decode"], usual)
-    assert names == ("vae-encode", "vae-decode", "read")
+    assert names == ("vae-encode", "vae-decode", "vae-parts", "read")
     assert run.case_names([], usual) == ("speed", "lite", "pipeline", "colour", "read", "write")
     assert run.case_names([], BenchOptions(quick=True)) == ("speed",)
     assert run.case_names(["vae"], BenchOptions(clip=Path("film.mkv"))) == ("round-trip",)

@@ -206,11 +206,18 @@ def test_a_job_that_cannot_go_on_is_said_and_the_others_are_listed(
 ) -> None:
     broken = left_over("20260101-a")
     broken.problem = CheckpointMismatch("record-unreadable", job="20260101-a").info()
-    command_line.services.left_over = (broken, left_over("20260102-b"))
+    broken.frames_total = 0
+    changed = left_over("20260103-c")
+    changed.problem = CheckpointMismatch("source", name="old.mp4").info()
+    command_line.services.left_over = (broken, left_over("20260102-b"), changed)
     ended = command_line("resume")
     assert ended.status == 0
-    assert ended.out.splitlines() == ["20260102-b  3/9 frames  old.mp4 -> old_x2.mp4"]
+    assert [line.split()[0] for line in ended.out.splitlines()] == ["20260102-b", "20260103-c"]
     assert "error[checkpoint-mismatch]: The record of job 20260101-a" in ended.err
+    assert "old.mp4 has changed since the job began." in ended.err
+    assert command_line("resume", "--all").status == 0
+    adopted = command_line.services.engine.asked(commands.AdoptJob)
+    assert [command.job_id for command in adopted] == ["20260102-b"]
 
 
 def test_a_broken_settings_file_stops_nothing_and_is_said(

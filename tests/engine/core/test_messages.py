@@ -113,6 +113,7 @@ def test_values_messages_and_lists_are_rendered_in_the_language(
         assert text_of(message("a", what=inner, count=3)) == "two of 3"
         assert text_of(message("a", what=("x", inner), count=3), "zh_CN") == "3之x, two"
         assert text_of(message("a", what="x", count=1)) == "only x"
+        assert text_of(message("a", what="x", count=1), "zh_CN") == "1之x", "not in English"
         assert text_of(message("gone")) == "gone"
     finally:
         catalogue.cache_clear()

@@ -32,6 +32,11 @@ def test_every_gpu_has_plausible_figures_and_is_found_by_what_the_driver_reports
         assert find(gpu.name, gpu.memory_bytes - 300 * 2**20) == gpu  # the driver keeps a little
 
 
+def test_multiprocessors_are_those_of_the_white_papers() -> None:
+    known = {"RTX 2080 Ti": 68, "RTX 3090": 82, "RTX 4090": 128, "RTX 5090": 170}
+    assert {name: named(name).multiprocessors for name in known} == known
+
+
 def test_gpus_differ_and_every_generation_has_desktop_and_laptop_ones() -> None:
     seen = Counter((gpu.name, gpu.memory_bytes) for gpu in gpu_specs())
     assert set(seen.values()) == {1}

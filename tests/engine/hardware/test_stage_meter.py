@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from threading import Thread
 
 import pytest
 
@@ -30,11 +31,50 @@ def test_a_stage_has_the_largest_of_its_pieces(monkeypatch: pytest.MonkeyPatch) 
     }
 
 
+def test_parts_of_a_stage_have_peaks_of_their_own_and_count_for_the_stage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stages, parts = iter([0, 3, 2, 5]), iter([4, 9, 6, 8, 7, 1, 1, 2])
+    monkeypatch.setattr(torch_memory, "take_peak", lambda: peak(next(stages), 0, 0, 0))
+    monkeypatch.setattr(torch_memory, "take_tensor_peak", lambda: peak(next(parts), 0, 0, 0))
+    meter = StageMeter()
+    meter.restart()
+    for name in ("in", "out", "in"):
+        stage_meter.end_part(name)
+    meter.end("decode")
+    stage_meter.end_part("low")
+    meter.end("encode")
+    for name in ("out", "in", "in", "in", "out"):  # the fifth of "in" is not measured
+        stage_meter.end_part(name)
+    meter.end("decode")
+    assert meter.parts == {"decode": {"in": 6, "out": 9}, "encode": {"low": 8}}
+    assert {name: one.requested for name, one in meter.peaks.items()} == {"decode": 9, "encode": 8}
+    assert next(parts, None) is None
+
+
+def test_parts_count_for_the_meter_that_began_last_in_their_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch_memory, "take_peak", lambda: peak(1, 1, 1, 1))
+    monkeypatch.setattr(torch_memory, "take_tensor_peak", lambda: peak(2, 2, 2, 0))
+    first, second = StageMeter(), StageMeter()
+    first.restart()
+    second.restart()
+    other = Thread(target=stage_meter.end_part, args=("elsewhere",))
+    other.start()
+    other.join()
+    stage_meter.end_part("here")
+    for meter in (first, second):
+        meter.end("decode")
+    assert (first.parts, second.parts) == ({}, {"decode": {"here": 2}})
+
+
 def test_nothing_is_measured_without_a_gpu() -> None:
     meter = StageMeter()
     meter.restart()
+    stage_meter.end_part("in")
     meter.end("encode")
-    assert meter.peaks == {}
+    assert (meter.peaks, meter.parts) == ({}, {})
 
 
 @dataclass

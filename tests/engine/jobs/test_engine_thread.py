@@ -227,6 +227,35 @@ def test_a_job_left_at_the_end_of_the_program_is_offered_and_finished_by_the_nex
     assert unfinished(tmp_path / "jobs") == ()
 
 
+def test_a_job_that_can_only_fail_again_is_listed_with_the_reason(source, tmp_path):
+    jobs = tmp_path / "jobs"
+    with running_engine(jobs) as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, source)
+        heard.wait(e.SegmentDone)
+    film, about = source.read_bytes(), source.stat()
+    away = source.rename(tmp_path / "away.mkv")
+    with running_engine(jobs) as (engine, heard):
+        engine.send(c.AdoptJob(job_id="a"))
+        assert heard.wait(e.JobRejected).error.code == "source-missing"
+    assert unfinished(jobs)[0].problem is None, "the drive may come back"
+    source.write_bytes(b"another film")
+    with running_engine(jobs) as (engine, heard):
+        engine.send(c.AdoptJob(job_id="a"))
+        assert heard.wait(e.JobRejected).error.code == "checkpoint-mismatch"
+    (left,) = unfinished(jobs)
+    assert (left.source, left.frames_total) == (source, 30)
+    assert left.problem is not None
+    assert left.problem.message == "film.mkv has changed since the job began."
+    away.replace(source)
+    assert (source.read_bytes(), source.stat().st_mtime_ns) == (film, about.st_mtime_ns)
+    with running_engine(jobs) as (engine, heard):  # tried all the same
+        engine.send(c.AdoptJob(job_id="a"))
+        engine.send(c.StartQueue())
+        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+    assert unfinished(jobs) == ()
+
+
 def test_a_job_of_the_last_time_goes_on_before_those_that_wait(source, tmp_path):
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.StartQueue())

@@ -87,6 +87,23 @@ def test_one_broken_job_is_offered_for_removal_and_stops_nothing(store, job, par
     assert left[1].source == broken.parent
 
 
+def test_a_permanent_failure_is_forgotten_when_the_job_starts_again(store, job):
+    with pytest.raises(errors.UnreadableMedia), store.failure_kept(job.id):
+        raise errors.UnreadableMedia("undecodable", name="film.mkv")
+    assert store.failure(job.id) is None, "it has not begun"
+    store.save(job)
+    with pytest.raises(errors.UnreadableMedia), store.failure_kept(job.id):
+        raise errors.UnreadableMedia("undecodable", name="film.mkv")
+    kept = store.failure(job.id)
+    assert kept is not None
+    assert (kept.code, kept.case, kept.is_permanent) == ("unreadable-media", "undecodable", True)
+    with pytest.raises(errors.SourceMissing), store.failure_kept(job.id):
+        raise errors.SourceMissing("since-start", path="film.mkv")
+    assert store.failure(job.id) == kept
+    store.save(job)
+    assert store.failure(job.id) is None
+
+
 def test_a_changed_or_missing_source_is_not_continued(store, job):
     store.save(job)
     stored = store.load("a1")

@@ -14,7 +14,7 @@ from engine.model_files.catalogue import (
     precisions_of,
 )
 from engine.model_files.keymap import KeyMap
-from engine.protocol.model_file_state import PublishedState
+from engine.protocol.model_file_state import LIBRARIES, PublishedState, is_library
 from engine.settings.schema import SEEDVR2, JobSettings, describe
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
@@ -30,14 +30,22 @@ def test_every_file_can_be_known_and_found() -> None:
     assert len(names) == len(files), "Windows takes names in other capitals for the same"
     for file in files:
         assert re.fullmatch(r"[0-9a-f]{64}", file.sha256), file.id
-        assert file.licence == "Apache-2.0"
+        assert file.licence == ("MIT" if file.kind == "library" else "Apache-2.0")
         assert file.bytes or file.about_bytes, file.id
         assert all(url.startswith("https://") for url in catalogue().addresses(file))
-        assert set(file.models) <= {*SEEDVR2, *WAN}
+        assert set(file.models) <= {*SEEDVR2, *WAN, "community"}
     first, second = catalogue().addresses(catalogue().file("wan21-vae-16bit"))
     folder = "/Wan_2.1_ComfyUI_repackaged/resolve/main/split_files/vae/"
     assert first.endswith(folder + "wan_2.1_vae.safetensors")
     assert "/Wan_2.2_ComfyUI_Repackaged/" in second
+
+
+def test_libraries_are_brought_by_the_user() -> None:
+    found = [file for file in catalogue() if file.kind == "library"]
+    assert tuple(file.id for file in found) == LIBRARIES
+    assert all(not catalogue().addresses(file) for file in found)
+    assert all(is_library(Path(file.filename)) and file.bytes for file in found)
+    assert not is_library(Path("torch-2.13.0-py3-none-any.whl"))
 
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the golden folder is not next to the checkout")
@@ -47,7 +55,7 @@ def test_names_and_hashes_are_those_of_the_golden_list() -> None:
         (file["filename"], file["sha256"])
         for file in [*golden["files"], *golden["text_embeddings"][:1]]
     }
-    mine = [file for file in catalogue() if not WAN.keys() & set(file.models)]
+    mine = [file for file in catalogue() if set(SEEDVR2) & set(file.models)]
     assert {(file.filename, file.sha256) for file in mine} == wanted
     addresses = {url for file in catalogue() for url in catalogue().addresses(file)}
     assert {file["url"] for file in golden["files"]} <= addresses

@@ -88,7 +88,7 @@ class Maker:
         return lambda _: model.upscale(self._numbers(4, 3, 48, 64))
 
     def community(self) -> Push:
-        pytest.importorskip("spandrel")  # a machine for GPU tests may lack it
+        pytest.importorskip("spandrel", reason="a machine for GPU tests may lack spandrel")
         model = loaded(write_network(self._folder / "tiny.pth"), self._device).upscaler
         return lambda _: model.upscale(self._numbers(4, 3, 48, 64))
 

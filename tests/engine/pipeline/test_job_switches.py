@@ -1,10 +1,18 @@
 """A job has the switches of its plan, and the process has its own again afterwards."""
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
 from engine.core.control import Control
 from engine.models import registry
+from engine.ops import compiler
 from engine.ops.torch_flags import current
 from engine.pipeline.context import JobContext
 from engine.pipeline.gpu_guard import switched
@@ -13,8 +21,10 @@ from engine.planner.rates import Rates
 from engine.protocol.events import Warned
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
-from tests.helpers.jobs import Events
+from tests.helpers.compiling import compiling
+from tests.helpers.jobs import Events, small_job
 from tests.helpers.plans import a_budget, a_media
+from tests.helpers.program import NEEDS_FFMPEG
 from tests.helpers.seedvr2 import write_seedvr2
 from tests.helpers.wan import tiny_wan_config, write_wan
 
@@ -58,3 +68,52 @@ def test_switches_of_the_process_are_those_of_the_job_and_what_comes_too_late_is
         assert current() is before
         warned = [event.notice for event in events.all if isinstance(event, Warned)]
         assert [(notice.code, notice.params) for notice in warned] == expected
+
+
+def test_what_torch_cannot_compile_is_said_once_and_its_seconds_are_counted() -> None:
+    def broken(graph: Any, inputs: Any) -> Any:
+        raise RuntimeError("no such instruction")
+
+    plan = plan_of(JobSettings(model="lite"))
+    events = Events(control := Control())
+    context = JobContext(job_id="job", media=a_media(), plan=plan, control=control, events=events)
+    x = torch.ones(2)
+    with compiling(broken), switched(context):
+        for function in (double, halve):
+            assert not compiler.done(function, x, x.clone())
+    (warned,) = (event.notice for event in events.all if isinstance(event, Warned))
+    assert (warned.code, warned.severity) == ("not-compiled", "warning")
+    assert "no such instruction" in warned.message
+    assert "vae.compile" in warned.hint
+    assert context.meter.seconds()["compile"] > 0
+    assert not context.is_learned_from, "later jobs do not compile"
+
+
+@NEEDS_FFMPEG
+@pytest.mark.parametrize("kind", ["seedvr2", "wan-2x"])
+def test_a_job_whose_model_cannot_be_compiled_is_made_without(kind: str, tmp_path: Path) -> None:
+    graphs = []
+
+    def good_for_one(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        if len(graphs) > 1:  # the first one is the trial
+            raise RuntimeError("no such instruction")
+        return graph.forward
+
+    job = small_job(kind, tmp_path)
+    usual, work = job.run(), job.plan.work
+    switches = replace(work.switches, vae=replace(work.switches.vae, compile=True))
+    job.plan = replace(job.plan, work=replace(work, switches=switches))
+    with compiling(good_for_one), ExitStack() as stack:
+        outcome = job.run(change=lambda context: stack.enter_context(switched(context)))
+    assert [event.notice.code for event in outcome.of(Warned)] == ["not-compiled"]
+    assert "compile" in {one.stage for one in outcome.report.stage_times}
+    assert all(map(np.array_equal, outcome.pictures, usual.pictures))
+
+
+def double(x: Tensor, out: Tensor) -> None:
+    out.copy_(2 * x)
+
+
+def halve(x: Tensor, out: Tensor) -> None:
+    out.copy_(x / 2)

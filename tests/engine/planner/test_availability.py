@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from engine.core.errors import FeatureMissing
@@ -54,6 +56,8 @@ def test_what_cannot_be_carried_out_is_refused_with_why_and_what_works() -> None
         ("attention=efficient", (CPU,), (TURING,)),
         ("vae_precision=bfloat16", (TURING,), (AMPERE, CPU)),
         ("dit.compile=on", (CPU, BLACKWELL), ()),
+        ("vae.compile=on", (CPU, BLACKWELL), ()),
+        ("run.compiler=max-autotune", (CPU,), (TURING,)),
         ("dit.token_chunks=on", (ADA,), (CPU,)),
         ("run.tf32=on", (CPU, TURING), (AMPERE,)),
         ("run.tf32=off", (), (CPU, TURING)),
@@ -79,12 +83,28 @@ def test_an_installed_package_or_compiler_makes_its_choices_work(installed: set[
         ("sageattn3", BLACKWELL, "attention=sage3-fp4"),
         ("triton", ADA, "dit.compile=on"),
         (requirements.COMPILER, CPU, "dit.compile=on"),
+        (requirements.COMPILER, CPU, "vae.compile=on"),
     ):
         notice = refused(planned(budget, choice))[choice]
         assert part.partition("attn")[0] in notice.message or "Triton" in notice.message
         installed.add(part)
         assert not refused(planned(budget, choice))
+        installed.clear()
     assert "RTX 50" in refused(planned(ADA, "attention=sage3-fp4"))["attention=sage3-fp4"].message
+
+
+def test_the_packaged_program_does_not_compile_whatever_is_installed(
+    installed: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed |= {"triton", requirements.COMPILER}
+    choices = {"vae.compile=on", "dit.compile=on"}
+    for budget in (CPU, ADA):
+        assert not refused(planned(budget, *choices))
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "frozen", True, raising=False)
+            found = refused(planned(budget, *choices))
+        assert set(found) == choices
+        assert all("packaged program" in notice.message for notice in found.values())
 
 
 def test_the_environment_counts_and_other_models_are_left_alone(

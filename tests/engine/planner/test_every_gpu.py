@@ -45,9 +45,9 @@ def check_case(case: Case, what: str) -> None:
         assert int(notice.params["needed"]) > int(notice.params["allowed"]), what
 
 
-def test_a_gpu_of_each_size_has_plans_or_refusals() -> None:
-    for gpu in BY_MEMORY.values():
-        check(gpu)
+def test_gpus_of_some_sizes_have_plans_or_refusals() -> None:
+    for memory in (4, 8, 12, 24):
+        check(BY_MEMORY[memory * GIB])
 
 
 @pytest.mark.slow
@@ -103,10 +103,10 @@ def test_little_is_computed_twice() -> None:
 
 
 def test_the_page_in_docs_is_that_of_this_program() -> None:
-    """Of the GPUs of two sizes; all of them in the slow test."""
-    for memory in (10, 24):
-        some = [gpu for gpu in gpu_specs() if gpu.memory_bytes == memory * GIB]
-        assert "\n".join(plan_table.page(some)) in DOCS.read_text("utf-8")
+    """Of the GPUs of one size; all of them in the slow test."""
+    some = [gpu for gpu in gpu_specs() if gpu.memory_bytes == 32 * GIB]
+    assert len(some) > 1
+    assert "\n".join(plan_table.page(some)) in DOCS.read_text("utf-8")
 
 
 @pytest.mark.slow

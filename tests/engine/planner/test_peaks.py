@@ -130,7 +130,7 @@ def test_plans(made: Random, seed: int, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["seedvr2", "wan"])
 def test_peak_of_a_gpu(kind: str) -> None:
-    """Libraries take scratch in addition, which budgets have room for beside the gaps."""
+    """Libraries take scratch in addition, which budgets have room for, next to the gaps."""
     made, dtype = (wan_plan, "float16") if kind == "wan" else (seedvr2_plan, "bfloat16")
     half = {} if kind == "wan" else {"vae_dtype": "float16"}
     plan = made(size=Size(640, 480), device="cuda", dtype=dtype, **half)

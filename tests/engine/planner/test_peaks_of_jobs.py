@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from engine.bench.random_model_files import write_seedvr2
+from engine.models.community.plan import CommunityPlan
+from engine.models.community.upscaler import with_cost
 from engine.pipeline.stages.restore import Restore
 from engine.pipeline.stages.steady import Steadying
 from engine.pipeline.stages.upscale import Upscale
@@ -79,14 +81,19 @@ def assert_predicted(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     assert 1 <= ratio <= MOST
 
 
+def in_tiles(work: Any, width: int) -> Any:
+    """A plan by frames in tiles of that width, with what one of them takes."""
+    cut = replace(work, tile=replace(work.frame, width=width))
+    return with_cost(cut) if isinstance(cut, CommunityPlan) else cut
+
+
 @pytest.mark.parametrize("kind", BY_FRAMES)
 def test_a_job_with_a_model_of_frames(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = job(tmp_path, "480x360", 9, settings_of(kind, tmp_path, scale=2))
     assert_predicted(plan, tmp_path, monkeypatch)
-    tiled = replace(plan.work, tile=replace(plan.source_size, width=288))
-    plan = replace(plan, work=tiled, output=tmp_path / "tiled.mkv")
+    plan = replace(plan, work=in_tiles(plan.work, 288), output=tmp_path / "tiled.mkv")
     assert_predicted(plan, tmp_path, monkeypatch)
 
 
@@ -99,7 +106,7 @@ def test_a_job_with_a_first_pass(
     plan = job(tmp_path, "320x240", 5, replace(LITE, first_model=str(first)))
     assert_predicted(plan, tmp_path, monkeypatch)
     assert plan.first_pass is not None
-    cut = replace(plan.first_pass, tile=replace(plan.source_size, width=192))
+    cut = in_tiles(plan.first_pass, 192)
     plan = replace(plan, first_pass=cut, output=tmp_path / "tiled.mkv")
     assert_predicted(plan, tmp_path, monkeypatch)
 

@@ -1,3 +1,7 @@
+from collections import defaultdict
+from dataclasses import asdict, replace
+from typing import Any
+
 from engine.hardware.gpu_table import GIB, find, gpu_specs
 from engine.planner.preset_choice import GOALS, named, presets_for, presets_of, tier_of, tiers
 from engine.settings.presets import applied, matching
@@ -27,6 +31,18 @@ def test_every_gpu_has_a_preset_for_each_goal_with_its_name() -> None:
             assert matching(found, chosen) == preset
             assert preset.description.endswith(".")
             assert not preset.is_own
+
+
+def test_presets_go_by_memory_as_their_page_says_of_rtx_40_and_rtx_50() -> None:
+    found: dict[int, dict[str, list[dict[str, Any]]]] = defaultdict(dict)
+    for gpu in gpu_specs():
+        presets = [asdict(replace(one, title="")) for one in presets_for(gpu)]
+        assert found[gpu.memory_bytes].setdefault(gpu.generation, presets) == presets
+    both = [one for one in found.values() if {"ada", "blackwell"} <= one.keys()]
+    assert len(both) > 2
+    for generations in both:
+        assert generations["ada"] == generations["blackwell"]
+        assert all(one["changes"]["matmul"] == "none" for one in generations["blackwell"])
 
 
 def test_a_shared_preset_is_found_by_each_of_its_goals() -> None:

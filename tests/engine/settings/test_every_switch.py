@@ -14,15 +14,21 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from engine.hardware import gpu_table
+from engine.hardware.budget import pretended_budget
+from engine.models.planning.search import Room, with_two_at_once
 from engine.models.seedvr2.dit import config as dit_config
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.vae import fast_resample
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from engine.models.video_vae import runner
 from engine.models.video_vae.context import SliceContext
 from engine.models.video_vae.runner import FastSlicedVae, Parts
+from engine.models.video_vae.workload import Launch
 from engine.models.wan.vae import tiled
+from engine.ops import compiler
 from engine.ops.attention import single_head
 from engine.ops.kernels import group_norm, heads, token_rows
 from engine.ops.linear.matmul import onednn_serves
@@ -38,6 +44,8 @@ from engine.settings.optimisations import (
     choices,
     optimisations,
 )
+from engine.settings.switches import Switches
+from tests.helpers.memory import seedvr2_plan
 from tests.helpers.seedvr2 import (
     random_dit,
     random_frames,
@@ -111,7 +119,7 @@ def _dit_calls(case: Case, changes: dict[str, Any]) -> object:
         calls.clear()
         fast.finish_loading()
         for _ in range(2):
-            inputs = random_inputs(case.dit.config, (5, 24, 44), text=3)
+            inputs = random_inputs(case.dit.config, (3, 12, 22), text=3)
             fast(*(x.to(dtype) for x in inputs), 1000.0)
     return calls
 
@@ -173,6 +181,25 @@ class _Empty(FastSlicedVae[SliceContext, Any]):
         return {"encode": [], "decode": []}
 
 
+def _compiled_norms(case: Case, on: bool) -> object:
+    """Passes that torch is asked to compile."""
+    asked: list[str] = []
+    case.patch.setattr(runner, "require_compiler", lambda _: None)
+    case.patch.setattr(compiler, "done", lambda one, *_: bool(asked.append(one.__name__)))
+    fast = FastVae(case.vae.config, case.vae.state_dict(), switches=VaeSwitches(compile=on))
+    fast.posterior(random_frames(1, 3, 1, 16, 16, dtype=torch.float32))
+    return asked
+
+
+def _backend(case: Case, switches: RunSwitches) -> object:
+    """What compiles."""
+    asked: list[object] = []
+    case.patch.setattr(compiler, "_compiled", lambda _, chosen: lambda *_: asked.append(chosen))
+    with using(switches):
+        compiler.done(_backend)
+    return asked
+
+
 def _dit_steps(case: Case, on: bool) -> object:
     return type(FastDit(tiny_dit_config("3b"), DitSwitches(compile=on))._tools.steps)
 
@@ -221,6 +248,20 @@ def _streams(case: Case, on: bool) -> object:
     return taken
 
 
+def _at_once(case: Case, on: bool) -> object:
+    """Tiles at a time in a plan for a GPU that one small tile does not fill."""
+    plan = seedvr2_plan(device="cuda", switches=Switches(run=RunSwitches(two_tiles=on)))
+    room = Room(
+        budget=pretended_budget(gpu_table.find("RTX 5090"), ram_bytes=2**34),
+        frames=9,
+        ram=lambda _: 0,
+        device=lambda _: 0,
+        seconds=lambda _: 0.0,
+    )
+    small = [Launch(positions=1, channels=1, multiplications=1)]
+    return with_two_at_once(plan, room, {"decode_at_once": lambda: small}).decode_at_once
+
+
 def _variables(case: Case, switches: RunSwitches) -> object:
     return dict(environment.variables_of(switches))
 
@@ -229,6 +270,7 @@ UNFOLDED = {"first_frame_fold": False}
 # Key of a switch -> what is observed with its usual value and with another one.
 _OBSERVATIONS: dict[str, tuple[Callable[[Case, Any], object], Any, Any]] = {
     "vae.fp16_accumulation": (_fp16_sums, ("vae", False), ("vae", True)),
+    "vae.compile": (_compiled_norms, False, True),
     "vae.convolution": (_vae_calls, {"convolution": "2d"}, {"convolution": "3d"}),
     "vae.image_mode": (_vae_calls, UNFOLDED, {**UNFOLDED, "image_mode": False}),
     "vae.chunked_attention": (_wide_attention, True, False),
@@ -240,7 +282,9 @@ _OBSERVATIONS: dict[str, tuple[Callable[[Case, Any], object], Any, Any]] = {
     "run.pinned_transfers": (_pinned, True, False),
     "run.copy_stream": (_transfers, True, False),
     "run.weights_stream": (_streams, True, False),
+    "run.two_tiles": (_at_once, False, True),
     "run.passive_threads": (_variables, RunSwitches(), RunSwitches(passive_threads=False)),
+    "run.compiler": (_backend, RunSwitches(), RunSwitches(compiler="max-autotune")),
     "run.allocator": (_variables, RunSwitches(), RunSwitches(allocator="async")),
 }
 _MODELS = {"vae": _vae_calls, "dit": _dit_calls}

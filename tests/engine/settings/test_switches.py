@@ -87,6 +87,16 @@ def test_the_last_part_counts_and_in_the_environment_a_switch_before_its_group()
     assert found.dit.compile
 
 
+def test_fp4_takes_products_and_attention_together() -> None:
+    assert settings_of("fp4", {}) == {"matmul": "nvfp4", "attention": "sage3-fp4"}
+    assert settings_of("fp4,dit.attention=sdpa", {})["attention"] == "sdpa"
+    assert changes_of("fp4") == {"dit.matmul": "nvfp4", "dit.attention": "sage3-fp4"}
+    assert named_changes("fp4", {}) == changes_of("fp4"), "a GPU that cannot refuses it by name"
+    assert switches_of("fp4", *PLACES[-1], {}) == default_switches(*PLACES[-1])
+    with pytest.raises(SettingsError, match="no switch 'fp4'"):
+        changes_of("fp4=on")
+
+
 def test_exact_computes_as_the_plain_variants_do() -> None:
     for place in PLACES:
         found = switches_of("exact", *place, {})

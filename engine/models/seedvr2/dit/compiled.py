@@ -1,61 +1,58 @@
 """Operations between the matrix products of the fast transformer, compiled by torch.compile.
 
 Only used with the switch `dit.compile`, which is off: torch's compiler needs Triton for a GPU
-and a C++ compiler for a processor, and takes some seconds per operation at first use.
+and a C++ compiler for a processor, and takes some seconds per operation at first use; see
+`engine.ops.compiler`.
 
 Not yet run on a GPU.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.seedvr2.dit.elementwise import ElementwiseOps, Shifts, Triple
+from engine.ops import compiler
 from engine.ops.attention.qk_rope import HeadNorm, Placement
 from engine.ops.norm.cache_blocks import work_dtype
 
-_Pass = Callable[..., Any]
-
 
 class CompiledOps(ElementwiseOps):
-    """Compiled operations: computed in float32 (float64), rounded once at the end."""
+    """Compiled operations: computed in float32 (float64), rounded once at the end.
+
+    What torch cannot compile is done as without the switch.
+    """
 
     def modulated(self, rows: Tensor, by: Shifts, out: Tensor) -> Tensor:
         """Rows [N, dim] normed, scaled and shifted, in `out`."""
-        _compiled(_modulate)(rows, by.scale, by.shift, self._eps, out)
-        return out
+        if compiler.done(_modulate, rows, by.scale, by.shift, self._eps, out):
+            return out
+        return super().modulated(rows, by, out)
 
     def placed(self, qkv: Tensor, placement: Placement, norms: HeadNorm, out: Triple) -> None:
         """See `engine.ops.attention.qk_rope.gather_qk`."""
         cos, sin = placement.cos, placement.sin
         if cos is not None and sin is not None and placement.angle is not None:
             cos, sin = cos[placement.angle], sin[placement.angle]
-        q, k = _compiled(_heads)(qkv, (norms.q, norms.k), (cos, sin), norms.eps)
-        for x, rows in zip((q, k, qkv[:, 2]), out, strict=True):
+        qk = qkv.new_empty(2, len(qkv), *qkv.shape[2:])
+        if not compiler.done(_heads, qkv, (norms.q, norms.k), (cos, sin), norms.eps, qk):
+            del qk
+            super().placed(qkv, placement, norms, out)
+            return
+        for x, rows in zip((*qk, qkv[:, 2]), out, strict=True):
             for target in placement.target.view(-1, len(x)):
                 rows.index_copy_(0, target, x)
 
     def gated(self, gate: Tensor, value: Tensor) -> Tensor:
         """silu(gate) * value; overwrites the gate."""
-        _compiled(_gate)(gate, value)
-        return gate
+        return gate if compiler.done(_gate, gate, value) else super().gated(gate, value)
 
     def add(self, rows: Tensor, change: Tensor, gate: Tensor | None) -> None:
         """Add `change` times `gate` to the rows."""
-        _compiled(_add)(rows, change, gate)
-
-
-@functools.cache
-def _compiled(function: _Pass) -> _Pass:
-    compiler: Any = torch.compile  # its types do not keep those of the function
-    found: _Pass = compiler(function, dynamic=True, fullgraph=True)
-    return found
+        if not compiler.done(_add, rows, change, gate):
+            super().add(rows, change, gate)
 
 
 def _modulate(
@@ -75,14 +72,13 @@ def _heads(
     weights: tuple[Tensor, Tensor],
     turn: tuple[Tensor | None, Tensor | None],
     eps: float,
-) -> list[Tensor]:
-    """Normed and rotated queries and keys, each [N, heads, d]."""
-    found = []
+    out: Tensor,
+) -> None:
+    """Normed and rotated queries and keys, in `out` [2, N, heads, d]."""
     for which, weight in enumerate(weights):
         x = qkv[:, which].to(work_dtype(qkv.dtype))
         x = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight.to(x.dtype)
-        found.append(_turned(x, *turn).to(qkv.dtype))
-    return found
+        out[which].copy_(_turned(x, *turn))
 
 
 def _turned(x: Tensor, cos: Tensor | None, sin: Tensor | None) -> Tensor:

@@ -45,9 +45,10 @@ def smaller(plan: SeedVr2Plan, stage: str = "") -> SeedVr2Plan | None:
         stage: That ran out of memory: "encode", "transformer" or "decode"; "" where that is not
             known.
     """
-    now, parked = needs(plan), replace(plan, parks=True)
-    if needs(parked).device < now.device:
-        return parked
+    now = needs(plan)
+    for changed in (replace(plan, encode_at_once=1, decode_at_once=1), replace(plan, parks=True)):
+        if needs(changed).device < now.device:
+            return changed
     first, *others = sorted(now.stages, key=lambda name: (name != stage, -now.stages[name]))
     order: list[Callable[[], SeedVr2Plan | None]] = [
         partial(_smaller_stage, plan, first),
@@ -82,13 +83,18 @@ def _smaller_stage(plan: SeedVr2Plan, stage: str) -> SeedVr2Plan | None:
 
 
 def _encoding_less(plan: SeedVr2Plan) -> Iterator[SeedVr2Plan]:
+    """One tile at a time, then smaller ones."""
+    plan = replace(plan, encode_at_once=1)
+    yield plan
     tile = plan.encode_tile
     while (tile := next_tile(tile, plan.padded)) is not None:
         yield replace(plan, encode_tile=tile)
 
 
 def _decoding_less(plan: SeedVr2Plan) -> Iterator[SeedVr2Plan]:
-    """Smaller tiles, then tiles that all of the decoder sees, which are the last resort."""
+    """One at a time, smaller ones, then tiles that all of the decoder sees: the last resort."""
+    plan = replace(plan, decode_at_once=1)
+    yield plan
     tile = plan.decode_tile
     while (tile := next_tile(tile, plan.padded)) is not None:
         yield replace(plan, decode_tile=tile)
@@ -233,6 +239,7 @@ def choices(plan: SeedVr2Plan, title: str) -> Iterator[Notice]:
     yield chosen_tiles("encode", count, plan.encode_tile)
     tiles = "independent-tiles" if plan.decodes_whole_tiles else "tiles"
     yield chosen_tiles("decode", requirements.tiles(plan), plan.decode_tile, tiles)
+    yield from shared.tiles_at_once(plan.encode_at_once, plan.decode_at_once)
     if plan.device == "cuda":
         yield from _blocks(plan)
     spans = [
@@ -265,6 +272,9 @@ def changes(old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
         yield message("change.clips", before=old.frames, after=new.frames)
     yield from shared.tiles_change("decoding", old.decode_tile, new.decode_tile)
     yield from shared.tiles_change("encoding", old.encode_tile, new.encode_tile)
+    yield from shared.at_once_change(
+        (old.encode_at_once, old.decode_at_once), (new.encode_at_once, new.decode_at_once)
+    )
     if old.blocks_on_device != new.blocks_on_device:
         code = "change.blocks-of-all" if old.blocks_on_device is None else "change.blocks"
         yield message(code, before=old.blocks_on_device, after=new.blocks_on_device)

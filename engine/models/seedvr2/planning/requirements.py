@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from engine.core.geometry import Size
 from engine.models.memory_cost import DTYPE_BYTES
@@ -18,7 +18,7 @@ from engine.models.seedvr2.planning import vae_memory
 from engine.models.seedvr2.planning.vae_memory import Asked
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.video_vae.workload import Flops, VaeWorkload
+from engine.models.video_vae.workload import Flops, Launch, VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 
 _EXACT = 4  # bytes of a number of latents and of finished frames
@@ -86,6 +86,18 @@ def tiles(plan: SeedVr2Plan) -> int:
         return 1
     _, vae = files.configs(plan)
     return len(vae_memory.decode_boxes(_decoding(vae, plan), plan.decode_tile))
+
+
+def tile_launches(plan: SeedVr2Plan) -> dict[str, Callable[[], tuple[Launch, ...]]]:
+    """Convolutions of a slice of a tile, see `two_tiles.with_two_at_once`."""
+    _, vae = files.configs(plan)
+    encode, decode = _encoding(vae, plan), _decoding(vae, plan)
+    found = dict[str, Callable[[], tuple[Launch, ...]]]()
+    if len(vae_memory.encode_boxes(encode)) > 1:
+        found["encode_at_once"] = partial(vae_memory.encode_launches, encode)
+    if tiles(plan) > 1:
+        found["decode_at_once"] = partial(vae_memory.decode_launches, decode)
+    return found
 
 
 def streamed_bytes(plan: SeedVr2Plan) -> int:
@@ -190,6 +202,7 @@ def _encoding(vae: VaeConfig, plan: SeedVr2Plan) -> Asked:
         span=plan.encode_span,
         film=plan.film,
         parks=plan.parks,
+        at_once=plan.encode_at_once,
     )
 
 
@@ -201,6 +214,7 @@ def _decoding(vae: VaeConfig, plan: SeedVr2Plan) -> Asked:
         warm_up=plan.warm_up if tiled else 0,
         span=plan.decode_span if tiled else plan.encode_span,
         is_whole=tiled and plan.decodes_whole_tiles,
+        at_once=plan.decode_at_once,
     )
 
 

@@ -16,7 +16,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from engine.core.geometry import Size
-from engine.models.planning.search import Room, pairs_within, smaller_tiles, tilings
+from engine.models.planning.search import (
+    Room,
+    pairs_within,
+    smaller_tiles,
+    tilings,
+    with_two_at_once,
+)
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
 from engine.models.seedvr2.planning import requirements as bytes_of
@@ -56,7 +62,8 @@ def fitted(plan: SeedVr2Plan, room: Room) -> SeedVr2Plan:
         room: What there is.
     """
     search = _Search(plan, room)
-    return search.best() or search.smallest()
+    found = search.best() or search.smallest()
+    return with_two_at_once(found, room, bytes_of.tile_launches(found))
 
 
 def encoder_tiles(vae: VaeConfig, frame: Size) -> tuple[Size, ...]:

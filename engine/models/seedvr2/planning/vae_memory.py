@@ -15,7 +15,7 @@ from engine.models.seedvr2.plan import STEP, latents_of
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import USUAL_SPAN, split_tiles, whole_tiles
-from engine.models.video_vae.workload import VaePeak, VaeWorkload
+from engine.models.video_vae.workload import Launch, VaePeak, VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
 
@@ -23,7 +23,8 @@ BLEND_PX = 32  # of the ramp between decoded tiles
 ENCODE_OVERLAP_PX = 64
 _STEADY = 13  # frames: from the third slice on memory does not grow
 _CODE_BYTES = 6  # of a px of a canvas
-_COPIED_PARTS = 3  # of tiles, whose codes are on their way to the canvas
+# Parts of tiles whose codes are on their way to the canvas, by tiles in work at a time.
+_COPIED_PARTS = {1: 3, 2: 4}
 _COLOURS = 3
 _EXACT = 4  # bytes of a number of latents and of finished frames
 
@@ -44,6 +45,8 @@ class Asked:
         is_whole: Tiles go through all of the decoder.
         film: Frames of the longest shot, at most; 0 where that is not known.
         parks: Carries of whole frames wait in main memory.
+        at_once: Tiles that are in work at a time. Memory of one serves no other meanwhile, so each
+            counts with its most.
     """
 
     config: VaeConfig
@@ -57,6 +60,7 @@ class Asked:
     is_whole: bool = False
     film: int = 0
     parks: bool = True
+    at_once: int = 1
 
     @property
     def is_one_visit(self) -> bool:
@@ -115,7 +119,8 @@ def encoding(asked: Asked) -> Streamed:
     carries = found.carry * len(boxes) if asked.carries else 0
     others = _others(asked, found.carry, len(boxes))
     host = asked.at_most(STEP * asked.span + 1) * parked + early + others + blended
-    working = PhaseMemory(max(found.first, found.later) + given, host)
+    tiles = min(asked.at_once, len(boxes))
+    working = PhaseMemory(tiles * (max(found.first, found.later) + given), host)
     waits = PhaseMemory(0, early + carries)
     return Streamed(
         begins=working,
@@ -162,9 +167,12 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
     handed_on = 0 if low is None or asked.is_one_visit else low.carry
     buffer = handed_on if asked.on_gpu else 0  # stays while its carry is on the GPU
     last = features + tile.result  # of whole frames, and of the tile before
-    copied = _COPIED_PARTS * STEP * asked.tile_pixels * _CODE_BYTES if asked.on_gpu else 0
-    visiting = last + copied + max(tile.first, tile.later)
-    steady = [PhaseMemory(visiting, handed_on + others + known + canvas)]
+    at_once = min(asked.at_once, tiles)
+    parts = _COPIED_PARTS[at_once] if asked.on_gpu else 0
+    copied = parts * STEP * asked.tile_pixels * _CODE_BYTES
+    working = at_once * (tile.result + max(tile.first, tile.later))
+    visiting = PhaseMemory(features + working + copied, handed_on + others + known + canvas)
+    steady = [visiting]
     if low is not None:
         steady.append(PhaseMemory(low.later, buffer + carries + known))
     return Streamed(
@@ -219,6 +227,20 @@ def decode_boxes(asked: Asked, tile: Size) -> list[Size]:
     else:
         cut = split_tiles(asked.config, latent, tile, BLEND_PX)
     return [box.size.scaled(cut.factor) for box in cut.boxes]
+
+
+@lru_cache(maxsize=64)
+def encode_launches(asked: Asked) -> tuple[Launch, ...]:
+    """Convolutions of a slice of a tile that is encoded."""
+    return cost.encode_launches(asked.config, asked.work(encode_boxes(asked)[0]))
+
+
+@lru_cache(maxsize=64)
+def decode_launches(asked: Asked) -> tuple[Launch, ...]:
+    """Convolutions of a slice of a tile that is decoded."""
+    work = asked.work(decode_boxes(asked, asked.tile or asked.frame)[0])
+    found = cost.decode_launches if asked.is_whole else cost.decode_high_launches
+    return found(asked.config, work)
 
 
 @lru_cache(maxsize=512)

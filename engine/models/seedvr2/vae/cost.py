@@ -24,10 +24,12 @@ from engine.models.seedvr2.vae.layer_specs import (
 from engine.models.video_vae.layer_specs import Attention, Conv
 from engine.models.video_vae.workload import (
     Flops,
+    Launch,
     VaePass,
     VaePeak,
     VaeWorkload,
     flops_of,
+    launches_of,
     peak_of,
     slices,
 )
@@ -40,12 +42,15 @@ __all__ = [
     "decode_flops",
     "decode_high_cost",
     "decode_high_flops",
+    "decode_high_launches",
     "decode_high_peak",
+    "decode_launches",
     "decode_low_cost",
     "decode_low_peak",
     "decode_peak",
     "encode_cost",
     "encode_flops",
+    "encode_launches",
     "encode_peak",
     "weights_bytes",
 ]
@@ -88,6 +93,11 @@ def encode_flops(config: VaeConfig, work: VaeWorkload) -> Flops:
     return flops_of(_encoding(config, work), work)
 
 
+def encode_launches(config: VaeConfig, work: VaeWorkload) -> tuple[Launch, ...]:
+    """Convolutions of its last slice."""
+    return launches_of(_encoding(config, work), work)
+
+
 def decode_peak(config: VaeConfig, work: VaeWorkload, *, passed: bool = False) -> VaePeak:
     """Peak memory of decoding, without weights; results are joined, or `passed` on."""
     low, high = decoder_parts(config)
@@ -99,6 +109,12 @@ def decode_flops(config: VaeConfig, work: VaeWorkload) -> Flops:
     """Operations of decoding to `work.frames` frames of `work.size`."""
     low, high = decoder_parts(config)
     return flops_of(_decoding([*low, *high], config, work), work)
+
+
+def decode_launches(config: VaeConfig, work: VaeWorkload) -> tuple[Launch, ...]:
+    """Convolutions of its last slice."""
+    low, high = decoder_parts(config)
+    return launches_of(_decoding([*low, *high], config, work), work)
 
 
 def decode_low_peak(config: VaeConfig, work: VaeWorkload, *, park: bool = False) -> VaePeak:
@@ -116,6 +132,11 @@ def decode_high_peak(config: VaeConfig, work: VaeWorkload) -> VaePeak:
 def decode_high_flops(config: VaeConfig, work: VaeWorkload) -> Flops:
     """Operations of the same."""
     return flops_of(_decoding_high(config, work), work)
+
+
+def decode_high_launches(config: VaeConfig, work: VaeWorkload) -> tuple[Launch, ...]:
+    """Convolutions of its last slice."""
+    return launches_of(_decoding_high(config, work), work)
 
 
 def _decoding_high(config: VaeConfig, work: VaeWorkload) -> VaePass:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -24,6 +25,7 @@ from engine.models.upscalers import Advance, DecodedTile, Watch, no_advance
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite, cut
 from engine.models.video_vae.slicing import slices
 from engine.ops.conv.causal_conv import Carry
+from engine.ops.lanes import Lanes
 from engine.ops.transfer.parking import Parking
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.tiling.blend import tile_weights
@@ -72,8 +74,8 @@ class SeedVr2DecodeStream:
         self._tiled: _Tiled | None = None
         if tiling is not None:
             fast = vae.in_parts()
-            part = _All(fast) if tiling.is_whole else _HighPart(fast)
-            self._tiled = _Tiled(fast, part, frame, tiling, self._parking, begin, advance)
+            part: _All | _HighPart = _All(fast) if tiling.is_whole else _HighPart(fast)
+            self._tiled = _Tiled(part, frame, tiling, self._parking, begin, advance)
 
     def push(self, latents: Tensor, *, last: bool) -> Iterator[Tensor]:
         """Decode the next latents.
@@ -130,6 +132,15 @@ class SeedVr2DecodeStream:
 class _Part(Protocol):
     """The part of the decoder that tiles go through; before it whole frames."""
 
+    @property
+    def vae(self) -> FastVae:
+        """Its decoder."""
+        ...
+
+    def apart(self, count: int) -> list[_Part]:
+        """As often as it is to work at a time, see `FastSlicedVae.apart`."""
+        ...
+
     def tiles(self, latent: Size, tiling: Tiling) -> SplitTiles:
         """How a frame of so many latent positions is cut."""
         ...
@@ -153,6 +164,9 @@ class _HighPart:
 
     vae: FastVae
 
+    def apart(self, count: int) -> list[_Part]:
+        return [replace(self, vae=vae) for vae in self.vae.apart(count)]
+
     def tiles(self, latent: Size, tiling: Tiling) -> SplitTiles:
         return split_tiles(self.vae.config, latent, tiling.tile, tiling.blend)
 
@@ -171,6 +185,9 @@ class _All:
     """All of the decoder: features are the latents themselves."""
 
     vae: FastVae
+
+    def apart(self, count: int) -> list[_Part]:
+        return [replace(self, vae=vae) for vae in self.vae.apart(count)]
 
     def tiles(self, latent: Size, tiling: Tiling) -> SplitTiles:
         return whole_tiles(self.vae.config, latent, tiling.tile)
@@ -191,7 +208,6 @@ class _Tiled:
 
     def __init__(
         self,
-        vae: FastVae,
         part: _Part,
         frame: Size,
         tiling: Tiling,
@@ -199,12 +215,13 @@ class _Tiled:
         begin: int,
         advance: Advance,
     ) -> None:
-        self._advance = advance
-        factor = vae.config.spatial_factor
+        self._advance, config, device = advance, part.vae.config, part.vae.device
+        factor = config.spatial_factor
         tiles = part.tiles(Size(frame.width // factor, frame.height // factor), tiling)
         blend = WHOLE_BLEND if tiling.is_whole else tiling.blend
         self.part = part
-        self._device = vae.device
+        self._device = device
+        self._lanes = Lanes(device, min(tiling.at_once, len(tiles.boxes)))
         self._frame = frame
         self._boxes = tiles.boxes
         self._on_canvas = [box.scaled(tiles.factor) for box in tiles.boxes]
@@ -212,8 +229,8 @@ class _Tiled:
         self._parking = parking
         self._carries = [Carry() for _ in tiles.boxes]
         self._features: list[Tensor] = []
-        self._warm_up = tiling.warm_up // vae.config.slice_latents
-        self._step = vae.config.temporal_factor
+        self._warm_up = tiling.warm_up // config.slice_latents
+        self._step = config.temporal_factor
         self._span = tiling.span
         self._next = begin  # latent of the shot that is taken next
         self._fresh = 0  # latents that tiles have not seen
@@ -239,9 +256,9 @@ class _Tiled:
         """Frames [n, 3, H, W] float32 in [-1, 1] of what was taken since the last run."""
         frames = self.frames
         sink = TileSink(frames, self._frame)
-        for index in range(len(self._boxes)):
-            picture = self._one(index, frames, sink, last)
+        for index, picture in enumerate(self._visited(sink, last)):
             done(index, len(self._boxes), self._on_canvas[index], picture)
+        del picture
         self._features = self._features[-self._warm_up :] if self._warm_up and not last else []
         self._fresh, self._begins = 0, False
         canvas = sink.result()
@@ -250,19 +267,31 @@ class _Tiled:
             there = codes.to(self._device).to(torch.float32)
             yield there.permute(0, 3, 1, 2).mul_(2 / 65535).sub_(1)
 
-    def _one(self, index: int, frames: int, sink: TileSink, last: bool) -> Tensor:
-        """All features through one tile; its last frame [3, h, w]."""
-        box, corner, share = self._boxes[index], self._on_canvas[index], self._shares[index]
+    def _visited(self, sink: TileSink, last: bool) -> Iterator[Tensor]:
+        """All features through each tile; the last frame of each [3, h, w]."""
+        parts = self.part.apart(self._lanes.count)
+
+        def one(index: int, lane: int) -> Generator[None, None, Tensor]:
+            return self._one(index, parts[lane], sink, last)
+
+        return self._lanes.run([partial(one, index) for index in range(len(self._boxes))])
+
+    def _one(
+        self, index: int, through: _Part, sink: TileSink, last: bool
+    ) -> Generator[None, None, Tensor]:
+        """All features through one tile, a slice up to each `yield`; its last frame [3, h, w]."""
+        corner, share = self._on_canvas[index], self._shares[index]
         window = share.window
         inside = Box(window.x - corner.x, window.y - corner.y, window.width, window.height)
         weight = share.weight()
-        start = frames - self._produced(index)  # below 0: frames that only warm up
-        for part in self._parts(index, box, last):
+        weight = weight if weight is None else weight.to(self._device)
+        start = self.frames - self._produced(index)  # below 0: frames that only warm up
+        for part in self._parts(index, through, last):
             fresh = part[max(0, -start) :]
             start += len(part)
             if len(fresh):
-                weight = weight if weight is None else weight.to(fresh.device)
                 sink.add(cut(fresh, inside), window, start - len(fresh), weight)
+            yield
         return part[-1]
 
     def _produced(self, index: int) -> int:
@@ -271,13 +300,14 @@ class _Tiled:
         begins = bool(self._warm_up) or self._carries[index].first
         return times * sum(len(f) for f in self._features) - (times - 1) * begins
 
-    def _parts(self, index: int, box: Box, last: bool) -> Iterator[Tensor]:
+    def _parts(self, index: int, through: _Part, last: bool) -> Iterator[Tensor]:
         """Frames [T, 3, h, w] of one tile, slice by slice."""
+        box = self._boxes[index]
         carry = Carry() if self._warm_up else self._taken(index)
         ends = last or bool(self._warm_up)
         for number, features in enumerate(self._features, 1):
             carry = carry.handed_over(last=ends and number == len(self._features))
-            frames, carry = self.part.frames(cut(features, box), carry)
+            frames, carry = through.frames(cut(features, box), carry)
             self._advance("decode", len(frames) / len(self._boxes))
             yield frames
         if not self._warm_up:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -11,6 +14,7 @@ from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.upscalers import Advance, no_advance
 from engine.models.video_vae.frame_slices import as_clip, cut
 from engine.ops.conv.causal_conv import Carry
+from engine.ops.lanes import Lanes
 from engine.ops.transfer.parking import Parking
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
@@ -60,6 +64,7 @@ class SeedVr2EncodeStream:
         self._warm_up = tiling.warm_up if tiling is not None and self._is_tiled else 0
         self._dropped = 0  # slices since the first of the shot that are not needed any more
         self._span = tiling.span if tiling is not None else 1
+        self._at_once = tiling.at_once if tiling is not None else 1
         self._next = begin  # latent of the next frames
 
     def push(self, frames: Tensor, *, last: bool) -> Tensor:
@@ -77,7 +82,7 @@ class SeedVr2EncodeStream:
         self._next += -(-len(frames) // self._vae.config.temporal_factor)
         ends = last or self._next % self._span == 0
         if not self._is_tiled:
-            self._means.append(self._tile(0, [frames], frames.device, last=last))
+            self._means += self._visited([frames], frames.device, last=last)
         else:
             self._slices.append(self._parked(frames))
             if ends:
@@ -92,10 +97,22 @@ class SeedVr2EncodeStream:
         """Latents [t, L, h, w] of all tiles, on the host."""
         slices, fresh = self._due(last=last)
         blender = Blender(self._canvas, margin=0)
-        for index, box in enumerate(self._boxes):
-            latents = self._tile(index, slices, device, last=last or bool(self._warm_up))
+        found = self._visited(slices, device, last=last or bool(self._warm_up))
+        for box, latents in zip(self._boxes, found, strict=True):
             blender.add(latents[len(latents) - fresh :].cpu(), box, self._shared)
         return blender.result()
+
+    def _visited(
+        self, slices: list[Tensor], device: torch.device, *, last: bool
+    ) -> Iterator[Tensor]:
+        """Latents [t, L, h, w] float32 of each tile."""
+        lanes = Lanes(device, min(self._at_once, len(self._boxes)))
+        vaes = [self._vae] if lanes.count == 1 else self._vae.in_parts().apart(lanes.count)
+
+        def one(index: int, lane: int) -> Generator[None, None, Tensor]:
+            return self._tile(index, vaes[lane], slices, device, last)
+
+        return lanes.run([partial(one, index) for index in range(len(self._boxes))])
 
     def park(self) -> None:
         """Move the carries to host memory while others need the device."""
@@ -124,9 +141,9 @@ class SeedVr2EncodeStream:
         return known, latents
 
     def _tile(
-        self, index: int, slices: list[Tensor], device: torch.device, *, last: bool
-    ) -> Tensor:
-        """Latents [t, L, h, w] float32 of one tile."""
+        self, index: int, vae: Vae, slices: list[Tensor], device: torch.device, last: bool
+    ) -> Generator[None, None, Tensor]:
+        """Latents [t, L, h, w] float32 of one tile, a slice up to each `yield`."""
         box = self._boxes[index].scaled(self._factor)
         # what a carry keeps leaves its old place, so that its frames go as others come
         carry = Carry() if self._warm_up else self._carries[index].handed_over().moved(device)
@@ -134,9 +151,10 @@ class SeedVr2EncodeStream:
         for number, frames in enumerate(slices, 1):
             carry = carry.handed_over(last=last and number == len(slices))
             part = cut(frames, box).to(device)
-            posterior, carry = self._vae.encode_slice(as_clip(part), carry)
+            posterior, carry = vae.encode_slice(as_clip(part), carry)
             means.append(posterior[0].chunk(2)[0].movedim(0, 1).float())
             self._advance("encode", len(frames) / len(self._boxes))
+            yield
         if not self._warm_up:  # else it is not continued
             self._carries[index] = self._waiting(index, carry) if self._is_tiled else carry
         return torch.cat(means)

@@ -20,6 +20,7 @@ from engine.models.seedvr2.vae.norm_statistics import Statistics
 from engine.models.video_vae.causal_conv import CausalConv
 from engine.models.video_vae.context import NormInput, Part, SliceContext, keep_last
 from engine.models.video_vae.layers import (
+    AddResidual,
     AttentionLayer,
     ConvLayer,
     Mark,
@@ -29,6 +30,7 @@ from engine.models.video_vae.layers import (
 from engine.ops.conv import folds
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
 from engine.ops.kernels.group_norm import working
+from engine.ops.norm import compiled
 from engine.ops.norm.group_norm import (
     add_residual,
     group_norm_silu,
@@ -46,6 +48,7 @@ class TileContext(SliceContext):
 
 
 TilePart = Part[TileContext]
+Affine = tuple[Tensor, Tensor]  # a factor and a summand
 
 
 class GroupNorm:
@@ -58,7 +61,7 @@ class GroupNorm:
         eps: Added to the variance.
     """
 
-    def __init__(self, name: str, affine: tuple[Tensor, Tensor], groups: int, eps: float) -> None:
+    def __init__(self, name: str, affine: Affine, groups: int, eps: float) -> None:
         self.name = name
         self._affine = affine
         self._groups, self._eps = groups, eps
@@ -77,8 +80,8 @@ class GroupNorm:
         if context.statistics is not None:
             frames = given.finished()
             found = context.statistics.for_norm(self.name, frames, self._groups, kernels=kernels)
-            scale, shift = scale_and_shift(found, *self._affine, self._eps)
-            normalise(frames, scale, shift, out, silu=silu, kernels=kernels)
+            factors = scale_and_shift(found, *self._affine, self._eps)
+            self._normalise(frames, factors, out, silu=silu, kernels=kernels)
         elif context.switches.fused_norm:
             group_norm_silu(
                 given.frames,
@@ -97,11 +100,45 @@ class GroupNorm:
             out.copy_(self._in_steps(given.finished(), silu=silu))
         keep_last(out, kept)
 
+    def _normalise(
+        self, frames: Tensor, factors: Affine, out: Tensor, *, silu: bool, kernels: bool
+    ) -> None:
+        """With statistics that are known."""
+        normalise(frames, *factors, out, silu=silu, kernels=kernels)
+
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
         """As in the plain variant, on contiguous frames for the same reason (see `FrameNorm`)."""
         weight, bias = (part.to(frames.dtype) for part in self._affine)
         normed = F.group_norm(frames.contiguous(), self._groups, weight, bias, self._eps)
         return F.silu(normed) if silu else normed
+
+
+class CompiledGroupNorm(GroupNorm):
+    """The same as torch compiles it; what it cannot compile is done as without the switch."""
+
+    def write(
+        self,
+        given: NormInput,
+        out: Tensor,
+        context: TileContext,
+        *,
+        silu: bool = True,
+        kept: Tensor | None = None,
+    ) -> None:
+        """Write the normalised frames into `out`, a view of some buffer; see `Norm`."""
+        weight, bias = (part.view(self._groups, -1) for part in self._affine)
+        if context.statistics is None and compiled.group_norm_silu(
+            given.frames, (weight, bias), self._eps, out, silu=silu, added=given.bias
+        ):
+            keep_last(out, kept)
+        else:
+            super().write(given, out, context, silu=silu, kept=kept)
+
+    def _normalise(
+        self, frames: Tensor, factors: Affine, out: Tensor, *, silu: bool, kernels: bool
+    ) -> None:
+        if not compiled.normalise(frames, *factors, out, silu=silu):
+            super()._normalise(frames, factors, out, silu=silu, kernels=kernels)
 
 
 class SeedVr2VaeBuilder:
@@ -128,8 +165,10 @@ class SeedVr2VaeBuilder:
         self._config, self._weights = config, weights
         self._device, self._options, self._switches = device, options, switches
         adds_up = options.form != "3d" and options.dtype == torch.float32  # in the stream itself
-        allowed = switches.kernels and switches.fused_norm and switches.in_place and not adds_up
-        self._is_fused = allowed and working(device, options.dtype)
+        allowed = switches.fused_norm and switches.in_place and not adds_up
+        self._is_fused = allowed and (
+            switches.compile or (switches.kernels and working(device, options.dtype))
+        )
 
     def has(self, name: str) -> bool:
         """Whether there is a part of this name."""
@@ -138,7 +177,8 @@ class SeedVr2VaeBuilder:
     def norm(self, name: str) -> GroupNorm:
         """A GroupNorm."""
         affine = (self._exact(f"{name}.weight"), self._exact(f"{name}.bias"))
-        return GroupNorm(name, affine, self._config.norm_groups, self._config.norm_eps)
+        kind = CompiledGroupNorm if self._switches.compile else GroupNorm
+        return kind(name, affine, self._config.norm_groups, self._config.norm_eps)
 
     def conv(self, name: str, shape: ConvShape | None = None, *, pad: int = 0) -> CausalConv:
         """A convolution; without a shape its padding keeps the size of a frame."""
@@ -148,21 +188,23 @@ class SeedVr2VaeBuilder:
         return CausalConv(name, conv, pad=pad)
 
     def residual(self, name: str) -> ResidualLayer[TileContext]:
-        """A residual block; with the kernels biases are added where the results are read next."""
+        """A residual block; biases are added where the results are read next, if one pass can."""
         norms = (self.norm(f"{name}.norm1"), self.norm(f"{name}.norm2"))
         first, second, shortcut = (f"{name}.{part}" for part in ("conv1", "conv2", "conv_shortcut"))
         if not self._is_fused:
             around = self.conv(shortcut) if self.has(shortcut) else None
             return ResidualLayer(name, norms, (self.conv(first), self.conv(second)), around)
-        around, bias = None, self._exact(f"{second}.bias").float()
+        around, bias = None, self._exact(f"{second}.bias")
         if self.has(shortcut):
             around = self._conv_without_bias(shortcut)
-            bias = bias + self._exact(f"{shortcut}.bias").float()
+            bias = bias + self._exact(f"{shortcut}.bias")
         convs = (
-            self._conv_without_bias(first, self._exact(f"{first}.bias").float()),
+            self._conv_without_bias(first, self._exact(f"{first}.bias")),
             self._conv_without_bias(second, bias),
         )
-        add = partial(add_residual, groups=self._config.norm_groups)
+        add: AddResidual = partial(add_residual, groups=self._config.norm_groups)
+        if self._switches.compile:
+            add = compiled.sum_or(add)
         return ResidualLayer(name, norms, convs, around, add)
 
     def _conv_without_bias(self, name: str, bias: Tensor | None = None) -> CausalConv:

@@ -145,7 +145,7 @@ class SeedVr2CostTrace(CostTrace):
             pair = 2 * up.times if self.frames > 1 else 0
             used = 1 + pair + kernels * max(0, self.frames - 2)
         padded = (self.size.width + 1) * (self.size.height + 1)
-        self.count(used * 4 * 4 * up.conv.inner * up.conv.outer * padded)
+        self.count(up.conv, used * 4 * 4 * up.conv.inner * up.conv.outer * padded)
 
     def _phases(self, up: SeedVr2UpsampleLayer, reach: int) -> None:
         """The small convolutions of a folded upsampler, some source frames at a time."""

@@ -38,6 +38,7 @@ class Tiling:
             little. `blend` is WHOLE_BLEND then.
         span: Latents that a tile is visited for. Spans lie on a grid that the shot's first latent
             begins, so that a tile begins early at the same latents wherever a job is continued.
+        at_once: Tiles that are in work at a time, on a stream each.
     """
 
     tile: Size
@@ -45,6 +46,7 @@ class Tiling:
     warm_up: int = 0
     is_whole: bool = False
     span: int = USUAL_SPAN
+    at_once: int = 1
 
 
 _TAPS = 2  # frames before the present one that a 3x3x3 convolution sees

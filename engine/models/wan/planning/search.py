@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from engine.core.geometry import Size
-from engine.models.planning.search import EDGES, Room, pairs_within, smaller_tiles, tilings
+from engine.models.planning.search import (
+    EDGES,
+    Room,
+    pairs_within,
+    smaller_tiles,
+    tilings,
+    with_two_at_once,
+)
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
+from engine.models.wan.planning.requirements import tile_launches
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
@@ -21,6 +29,11 @@ def fitted(plan: WanPlan, room: Room) -> WanPlan:
         plan: The largest; what the user chose is the largest there.
         room: What there is.
     """
+    found = _fitted(plan, room)
+    return with_two_at_once(found, room, tile_launches(found))
+
+
+def _fitted(plan: WanPlan, room: Room) -> WanPlan:
     on_gpu = plan.device == "cuda"
     pin_bytes = room.most_pinned if on_gpu else 0
     if room.holds(plan):

@@ -12,7 +12,7 @@ from functools import lru_cache
 from engine.core.geometry import Size
 from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.search import PhaseMemory, Streamed
-from engine.models.video_vae.workload import VaePeak, VaeWorkload
+from engine.models.video_vae.workload import Launch, VaePeak, VaeWorkload
 from engine.models.wan.vae import cost, split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
@@ -39,6 +39,8 @@ class Pass:
         parks: The carry of whole frames waits in main memory while tiles are visited.
         switches: Optimisations.
         drips: Latents come to the decoder one by one, as they do where the encoder has no tiles.
+        at_once: Tiles that are in work at a time. Memory of one serves no other meanwhile, so each
+            counts with its most.
     """
 
     config: WanConfig
@@ -51,6 +53,7 @@ class Pass:
     parks: bool = False
     switches: VaeSwitches = field(default_factory=VaeSwitches)
     drips: bool = False
+    at_once: int = 1
 
     @property
     def visit(self) -> int:
@@ -184,8 +187,10 @@ def _tiled(asked: Pass, halves: _SplitBytes) -> tuple[PhaseMemory, PhaseMemory, 
     beginning = 1 + 1 / (STEP * latents) if asked.warm_up else 1  # one more where a clip begins
     entries = round(beginning * latents * halves.taken * halves.share)
     passing = asked.visit * (halves.taken + halves.given)
-    tile = max(high.first if asked.warm_up else 0, high.later) + window - high.window
-    visit = PhaseMemory(tile + entries, passing + halves.early + waiting)
+    tile = max(high.first if asked.warm_up else 0, high.later)
+    if asked.at_once == 1:
+        tile += window - high.window
+    visit = PhaseMemory(asked.at_once * (tile + entries), passing + halves.early + waiting)
     parked = low.carry if asked.parks else 0  # its buffer stays
     whole = PhaseMemory(low.later + window - low.window, halves.early + kept + parked)
     return visit + PhaseMemory(*_handed_on(asked, low)), whole, PhaseMemory(0, halves.early + kept)
@@ -198,6 +203,20 @@ def _handed_on(asked: Pass, low: VaePeak) -> tuple[int, int]:
 
 def _share(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:
     return boxes[0].outer.size.pixels / features_of(asked.frame, cut)
+
+
+@lru_cache(maxsize=64)
+def encode_launches(asked: Pass) -> tuple[Launch, ...]:
+    """Convolutions of a slice of a tile that is encoded."""
+    cut, box = split.encode_cut(asked.config), encode_tiles(asked)[0].outer
+    return cost.encode_high_launches(asked.config, _work(asked, box.scaled(cut.factor).size))
+
+
+@lru_cache(maxsize=64)
+def decode_launches(asked: Pass) -> tuple[Launch, ...]:
+    """Convolutions of a slice of a tile that is decoded."""
+    cut, box = split.decode_cut(asked.config), decode_tiles(asked)[0].outer
+    return cost.decode_high_launches(asked.config, _work(asked, box.scaled(cut.factor).size))
 
 
 def features_of(frame: Size, cut: split.Cut) -> int:

@@ -21,10 +21,12 @@ from engine.models.video_vae.layer_specs import (
 )
 from engine.models.video_vae.workload import (
     Flops,
+    Launch,
     VaePass,
     VaePeak,
     VaeWorkload,
     flops_of,
+    launches_of,
     peak_of,
     slices,
 )
@@ -46,6 +48,7 @@ __all__ = [
     "decode_cost",
     "decode_flops",
     "decode_high_cost",
+    "decode_high_launches",
     "decode_high_peak",
     "decode_low_cost",
     "decode_low_peak",
@@ -54,6 +57,7 @@ __all__ = [
     "encode_cost",
     "encode_flops",
     "encode_high_cost",
+    "encode_high_launches",
     "encode_high_peak",
     "encode_low_cost",
     "encode_low_peak",
@@ -123,6 +127,11 @@ def encode_high_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
     return peak_of(replace(vae_pass, gather="passed"), work)
 
 
+def encode_high_launches(config: WanConfig, work: VaeWorkload) -> tuple[Launch, ...]:
+    """Convolutions of its last slice."""
+    return launches_of(_encoding(encoder(config).high, config, work), work)
+
+
 def encode_low_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
     """As `encode_low_cost`, without weights."""
     parts, cut = encoder(config).low, split.encode_cut(config)
@@ -140,11 +149,21 @@ def decode_low_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
 
 def decode_high_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
     """As `decode_high_cost`, without weights."""
+    return peak_of(_decoding_high(config, work), work)
+
+
+def decode_high_launches(config: WanConfig, work: VaeWorkload) -> tuple[Launch, ...]:
+    """Convolutions of its last slice."""
+    return launches_of(_decoding_high(config, work), work)
+
+
+def _decoding_high(config: WanConfig, work: VaeWorkload) -> VaePass:
+    """From the features on."""
     parts, cut = decoder(config).high, split.decode_cut(config)
     vae_pass, times = _decoding(parts, config, work), config.temporal_factor // cut.time
     slices = [(first, times * count - (times - 1) * first) for first, count in vae_pass.slices]
     vae_pass = replace(vae_pass, slices=slices, gather="passed")
-    return peak_of(_from_features(vae_pass, work, cut, _features(parts)), work)
+    return _from_features(vae_pass, work, cut, _features(parts))
 
 
 def encoded_features(config: WanConfig) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 from engine.models.video_vae.causal_conv import CausalConv
 from engine.models.video_vae.context import SliceContext
 from engine.models.video_vae.layers import AttentionLayer, ResidualLayer
-from engine.models.wan.vae.fast_layers import FastWanRmsNorm
+from engine.models.wan.vae.fast_layers import CompiledWanRmsNorm, FastWanRmsNorm
 from engine.models.wan.vae.fast_resample import (
     Enlarger,
     FastWanDownsampler,
@@ -50,7 +50,8 @@ class WanVaeBuilder:
 
     def norm(self, name: str) -> FastWanRmsNorm:
         """A norm."""
-        return FastWanRmsNorm(self._exact(f"{name}.gamma").flatten())
+        kind = CompiledWanRmsNorm if self._switches.compile else FastWanRmsNorm
+        return kind(self._exact(f"{name}.gamma").flatten())
 
     def conv(self, name: str) -> CausalConv:
         """A causal convolution that keeps the size of a frame, with zeros before the clip."""

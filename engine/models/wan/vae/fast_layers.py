@@ -10,6 +10,7 @@ from torch import Tensor
 
 from engine.models.video_vae.context import NormInput, Part, SliceContext, keep_last
 from engine.models.wan.vae.fast_shortcuts import Shortcut
+from engine.ops.norm import compiled
 from engine.ops.norm.rms_norm import rms_norm_silu
 
 _LEAST_LENGTH = 1e-12
@@ -49,6 +50,25 @@ class FastWanRmsNorm:
         scale = len(gamma) ** 0.5 / length.clamp(min=_LEAST_LENGTH)
         normed = (frames * scale * gamma).to(frames.dtype)
         return F.silu(normed) if silu else normed
+
+
+class CompiledWanRmsNorm(FastWanRmsNorm):
+    """The same as torch compiles it; what it cannot compile is done as without the switch."""
+
+    def write(
+        self,
+        given: NormInput,
+        out: Tensor,
+        context: SliceContext,
+        *,
+        silu: bool = True,
+        kept: Tensor | None = None,
+    ) -> None:
+        """Write the normalised frames into `out`, a view of some buffer; see `Norm`."""
+        if compiled.rms_norm_silu(given.finished(), self._gamma, out, silu=silu):
+            keep_last(out, kept)
+        else:
+            super().write(NormInput(given.frames), out, context, silu=silu, kept=kept)
 
 
 class PatchLayer:

@@ -220,7 +220,7 @@ class WanCostTrace(CostTrace):
             return
         conv, frame, before = down.time, self.frame_bytes(self.channels), self.stream_bytes
         steps = (self.frames - self.first) // conv.time_stride
-        self.count(conv.kernel * conv.taps * steps * self.size.pixels)
+        self.count(conv, conv.kernel * conv.taps * steps * self.size.pixels)
         if self.first:  # nothing stands before it, and frame 0 goes past it
             self.keep(conv.name, conv.history * frame)
             self.apply(conv, conv.taps, steps, "stream")
@@ -285,10 +285,10 @@ class WanCostTrace(CostTrace):
     def _count_enlarged(self, conv: Conv, count: int) -> None:
         """Operations of frames of twice the size."""
         if not self.switches.upsampler_fold:
-            self.count(4 * conv.kernel * count * self.size.pixels)
+            self.count(conv, 4 * conv.kernel * count * self.size.pixels)
             return
         padded = (self.size.width + 1) * (self.size.height + 1)
-        self.count(_PHASES * _PHASES * conv.inner * conv.outer * count * padded)
+        self.count(conv, _PHASES * _PHASES * conv.inner * conv.outer * count * padded)
 
     def _phases(self, conv: Conv, phases: int, extra: int) -> None:
         live = self.live

@@ -38,6 +38,7 @@ class Streaming:
         parks: With tiles: the carry of the low half waits on the host meanwhile.
         slice_latents: Latents worked on at a time; at the start of a shot one more.
         parking: Where carries wait in main memory.
+        at_once: Tiles that are in work at a time, on a stream each.
     """
 
     tile: Size | None = None
@@ -45,6 +46,7 @@ class Streaming:
     parks: bool = False
     slice_latents: int = 1
     parking: Parking = field(default_factory=Parking)
+    at_once: int = 1
 
 
 WHOLE_FRAMES = Streaming()
@@ -86,7 +88,8 @@ class WanEncodeStream:
         if len(tiles) > 1:
             fast = vae.in_parts()
             tiled = encode_pass(fast, streaming.slice_latents, streaming.warm_up)
-            self._high, self._step = TiledHalf(tiled, tiles, streaming.parking), fast.encode_low
+            self._high = TiledHalf(tiled, tiles, streaming.parking, streaming.at_once)
+            self._step = fast.encode_low
             self._size = tiled.given(self._size)
             self._none = self._none.to(fast.device, fast.dtype)
             self._home = fast.device if streaming.parks else None
@@ -165,7 +168,8 @@ class WanDecodeStream:
         if len(tiles) > 1:
             fast = vae.in_parts()
             tiled = decode_pass(fast, streaming.slice_latents, streaming.warm_up)
-            self._high, self._step = TiledHalf(tiled, tiles, streaming.parking), fast.decode_low
+            self._high = TiledHalf(tiled, tiles, streaming.parking, streaming.at_once)
+            self._step = fast.decode_low
             self._boxes, self._device = self._high.shown, fast.device
             self._parks = streaming.parks
 

@@ -7,18 +7,21 @@ the device and back once for them together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from engine.core.geometry import Box
 from engine.models.video_vae.frame_slices import check_finite, cut
 from engine.models.video_vae.slicing import slices
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
 from engine.models.wan.vae.split import LATENTS_PER_VISIT, TileBox, decode_cut, encode_cut
 from engine.ops.conv.causal_conv import Carry
+from engine.ops.lanes import Lanes
 from engine.ops.transfer.parking import Parking
 from engine.ops.transfer.pinned import pins
 
@@ -32,9 +35,8 @@ class TiledPass:
 
     Attributes:
         name: For error messages.
-        half: The computation, for entries [T, C, y, x] of one slice.
-        device: Where it computes.
-        dtype: Of entries and results.
+        vae: The VAE.
+        half: The computation of the VAE, for entries [T, C, y, x] of one slice.
         entry: Pixels of an entry per feature, on each side.
         result: Pixels of a result per feature, on each side.
         given: Number of results of so many entries, counted from the start of a clip.
@@ -44,9 +46,8 @@ class TiledPass:
     """
 
     name: str
-    half: Callable[[Tensor, Carry], tuple[Tensor, Carry]]
-    device: torch.device
-    dtype: torch.dtype
+    vae: FastWanVae
+    half: Callable[[FastWanVae, Tensor, Carry], tuple[Tensor, Carry]]
     entry: int
     result: int
     given: Callable[[int], int]
@@ -61,9 +62,8 @@ def encode_pass(vae: FastWanVae, slice_latents: int, warm_up: int) -> TiledPass:
     cut, step = encode_cut(vae.config), vae.config.temporal_factor
     return TiledPass(
         name="encoder",
-        half=vae.encode_high,
-        device=vae.device,
-        dtype=vae.dtype,
+        vae=vae,
+        half=FastWanVae.encode_high,
         entry=cut.factor,
         result=1,
         given=lambda frames: -(-frames // cut.time),
@@ -79,9 +79,8 @@ def decode_pass(vae: FastWanVae, slice_latents: int, warm_up: int) -> TiledPass:
     each = vae.config.temporal_factor // cut.time
     return TiledPass(
         name="decoder",
-        half=vae.decode_high,
-        device=vae.device,
-        dtype=vae.dtype,
+        vae=vae,
+        half=FastWanVae.decode_high,
         entry=1,
         result=cut.factor * vae.config.upscale,
         given=lambda features: max(0, 1 + cut.time * (features - 1)),
@@ -97,13 +96,23 @@ class TiledHalf:
     Attributes:
         shown: The part of the result that each tile shows, in pixels.
 
-    Memory: on the device one tile of a slice, and its carry. On the host the entries and results
-    of a visit, and the carries of all tiles or, where tiles begin early, the entries for that.
+    Args:
+        tiled: The computation.
+        tiles: Of a frame.
+        parking: Where carries wait.
+        at_once: Tiles that are in work at a time, on a stream each.
+
+    Memory: on the device one tile of a slice, and its carry, of each that is in work. On the host
+    the entries and results of a visit, and the carries of all tiles or, where tiles begin early,
+    the entries for that.
     """
 
-    def __init__(self, tiled: TiledPass, tiles: Sequence[TileBox], parking: Parking) -> None:
+    def __init__(
+        self, tiled: TiledPass, tiles: Sequence[TileBox], parking: Parking, at_once: int
+    ) -> None:
         self.shown = [tile.inner.scaled(tiled.result) for tile in tiles]
         self._pass, self._tiles, self._parking = tiled, tiles, parking
+        self._lanes = Lanes(tiled.vae.device, min(at_once, len(tiles)))
         self._carries = [Carry() for _ in tiles]
         self._past: list[Tensor] = []  # [y, x, C] each, and so are the fresh ones
         self._fresh: list[Tensor] = []
@@ -112,8 +121,8 @@ class TiledHalf:
     def take(self, entries: Tensor) -> None:
         """Keep entries [T, C, y, x] until all tiles have seen them."""
         lying = entries.permute(0, 2, 3, 1)
-        pinned = pins(self._pass.device)
-        host = torch.empty(lying.shape, dtype=self._pass.dtype, pin_memory=pinned)
+        vae = self._pass.vae
+        host = torch.empty(lying.shape, dtype=vae.dtype, pin_memory=pins(vae.device))
         self._fresh += host.copy_(lying).unbind()
 
     @property
@@ -141,29 +150,40 @@ class TiledHalf:
             NumericOverflow: A value is NaN or infinite.
         """
         tiled, known = self._pass, [*self._past, *self._fresh]
-        canvas: Tensor | None = None
-        for index, box in enumerate(self.shown):
-            for start, part in self._through(index, known, last):
-                canvas = self._canvas_for(part) if canvas is None else canvas
-                cut(canvas, box)[start : start + len(part)] = part.cpu()
-            done(index, part[-1])
-            del part  # before the next tile begins
+        canvas = _Canvas(self.due, self.shown)
+        for index, picture in self._visited(canvas, known, last):
+            done(index, picture)
+            del picture  # or it would wait for the next tile
         self._seen += len(self._fresh)
         self._fresh, self._past = [], known[-tiled.early :] if tiled.early else []
-        if canvas is None:
-            raise ValueError("nothing is due")
-        return canvas
+        return canvas.result()
 
-    def _canvas_for(self, part: Tensor) -> Tensor:
-        last = self.shown[-1]
-        shape = (self.due, part.shape[1], last.bottom, last.right)
-        return torch.empty(shape, dtype=part.dtype, memory_format=torch.channels_last)
+    def _visited(
+        self, canvas: _Canvas, known: list[Tensor], last: bool
+    ) -> Iterator[tuple[int, Tensor]]:
+        """All tiles through entries; the index of each and its last result [C, h, w]."""
+        vaes = self._pass.vae.apart(self._lanes.count)
 
-    def _through(self, index: int, known: list[Tensor], last: bool) -> Iterator[tuple[int, Tensor]]:
+        def one(index: int, lane: int) -> Generator[None, None, tuple[int, Tensor]]:
+            for start, part in self._through(index, vaes[lane], known, last):
+                yield  # the other lane goes on before this one is waited for
+                if len(part):
+                    check_finite(part, self._pass.name)
+                    canvas.put(index, start, part)
+                    picture = part[-1]
+                del part  # before the next slice begins
+            return index, picture
+
+        return self._lanes.run([partial(one, index) for index in range(len(self.shown))])
+
+    def _through(
+        self, index: int, vae: FastWanVae, known: list[Tensor], last: bool
+    ) -> Iterator[tuple[int, Tensor]]:
         """One tile through entries from its last visit on, or from a little before it.
 
         Yields:
-            Number of the first result, and results [T, C, h, w] of what the tile shows.
+            Number of the first result, and results [T, C, h, w] of what the tile shows, of which
+            there are none while it begins early.
         """
         tiled, tile = self._pass, self._tiles[index]
         window = tile.inside.scaled(tiled.result)
@@ -173,12 +193,10 @@ class TiledHalf:
         size = tiled.each * tiled.slice_latents
         for begin, end in slices(len(known), size, begins=carry.first):
             carry = carry.handed_over(last=ends and end == len(known))
-            results, carry = tiled.half(self._entries(known[begin:end], tile), carry)
+            results, carry = tiled.half(vae, self._entries(known[begin:end], tile), carry)
             part = cut(results, window)[max(0, -start) :]
             start += len(results)
-            if len(part):
-                check_finite(part, tiled.name)
-                yield start - len(part), part
+            yield start - len(part), part
         if not tiled.early:
             self._carries[index] = carry.parked(self._parking, (tiled.name, index))
 
@@ -190,4 +208,32 @@ class TiledHalf:
 
     def _taken(self, index: int) -> Carry:
         """A tile's carry on the device, which alone holds its frames: they go one by one."""
-        return self._carries[index].handed_over().moved(self._pass.device)
+        return self._carries[index].handed_over().moved(self._pass.vae.device)
+
+
+class _Canvas:
+    """Results of a visit on the host, made of what the tiles show.
+
+    Args:
+        due: How many.
+        shown: The part of each that a tile shows.
+    """
+
+    def __init__(self, due: int, shown: Sequence[Box]) -> None:
+        self._due, self._shown = due, shown
+        self._whole: Tensor | None = None
+
+    def put(self, index: int, start: int, part: Tensor) -> None:
+        """Take results [T, C, h, w] of a tile, the first of which has a number."""
+        if self._whole is None:
+            last = self._shown[-1]
+            shape = (self._due, part.shape[1], last.bottom, last.right)
+            layout = torch.channels_last
+            self._whole = torch.empty(shape, dtype=part.dtype, memory_format=layout)
+        cut(self._whole, self._shown[index])[start : start + len(part)] = part.cpu()
+
+    def result(self) -> Tensor:
+        """All of them [due, C, H, W], in channels last."""
+        if self._whole is None:
+            raise ValueError("nothing is due")
+        return self._whole

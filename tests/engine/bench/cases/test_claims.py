@@ -1,4 +1,3 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +8,9 @@ from engine.bench.cases.claims import claim_rows
 from engine.bench.cases.switch_models import MeasuredModel, MeasuredVae
 from engine.bench.cases.switches import SwitchComparison
 from engine.bench.options import BenchOptions
-from engine.bench.report.switch_table import CLAIMS, measured
+from engine.bench.report.claims import claims as known_claims
+from engine.bench.report.switch_table import measured
 from engine.bench.run import CASES, GROUPS
-from engine.core.errors import FeatureMissing
 from engine.core.geometry import Size
 from engine.core.messages import message
 from tests.helpers.memory import BFLOAT16
@@ -46,7 +45,6 @@ def test_what_documents_claim_besides_switches_has_lines(rows: dict[str, Any]) -
     assert rows["vae.precision=float16"]["note"] == message("bench.needs-gpu")
     half = rows["vae.precision=bfloat16"]
     assert half["error"] > 1e-3 > 1e-5 > half["error_without"]
-    assert rows["vae.compile"]["note"] == message("bench.compile-not-quick")
     for name in ("vae.pixel_shuffle", "plan.separable_blending"):
         assert rows[name]["time"] > 0
         assert rows[name]["error"] < 1e-6
@@ -68,31 +66,6 @@ def _repeated() -> dict[str, Any]:
         return claims._repeated(MeasuredVae(OPTIONS), OPTIONS)
 
 
-def test_the_plain_decoder_is_compiled_where_torch_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    def compiler(function: Any) -> Any:
-        def compiled(*given: Any) -> Any:
-            calls.append(given)
-            return function(*given)
-
-        return compiled
-
-    options = replace(OPTIONS, quick=False)
-    monkeypatch.setattr(torch, "compile", compiler)
-    monkeypatch.setattr(claims, "require_compiler", lambda device: None)
-    row = claims._compiled_vae(MeasuredVae(options), options)
-    assert row["note"].code == "bench.first-call"
-    assert (row["error"], row["time"] > 0, len(calls) > 2) == (0, True, True)
-
-    def refuse(device: torch.device) -> None:
-        raise FeatureMissing("compile-on-gpu", feature="compile")
-
-    monkeypatch.setattr(claims, "require_compiler", refuse)
-    row = claims._compiled_vae(MeasuredVae(options), options)
-    assert row == {"note": FeatureMissing("compile-on-gpu", feature="compile").as_message}
-
-
 def test_every_claim_is_answered_by_a_row_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SwitchComparison, "_compare", lambda *given, **more: {})
     monkeypatch.setattr(MeasuredModel, "error", lambda *given: 0.0)
@@ -101,5 +74,5 @@ def test_every_claim_is_answered_by_a_row_of_the_group(monkeypatch: pytest.Monke
     with torch.inference_mode():
         cases = [CASES[name] for name in GROUPS["optimisations"]]
         found = {row["switch"] for case in cases for row in case.rows(OPTIONS)}
-    wanted = {row for claim in CLAIMS.values() for row in claim.rows}
+    wanted = {row for claim in known_claims().values() for row in claim.rows}
     assert wanted <= found

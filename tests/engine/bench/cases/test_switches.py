@@ -7,10 +7,17 @@ import torch
 
 from engine.bench.cases import switches
 from engine.bench.cases.claims import claim_rows
-from engine.bench.cases.switch_models import BuiltModel, MeasuredModel, MeasuredTiles, MeasuredVae
+from engine.bench.cases.switch_models import (
+    BuiltModel,
+    MeasuredDit,
+    MeasuredModel,
+    MeasuredTiles,
+    MeasuredVae,
+)
 from engine.bench.cases.switches import (
     SwitchComparison,
     dit_switch_rows,
+    first_call,
     other_switch_rows,
     vae_switch_rows,
 )
@@ -24,6 +31,7 @@ from engine.models.wan.vae.config import WAN22
 from engine.ops import torch_flags
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.settings.optimisations import DitSwitches, RunSwitches, VaeSwitches
+from tests.helpers.compiling import compiling
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
 from tests.helpers.wan import tiny_wan_config
 
@@ -40,24 +48,54 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def test_every_switch_of_the_vae_has_a_line() -> None:
-    for options in (OPTIONS, WAN):
-        rows = {row["switch"]: row for row in vae_switch_rows(options)}
-        keys = [entry.key for entry in VaeSwitches.optimisations()]
-        choices = ["vae.convolution=2d", "vae.convolution=3d"]
-        assert list(rows) == ["vae.usual", "vae.all", *keys, *choices]
-        for entry in VaeSwitches.optimisations():
-            row = rows[entry.key]
-            if not entry.works_on("cpu"):
-                assert row == {"switch": entry.key, "note": message("reason.choice.gpu")}
-                continue
-            assert row["time"] > 0
-            assert row["turns"] == 2
-            assert 0 < row["error"] < 1e-5
-            assert 0 < row["error_without"] < 1e-5
-            assert ("memory" in row) != (entry.key == "vae.image_mode")
-        winograd = rows["vae.temporal_winograd"]
-        assert winograd["error"] != winograd["error_without"]  # it really was on
+@pytest.mark.parametrize("options", [OPTIONS, pytest.param(WAN, marks=pytest.mark.slow)])
+def test_every_switch_of_the_vae_has_a_line(options: BenchOptions) -> None:
+    rows = {row["switch"]: row for row in vae_switch_rows(options)}
+    keys = [entry.key for entry in VaeSwitches.optimisations()]
+    choices = ["vae.convolution=2d", "vae.convolution=3d"]
+    assert list(rows) == ["vae.usual", "vae.all", *keys, *choices]
+    for entry in VaeSwitches.optimisations():
+        row = rows[entry.key]
+        if not entry.works_on("cpu"):
+            reason = "compiler" if entry.name == "compile" else "gpu"
+            assert row == {"switch": entry.key, "note": message(f"reason.choice.{reason}")}
+            continue
+        if entry.name == "compile":
+            assert row["note"] == message("bench.compile-not-quick")
+            continue
+        assert row["time"] > 0
+        assert row["turns"] == 2
+        assert 0 < row["error"] < 1e-5
+        assert 0 < row["error_without"] < 1e-5
+        assert ("memory" in row) != (entry.key == "vae.image_mode")
+    winograd = rows["vae.temporal_winograd"]
+    assert winograd["error"] != winograd["error_without"]  # it really was on
+
+
+def broken(graph: Any, inputs: Any) -> Any:
+    raise RuntimeError("no such instruction")
+
+
+@pytest.mark.parametrize("model", [MeasuredVae, pytest.param(MeasuredDit, marks=pytest.mark.slow)])
+def test_the_seconds_of_compiling_are_noted_and_a_failure_too(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(OPTIONS, frames=(5,), size=Size(96, 64) if model is MeasuredDit else None)
+    measured = model(options)
+    with torch.inference_mode():
+        with compiling():
+            note = first_call(measured.built(measured.default.changed("compile", True)).clip)
+        assert note["note"].code == "bench.first-call"
+        assert float(note["note"].params["seconds"]) > 0
+        for module in ("bench.cases.switch_models", "models.video_vae.runner"):
+            monkeypatch.setattr(f"engine.{module}.require_compiler", lambda _: None)
+        with compiling(broken), pytest.raises(FeatureMissing) as caught:
+            first_call(measured.built(measured.default.changed("compile", True)).clip)
+    assert caught.value.case == "compile-failed"
+    assert "no such instruction" in caught.value.message
+
+
+def test_large_models_are_measured_narrower() -> None:
     assert VAE.narrower(4).block_out_channels == (32, 64, 128, 128)
     assert (WAN22.narrower(2).dim, WAN22.narrower(2).dec_dim) == (80, 128)
     assert "half" in str(MeasuredVae(BenchOptions(device="cpu")).description)
@@ -111,10 +149,12 @@ def test_two_tiles_leave_under_the_switches_of_the_machine(monkeypatch: pytest.M
     (frames,) = model.built(model.default).clip()
     assert frames.shape == (9, 32, 16, 3)
     assert torch.equal(frames[:, :16], frames[:, 16:])
-    seen.clear()
-    model.built(replace(model.default, copy_stream=True)).clip()
-    model.built(replace(model.default, copy_stream=False)).clip()
-    assert seen == [True, True, False, False]
+    (at_once,) = model.built(replace(model.default, two_tiles=True)).clip()
+    assert torch.equal(at_once, frames)
+    for on in (True, False):
+        seen.clear()
+        model.built(replace(model.default, copy_stream=on)).clip()
+        assert seen == [on] * 4  # two slices of two tiles
 
 
 class _FakeModel(MeasuredModel):

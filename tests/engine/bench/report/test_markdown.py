@@ -7,12 +7,15 @@ from xml.etree import ElementTree
 
 import pytest
 
+from engine.bench.report.claims import claims, unmeasured
 from engine.bench.report.machine import machine_of, machine_row
 from engine.bench.report.markdown import markdown, switch_lines
 from engine.bench.report.svg_chart import check_chart, svg_of, write_chart
-from engine.bench.report.switch_table import CLAIMS, about, claim_results, measured
+from engine.bench.report.switch_table import about, claim_results, measured
 from engine.core.errors import OutputUnwritable, SettingsError
-from engine.core.messages import read_entries
+from engine.core.messages import read_entries, text_of
+from engine.settings.assignments import with_text
+from engine.settings.schema import JobSettings
 
 ROWS: list[dict[str, Any]] = [
     {"case": "machine", "processor": "A processor", "torch": "2.13", "system": "Linux"},
@@ -59,7 +62,7 @@ def test_a_row_becomes_a_line_with_what_the_table_states() -> None:
 def test_every_claim_has_a_number_or_a_reason() -> None:
     results = claim_results(measured(ROWS))
     found = {title: figures for title, _, _, figures in results}
-    assert len(found) == len(CLAIMS)
+    assert len(found) == len(claims())
     channels_last = "vae.channels_last: 0.80 ± 0.02 of the time, 0.50 of the memory"
     assert found["channels last"] == channels_last
     assert all(source for _, _, source, _ in results)
@@ -68,10 +71,33 @@ def test_every_claim_has_a_number_or_a_reason() -> None:
     assert found["all together"] == "vae.all: 0.50 of the time, 1.10 of the memory"
     assert found["tiled and sliced"].startswith("plan.tiles: 1.80 of the time")
     assert found["torch.compile"] == "not measured: `bench optimisations` does"
-    rows = [row for claim in CLAIMS.values() for row in claim.rows]
+    assert found["CUDA graphs"].startswith("Not built: ")
+    rows = [row for claim in claims().values() for row in claim.rows]
     assert len(measured({"switch": row} for row in rows)) == len(rows)
     texts = {code for code in read_entries("en") if code.startswith("claim.")}
-    assert texts == {f"claim.{claim}" for claim in CLAIMS}
+    assert texts == {f"claim.{claim}" for claim in claims()}
+
+
+def test_a_claim_without_a_row_has_a_reason_in_each_language() -> None:
+    lines = list(unmeasured())
+    assert [line.name for line in lines] == [
+        f"claim.{name}" for name, claim in claims().items() if not claim.rows
+    ]
+    for line in lines:
+        assert line.note is not None
+        for language in ("en", "zh_CN"):
+            assert text_of(line.note, language), line.name
+        assert (line.time, line.memory, line.exactness) == (None, None, "")
+
+
+def test_the_table_names_modules_and_settings_that_exist() -> None:
+    root = Path(__file__).parents[4]
+    for name, claim in claims().items():
+        assert claim.source, name
+        for module in claim.modules:
+            assert (root / module).is_file(), (name, module)
+        for setting in claim.settings:
+            with_text(JobSettings(), [setting])
 
 
 def test_the_page_and_the_terminal_have_a_table() -> None:

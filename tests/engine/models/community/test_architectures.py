@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,15 +14,18 @@ from torch import Tensor
 from engine.cli.main import main
 from engine.core.errors import WrongModel
 from engine.core.geometry import Size
+from engine.models.community import upscaler
 from engine.models.community.library import spandrel
 from engine.models.community.network import recognised
-from engine.models.community.plan import LEAST_OVERLAP
+from engine.models.community.plan import LEAST_OVERLAP, CommunityPlan
 from engine.models.community.upscaler import CommunityUpscaler
 from engine.models.user_files import describe
+from engine.settings.schema import JobSettings
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
 from tests.helpers.clips import make_clip
 from tests.helpers.community import REFUSED, RUN, architectures, loaded, write_network
+from tests.helpers.jobs import plan_of
 from tests.helpers.memory import Allocations
 
 pytestmark = [  # of spandrel's own loader
@@ -102,15 +106,61 @@ def test_tiles_show_no_seams(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", each(RUN))
 def test_the_planned_bytes_are_those_that_torch_takes(name: str, tmp_path: Path) -> None:
     found = loaded(write_network(tmp_path / "a.pth", name))
-    size = found.facts.extended(Size(256, 192))
-    frames = smooth(Size(256, 192))
+    size = Size(256, 192)
+    frames = smooth(size)
     with torch.inference_mode():
         found.upscaler.upscale(frames)
         with Allocations() as taken:
             found.upscaler.upscale(frames)
-    planned = found.cost.working.at(size.pixels)
+    planned = found.cost(size).working
     assert taken.peak_bytes <= planned * 1.10
     assert planned <= taken.peak_bytes * 1.10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", [320, 384])
+def test_bytes_that_grow_by_no_line_are_planned_for_a_tile(side: int, tmp_path: Path) -> None:
+    """RGT reduces a frame by a power of 4 that follows from its sides."""
+    path = write_network(tmp_path / "a.pth", "RGT")
+    film = make_clip(tmp_path / "film.mkv", codec="ffv1", frames=1, size=(side, side))
+    settings = JobSettings(model="community", model_file=str(path), tile=side)
+    work = plan_of(film, tmp_path / "out.mkv", settings).work
+    assert isinstance(work, CommunityPlan)
+    upscaler, frames = loaded(path).upscaler, smooth(work.tile)
+    with torch.inference_mode(), Allocations() as taken:
+        upscaler.upscale(frames)
+    assert taken.peak_bytes <= work.working_bytes * 1.01
+    assert work.working_bytes <= taken.peak_bytes * 1.10
+
+
+def test_a_frame_is_planned_whole_though_smaller_ones_grow_as_their_square(tmp_path: Path) -> None:
+    """From 1024 px on RGT reduces a frame four times as much."""
+    path = write_network(tmp_path / "a.pth", "RGT")
+    film = make_clip(tmp_path / "film.mkv", codec="ffv1", frames=1, size=(1280, 720))
+    settings = JobSettings(model="community", model_file=str(path))
+    work = plan_of(film, tmp_path / "out.mkv", settings).work
+    assert isinstance(work, CommunityPlan)
+    assert work.tile == Size(1280, 720)
+    halves = loaded(path).cost(Size(640, 720))
+    assert halves.working > 1.5 * work.cost.working
+
+
+@pytest.mark.slow
+def test_a_network_that_loops_over_parts_is_measured_on_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IPT takes a frame in pieces of 48 px, many of them together."""
+    found, size = loaded(write_network(tmp_path / "a.pth", "IPT")), Size(640, 512)
+    begin = time.process_time()
+    found.cost(Size(1920, 1080))
+    assert time.process_time() - begin < 30
+    planned = found.cost(size)
+    monkeypatch.setattr(upscaler, "_loops", lambda *_: False)
+    upscaler.cost_of.cache_clear()
+    measured = found.cost(size)
+    assert planned.working == pytest.approx(measured.working, rel=0.10)
+    assert planned.operations == pytest.approx(measured.operations, rel=0.10)
+    assert planned != measured
 
 
 @pytest.mark.slow

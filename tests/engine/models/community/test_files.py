@@ -12,15 +12,14 @@ from safetensors.torch import save_file
 
 from engine.cli.main import main
 from engine.core.errors import (
-    FeatureMissing,
     UnsafeWeights,
     WeightsError,
     WrongModel,
     WrongNumbers,
 )
 from engine.model_files.store import named
-from engine.models.community import library, network
-from engine.models.community.network import load, recognised
+from engine.models.community import library
+from engine.models.community.network import load
 from engine.models.user_files import describe
 from tests.helpers.clips import make_clip
 from tests.helpers.community import network as make_network
@@ -134,19 +133,6 @@ def test_a_file_cut_short_is_refused(compact: Path) -> None:
     with pytest.raises(WeightsError) as caught:
         describe(compact)
     assert caught.value.code == "weights-truncated"
-
-
-def test_without_the_package_the_error_names_it(
-    compact: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(name: str) -> Any:
-        raise ModuleNotFoundError(name=name)
-
-    monkeypatch.setattr(library.importlib, "import_module", missing)
-    monkeypatch.setattr(network, "spandrel", library.spandrel.__wrapped__)
-    with pytest.raises(FeatureMissing) as caught:
-        recognised(compact)
-    assert "--no-deps spandrel==0.4.2" in caught.value.hint
 
 
 def test_the_version_is_that_of_the_documents() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,22 +13,23 @@ import torch
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Size
 from engine.core.serialization import from_plain, to_plain
+from engine.model_files.store import named
 from engine.models.community.family import FAMILY
 from engine.models.community.plan import (
     CommunityPlan,
-    Growth,
     NetworkCall,
     NetworkCost,
     within_seconds,
 )
-from engine.models.community.upscaler import CommunityUpscaler, growth
+from engine.models.community.upscaler import CommunityUpscaler, with_cost
 from engine.protocol.model_file_state import NetworkFacts
 from engine.protocol.plan import WeightsPlan
+from tests.helpers.community import write_network
 
 FACTS = NetworkFacts(architecture="SwinIR", scale=4, least=16, multiple=8, dislikes_tiles=True)
 
 
-def plan(operations: float = 1e4, **values: object) -> CommunityPlan:
+def plan(**values: object) -> CommunityPlan:
     frame = Size(1280, 720)
     made = CommunityPlan(
         frame=frame,
@@ -36,25 +38,38 @@ def plan(operations: float = 1e4, **values: object) -> CommunityPlan:
         weights=WeightsPlan(path=Path("a.pth")),
         network=FACTS,
         call=NetworkCall(dtype="float32"),
-        cost=NetworkCost(working=Growth(each=1000.0), operations=Growth(each=operations)),
+        cost=NetworkCost(),
     )
     return replace(made, **values)
 
 
+def costing(each: float) -> Callable[[CommunityPlan], CommunityPlan]:
+    """Gives plans a cost: so many operations for a pixel."""
+
+    def with_cost(plan: CommunityPlan) -> CommunityPlan:
+        return replace(plan, cost=NetworkCost(operations=round(each * plan.tile.pixels)))
+
+    return with_cost
+
+
 def test_frames_are_cut_until_a_tile_takes_seconds() -> None:
-    assert within_seconds(plan()).tile == Size(1280, 720)
-    heavy = within_seconds(plan(operations=3e7))
-    assert heavy.tile_operations <= 4e12
+    assert within_seconds(plan(), costing(1e4)).tile == Size(1280, 720)
+    heavy = within_seconds(plan(), costing(3e7))
+    assert heavy.cost.operations <= 4e12
     assert heavy.tiles > 1
-    endless = within_seconds(plan(operations=1e15))
+    endless = within_seconds(plan(), costing(1e15))
     assert min(endless.tile.width, endless.tile.height) == 128
 
 
-def test_a_smaller_plan_needs_less_down_to_the_smallest() -> None:
-    work, needs = plan(), []
+def test_a_smaller_plan_needs_less_down_to_the_smallest(tmp_path: Path) -> None:
+    path = write_network(tmp_path / "a.pth", upscale=4)
+    work, needs = plan(weights=named(path)), []
     while work is not None:
+        work = with_cost(work)
         needs.append(FAMILY.needs(work).device)
-        work = FAMILY.smaller(work)
+        smaller = FAMILY.smaller(work)
+        assert smaller is None or smaller == with_cost(smaller)
+        work = smaller
     assert len(needs) > 2
     # cutting a frame at all adds its canvas; from there on less is less
     assert needs[1:] == sorted(needs[1:], reverse=True)
@@ -78,24 +93,8 @@ def test_frames_are_extended_as_the_network_says(size: Size, wanted: Size) -> No
     assert replace(FACTS, is_square=True).extended(size) == Size(side, side)
 
 
-def test_measurements_give_a_line_or_a_curve_beyond_them() -> None:
-    pixels = [100, 400, 900]
-    line = growth(pixels, [7 + 3 * p for p in pixels])
-    assert (round(line.fixed), round(line.each), line.square) == (7, 3, 0)
-    curve = growth(pixels, [7 + 3 * p + 0.5 * p * p for p in pixels])
-    assert curve.at(2000) == pytest.approx(7 + 3 * 2000 + 0.5 * 2000**2)
-
-
-def test_between_measurements_a_step_is_not_smoothed() -> None:
-    step = growth([100, 400, 900, 1600], [10, 20, 200, 220])
-    assert [step.at(p) for p in (100, 400, 900, 1600)] == [10, 20, 200, 220]
-    assert step.at(1250) == pytest.approx(210)
-    assert step.at(50) <= 10
-
-
 def test_a_plan_is_read_as_it_was_written() -> None:
-    cost = NetworkCost(working=growth([100, 400, 900], [10.0, 20.0, 200.0]))
-    work = plan(cost=cost)
+    work = plan(cost=NetworkCost(weights=7, working=20, operations=300))
     assert from_plain(CommunityPlan, json.loads(json.dumps(to_plain(work)))) == work
 
 

@@ -16,7 +16,7 @@ from engine.core.errors import UnknownKeys, WeightsMissing
 from engine.core.paths import resource
 from engine.models.lite.files import LiteConfig
 from engine.models.lite.net import LiteNet, load_lite
-from tools.train_lite.scenes import Surfaces, random_picture
+from tools.training.generated.scenes import Surfaces, random_picture
 
 FILES = [
     resource("weights", f"lite_x{scale}_{form}.safetensors")

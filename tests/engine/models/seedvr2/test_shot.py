@@ -123,7 +123,7 @@ def test_the_decoder_looks_back_so_far_and_no_less() -> None:
         assert same == (less == 0)
 
 
-TILED = Size(160, 96)
+TILED = Size(160, 32)  # lower than its tiles: three next to each other
 
 
 def in_tiles(vae: Vae, frames: Tensor, tiles: list[DecodedTile], **tiling: Any) -> Tensor:
@@ -138,7 +138,7 @@ def in_tiles(vae: Vae, frames: Tensor, tiles: list[DecodedTile], **tiling: Any) 
 
 def test_tiles_are_reported_and_go_on_where_they_stopped() -> None:
     vae = fast_vae()
-    frames = random_frames(25, 3, 96, 160, dtype=torch.float32)
+    frames = random_frames(25, 3, 32, 160, dtype=torch.float32)
     tiles: list[DecodedTile] = []
     tiled = in_tiles(vae, frames, tiles, tile=Size(96, 96))
     assert {tile.tiles for tile in tiles} == {3}
@@ -157,6 +157,22 @@ def test_tiles_are_reported_and_go_on_where_they_stopped() -> None:
     some, tile = frames[:6], Size(96, 96)
     encoded = in_tiles(vae, some, [], encode=Tiling(tile=tile)) - in_tiles(vae, some, [])
     assert 0 < float(encoded.abs().mean()) < 0.3
+
+
+@pytest.mark.parametrize("warm_up", [0, 2])
+def test_two_tiles_at_once_give_the_same_bits(warm_up: int) -> None:
+    frames = random_frames(21, 3, 32, 160, dtype=torch.float32)
+    about = {"tile": Size(112, 112), "warm_up": warm_up}
+    found = []
+    for at_once in (1, 2):
+        tiles: list[DecodedTile] = []
+        encode = Tiling(**about, span=4, at_once=at_once)
+        made = in_tiles(fast_vae(), frames, tiles, encode=encode, at_once=at_once, **about)
+        found.append((made, [(tile.index, tile.frame) for tile in tiles]))
+    (wanted, order), (made, order_of_two) = found
+    assert torch.equal(made, wanted)
+    assert order_of_two == order
+    assert len(set(order)) > 2
 
 
 def encoded(vae: Vae, frames: Tensor, warm_up: int) -> Tensor:
@@ -188,7 +204,7 @@ def tiled_shot(restart: Restart, tilings: dict[str, Tiling]) -> Shot:
 
 
 def test_tiles_that_go_on_give_the_same_in_spans_of_any_length() -> None:
-    frames = random_frames(49, 3, 96, 160, dtype=torch.float32)
+    frames = random_frames(49, 3, 32, 160, dtype=torch.float32)
     every, once = (
         through(tiled_shot(FROM_START, spans(encode=length, decode=length)), frames)
         for length in (3, 99)
@@ -206,7 +222,7 @@ def test_each_slice_of_a_tile_is_counted() -> None:
         if sum(passed.values()) > limit:
             raise InterruptedError
 
-    frames = random_frames(21, 3, 96, 160, dtype=torch.float32)
+    frames = random_frames(21, 3, 32, 160, dtype=torch.float32)
     for tilings, tiles in ((spans(decode=99), 3), ({}, 1)):
         options = ShotOptions(frame=TILED, grid=ClipGrid(5, 1), **tilings)
         for limit in (6 * 99, 6 * 30):
@@ -223,7 +239,7 @@ def test_tiles_begin_early_at_the_same_latents_wherever_a_job_is_continued(
     wanted: int, encode: int, decode: int
 ) -> None:
     tilings = spans(warm_up=2, encode=encode, decode=decode)
-    frames = random_frames(61, 3, 96, 160, dtype=torch.float32)
+    frames = random_frames(61, 3, 32, 160, dtype=torch.float32)
     uninterrupted = through(tiled_shot(FROM_START, tilings), frames)
     config = fast_vae().config
     restart = ClipGrid(5, 1).restart(
@@ -262,7 +278,7 @@ def test_shared_latents_fade_from_one_clip_to_the_next() -> None:
 
 
 def test_tiles_through_all_of_the_decoder() -> None:
-    vae, frame = fast_vae(), Size(240, 208)
+    vae, frame = fast_vae(), Size(240, 48)
     frames = random_frames(25, 3, frame.height, frame.width, dtype=torch.float32)
     latents = SeedVr2EncodeStream(vae, frame).push(frames, last=True)
 

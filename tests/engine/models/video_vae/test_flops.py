@@ -145,10 +145,12 @@ def test_the_fast_form_runs_what_is_counted(changed: str | None) -> None:
         decoder_time=(True, False),
     )
     models = [(seedvr2, FastVae(small, tiny_vae(small).state_dict(), switches=switches))]
-    for config in map(tiny_wan_config, LAYOUTS):
+    for config in map(tiny_wan_config, LAYOUTS[1:] if changed else LAYOUTS):
         models.append((wan, FastWanVae(config, tiny_wan(config).state_dict(), switches=switches)))
     for flops, fast in models:
-        for frames, slice_frames in ((1, None), (5, None), (9, 4)):
+        for frames, slice_frames in (
+            ((1, None), (9, 4)) if changed else ((1, None), (5, None), (9, 4))
+        ):
             case = work(32, 32, frames, switches, slice_frames=slice_frames)
             fast.disable_slicing() if slice_frames is None else fast.enable_slicing(slice_frames)
             clip, latent = inputs(fast.config, case)

@@ -25,7 +25,7 @@ def test_every_value_of_half_precision_has_the_code_that_torch_gives_it():
     """All that are finite, NaN and infinite, for scales at which few quotients are exact."""
     x = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.float16).view(64, 1024)
     for scale in (1.0, 0.013, 700.0):
-        found = eight_bit._rounded_e4m3(x, torch.tensor(scale))
+        found = eight_bit.rounded_e4m3(x, torch.tensor(scale))
         wanted = (x.float() / scale).clamp(-448, 448).to(E4M3)
         assert torch.equal(found.isnan(), x.isnan())
         assert same_bits(found[~x.isnan()], wanted[~x.isnan()])
@@ -37,11 +37,11 @@ def test_every_value_of_half_precision_has_the_code_that_torch_gives_it():
 def test_the_source_rounds_as_the_reference_does(dtype, shape, monkeypatch):
     x = (torch.randn(shape) * torch.logspace(-4, 3, shape[0])[:, None]).to(dtype)
     x[:, 0] = 0
-    scale = eight_bit._scale(x)
-    narrow, (codes, scales) = eight_bit._rounded_e4m3(x, scale), eight_bit._rounded_int8(x)
+    scale = eight_bit.scale_e4m3(x)
+    narrow, (codes, scales) = eight_bit.rounded_e4m3(x, scale), eight_bit.rounded_int8(x)
     without_kernels(monkeypatch)
-    assert same_bits(narrow, eight_bit._rounded_e4m3(x, scale))
-    wanted = eight_bit._rounded_int8(x)
+    assert same_bits(narrow, eight_bit.rounded_e4m3(x, scale))
+    wanted = eight_bit.rounded_int8(x)
     assert torch.equal(codes, wanted[0])
     assert torch.equal(scales, wanted[1])
 
@@ -51,7 +51,7 @@ def test_rows_of_zeros_and_of_what_is_no_number():
     x = torch.zeros(4, 16)
     x[1, 5], x[2, 7] = torch.nan, -torch.inf
     x[3] = torch.linspace(-1, 1, 16)
-    codes, scales = eight_bit._rounded_int8(x)
+    codes, scales = eight_bit.rounded_int8(x)
     assert scales[0] > 0
     assert not codes[0].any()
     assert scales[1:3].isnan().tolist() == [[True], [False]]
@@ -86,8 +86,8 @@ def test_a_layer_gives_what_it_gives_without_kernels(dtype, biased, monkeypatch)
 def test_kernels_equal_the_reference_on_a_gpu(dtype, shape, monkeypatch):
     assert quantize.working(GPU, dtype)
     x = torch.randn(shape).to(GPU, dtype)
-    scale = eight_bit._scale(x)
-    narrow, (codes, scales) = eight_bit._rounded_e4m3(x, scale), eight_bit._rounded_int8(x)
+    scale = eight_bit.scale_e4m3(x)
+    narrow, (codes, scales) = eight_bit.rounded_e4m3(x, scale), eight_bit.rounded_int8(x)
     layers = [kind(shape[1], 64, bias=True).to(GPU) for kind in (Fp8Product, Int8Product)]
     for layer in layers:
         layer.take(torch.randn(64, shape[1], device=GPU))
@@ -95,9 +95,11 @@ def test_kernels_equal_the_reference_on_a_gpu(dtype, shape, monkeypatch):
     can = torch.cuda.get_device_capability() >= (8, 9)
     found = [layer(x) for layer in layers[0 if can else 1 :]]
     without_kernels(monkeypatch)
-    assert same_bits(narrow, eight_bit._rounded_e4m3(x, scale))
-    wanted = eight_bit._rounded_int8(x)
-    torch.testing.assert_close(scales, wanted[1], rtol=2e-7, atol=0)  # torch divides otherwise there
+    assert same_bits(narrow, eight_bit.rounded_e4m3(x, scale))
+    wanted = eight_bit.rounded_int8(x)
+    torch.testing.assert_close(
+        scales, wanted[1], rtol=2e-7, atol=0
+    )  # torch divides otherwise there
     apart = (codes.int() - wanted[0].int()).abs()
     assert int(apart.max()) <= 1
     assert float(apart.float().mean()) < 1e-4

@@ -1,3 +1,5 @@
+import gc
+import weakref
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import pairwise
@@ -249,6 +251,21 @@ def test_buffers_are_as_large_as_the_largest_block() -> None:
     assert there() == stream.buffer_bytes
     stream.release()
     assert there() == 0
+
+
+def test_a_closed_stream_holds_none_of_its_buffers() -> None:
+    blocks = chain()
+    stream = WeightStream(blocks, device="cpu", resident=0, buffers=2)
+    run(blocks, torch.randn(1, WIDTH), stream)
+    views = [
+        view for one in stream._blocks.values() for some in one.views.values() for view in some
+    ]
+    held = [weakref.ref(view) for view in views]
+    del views
+    stream.close()
+    gc.collect()
+    assert held
+    assert not any(view() is not None for view in held)
 
 
 def test_streams_made_in_inference_mode_work_outside() -> None:

@@ -15,8 +15,11 @@ from engine.pipeline.context import JobContext
 from engine.protocol.events import Event, PlanDowngraded, TileDone
 from tests.helpers.plans import a_media, a_plan
 
-# A machine for GPU tests may lack av.
-stage = pytest.importorskip("engine.pipeline.stages.upscale", exc_type=ModuleNotFoundError)
+stage = pytest.importorskip(
+    "engine.pipeline.stages.upscale",
+    reason="a machine for GPU tests may lack av",
+    exc_type=ModuleNotFoundError,
+)
 Upscale = stage.Upscale
 
 

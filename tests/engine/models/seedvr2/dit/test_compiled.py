@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from engine.core.errors import FeatureMissing
-from engine.models.seedvr2.dit import compiled as dit_compiled
 from engine.models.seedvr2.dit.compiled import CompiledOps
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.ops import compiler
 from engine.settings.optimisations import DitSwitches
+from tests.helpers.compiling import compiling, needs_compiler
 from tests.helpers.fast_dit import fast_dit, gap
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
 
@@ -39,11 +39,11 @@ def test_its_passes_are_those_of_the_plain_form(kind: str, monkeypatch: pytest.M
     """Uncompiled, so that it takes milliseconds."""
     used: list[str] = []
 
-    def as_it_is(function: Any) -> Any:
+    def as_it_is(function: Any, chosen: compiler.CompilerBackend) -> Any:
         used.append(function.__name__)
         return function
 
-    monkeypatch.setattr(dit_compiled, "_compiled", as_it_is)
+    monkeypatch.setattr(compiler, "_compiled", as_it_is)
     check_equality(kind)
     assert {"_modulate", "_heads", "_add"} <= set(used)
     assert ("_gate" in used) is (kind == "3b")
@@ -52,10 +52,7 @@ def test_its_passes_are_those_of_the_plain_form(kind: str, monkeypatch: pytest.M
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["3b", "7b"])
 def test_compiled_it_equals_the_plain_form(kind: str) -> None:
-    try:
-        compiler.require_compiler(CPU)
-    except FeatureMissing as err:
-        pytest.skip(err.message)
+    needs_compiler()
     check_equality(kind)
 
 
@@ -64,7 +61,7 @@ def test_off_nothing_of_the_compiler_is_loaded() -> None:
         "import sys, torch; from engine.models.seedvr2.dit.fast import FastDit\n"
         "from tests.helpers.seedvr2 import tiny_dit_config\n"
         "FastDit(tiny_dit_config('3b'))\n"
-        "print([n for n in sys.modules if n.endswith(('dit_compiled', 'ops.compiler'))])"
+        "print([n for n in sys.modules if n.endswith(('dit.compiled', 'ops.compiler'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -77,15 +74,21 @@ def test_a_card_without_triton_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
     options = LoadOptions(switches=COMPILED)
     with pytest.raises(FeatureMissing, match="Triton") as caught:
         load_dit(tmp_path / "not looked at.safetensors", device="cuda", options=options)
-    assert "dit.compile off" in caught.value.hint
+    assert "dit.compile and vae.compile off" in caught.value.hint
 
 
-def test_a_compiler_that_fails_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> Any:
-        raise RuntimeError("no C++ compiler found")
+def broken(graph: Any, inputs: Any) -> Any:
+    raise RuntimeError("no C++ compiler found")
 
-    monkeypatch.setattr(torch, "compile", broken)
-    compiler._compiles.cache_clear()
-    with pytest.raises(FeatureMissing, match="does not work here for the processor"):
+
+def test_a_compiler_that_fails_is_refused() -> None:
+    with compiling(broken), pytest.raises(FeatureMissing, match="does not work here for the proc"):
         compiler.require_compiler(CPU)
-    compiler._compiles.cache_clear()
+
+
+@pytest.mark.parametrize("kind", ["3b", "7b"])
+def test_what_cannot_be_compiled_is_computed_as_without_it(kind: str) -> None:
+    with compiling(broken) as found:
+        check_equality(kind)
+    assert {"modulate", "heads", "add"} <= {one.name for one in found}
+    assert {one.failure for one in found} == {"no C++ compiler found"}

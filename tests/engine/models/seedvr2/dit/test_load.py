@@ -28,7 +28,7 @@ from engine.core.errors import (
 )
 from engine.models.seedvr2.dit.config import DitConfig
 from engine.models.seedvr2.dit.fast import FastDit
-from engine.models.seedvr2.dit.load import FORMS, Form, LoadOptions, load_dit
+from engine.models.seedvr2.dit.load import Form, LoadOptions, load_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.text_embedding import load_text_embedding
 from engine.ops.linear.eight_bit import EightBitLinear, Int8Product
@@ -83,11 +83,6 @@ def config(request: pytest.FixtureRequest) -> DitConfig:
     return tiny_dit_config(request.param)
 
 
-@pytest.fixture(params=FORMS)
-def form(request: pytest.FixtureRequest) -> Form:
-    return request.param
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "model.safetensors"
@@ -116,10 +111,20 @@ def run(dit: SeedVr2Dit, dtype: torch.dtype = torch.float32) -> Tensor:
         return dit(latent, text, 1000.0).clone()
 
 
+PAIRS = [  # each form, each kind of transformer
+    ("3b", "plain"),
+    ("7b", "fast"),
+    pytest.param("3b", "fast", marks=pytest.mark.slow),
+    pytest.param("7b", "plain", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("model", "form"), PAIRS)
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_computes_as_its_values_say_resident_and_streamed(
-    kind: str, config: DitConfig, form: Form, path: Path
+    kind: str, model: str, form: Form, path: Path
 ) -> None:
+    config = tiny_dit_config(model)
     FORMATS[kind](path, tensors_of(config))
     dit = load_dit(path, form=form)
     assert isinstance(dit, FastDit) == (form == "fast")

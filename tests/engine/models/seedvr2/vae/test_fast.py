@@ -31,7 +31,11 @@ CHANGED = [
     VaeSwitches(convolution="2d"),
     VaeSwitches(convolution="3d", first_frame_fold=False),
     VaeSwitches(convolution="3d", temporal_winograd=True),
-    *(VaeSwitches().changed(e.name, not e.default) for e in VaeSwitches.optimisations()),
+    *(
+        VaeSwitches().changed(e.name, not e.default)
+        for e in VaeSwitches.optimisations()
+        if e.name != "compile"  # takes a minute: video_vae/test_compiled.py
+    ),
 ]
 
 
@@ -56,18 +60,17 @@ def fast(plain: SeedVr2Vae) -> FastVae:
 
 def test_every_switch_equals_the_plain_variant(plain: SeedVr2Vae) -> None:
     cases = []
-    for frames in (1, 5, 9):
+    for frames, slice_frames in ((1, None), (5, None), (9, 4)):  # a first, one within, a last
         clip = random_frames(1, 3, frames, 24, 16)
         posterior = plain.posterior(clip)
         mean = posterior.chunk(2, dim=1)[0]
-        cases.append((clip, posterior, mean, plain.decode(mean)))
+        cases.append((slice_frames, clip, posterior, mean, plain.decode(mean)))
     for switches in CHANGED:
         fast = double(plain, switches)
-        for clip, posterior, mean, sample in cases:
-            for size in (None, 4):
-                fast.disable_slicing() if size is None else fast.enable_slicing(size)
-                assert_equal(fast.posterior(clip), posterior)
-                assert_equal(fast.decode(mean), sample)
+        for size, clip, posterior, mean, sample in cases:
+            fast.disable_slicing() if size is None else fast.enable_slicing(size)
+            assert_equal(fast.posterior(clip), posterior)
+            assert_equal(fast.decode(mean), sample)
 
 
 @settings(max_examples=12, deadline=None)

@@ -32,7 +32,11 @@ CHANGED = [
     VaeSwitches(convolution="3d", first_frame_fold=False),
     VaeSwitches(convolution="3d", temporal_winograd=True),
     VaeSwitches(first_frame_fold=False, image_mode=False),
-    *(VaeSwitches().changed(e.name, not e.default) for e in VaeSwitches.optimisations()),
+    *(
+        VaeSwitches().changed(e.name, not e.default)
+        for e in VaeSwitches.optimisations()
+        if e.name != "compile"  # takes a minute: video_vae/test_compiled.py
+    ),
 ]
 
 
@@ -67,17 +71,16 @@ def fast(plain: WanVae) -> FastWanVae:
 
 def test_every_switch_equals_the_plain_form(plain: WanVae) -> None:
     cases = []
-    for frames in (1, 13):
+    for frames, slice_frames in ((1, None), (5, None), (9, 4)):  # a first, one within, a last
         clip = random_clip(plain.config, frames, 1, 2)
         latent = random_latent(plain.config, 1 + frames // 4, 2, 1)
-        cases.append((clip, plain.posterior(clip), latent, plain.decode(latent)))
+        cases.append((slice_frames, clip, plain.posterior(clip), latent, plain.decode(latent)))
     for switches in CHANGED:
         fast = double(plain, switches)
-        for clip, posterior, latent, pictures in cases:
-            for size in (None, 4):
-                fast.disable_slicing() if size is None else fast.enable_slicing(size)
-                assert_equal(fast.posterior(clip), posterior)
-                assert_equal(fast.decode(latent), pictures)
+        for size, clip, posterior, latent, pictures in cases:
+            fast.disable_slicing() if size is None else fast.enable_slicing(size)
+            assert_equal(fast.posterior(clip), posterior)
+            assert_equal(fast.decode(latent), pictures)
 
 
 @settings(max_examples=15, deadline=None)

@@ -1,6 +1,6 @@
 import numpy as np
 
-from tools.train_lite.degrade import WINDOW, h264_round_trip, make_pairs, reduced
+from tools.training.degrade import WINDOW, h264_round_trip, make_pairs, reduced
 
 
 def smooth_pictures(count: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tools.train_lite.scenes import (
+from tools.training.generated.scenes import (
     SHARP,
     SOFT,
     Surfaces,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image, ImageDraw
 
-from tools.train_lite.fields import (
+from tools.training.generated.fields import (
     Array,
     Rng,
     cells_field,

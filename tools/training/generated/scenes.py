@@ -15,14 +15,14 @@ import torch
 import torch.nn.functional as F
 from PIL import Image, ImageDraw, ImageFont
 
-from tools.train_lite.fields import (
+from tools.training.generated.fields import (
     Array,
     Rng,
     smooth_field,
     spectral_noise,
     warped,
 )
-from tools.train_lite.textures import natural_colour, random_texture
+from tools.training.generated.textures import natural_colour, random_texture
 
 OVERSAMPLE = 2
 """Drawing scale: scene px per picture px."""

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from tools.train_lite import textures
-from tools.train_lite.fields import cells_field, spectral_noise
-from tools.train_lite.scenes import Surfaces, blurred, page, random_picture
+from tools.training.generated import textures
+from tools.training.generated.fields import cells_field, spectral_noise
+from tools.training.generated.scenes import Surfaces, blurred, page, random_picture
 
 
 def pictures(seed: int, count: int) -> np.ndarray:

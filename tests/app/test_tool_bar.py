@@ -1,0 +1,23 @@
+"""The bar at the top where room is short."""
+
+import pytest
+
+from tests.app.test_gauges import GPU
+from tests.app.test_narrow_window import settle
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+@pytest.mark.parametrize("gpu", [None, GPU])
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_the_gpu_is_named_in_whole_words_in_a_narrow_window(bench, language, gpu, is_idle):
+    bench.program.use_language(language)
+    bench.window.top.show_gpu_idle(is_idle)
+    bench.engine.emit_telemetry(gpu)
+    bench.hear()
+    for width in (910, 1024, 1180, 1440):
+        bench.window.resize(width, 432)
+        settle()
+        shown = bench.find("gpuText").text()
+        assert shown
+        assert "…" not in shown, width
+    assert shown == bench.find("gpuText").whole

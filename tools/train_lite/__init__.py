@@ -1,1 +1,0 @@
-"""Training of the Lite model from synthetic pictures."""

@@ -1,0 +1,1 @@
+"""Training of Lite and of the decoders of Wan VAEs."""

@@ -1,0 +1,227 @@
+"""Train Lite, or fine-tune the decoder of a Wan VAE; docs/fine-tuning.md describes both.
+
+    python -m tools.training lite --scale 2 --form faithful --out DIR
+    python -m tools.training wan --weights FILE --films DIR --out DIR
+
+The same options on the same kind of machine give the same weights up to the order of floating-point
+sums.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from pathlib import Path
+
+import torch
+
+from engine.core.errors import EngineError
+from engine.models.lite.files import LiteConfig
+from engine.models.lite.net import LiteNet
+from engine.models.wan.vae.load import load_wan
+from engine.models.wan.vae.plain import WanVae
+from tools.training.clips import clips_in
+from tools.training.degrade import Pictures, make_pairs
+from tools.training.folder import TrainingFolder
+from tools.training.generated.pool import PICTURE, open_pool
+from tools.training.lite import LiteEnlargement, gain_over_base, new_net, started_from
+from tools.training.trainer import PRECISIONS, Diverged, Schedule, Task, Trainer
+from tools.training.wan import WanDecoding, check_clip
+
+log = logging.getLogger(__name__)
+
+_CHECK_SEED = 900_001
+_CHECK_PICTURES = 64
+_CHECK_SHARE = 16  # of clips of films, one in so many is kept to check with
+_REPORTED_EVERY = 100  # steps
+# How long, how often and where: a training may go on with others.
+_FREE = {"out", "resume", "until", "save_every", "threads", "device", "pool_folder", "command"}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read, train, write; see the head of this file."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    try:
+        {"lite": train_lite, "wan": train_wan}[options.command](options)
+    except (argparse.ArgumentError, Diverged) as err:
+        parser.error(str(err))
+    except EngineError as err:
+        parser.error(f"{err} {err.hint}".strip())
+
+
+def train_lite(options: argparse.Namespace) -> None:
+    """Train Lite, from nothing or from its weights, and measure it on drawn pictures."""
+    folder = TrainingFolder(options.out, _about(options), resume=options.resume)
+    config = LiteConfig(scale=options.scale, channels=options.channels, layers=options.layers)
+    if options.start:
+        net = started_from(options.start, config, options.seed)
+    else:
+        net = new_net(config, options.seed)
+    learnt, kept = _pictures(options)
+    pairs = _pairs(learnt, options, options.seed)
+    task = LiteEnlargement(net, *pairs, batch=options.batch, patch=options.patch)
+    schedule = Schedule(steps=options.steps, rate=options.rate)
+    name = f"lite_x{options.scale}_{options.form}.safetensors"
+    trainer = _run(task, schedule, options, folder, name)
+    if len(kept):
+        trained = LiteNet(config)
+        trained.load_state_dict({key: value.cpu() for key, value in trainer.average.items()})
+        gain = gain_over_base(trained, *_pairs(kept, options, _CHECK_SEED))
+        log.info("%d cuttings that were kept: %.3f dB above bicubic", len(kept), gain)
+
+
+def train_wan(options: argparse.Namespace) -> None:
+    """Fine-tune the decoder of a Wan VAE on clips of films."""
+    folder = TrainingFolder(options.out, _about(options), resume=options.resume)
+    vae = load_wan(options.weights, form="plain")
+    assert isinstance(vae, WanVae)
+    check_clip(vae.config, frames=options.frames, side=options.side)
+    clips = clips_in(
+        options.films,
+        frames=options.frames,
+        side=options.side,
+        count=options.pool,
+        seed=options.seed,
+    )
+    kept = len(clips) // _CHECK_SHARE
+    task = WanDecoding(
+        vae,
+        clips[kept:],
+        batch=options.batch,
+        edges=options.edges,
+        has_checkpoints=options.checkpointing,
+    )
+    schedule = Schedule(steps=options.steps, rate=options.rate)
+    vae.to(options.device)
+    before = task.error(clips[:kept]) if kept else 0.0
+    trainer = _run(task, schedule, options, folder, f"{options.weights.stem}_tuned.safetensors")
+    if kept:
+        vae.load_state_dict(trainer.average, strict=False)
+        found = task.error(clips[:kept])
+        log.info("%d clips that were kept: error %.3f of 255, before %.3f", kept, found, before)
+
+
+def _run(
+    task: Task,
+    schedule: Schedule,
+    options: argparse.Namespace,
+    folder: TrainingFolder,
+    name: str,
+) -> Trainer:
+    """All steps that are asked for; writes weights and state now and then, and at the end."""
+    trainer = Trainer(
+        task,
+        schedule,
+        device=torch.device(options.device),
+        precision=options.precision,
+        seed=options.seed,
+    )
+    folder.restore(trainer)
+    end = min(schedule.steps, options.until or schedule.steps)
+    while trainer.step < end:
+        record = trainer.advance()
+        folder.add(record)
+        if record.step % _REPORTED_EVERY == 0:
+            log.info("step %d loss %.5f", record.step, record.loss)
+        if record.step % options.save_every == 0 and record.step < end:
+            folder.save(trainer)
+    folder.save(trainer)
+    path = folder.write_weights(name, task.weights(trainer.average))
+    log.info("%d of %d steps, wrote %s", trainer.step, schedule.steps, path)
+    return trainer
+
+
+def _pictures(options: argparse.Namespace) -> tuple[Pictures, Pictures]:
+    """Those to learn from and those to check with, uint8 [n, PICTURE, PICTURE, 3] each."""
+    if not options.films:
+        learnt = _drawn(options, options.seed, options.pool)
+        return learnt, _drawn(options, _CHECK_SEED, _CHECK_PICTURES)
+    clips = clips_in(options.films, frames=1, side=PICTURE, count=options.pool, seed=options.seed)
+    kept = len(clips) // _CHECK_SHARE
+    return clips[kept:, 0], clips[:kept, 0]
+
+
+def _drawn(options: argparse.Namespace, seed: int, count: int) -> Pictures:
+    folder = options.pool_folder or options.out / "pool"
+    return open_pool(folder, seed=seed, count=count, workers=options.threads or 1)
+
+
+def _pairs(pictures: Pictures, options: argparse.Namespace, seed: int) -> tuple[Pictures, Pictures]:
+    return make_pairs(pictures, scale=options.scale, form=options.form, seed=seed)
+
+
+def _about(options: argparse.Namespace) -> dict[str, str]:
+    """Options that make the weights what they are; files by their names."""
+    chosen = {name: value for name, value in vars(options).items() if name not in _FREE}
+    named = {
+        name.replace("_", "-"): value.name if isinstance(value, Path) else str(value)
+        for name, value in chosen.items()
+    }
+    return {"model": options.command, **named, "made-with": "python -m tools.training"}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.training", description=(__doc__ or "").partition(";")[0]
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    lite = commands.add_parser("lite", help="train the built-in model")
+    lite.add_argument("--scale", type=int, choices=(2, 4), required=True)
+    lite.add_argument("--form", choices=("faithful", "restore"), required=True)
+    lite.add_argument("--start", type=Path, help="weights to start from")
+    lite.add_argument("--films", type=Path, help="folder to learn from; none: drawn pictures")
+    lite.add_argument("--pool", type=int, default=4096, help="most pictures to learn from")
+    lite.add_argument("--pool-folder", type=Path, help="keep drawn pictures here, for other runs")
+    lite.add_argument("--channels", type=int, default=32)
+    lite.add_argument("--layers", type=int, default=4)
+    lite.add_argument("--patch", type=int, default=64, help="side of a cutting, source px")
+    _add_common(lite, steps=20_000, rate=2e-3, batch=8, precision="bfloat16", save_every=1000)
+    wan = commands.add_parser("wan", help="fine-tune the decoder of a Wan VAE")
+    wan.add_argument("--weights", type=Path, required=True, help="the VAE, any format of Upreel's")
+    wan.add_argument("--films", type=Path, required=True, help="folder of films and pictures")
+    wan.add_argument("--pool", type=int, default=256, help="most clips to learn from")
+    wan.add_argument("--frames", type=int, default=5, help="of a clip, 4n + 1")
+    wan.add_argument("--side", type=int, default=256, help="of its pictures, px")
+    wan.add_argument("--edges", type=float, default=0.1, help="weight of steps between pixels")
+    wan.add_argument(
+        "--checkpointing",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="less memory, a third more time; the weights are the same",
+    )
+    # Processors without matrix units for it take three times as long in bfloat16.
+    precision = "bfloat16" if torch.cuda.is_available() else "float32"
+    _add_common(wan, steps=2000, rate=1e-5, batch=1, precision=precision, save_every=500)
+    return parser
+
+
+def _add_common(
+    parser: argparse.ArgumentParser,
+    *,
+    steps: int,
+    rate: float,
+    batch: int,
+    precision: str,
+    save_every: int,
+) -> None:
+    here = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--out", type=Path, required=True, help="folder of all that is written")
+    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--rate", type=float, default=rate, help="highest learning rate")
+    parser.add_argument("--batch", type=int, default=batch)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--precision", choices=tuple(PRECISIONS), default=precision)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default=here)
+    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--save-every", type=int, default=save_every, help="steps")
+    parser.add_argument("--until", type=int, help="end after this step, to go on later")
+    parser.add_argument("--resume", action="store_true", help="go on with the training in --out")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Pictures that are drawn from a seed, for training Lite."""

@@ -1,0 +1,137 @@
+"""What Lite learns: pictures from their reduced, perhaps damaged, selves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.models.lite.files import LiteConfig
+from engine.models.lite.net import LiteNet, load_lite
+from tools.training.degrade import Pictures
+
+LUMA = (0.299, 0.587, 0.114)
+_FLAT_SHARE = 0.04
+_SQUARED_SHARE = 0.35  # of the steps, the last ones, in which the squared error is minimised
+
+
+class LiteEnlargement:
+    """Enlargement of random aligned cuttings, turned and mirrored.
+
+    The loss is the error of luma plus a share of the error of the colours.
+
+    Args:
+        net: Float32, on the processor.
+        sources: uint8 [n, h, w, 3].
+        targets: uint8 [n, scale*h, scale*w, 3].
+        batch: Cuttings of a step.
+        patch: Side of a cutting in source px, at most that of a source.
+    """
+
+    def __init__(
+        self, net: LiteNet, sources: Pictures, targets: Pictures, *, batch: int, patch: int
+    ) -> None:
+        self.net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack memory_format
+        self._sources, self._targets = sources, targets
+        self._batch, self._side = batch, min(patch, sources.shape[1])
+
+    def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """[B, 3, p, p] and [B, 3, s*p, s*p] in [0, 1]."""
+        scale, side = self.net.config.scale, self._side
+        pairs = []
+        for index in rng.integers(0, len(self._sources), self._batch):
+            y, x = (int(v) for v in rng.integers(0, self._sources.shape[1] - side + 1, 2))
+            small = self._sources[index, y : y + side, x : x + side]
+            rows = slice(y * scale, (y + side) * scale)
+            large = self._targets[index, rows, x * scale : (x + side) * scale]
+            if rng.random() < _FLAT_SHARE:
+                small, large = _flat(rng, small, large)
+            turns, mirrored = int(rng.integers(4)), bool(rng.integers(2))
+            pairs.append([_turned(part, turns, mirrored) for part in (small, large)])
+        smalls, larges = zip(*pairs, strict=True)
+        return _as_batch(smalls), _as_batch(larges)
+
+    def result(self, given: Tensor) -> Tensor:
+        """[B, 3, p, p] -> [B, 3, s*(p-2r), s*(p-2r)]: what is known without extension."""
+        return self.net.inside(given)
+
+    def loss(self, result: Tensor, wanted: Tensor, progress: float) -> Tensor:
+        """See the class; squares at last."""
+        reach = self.net.receptive_radius * self.net.config.scale
+        error = result - wanted[..., reach:-reach, reach:-reach]
+        luma = torch.einsum("bchw,c->bhw", error, torch.tensor(LUMA, device=error.device))
+        if progress >= 1 - _SQUARED_SHARE:
+            return 100 * (luma.square().mean() + 0.15 * error.square().mean())
+        eps = 1e-3
+        colours = (error.square() + eps**2).sqrt().mean()
+        return (luma.square() + eps**2).sqrt().mean() + 0.25 * colours
+
+    def weights(self, learnt: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """All of the network."""
+        return dict(learnt)
+
+
+def _flat(rng: np.random.Generator, *parts: np.ndarray) -> list[np.ndarray]:
+    """One colour in place of every part; black and white often, as in bars and titles."""
+    colour = rng.integers(0, 256, 3) if rng.random() < 0.5 else 255 * rng.integers(0, 2)
+    return [np.full_like(part, colour) for part in parts]
+
+
+def _turned(part: np.ndarray, turns: int, mirrored: bool) -> np.ndarray:
+    part = np.rot90(part, turns)
+    return part[:, ::-1] if mirrored else part
+
+
+def _as_batch(parts: Sequence[np.ndarray]) -> Tensor:
+    return torch.from_numpy(np.stack(parts)).permute(0, 3, 1, 2).float().div_(255)
+
+
+def new_net(config: LiteConfig, seed: int) -> LiteNet:
+    """A network that starts as the bicubic base."""
+    torch.manual_seed(seed)
+    net = LiteNet(config)
+    values = dict(net.named_parameters())
+    for index in range(len(net.convolutions)):
+        torch.nn.init.kaiming_normal_(values[f"convolutions.{index}.weight"])
+        torch.nn.init.zeros_(values[f"convolutions.{index}.bias"])
+    torch.nn.init.normal_(values[f"convolutions.{len(net.convolutions) - 1}.weight"], std=1e-3)
+    return net
+
+
+def started_from(path: Path, config: LiteConfig, seed: int) -> LiteNet:
+    """Take over the weights of a trained network; the last layer only if the scale is the same.
+
+    Raises:
+        WeightsError: It is no network of Lite.
+    """
+    trained, net = load_lite(path), new_net(config, seed)
+    wanted = config.shapes()
+    same = {
+        name: value
+        for name, value in trained.state_dict().items()
+        if wanted.get(name) == tuple(value.shape)
+    }
+    net.load_state_dict(same, strict=False)
+    return net
+
+
+def gain_over_base(net: LiteNet, sources: Pictures, targets: Pictures) -> float:
+    """Mean luma PSNR of the network minus that of the plain bicubic base, in dB."""
+    plain = LiteNet(net.config)
+    for parameter in plain.parameters():
+        torch.nn.init.zeros_(parameter)
+    gains = []
+    with torch.inference_mode():
+        for source, target in zip(sources, targets, strict=True):
+            frames, wanted = _as_batch([source]), _as_batch([target])
+            errors = [_luma_error(model(frames), wanted) for model in (net, plain)]
+            gains.append(10 * np.log10((errors[1] + 1e-7) / (errors[0] + 1e-7)))
+    return float(np.mean(gains))
+
+
+def _luma_error(result: Tensor, wanted: Tensor) -> float:
+    error = torch.einsum("bchw,c->bhw", result - wanted, torch.tensor(LUMA))
+    return float(error[:, 8:-8, 8:-8].square().mean())
