@@ -127,8 +127,6 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
         else film_preparation.within(part, media.video, picture)
     )
     work = _largest(*within, settings, budget)
-    if has_workers := settings.workers > 1 and work.device == "cpu":
-        work = replace(work, threads=1)  # of each
     switches = switches_of(settings.switches, work.device, budget.capability)
     plan = Plan(
         source=media.path,
@@ -157,7 +155,7 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
     left = round(budget.vram_bytes / times.memory_factor(plan, budget, rates))
     budget = replace(budget, vram_bytes=left)
     plan = _fitted(plan, budget, rates)
-    if has_workers:
+    if settings.workers > 1:
         plan = workers.added(plan, settings.workers, budget)
     return _predicted(plan, request, budget, rates, wanted)
 

@@ -1,7 +1,7 @@
 """Worker processes of a job: how many there may be, and how much of the film each gets at a time.
 
-Nothing here changes the picture: a plan is made as for one process, with one thread of the
-processor, and then it is counted how many such processes fit.
+A plan is made as for one process, and then it is counted how many such processes fit, each with one
+thread of the processor. Their number does not change the picture.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ _CLIPS_AROUND = 2  # a span of shots: one before it, one after it
 
 
 def added(plan: Plan, wanted: int, budget: Budget) -> Plan:
-    """The plan of one process with as many workers as are wanted and fit; none where one does."""
+    """The plan of one process with as many workers as are wanted and fit.
+
+    Where only one does, or a GPU computes, there is none: one process uses all threads.
+    """
     count = min(wanted, *_limits(plan, budget).values())
-    if count < 2:
+    if count < 2 or plan.work.device != "cpu":
         return plan
     each = _SPANS_OF_SHOTS if plan.work.takes_shots else _SPANS
     length = _segments(plan) // (each * count)
     return replace(
         plan,
+        work=replace(plan.work, threads=1),
         workers=(WorkerPlan(),) * count,
         span_segments=max(1, min(_LONGEST_SPAN, length)),
     )

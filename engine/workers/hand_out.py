@@ -107,6 +107,7 @@ class _HandOut:
         self._shown = self._finished
         self._progress = Progress(context, self._shown)
         self._told_pause = context.control.is_paused
+        self._warned: list[Notice] = []
         self._seen = time.monotonic()  # when a worker was there
 
     def run(self, survey: Survey) -> None:
@@ -225,7 +226,13 @@ class _HandOut:
             case "progress":
                 self._shows(number, *data)
             case "warned":
-                _warn(self._context, from_plain(Notice, data))
+                self._warn_once(from_plain(Notice, data))
+
+    def _warn_once(self, notice: Notice) -> None:
+        """Pass on what one worker has found; the others find it, too."""
+        if notice not in self._warned:
+            self._warned.append(notice)
+            _warn(self._context, notice)
 
     def _shows(self, number: int, frame: int, begun: int, frames_per_second: float) -> None:
         """A worker is at a frame, with some since the last finished segment."""

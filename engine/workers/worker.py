@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 PLUGIN, TOPIC = "spans", "upreel"
 Word = Literal["pause", "resume", "cancel"]
 
+_FOUND_BY_JOB = ("source-damaged", "switch-too-late")  # warnings: its process finds them as well
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrder:
@@ -211,7 +213,7 @@ class _Reports:
             case StageProgress(stage="upscale") if self._due():
                 begun = max(0, event.done - self._finished)
                 self.tell("progress", [event.done, begun, event.frames_per_second])
-            case Warned(notice=notice) if notice.code != "source-damaged":  # the survey says that
+            case Warned(notice=notice) if notice.code not in _FOUND_BY_JOB:
                 self.tell("warned", to_plain(notice))
             case PreviewReady():
                 self.preview = event

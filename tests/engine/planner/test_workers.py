@@ -65,6 +65,7 @@ def test_there_are_as_many_workers_as_fit() -> None:
     assert codes(plan) == ["fewer-workers.memory"]
     alone = planned(processor(ram=PROGRAM_BYTES + each + each // 2), workers=6)
     assert not alone.workers
+    assert alone.work.threads == 8
     assert codes(alone) == ["fewer-workers.memory"]
 
 
