@@ -29,6 +29,7 @@ class TaskKind(StrEnum):
     PRESET = "preset"
     DIAGNOSTICS = "diagnostics"  # the path of the archive
     EXAMINATION = "examination"  # the id of the job whose source is looked at
+    PAIRING = "pairing"  # the address of the other computer; "" where that one began
     EXCERPT = "excerpt"  # the id of the job a part of which is made; counts frames
 
 
