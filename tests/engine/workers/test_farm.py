@@ -1,0 +1,47 @@
+"""Other machines make spans of a film, over TLS: equal files, whoever comes and goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from engine.jobs.checkpoint import Checkpoint
+from engine.pipeline.context import JobContext
+from engine.pipeline.run import run_job
+from engine.protocol.events import SegmentDone, Warned
+from engine.protocol.plan import Plan, WorkerPlan
+from engine.video.read.probe import probe
+from engine.workers import machines
+from engine.workers.door import Door
+from engine.workers.hand_out import hand_out
+from tests.engine.workers.test_hand_out import Events, files, planned
+from tests.helpers.farm import lent, paired
+from tests.helpers.jobs import run
+
+
+def with_machines(plan: Plan, folder: Path, door: Door, events: Events, local: int = 1) -> None:
+    """Run a job that lets machines in."""
+    folder.mkdir(exist_ok=True)
+    plan = replace(plan, workers=(WorkerPlan(),) * local, output=folder / "out.mkv")
+    context = JobContext(
+        job_id="job",
+        media=probe(plan.source),
+        plan=plan,
+        control=events.control,
+        events=events,
+        hand_out=partial(hand_out, door=door),
+    )
+    run_job(context, Checkpoint(folder), overwrite=True)
+
+
+def test_machines_make_the_segments_of_one_process(tmp_path: Path) -> None:
+    plan, events = planned("lite", tmp_path, shots=(40, 40, 40)), Events()
+    run(plan, tmp_path / "one")
+    farm = paired(tmp_path, 2)
+    with lent(farm, tmp_path):
+        with_machines(plan, tmp_path / "farm", farm.host, events)
+    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert not events.of(Warned)
