@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import shutil
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -121,7 +122,7 @@ class Lending:
             return
         lacking = [n for n in range(len(self._devices)) if n not in self._children]
         hosts = tuple(self._hosts()) if lacking else ()
-        if any(map(_answers, hosts)):
+        if any(_answers(host, self._door) for host in hosts):
             for number in lacking:
                 self._children[number] = self._started(number, hosts)
 
@@ -165,11 +166,15 @@ class Lending:
         shutil.rmtree(child.folder, ignore_errors=True)
 
 
-def _answers(host: str) -> bool:
-    """Whether anything listens there."""
+def _answers(host: str, door: Door) -> bool:
+    """Whether a machine that is paired with this one listens there."""
     name, _, port = host.rpartition(":")
     try:
-        socket.create_connection((name.strip("[]"), int(port)), _CONNECT_S).close()
+        context = ssl.create_default_context(cafile=door.trusted)
+        context.check_hostname = False  # the certificate itself is known
+        context.load_cert_chain(door.certificate, door.key)
+        with socket.create_connection((name.strip("[]"), int(port)), _CONNECT_S) as one:
+            context.wrap_socket(one).close()
     except (OSError, ValueError):
         return False
     return True

@@ -82,7 +82,7 @@ def free_port() -> int:
 def _door(folder: Path, name: str, silence: str) -> Door:
     folder.mkdir(parents=True)
     key = ec.generate_private_key(ec.SECP256R1())
-    title = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Upreel")])
+    title = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(title)
