@@ -21,7 +21,7 @@ from engine.workers import machines
 from engine.workers.door import Door
 from engine.workers.hand_out import hand_out
 from tests.engine.workers.test_hand_out import Events, files, planned
-from tests.helpers.farm import lent, paired
+from tests.helpers.farm_machines import lent, paired
 from tests.helpers.jobs import run
 
 
