@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import multiprocessing
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -122,7 +121,8 @@ class Crew:
     def is_there(self) -> bool:
         """Whether any worker is ready, at work, or starts."""
         scheduler: Any = self._cluster.scheduler
-        return bool(scheduler.workers) or bool(multiprocessing.active_children())
+        own: Any = self._cluster.workers.values()
+        return bool(scheduler.workers) or any(nanny.is_alive() for nanny in own)
 
     def ended(self, future: SpanFuture) -> Made | int:
         """How a span ended; the number of the worker that died with it.
