@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import multiprocessing
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -121,8 +122,8 @@ class Crew:
     def is_there(self) -> bool:
         """Whether any worker is ready, at work, or starts."""
         scheduler: Any = self._cluster.scheduler
-        own: Any = self._cluster.workers.values()
-        return bool(scheduler.workers) or any(nanny.is_alive() for nanny in own)
+        children = multiprocessing.active_children()  # not only those that make spans
+        return bool(scheduler.workers) or any("Dask Worker" in one.name for one in children)
 
     def ended(self, future: SpanFuture) -> Made | int:
         """How a span ended; the number of the worker that died with it.
