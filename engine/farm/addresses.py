@@ -25,10 +25,10 @@ def split(address: str, default_port: int) -> tuple[str, int]:
     if not colon or (":" in host and not host.endswith("]")):  # IPv6 without a port
         host, port = text, str(default_port)
     host = host.removeprefix("[").removesuffix("]")
-    is_number = port.isascii() and port.isdigit() and 0 < len(port) <= 5
-    if not host or len(host) > _MOST_CHARACTERS or not host.isprintable() or not is_number:
-        raise MachineUnreachable("no-address", address=text)
-    if " " in host or not 0 < int(port) < 2**16:
+    is_number = port.isascii() and port.isdigit() and len(port) <= 5
+    is_host = bool(host) and len(host) <= _MOST_CHARACTERS and host.isprintable()
+    is_whole = " " not in host and ("[" in text) == ("]" in text)
+    if not (is_number and is_host and is_whole and 0 < int(port) < 2**16):
         raise MachineUnreachable("no-address", address=text)
     return host, int(port)
 

@@ -74,6 +74,8 @@ class Channel:
             if not piece:
                 raise ConnectionError("the connection has ended")
             self._received += piece
+        if length > _MOST_BYTES:
+            raise ValueError("a message that is too long")
         data = bytes(self._received[:length])
         del self._received[: length + 1]
         return data

@@ -85,7 +85,9 @@ class PairingPort:
         except OSError as err:
             reason = reason_of(err)
             raise MachineUnreachable("port", port=self._wanted_port, reason=reason) from err
-        self._acceptor = threading.Thread(target=self._accept, name="pairing port", daemon=True)
+        self._acceptor = threading.Thread(
+            target=self._accept, name=f"pairing {self.port}", daemon=True
+        )
         self._acceptor.start()
         return self
 
@@ -121,7 +123,7 @@ class PairingPort:
                 connection, server_side=True, do_handshake_on_connect=False
             )
             thread = threading.Thread(
-                target=self._serve, args=(secure, host), name="pairing", daemon=True
+                target=self._serve, args=(secure, host), name=f"pairing {self.port}", daemon=True
             )
             self._guests[thread] = secure
             thread.start()
@@ -155,6 +157,9 @@ class PairingPort:
                 )
             except Cancelled:
                 return
+            except EngineError as err:
+                logger.info("a pairing with %s ended: %s", host, err)
+                ended = err
             except Exception as err:  # noqa: BLE001 - the outermost frame of a thread
                 ended = reported(err, "pairing", logger)
         if offers:
