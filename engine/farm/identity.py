@@ -234,7 +234,7 @@ def _read_identity(path: Path) -> Identity:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES).decode("ascii")
         fingerprint = fingerprint_of(text[text.index(_BEGIN) :])
-        # The key is that of the certificate; with a password nobody would know it.
+        # The key is that of the certificate, and no password is asked for.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path, password="-")  # noqa: S106 - of no key
     except (OSError, ValueError) as err:  # ssl.SSLError is an OSError
         raise IdentityDamaged("own", file=path, reason=err) from err
