@@ -13,7 +13,7 @@ import pytest
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
-from engine.protocol.events import SegmentDone, Warned
+from engine.protocol.events import Warned
 from engine.protocol.machines import MachineInfo
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.probe import probe
