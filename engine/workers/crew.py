@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dask
@@ -17,12 +17,15 @@ from distributed import Client, Future, KilledWorker, LocalCluster
 from distributed.security import Security
 
 from engine.pipeline.segments import Span
-from engine.workers.worker import TOPIC, JobOrder, Made, SpanWorker, Word, make_span, obey
+from engine.protocol.events import PreviewReady
+from engine.workers.worker import TOPIC, JobOrder, SpanWorker, Word, make_span, obey
 
 logger = logging.getLogger(__name__)
 
-SpanFuture = Future[Made]
-Message = Mapping[str, Any]  # of a worker: "worker", "kind" and "data"
+SpanFuture = Future[PreviewReady | None]
+Message = Mapping[
+    str, Any
+]  # of a worker: "number", "kind" and "data"; Dask adds "worker", an address
 
 _NO_PAGES: list[str] = []
 _DASK = {
@@ -32,10 +35,13 @@ _DASK = {
     "distributed.scheduler.http.routes": _NO_PAGES,
     "distributed.scheduler.allowed-failures": 0,  # what is left of a span is handed out again
     "distributed.scheduler.worker-saturation": 1.0,  # a span goes to the worker that is free first
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.active-memory-manager.start": False,  # results are small
     "distributed.scheduler.worker-ttl": None,  # one that computes without a pause is not dead
     "distributed.nanny.pre-spawn-environ": {},  # they would stay in the environment of this process
     "distributed.admin.low-level-log-length": 100,
     "distributed.admin.tick.interval": "1s",  # each wakes the processor; usually 20 ms
+    "distributed.admin.system-monitor.interval": "1h",  # nothing shows it
     "distributed.admin.tick.limit": "1h",  # it would complain of the work
     "distributed.comm.timeouts.connect": "60s",
 }
@@ -95,16 +101,19 @@ class Crew:
         scheduler: Any = self._cluster.scheduler
         return bool(scheduler.workers) or bool(multiprocessing.active_children())
 
-    def hand_out(self, span: Span, *, first: bool = False) -> SpanFuture:
-        """Give a span to the next worker that is free.
+    def hand_out(self, spans: Sequence[Span], *, first: bool = False) -> list[SpanFuture]:
+        """Give each span to the next worker that is free; many at once cost less than one by one.
 
         Args:
-            span: To be made.
+            spans: To be made, in order.
             first: Before all others that wait.
         """
-        future: SpanFuture = self._client.submit(make_span, span, pure=False, priority=int(first))
-        future.add_done_callback(self._heard)
-        return future
+        futures: list[SpanFuture] = self._client.map(
+            make_span, spans, pure=False, priority=int(first)
+        )
+        for future in futures:
+            future.add_done_callback(self._heard)
+        return futures
 
     def tell(self, word: Word) -> None:
         """Pause, resume or cancel all workers at once."""
@@ -115,15 +124,17 @@ class Crew:
         self._cluster.sync(self._cluster.workers[worker].close, timeout=_CLOSING_S)
 
 
-def made_of(future: SpanFuture) -> Made | int:
-    """How a span ended; the number of the worker that died with it.
+def died_with(future: SpanFuture) -> int | None:
+    """The number of the worker that died with a span that has ended; None: the span is made.
 
     Raises:
         EngineError: What keeps any worker from it.
         Cancelled: The job was cancelled.
     """
+    if future.status == "finished":  # to ask for a result takes four messages
+        return None
     try:
-        made: Made = future.result()
+        future.result()
     except KilledWorker as err:
         return int(str(err.last_worker.name))
-    return made
+    return None
