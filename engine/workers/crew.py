@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -18,7 +19,7 @@ from distributed.security import Security
 
 from engine.pipeline.segments import Span
 from engine.protocol.events import PreviewReady
-from engine.workers.worker import TOPIC, JobOrder, SpanWorker, Word, make_span, obey
+from engine.workers.worker import TOPIC, SpanWorker, Word, make_span, obey
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,8 @@ class Crew:
     """Worker processes that make spans; a context manager, which ends them all.
 
     Args:
-        order: Of the job.
+        worker: What each of them does.
+        folder: Of the job.
         count: Of workers; they come as they get ready, and each counts from 0.
         heard: Takes the future of each span that has ended, and the messages of workers, in threads
             of Dask.
@@ -61,9 +63,13 @@ class Crew:
     """
 
     def __init__(
-        self, order: JobOrder, count: int, heard: Callable[[SpanFuture | Message], None]
+        self,
+        worker: SpanWorker,
+        folder: Path,
+        count: int,
+        heard: Callable[[SpanFuture | Message], None],
     ) -> None:
-        self._order, self._count, self._heard = order, count, heard
+        self._worker, self._folder, self._count, self._heard = worker, folder, count, heard
 
     def __enter__(self) -> Crew:
         """Start; does not wait for the workers."""
@@ -77,13 +83,13 @@ class Crew:
                 security=Security.temporary(),
                 memory_limit=0,  # what they take is planned
                 preload=["engine.workers.preload"],
-                local_directory=str(self._order.folder / "workers"),
+                local_directory=str(self._folder / "workers"),
                 silence_logs=logging.CRITICAL,  # it would write to the console
             )
             self._client = Client(
                 self._cluster, security=self._cluster.security, set_as_default=False
             )
-            self._client.register_plugin(SpanWorker(self._order))
+            self._client.register_plugin(self._worker)
             self._client.subscribe_topic(TOPIC, lambda event: self._heard(event[1]))
             self._cluster.scale(self._count)
         return self

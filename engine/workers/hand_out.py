@@ -27,7 +27,7 @@ from engine.protocol.plan import Notice
 from engine.video.read.frame_reader import FrameReader
 from engine.workers.crew import Crew, Message, SpanFuture, died_with
 from engine.workers.survey import Survey
-from engine.workers.worker import JobOrder, Made
+from engine.workers.worker import JobOrder, Made, SpanWorker
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +40,17 @@ _GONE_S = 10.0  # without any worker, after which none is waited for any more
 _ENDING_S = 2.0  # that workers have to end cleanly
 
 
-def hand_out(context: JobContext, segments: SegmentLog) -> None:
+def hand_out(
+    context: JobContext, segments: SegmentLog, worker: type[SpanWorker] = SpanWorker
+) -> None:
     """Have the segments that lack made by the workers of the plan; as `pipeline.context.HandOut`.
 
     Where no worker is left it says so, and ends: the process of the job makes the rest.
+
+    Args:
+        context: Of the job.
+        segments: What is finished; what workers make is added.
+        worker: What each of them does.
 
     Raises:
         EngineError: What keeps any worker from making them; finished segments stay.
@@ -61,7 +68,8 @@ def hand_out(context: JobContext, segments: SegmentLog) -> None:
         ) as reader,
         Threads() as threads,
     ):
-        _HandOut(context, segments, threads).run(Survey(context, segments, reader))
+        survey = Survey(context, segments, reader)
+        _HandOut(context, segments, threads).run(survey, worker)
     for problem in reader.problems:
         _warn(
             context, Notice(code="source-damaged", severity="warning", params={"problem": problem})
@@ -117,10 +125,11 @@ class _HandOut:
         self._warned: list[Notice] = []
         self._seen = time.monotonic()  # when a worker was there
 
-    def run(self, survey: Survey) -> None:
+    def run(self, survey: Survey, worker: type[SpanWorker]) -> None:
         """Until all is made, or no worker is left."""
-        order = _job_order(self._context, self._segments.path(0).parent)
-        with Crew(order, len(self._workers), self._inbox.put) as crew:
+        folder = self._segments.path(0).parent
+        order = _job_order(self._context, folder)
+        with Crew(worker(order), folder, len(self._workers), self._inbox.put) as crew:
             self._threads.start("survey", lambda: self._survey(survey))
             try:
                 while self._workers and not self._is_over:
