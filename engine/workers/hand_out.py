@@ -212,8 +212,20 @@ class _HandOut:
         if worker.failures == _MOST_FAILURES:
             del self._workers[number]
             crew.leave_out(number)
-            params = {"worker": str(number + 1), "count": str(_MOST_FAILURES), "why": failure}
-            _warn(self._context, Notice(code="worker-left-out", severity="warning", params=params))
+            _warn(self._context, self._left_out(number, failure))
+
+    def _left_out(self, number: int, failure: str) -> Notice:
+        card = self._context.plan.workers[number].card
+        return Notice(
+            code="worker-left-out",
+            case="gpu" if card else "",
+            severity="warning",
+            params={
+                "worker": card or str(number + 1),
+                "count": str(_MOST_FAILURES),
+                "why": failure,
+            },
+        )
 
     def _heard(self, message: Message) -> None:
         """Take a message of a worker."""
@@ -245,6 +257,7 @@ class _HandOut:
                 worker=number + 1,
                 frame=frame,
                 frames_per_second=frames_per_second,
+                card=self._context.plan.workers[number].card,
             )
         )
         self._advance()
