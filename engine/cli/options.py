@@ -82,7 +82,7 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
     settings = dataclasses.replace(_preset(args, pretend), overwrite=args.overwrite, **changes)
     before, settings = settings, with_text(settings, [t for t in args.set if not _is_of_engine(t)])
     if settings.excluded_gpus != before.excluded_gpus:
-        excluded = named_each(settings.excluded_gpus, gpus_here(pretend))
+        excluded = named_each(settings.excluded, gpus_here(pretend))
         settings = dataclasses.replace(settings, excluded_gpus=excluded)
     if device is None and settings.device == before.device:
         return settings

@@ -90,7 +90,7 @@ def measure_budget(
     pretend: Sequence[GpuSpec] = (),
     *,
     device: str = devices.AUTO,
-    excluded: str = "",
+    excluded: Sequence[str] = (),
     needed: NeededRuntime | None = None,
 ) -> Budget:
     """Measure the machine; takes milliseconds and loads neither torch nor a driver.
@@ -101,7 +101,7 @@ def measure_budget(
         jobs: Folder of the job folders; need not exist.
         pretend: GPUs in place of the machine's own, if there are any.
         device: As the setting of a job.
-        excluded: As the setting `excluded_gpus`.
+        excluded: Names of GPUs that "all" leaves out.
         needed: A runtime that the machine's own GPU lacks; the budget has the GPU all the same.
 
     Raises:

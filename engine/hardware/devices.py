@@ -156,40 +156,36 @@ def chosen(wanted: str, found: Sequence[Gpu]) -> Gpu | None:
     return meant[0] if len({gpu.name for gpu in meant}) == 1 else None
 
 
-def together(found: Sequence[Gpu], excluded: str = "") -> tuple[Gpu, ...]:
+def together(found: Sequence[Gpu], excluded: Sequence[str] = ()) -> tuple[Gpu, ...]:
     """The GPUs that "all" means, the fastest first; () where there are none at all.
 
     Args:
         found: Those to choose from.
-        excluded: As the setting `excluded_gpus`; what names none of them is about another machine.
+        excluded: Names that the setting `excluded_gpus` has, perhaps of GPUs that are not here.
 
     Raises:
         SettingsError: All of them are excluded.
     """
-    left_out = {gpu for name in _parted(excluded) for gpu in _meant(name, found)}
+    left_out = {gpu for name in excluded for gpu in _meant(name, found)}
     left = [gpu for gpu in found if gpu not in left_out]
     if found and not left:
         raise SettingsError("all-gpus-excluded", names=tuple(gpu.name for gpu in found))
     return tuple(sorted(left, key=_speed, reverse=True))
 
 
-def named_each(excluded: str, found: Sequence[Gpu]) -> str:
+def named_each(excluded: Sequence[str], found: Sequence[Gpu]) -> str:
     """The setting `excluded_gpus` as it is kept in jobs: of alike GPUs a name means all.
 
     Raises:
         SettingsError: One of the names is that of no GPU.
     """
     values = list[str]()
-    for name in _parted(excluded):
+    for name in excluded:
         meant = _meant(name, found)
         if not meant:
             named(name, found)  # raises
         values += (value for gpu in meant if (value := value_of(gpu, found)) not in values)
     return ", ".join(values)
-
-
-def _parted(excluded: str) -> Iterator[str]:
-    return filter(None, map(str.strip, excluded.split(",")))
 
 
 def value_of(gpu: Gpu, found: Sequence[Gpu]) -> str:

@@ -162,7 +162,7 @@ def _budget(settings: JobSettings, place: Path, machine: Machine) -> Budget:
         machine.jobs_folder,
         machine.pretend,
         device=settings.device,
-        excluded=settings.excluded_gpus,
+        excluded=settings.excluded,
         needed=None if machine.pretend else needed_runtime(),
     )
 

@@ -204,6 +204,11 @@ class JobSettings:
         """Exact size of the result where both sides are given."""
         return Size(self.width, self.height) if self.width and self.height else None
 
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """The names in `excluded_gpus`."""
+        return names_in(self.excluded_gpus)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
@@ -224,6 +229,11 @@ class EngineSettings:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Names that commas part."""
+    return tuple(filter(None, map(str.strip, text.split(","))))
 
 
 @cache
