@@ -2,7 +2,7 @@
 
 Whatever changes the picture is decided once for a film: all work by the plan that fits the one with
 the least memory, in a dtype and with kernels that the oldest has. A GPU is left out where the film
-would take longer with it, or hardly less for a plan that it makes another one.
+would take longer with it, or hardly less for other clips or tiles.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan, WorkerPlan
 
 Planned = Callable[[Budget], Plan]
-_WORTH = 1.1  # times as fast, at least, makes a film that gets another plan for it
+_WORTH = 1.1  # times as fast, at least, is a film that gets other clips or tiles for it
 
 
 def soonest(planned: Planned, budget: Budget) -> Plan:
@@ -33,14 +33,16 @@ def soonest(planned: Planned, budget: Budget) -> Plan:
     """
     all_together, *others = (_joint(team) for team in _teams(budget.gpus))
     first = planned(all_together)
-    if first.work.device != "cuda" or first.frames <= first.segment_frames:
+    is_short = first.frames <= first.segment_frames
+    if first.work.device != "cuda" or first.only_converts or is_short:
         return planned(budget.gpus[0])  # there is nothing to share
     tried = [(all_together, first), *((some, planned(some)) for some in others)]
-    alone = next(plan.work for some, plan in tried if some == budget.gpus[0])
+    alone = next(plan.work for some, plan in tried if some == budget.gpus[0])  # the fastest one
 
     def cost(one: tuple[Budget, Plan]) -> tuple[int, float]:
         plan = one[1]
-        return _refusals(plan), plan.seconds * (1 if plan.work == alone else _WORTH)
+        is_same = plan.work.summary == alone.summary
+        return _refusals(plan), plan.seconds * (1 if is_same else _WORTH)
 
     team, best = min(tried, key=cost)
     out = [one for one in budget.gpus if one not in (team.gpus or (team,))]

@@ -39,6 +39,7 @@ _DASK = {
     "distributed.admin.tick.limit": "1h",  # it would complain of the work
     "distributed.comm.timeouts.connect": "60s",
 }
+PRELOADED = ["engine.workers.preload"]  # modules, before anything else of a worker
 _CLOSING_S = 60.0  # most: a worker that starts ends once it has started
 
 
@@ -70,7 +71,7 @@ class Crew:
                 dashboard_address="127.0.0.1:0",
                 security=Security.temporary(),
                 memory_limit=0,  # what they take is planned
-                preload=["engine.workers.preload"],
+                preload=PRELOADED,
                 local_directory=str(self._order.folder / "workers"),
                 silence_logs=logging.CRITICAL,  # it would write to the console
             )
