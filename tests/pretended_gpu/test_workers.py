@@ -67,7 +67,7 @@ def made(plan: Plan, folder: Path, workers: tuple[WorkerPlan, ...], events: Even
 WORKERS = tuple(WorkerPlan(gpu=name, card=name) for name in NAMES)
 
 
-def job_on_gpu(kind: str, folder: Path, shots: tuple[int, ...]) -> Plan:
+def job_on_gpu(kind: str, folder: Path, shots: tuple[int, int, int]) -> Plan:
     """In spans of one segment."""
     found = planned(kind, folder, shots=shots)
     work = on_gpu(found.work)
@@ -75,7 +75,7 @@ def job_on_gpu(kind: str, folder: Path, shots: tuple[int, ...]) -> Plan:
 
 
 def test_two_gpus_make_the_segments_of_one(tmp_path: Path, used: Used) -> None:
-    plan, events = job_on_gpu("seedvr2", tmp_path, (6, 2)), Events()
+    plan, events = job_on_gpu("seedvr2", tmp_path, (5, 4, 3)), Events()
     with pretended_gpu() as gpu:
         made(plan, tmp_path / "one", (), Events())
     assert gpu.launches
@@ -99,7 +99,7 @@ def test_a_gpu_that_has_gone_takes_only_its_spans_along(
         made(plan, tmp_path / "one", (), Events())
         made(plan, tmp_path / "two", WORKERS, events)
     assert files(tmp_path / "two") == files(tmp_path / "one")
-    assert [one["used"] for one in used() if one["used"]] == [[0]]
+    assert sorted(one["used"] for one in used()) == [[], [0]]
     (notice,) = (one.notice for one in events.of(Warned))
     assert (notice.code, notice.case) == ("worker-left-out", "gpu")
     assert notice.message.startswith(NAMES[1])
@@ -109,7 +109,7 @@ def test_what_workers_leave_is_made_by_the_process_of_the_job(
     tmp_path: Path, used: Used, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(HERE, "0")
-    plan, events = job_on_gpu("lite", tmp_path, (9, 8)), Events()
+    plan, events = job_on_gpu("lite", tmp_path, (4, 4, 4)), Events()
     with pretended_gpu() as gpu:
         made(plan, tmp_path / "two", WORKERS, events)
         assert gpu.allocator.limit == 12 * 2**30, "its limit ends with it"
