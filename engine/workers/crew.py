@@ -47,6 +47,7 @@ QUIET = {
     "distributed.admin.tick.limit": "1h",  # it would complain of the work
     "distributed.comm.timeouts.connect": "60s",
 }
+PRELOADED = ["engine.workers.preload"]  # modules, before anything else of a worker
 _CLOSING_S = 60.0  # most: a worker that starts ends once it has started
 
 
@@ -107,7 +108,7 @@ class Crew:
                 scheduler_kwargs=inlets,
                 plugins=(self._worker,),
                 memory_limit=0,  # what they take is planned
-                preload=["engine.workers.preload"],
+                preload=PRELOADED,
                 local_directory=str(self._folder / "workers"),
                 silence_logs=logging.CRITICAL,  # it would write to the console
             )

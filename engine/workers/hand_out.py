@@ -273,16 +273,24 @@ class _HandOut:
         worker.failures += 1
         if worker.failures == _MOST_FAILURES:
             del self._workers[number]
-            params = {"worker": str(number + 1), "count": str(_MOST_FAILURES), "why": failure}
-            if self._farm is not None and (name := self._farm.name_of(number)):
+            if self._farm is not None and number >= len(self._context.plan.workers):
                 self._farm.leave_out(number, failure)
-                case, params["name"] = "machine", name
             else:
                 crew.leave_out(number)
-                case = "process"
-            self._warn_once(
-                Notice(code="worker-left-out", case=case, severity="warning", params=params)
-            )
+            self._warn_once(self._left_out(number, failure))
+
+    def _left_out(self, number: int, failure: str) -> Notice:
+        name, case = self._name_of(number), "process"
+        if name:
+            case = "gpu" if number < len(self._context.plan.workers) else "machine"
+        params = {"worker": name or str(number + 1), "count": str(_MOST_FAILURES), "why": failure}
+        return Notice(code="worker-left-out", case=case, severity="warning", params=params)
+
+    def _name_of(self, number: int) -> str:
+        """Of the GPU or the machine that a worker has to itself; "" for a process."""
+        if number < len(self._context.plan.workers):
+            return self._context.plan.workers[number].card
+        return "" if self._farm is None else self._farm.name_of(number)
 
     def _heard(self, message: Message) -> None:
         """Take a message of a worker."""
@@ -341,6 +349,7 @@ class _HandOut:
                 worker=number + 1,
                 frame=frame,
                 frames_per_second=frames_per_second,
+                card=self._name_of(number),
             )
         )
         self._advance()

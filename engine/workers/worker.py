@@ -21,6 +21,7 @@ from engine.core.control import Control
 from engine.core.errors import EngineError, GpuLost, NumericOverflow
 from engine.core.log import job_log
 from engine.core.serialization import to_plain
+from engine.hardware import devices
 from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.hardware.process import at_work
 from engine.hardware.telemetry import peak_ram_bytes
@@ -131,6 +132,9 @@ class SpanWorker(WorkerPlugin):
         reports, failure = _Reports(self._worker, self._number, span.done, self._due), ""
         log = SpanSegments(self._order.folder, reports.keep, self.delivered)
         while True:
+            if self._gpu_is_gone:
+                failure = "the GPU is not in this machine any more"
+                break
             try:
                 self._ready(reports).make(span.rest(log.records), log)
             except MemoryReleased as err:
@@ -162,13 +166,19 @@ class SpanWorker(WorkerPlugin):
             isinstance(error, EngineError) and not is_memory
         )
 
+    @property
+    def _gpu_is_gone(self) -> bool:
+        """Whether this process would compute on the GPU of another one."""
+        gpus = self._order.gpus
+        return bool(gpus) and devices.chosen(gpus[self._number], devices.gpus()) is None
+
     def _ready(self, reports: _Reports) -> SpanMaker:
         """The models, loaded with the first span."""
         if self._maker is None:
             order, number = self._order, self._number
             plan = order.plan
             if order.gpus:
-                plan = replace(plan, gpu=order.gpus[number])
+                plan = replace(plan, gpu=order.gpus[number], workers=())
             self._context = JobContext(
                 job_id=order.job_id,
                 media=order.media,
