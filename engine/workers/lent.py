@@ -30,6 +30,7 @@ from engine import __version__
 from engine.core.errors import NumericOverflow
 from engine.core.messages import Message
 from engine.core.serialization import from_plain, to_plain
+from engine.farm.addresses import JOBS_PORT, split
 from engine.models import registry
 from engine.protocol.plan import WorkPlan
 from engine.video.read.media_file import lies_elsewhere
@@ -120,7 +121,7 @@ class _Process:
             job = await self._asked(host)
         except (OSError, TimeoutError):
             return False
-        except Exception:  # noqa: BLE001 - an answer of another version can be anything
+        except Exception:
             logger.warning("%s answers what makes no sense", host, exc_info=True)
             job = None
         if job is None:
@@ -128,7 +129,7 @@ class _Process:
             return True
         try:
             await self._work(job)
-        except Exception:  # noqa: BLE001 - of a job that may have ended meanwhile; it is asked again
+        except Exception:
             logger.warning("the work for %s ended", host, exc_info=True)
         self._tell("idle", "")
         return True
@@ -168,14 +169,14 @@ class _Process:
 
     def _worker(self, job: _Job, spans: LentWorker) -> Worker:
         """It listens for itself alone; its address among workers is that of this machine."""
-        host, port = job.host.rpartition(":")[0], _free_port()
+        host, port = split(job.host, JOBS_PORT)[0], _free_port()
         return Worker(
             f"tls://{job.host}",
             nthreads=1,
             name=str(job.number),
             host="127.0.0.1",
             port=port,
-            contact_address=f"tls://{get_ip(host.strip('[]'))}:{port}",
+            contact_address=f"tls://{get_ip(host)}:{port}",
             security=self._lent.door.security,
             local_directory=str(self._lent.folder / "dask"),
             dashboard_address="127.0.0.1:0",
