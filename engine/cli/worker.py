@@ -7,6 +7,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from engine.cli.context import DONE, CommandContext
@@ -47,10 +48,11 @@ def run(args: argparse.Namespace, context: CommandContext) -> int:
 
     if not Peers().all():
         raise UnknownMachine("none-paired")
+    hosts: Callable[[], tuple[str, ...]]
     with contextlib.ExitStack() as stack:
         if args.address:
             address = joined(*split(args.address, JOBS_PORT))
-            hosts: Callable[[], tuple[str, ...]] = lambda: (address,)
+            hosts = partial(tuple, [address])
         else:
             hosts = stack.enter_context(paired_hosts())
 
