@@ -8,20 +8,17 @@ Prints a line for each step with its seconds; the exit status is 0 if all passed
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
-from tests.packaging.packed_program import LIMIT_S, PackedProgram, RunningCommand
-from tests.packaging.trial import SAMPLE, TrialFailed, expect, run_step
+from tests.packaging.packed_program import PackedProgram, RunningCommand, try_program, until
+from tests.packaging.trial import SAMPLE, expect
 
 _POLL_S = 0.05
 _FILM = ("--stop", "2", "--set", "codec=ffv1", "--set", "segment_seconds=0.5", "--json")
@@ -60,7 +57,7 @@ def makes_the_same(program: PackedProgram) -> None:
     one, several = map(planes_of, films)
     expect(len(one) > 0 and len(one) == len(several), "the films have other frames")
     expect(all(map(np.array_equal, one, several)), "the films differ")
-    _until(lambda: not program.spawned(), "processes are left")
+    until(lambda: not program.spawned(), "processes are left")
 
 
 def end_with_it(program: PackedProgram) -> None:
@@ -70,40 +67,15 @@ def end_with_it(program: PackedProgram) -> None:
         TrialFailed: They do not.
     """
     child = start(program, program.folder / "killed.mkv", _WORKERS)
-    _until(lambda: len(program.spawned()) == _WORKERS, "the workers do not start")
+    until(lambda: len(program.spawned()) == _WORKERS, "the workers do not start")
     expect(child.is_running, "the program ended before it could be killed")
     child.kill()
-    _until(lambda: not program.spawned(), "processes are left")
-
-
-def _until(condition: Callable[[], bool], otherwise: str) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not condition():
-        expect(time.monotonic() < end, otherwise)
-        time.sleep(_POLL_S)
-
-
-def main() -> int:
-    """Run the trial; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--windows-paths", action="store_true", help="the program reads Z:\\tmp for /tmp"
-    )
-    parser.add_argument("program", nargs=argparse.REMAINDER, help="command that starts it")
-    args = parser.parse_args()
-    if not args.program:
-        parser.error("the program is missing")
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
-        folder = Path(temporary).resolve()
-        program = PackedProgram(args.program, folder, windows_paths=args.windows_paths)
-        try:
-            run_step("several processes make the same film", lambda: makes_the_same(program))
-            run_step("they end with a program that is killed", lambda: end_with_it(program))
-        except TrialFailed as err:
-            sys.stderr.write(f"FAILED: {err}\n")
-            return 1
-    return 0
+    until(lambda: not program.spawned(), "processes are left")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    steps = {
+        "several processes make the same film": makes_the_same,
+        "they end with a program that is killed": end_with_it,
+    }
+    sys.exit(try_program(__doc__.splitlines()[0], steps))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 
 import psutil
 
-from tests.packaging.trial import ROOT, TrialFailed, expect
+from tests.packaging.trial import ROOT, TrialFailed, expect, run_step
 from tools.windows_build.wine import PipeReader
 
 LIMIT_S = 600  # for anything: under Wine on a busy machine
+_POLL_S = 0.05
 
 
 class RunningCommand:
@@ -36,6 +42,10 @@ class RunningCommand:
     def is_running(self) -> bool:
         """Whether it has not ended yet."""
         return self._child.poll() is None
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does; Wine passes it on. Not for Windows itself."""
+        self._child.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
         """Kill the process."""
@@ -78,7 +88,7 @@ class PackedProgram:
         self.command = list(command)
         self.folder = folder
         self.data = folder / "data"
-        self._windows = windows_paths
+        self.is_for_windows = windows_paths
         self.environment = os.environ | {
             "UPREEL_DATA": self.path(self.data),
             "UPREEL_CACHE": self.path(folder / "cache"),
@@ -89,7 +99,7 @@ class PackedProgram:
 
     def path(self, path: Path) -> str:
         """A path as the program reads it."""
-        return str(PureWindowsPath(f"Z:{path}")) if self._windows else str(path)
+        return str(PureWindowsPath(f"Z:{path}")) if self.is_for_windows else str(path)
 
     def start(self, *arguments: str) -> RunningCommand:
         """Start it with these arguments."""
@@ -123,3 +133,45 @@ class PackedProgram:
             if "--multiprocessing-fork" in words and words[0].replace("\\", "/").endswith(own):
                 found.append(process)
         return found
+
+
+def until(condition: Callable[[], bool], otherwise: str) -> None:
+    """Wait for a condition.
+
+    Raises:
+        TrialFailed: It does not come; the message is `otherwise`.
+    """
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        expect(time.monotonic() < end, otherwise)
+        time.sleep(_POLL_S)
+
+
+def try_program(description: str, steps: Mapping[str, Callable[[PackedProgram], None]]) -> int:
+    """The main function of a trial: run its steps with the program that the arguments name.
+
+    Args:
+        description: For `--help`.
+        steps: By their titles.
+
+    Returns:
+        The exit status.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--windows-paths", action="store_true", help="the program reads Z:\\tmp for /tmp"
+    )
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="command that starts it")
+    args = parser.parse_args()
+    if not args.program:
+        parser.error("the program is missing")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary).resolve()
+        program = PackedProgram(args.program, folder, windows_paths=args.windows_paths)
+        try:
+            for title, step in steps.items():
+                run_step(title, lambda step=step: step(program))
+        except TrialFailed as err:
+            sys.stderr.write(f"FAILED: {err}\n")
+            return 1
+    return 0
