@@ -11,6 +11,7 @@ DIR is the output of `tools.windows_build.build`. The steps, by name:
 - runtime: download, cut, damage and removal of a stub runtime; instead of a broken one the program
   uses its own torch (`tests.packaging.check_runtime`);
 - workers: several processes make one film, and end with it (`tests.packaging.check_workers`);
+- machines: it makes spans of a film for another process (`tests.packaging.check_machines`);
 - tests: the tests of code that is special on Windows: paths, processes, settings, downloads.
 
 Prints each step with its seconds; the exit status is 0 if all passed.
@@ -143,6 +144,11 @@ def workers(trial: WindowsTrial) -> str:
     return f"{_tried_by('check_workers', trial)} steps"
 
 
+def machines(trial: WindowsTrial) -> str:
+    """It makes spans for a process of this Linux."""
+    return f"{_tried_by('check_machines', trial)} step"
+
+
 def _tried_by(name: str, trial: WindowsTrial) -> int:
     """Run a trial that takes any program; how many lines it wrote.
 
@@ -168,7 +174,7 @@ def tests(trial: WindowsTrial) -> str:
 
 
 STEPS: Final[dict[str, Callable[[WindowsTrial], str]]] = {
-    step.__name__: step for step in (smoke, film, doctor, runtime, workers, tests)
+    step.__name__: step for step in (smoke, film, doctor, runtime, workers, machines, tests)
 }
 
 
