@@ -154,7 +154,7 @@ class Program(QObject):
             self.window, self.controller, self.queue, self.update_model, self.restart
         )
         self.diagnostics = DiagnosticsController(self.window, self.controller, diagnostics)
-        for service in (self.runtime, self.updates, self.diagnostics):
+        for service in (self.machines, self.runtime, self.updates, self.diagnostics):
             self.settings.add_part(service.settings_part)
         self.watch = WatchController(
             self.window, self.controller, self.queue, self.settings, self.ui_state

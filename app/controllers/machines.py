@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QWidget
 
 from app.controllers.queue import QueueController
 from app.controllers.settings import SettingsController
 from app.i18n import tr
-from app.machines.machines_page import MachinesPage
+from app.machines.machines_page import MachinesLine, MachinesPage
 from app.machines.pairing_dialog import PairingDialog
 from app.main_window import MainWindow
 from app.state.machines_model import MachinesModel, Step
@@ -60,6 +61,12 @@ class MachinesController(QObject):
             dialog.read.connect(self._model.dismiss)
         return self._dialog
 
+    def settings_part(self) -> QWidget:
+        """The line among the settings."""
+        part = MachinesLine()
+        part.page_requested.connect(self.open_page)
+        return part
+
     def look(self) -> None:
         """Lend this computer again, if it was lent when the program ended."""
         self._lend(self._ui_state.engine_settings)
@@ -80,10 +87,14 @@ class MachinesController(QObject):
             no=tr("Keep"),
         )
 
+    def open_page(self) -> None:
+        """Show the page; from here on this computer can be found."""
+        self._controller.send(commands.ShowMachines())
+        bring_up(self.page)
+
     def _open(self, page: str) -> None:
         if page == "machines":
-            self._controller.send(commands.ShowMachines())
-            bring_up(self.page)
+            self.open_page()
 
     def _hide(self) -> None:
         """The page was closed: from here on this computer cannot be found."""

@@ -9,7 +9,7 @@ from engine.core.units import bytes_text
 from engine.protocol.machines import MachineInfo, MachinesState, MachineState
 
 _STATES: dict[MachineState, tuple[str, str, str]] = {  # icon, severity, text
-    "away": ("info", "info", mark("Not reached")),
+    "away": ("info", "info", mark("Not connected")),
     "idle": ("check", "good", mark("Ready")),
     "working": ("play", "good", mark("Working")),
     "paused": ("pause", "info", mark("Paused there")),
@@ -55,7 +55,7 @@ def why(machine: MachineInfo) -> tuple[str, str, str]:
     if machine.why is not None:
         return _LOUD.get(machine.state, "info"), text(machine.why), text(machine.why.hint)
     if machine.state == "away":
-        return "info", tr("Start Upreel there, and lend it."), ""
+        return "info", tr("It joins when a film is made, if Upreel is open there and lends it."), ""
     return "info", "", ""
 
 

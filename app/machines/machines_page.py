@@ -24,7 +24,7 @@ from app.machines.machine_row import FoundRow, MachineRow
 from app.state.machines_model import MachinesModel, Step
 from app.theme.icons import icon
 from app.widgets.controls import Switch, Themed
-from app.widgets.notice_line import NoticeLine
+from app.widgets.notice_line import NoticeLine, PageLine
 from engine.protocol.machines import MachinesState
 
 _GAP = 10  # px
@@ -104,8 +104,8 @@ class FirstSteps(Themed, QFrame):
         lend = setting_title("lend")
         first.setText(
             tr(
-                "1. On the second computer: start Upreel, open this page there and leave it open. "
-                "Turn on “{lend}”.",
+                "1. On the second computer: start Upreel, open this page, leave it open, and "
+                "switch on: {lend}.",
                 lend=lend,
             )
         )
@@ -266,6 +266,23 @@ class MachinesPage(Themed, QDialog):
         column.addWidget(self._scroll, 1)
         column.addLayout(foot)
         self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
+
+
+class MachinesLine(PageLine):
+    """The line among the settings that opens the page."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("machine", parent)
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self.name.setText(tr("Computers"))
+        self.explanation.setText(
+            tr("Pair computers of your network, which then make films together.")
+        )
+        self.button.setText(tr("Show …"))
+        self.button.setAccessibleName(tr("{text}: Computers", text=tr("Show …")))
 
 
 class _Rows(QFrame):

@@ -121,9 +121,10 @@ class StageProgress(JobEvent):
 class WorkerProgress(JobEvent):
     """Where one of several worker processes of a job is."""
 
-    worker: int  # of the plan, from 1 on
+    worker: int  # of the plan, from 1 on; those of other computers follow
     frame: int  # of the film, which it has reached
     frames_per_second: float
+    name: str = ""  # of the other computer; "" for a process of this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

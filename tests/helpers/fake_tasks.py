@@ -122,8 +122,7 @@ class FakeTasks:
                 self.begin(TaskKind.PAIRING, address)
                 return
             case c.ConfirmPairing(are_same=False):
-                error = ErrorInfo(code="pairing-failed", case="here", params={"name": "Attic"})
-                self.fail(TaskKind.PAIRING, error)
+                self.fail(TaskKind.PAIRING)
                 return
             case c.ForgetMachine(fingerprint=gone):
                 left = tuple(one for one in self.machines.machines if one.fingerprint != gone)

@@ -124,6 +124,22 @@ def _paired(player: Player) -> None:
     player.say([events.MachinesKnown(state=_one_more)])
 
 
+def _workers(player: Player) -> None:
+    """Two processes and two other computers at one film."""
+    from tools.screenshots.render import STATES as ALL
+
+    ALL["running"](player)
+    speeds = (("", 0.42), ("", 0.39), ("Studio", 1.92), ("Cutting room", 0.83))
+    player.say(
+        [
+            events.WorkerProgress(
+                job_id="sample", worker=number, frame=40 * number, frames_per_second=speed, name=name
+            )
+            for number, (name, speed) in enumerate(speeds, start=1)
+        ]
+    )
+
+
 STATES: dict[str, Callable[[Player], None]] = {
     "machines_none": _open,
     "machines_found": _found,
@@ -132,6 +148,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "machines_failed": _failed,
     "machines_unreachable": _unreachable,
     "machines_paired": _paired,
+    "workers": _workers,
     "pairing_asking": _asking,
     "pairing_words": _words,
     "pairing_asked": _asked,
