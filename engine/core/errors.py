@@ -333,6 +333,14 @@ class JobBusy(JobError, code="job-busy"):
     """Another program is at this job."""
 
 
+class PortTaken(JobError, code="port-taken"):
+    """Another program listens where other computers come in."""
+
+
+class AlreadyLent(JobError, code="already-lent"):
+    """Another Upreel lends this computer."""
+
+
 class CheckpointMismatch(JobError, code="checkpoint-mismatch", is_permanent=True):
     """Source, settings or weights changed since the job was interrupted."""
 

@@ -7,6 +7,7 @@ could speak with the scheduler could run code here. Workers end when this proces
 
 from __future__ import annotations
 
+import errno
 import logging
 import multiprocessing
 from collections.abc import Callable, Mapping
@@ -16,8 +17,10 @@ import dask
 from distributed import Client, Future, KilledWorker, LocalCluster
 from distributed.security import Security
 
+from engine.core.errors import PortTaken
 from engine.pipeline.segments import Span
-from engine.workers.worker import TOPIC, JobOrder, Made, SpanWorker, Word, make_span, obey
+from engine.workers.farm import Farm
+from engine.workers.worker import TOPIC, WORD, JobOrder, Made, SpanWorker, Word, make_span
 
 logger = logging.getLogger(__name__)
 
@@ -25,14 +28,14 @@ SpanFuture = Future[Made]
 Message = Mapping[str, Any]  # of a worker: "worker", "kind" and "data"
 
 _NO_PAGES: list[str] = []
-_DASK = {
+QUIET = {
     "distributed.worker.multiprocessing-method": "spawn",
     "distributed.worker.profile.enabled": False,  # takes the interpreter's lock from the work
     "distributed.worker.http.routes": _NO_PAGES,
     "distributed.scheduler.http.routes": _NO_PAGES,
     "distributed.scheduler.allowed-failures": 0,  # what is left of a span is handed out again
     "distributed.scheduler.worker-saturation": 1.0,  # a span goes to the worker that is free first
-    "distributed.scheduler.worker-ttl": None,  # one that computes without a pause is not dead
+    "distributed.scheduler.worker-ttl": None,  # a process that is here is watched by its nanny
     "distributed.nanny.pre-spawn-environ": {},  # they would stay in the environment of this process
     "distributed.admin.low-level-log-length": 100,
     "distributed.admin.tick.interval": "1s",  # each wakes the processor; usually 20 ms
@@ -50,37 +53,61 @@ class Crew:
         count: Of workers; they come as they get ready, and each counts from 0.
         heard: Takes the future of each span that has ended, and the messages of workers, in threads
             of Dask.
+        farm: Lets other machines in.
 
     Memory: of this process some MB.
     """
 
     def __init__(
-        self, order: JobOrder, count: int, heard: Callable[[SpanFuture | Message], None]
+        self,
+        order: JobOrder,
+        count: int,
+        heard: Callable[[SpanFuture | Message], None],
+        farm: Farm | None = None,
     ) -> None:
-        self._order, self._count, self._heard = order, count, heard
+        self._order, self._count, self._heard, self._farm = order, count, heard, farm
 
     def __enter__(self) -> Crew:
-        """Start; does not wait for the workers."""
-        with dask.config.set(_DASK):
-            self._cluster = LocalCluster(
+        """Start; does not wait for the workers.
+
+        Raises:
+            PortTaken: Other machines cannot be let in.
+        """
+        with dask.config.set(QUIET):
+            self._cluster = self._started()
+            self._client = Client(
+                self._cluster, security=self._cluster.security, set_as_default=False
+            )
+            if self._farm is not None:
+                self._cluster.sync(self._farm.open, self._cluster.scheduler)
+            self._client.subscribe_topic(TOPIC, lambda event: self._heard(event[1]))
+            self._cluster.scale(self._count)
+        return self
+
+    def _started(self) -> LocalCluster:
+        security, inlets = Security.temporary(), {}
+        if self._farm is not None:
+            security, inlets = self._farm.door.security, self._farm.door.scheduler
+        try:
+            return LocalCluster(
                 n_workers=0,
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
-                security=Security.temporary(),
+                security=security,
+                scheduler_kwargs=inlets,
+                plugins=(SpanWorker(self._order),),
                 memory_limit=0,  # what they take is planned
                 preload=["engine.workers.preload"],
                 local_directory=str(self._order.folder / "workers"),
                 silence_logs=logging.CRITICAL,  # it would write to the console
             )
-            self._client = Client(
-                self._cluster, security=self._cluster.security, set_as_default=False
-            )
-            self._client.register_plugin(SpanWorker(self._order))
-            self._client.subscribe_topic(TOPIC, lambda event: self._heard(event[1]))
-            self._cluster.scale(self._count)
-        return self
+        except RuntimeError as err:
+            if self._farm is None or not _is_port_taken(err):
+                raise
+            self._farm.close()
+            raise PortTaken(port=str(self._farm.door.port)) from err
 
     def __exit__(self, *error: object) -> None:
         for close in (self._client.close, self._cluster.close):
@@ -88,12 +115,27 @@ class Crew:
                 close(timeout=_CLOSING_S)
             except TimeoutError as err:
                 logger.warning("workers end with this program: %s", err)
+        if self._farm is not None:
+            self._farm.close()
 
     @property
     def is_there(self) -> bool:
         """Whether any worker is ready, at work, or starts."""
         scheduler: Any = self._cluster.scheduler
         return bool(scheduler.workers) or bool(multiprocessing.active_children())
+
+    def ended(self, future: SpanFuture) -> Made | int:
+        """How a span ended; the number of the worker that died with it.
+
+        Raises:
+            EngineError: What keeps any worker from it.
+            Cancelled: The job was cancelled.
+        """
+        there = None if self._farm is None else self._farm.made_of(str(future.key))
+        try:
+            return there or future.result()
+        except KilledWorker as err:
+            return int(str(err.last_worker.name))
 
     def hand_out(self, span: Span, *, first: bool = False) -> SpanFuture:
         """Give a span to the next worker that is free.
@@ -108,22 +150,23 @@ class Crew:
 
     def tell(self, word: Word) -> None:
         """Pause, resume or cancel all workers at once."""
-        self._client.run(obey, word)
+        scheduler: Any = self._cluster.scheduler
+        if self._farm is not None:
+            self._farm.is_paused = word == "pause"
+        for address in tuple(scheduler.workers):
+            message = {"op": WORD, "word": word}
+            self._cluster.loop.add_callback(scheduler.worker_send, address, message)
 
     def leave_out(self, worker: int) -> None:
-        """End a worker for good."""
+        """End a worker of this machine for good."""
         self._cluster.sync(self._cluster.workers[worker].close, timeout=_CLOSING_S)
 
 
-def made_of(future: SpanFuture) -> Made | int:
-    """How a span ended; the number of the worker that died with it.
 
-    Raises:
-        EngineError: What keeps any worker from it.
-        Cancelled: The job was cancelled.
-    """
-    try:
-        made: Made = future.result()
-    except KilledWorker as err:
-        return int(str(err.last_worker.name))
-    return made
+def _is_port_taken(error: BaseException | None) -> bool:
+    """Whether that is the cause, or the cause of the cause."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES):
+            return True
+        error = error.__cause__
+    return False

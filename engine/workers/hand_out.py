@@ -15,7 +15,7 @@ from pathlib import Path
 
 from distributed import Future
 
-from engine.core.errors import Cancelled
+from engine.core.errors import Cancelled, EngineError
 from engine.core.serialization import from_plain
 from engine.pipeline.context import JobContext
 from engine.pipeline.room import check_room
@@ -25,7 +25,10 @@ from engine.pipeline.stream import StreamAborted, Threads
 from engine.protocol.events import SegmentDone, Warned, WorkerProgress
 from engine.protocol.plan import Notice
 from engine.video.read.frame_reader import FrameReader
-from engine.workers.crew import Crew, Message, SpanFuture, made_of
+from engine.workers.crew import Crew, Message, SpanFuture
+from engine.workers.door import Door
+from engine.workers.farm import Farm
+from engine.workers.fit import needs_of
 from engine.workers.survey import Survey
 from engine.workers.worker import JobOrder, Made
 
@@ -38,10 +41,15 @@ _GONE_S = 10.0  # without any worker, after which none is waited for any more
 _ENDING_S = 2.0  # that workers have to end cleanly
 
 
-def hand_out(context: JobContext, segments: SegmentLog) -> None:
+def hand_out(context: JobContext, segments: SegmentLog, door: Door | None = None) -> None:
     """Have the segments that lack made by the workers of the plan; as `pipeline.context.HandOut`.
 
     Where no worker is left it says so, and ends: the process of the job makes the rest.
+
+    Args:
+        context: Of the job.
+        segments: Finished ones; new ones are added.
+        door: Where other machines come in that help; None for none.
 
     Raises:
         EngineError: What keeps any worker from making them; finished segments stay.
@@ -59,7 +67,7 @@ def hand_out(context: JobContext, segments: SegmentLog) -> None:
         ) as reader,
         Threads() as threads,
     ):
-        _HandOut(context, segments, threads).run(Survey(context, segments, reader))
+        _HandOut(context, segments, threads, door).run(Survey(context, segments, reader))
     for problem in reader.problems:
         _warn(
             context, Notice(code="source-damaged", severity="warning", params={"problem": problem})
@@ -90,15 +98,23 @@ class _Worker:
     failures: int = 0
     open_frames: int = 0  # made, but in no finished segment yet
     last: Made | None = None
+    has_left: bool = False  # its owner wanted it back
 
 
 class _HandOut:
     """Workers at what lacks of a film; used by the thread of the job, but for the survey."""
 
-    def __init__(self, context: JobContext, segments: SegmentLog, threads: Threads) -> None:
+    def __init__(
+        self, context: JobContext, segments: SegmentLog, threads: Threads, door: Door | None
+    ) -> None:
         count = len(context.plan.workers)
         self._context, self._segments, self._threads = context, segments, threads
-        self._inbox: queue.SimpleQueue[SpanFuture | Message | Span | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[SpanFuture | Message | Span | EngineError | None]
+        self._inbox = queue.SimpleQueue()
+        self._order = _job_order(context, segments.path(0).parent)
+        self._farm = None
+        if door is not None:
+            self._farm = Farm(self._order, needs_of(context.plan), door, count, self._inbox.put)
         self._room = threading.Semaphore(_AHEAD * count)
         self._open: dict[SpanFuture, Span] = {}
         self._is_surveyed = False
@@ -112,8 +128,7 @@ class _HandOut:
 
     def run(self, survey: Survey) -> None:
         """Until all is made, or no worker is left."""
-        order = _job_order(self._context, self._segments.path(0).parent)
-        with Crew(order, len(self._workers), self._inbox.put) as crew:
+        with Crew(self._order, len(self._workers), self._inbox.put, self._farm) as crew:
             self._threads.start("survey", lambda: self._survey(survey))
             try:
                 while self._workers and (self._open or not self._is_surveyed):
@@ -171,12 +186,14 @@ class _HandOut:
                 self._open[crew.hand_out(found)] = found
             case Future():
                 self._ended(crew, found)
+            case EngineError():
+                raise found
             case _:
                 self._heard(found)
 
     def _ended(self, crew: Crew, future: SpanFuture) -> None:
         """A span is made, or lost by its worker; then what is left of it is handed out again."""
-        span, made = self._open.pop(future), made_of(future)
+        span, made = self._open.pop(future), crew.ended(future)
         self._room.release()
         if isinstance(made, Made):
             self._keep_all(made)
@@ -206,14 +223,21 @@ class _HandOut:
     def _lost(self, crew: Crew, number: int, failure: str) -> None:
         logger.warning("worker %d lost its span: %s", number + 1, failure)
         worker = self._workers.get(number)
-        if worker is None:
+        if worker is None or worker.has_left:
             return
         worker.failures += 1
         if worker.failures == _MOST_FAILURES:
             del self._workers[number]
-            crew.leave_out(number)
             params = {"worker": str(number + 1), "count": str(_MOST_FAILURES), "why": failure}
-            _warn(self._context, Notice(code="worker-left-out", severity="warning", params=params))
+            if self._farm is not None and (name := self._farm.name_of(number)):
+                self._farm.leave_out(number, failure)
+                case, params["name"] = "machine", name
+            else:
+                crew.leave_out(number)
+                case = ""
+            self._warn_once(
+                Notice(code="worker-left-out", case=case, severity="warning", params=params)
+            )
 
     def _heard(self, message: Message) -> None:
         """Take a message of a worker."""
@@ -227,6 +251,25 @@ class _HandOut:
                 self._shows(number, *data)
             case "warned":
                 self._warn_once(from_plain(Notice, data))
+            case "joined":
+                self._joined(number)
+            case "left" if number in self._workers:
+                self._workers[number].has_left = True
+            case "refused":
+                name, why = data
+                params = {"name": name, "why": why}
+                self._warn_once(
+                    Notice(code="machine-refused", severity="warning", params=params)
+                )
+
+    def _joined(self, number: int) -> None:
+        """A machine takes part from now on, perhaps again."""
+        if number in self._workers:
+            self._workers[number].has_left = False
+            return
+        self._workers[number] = _Worker()
+        for _ in range(_AHEAD):
+            self._room.release()
 
     def _warn_once(self, notice: Notice) -> None:
         """Pass on what one worker has found; the others find it, too."""
@@ -239,6 +282,8 @@ class _HandOut:
         if number not in self._workers:
             return
         self._workers[number].open_frames = begun
+        if self._farm is not None:
+            self._farm.works(number, frames_per_second)
         self._context.events.emit(
             WorkerProgress(
                 job_id=self._context.job_id,

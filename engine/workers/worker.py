@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from engine.protocol.plan import Plan
 
 logger = logging.getLogger(__name__)
 
-PLUGIN, TOPIC = "spans", "upreel"
+PLUGIN, TOPIC, WORD = "spans", "upreel", "upreel_word"
 Word = Literal["pause", "resume", "cancel"]
 
 _FOUND_BY_JOB = ("source-damaged", "switch-too-late")  # warnings: its process finds them as well
@@ -85,22 +85,18 @@ class Made:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def make_span(span: Span) -> Made:
+def make_span(span: Span) -> Made | None:
     """The task that is handed out."""
     plugin = get_worker().plugins[PLUGIN]
     assert isinstance(plugin, SpanWorker)
-    return plugin.make(span)
-
-
-def obey(word: Word, dask_worker: Worker) -> None:
-    """Pause, resume or cancel what a worker does; carried out next to it, at once."""
-    plugin = dask_worker.plugins[PLUGIN]
-    assert isinstance(plugin, SpanWorker)
-    getattr(plugin.control, word)()
+    return plugin.handed_in(plugin.make(span))
 
 
 class SpanWorker(WorkerPlugin):
-    """The part of a worker process that makes spans; it also comes into one that starts again."""
+    """The part of a worker process that makes spans; it also comes into one that starts again.
+
+    It works in the folder of the job; `engine.workers.lent` has the one for another machine.
+    """
 
     name = PLUGIN
 
@@ -111,11 +107,16 @@ class SpanWorker(WorkerPlugin):
         """Begin, in the main thread of the worker process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process of the job
         self._worker, self.control = worker, Control()
+        worker.stream_handlers[WORD] = self._obey
         self._number = int(worker.name)
         self._around = ExitStack()
         self._maker: SpanMaker | None = None
         if self._order.is_paused:
             self.control.pause()
+
+    def _obey(self, word: Word) -> None:
+        """Pause, resume or cancel what is done; carried out next to it, at once."""
+        getattr(self.control, word)()
 
     def make(self, span: Span) -> Made:
         """Make a span, in the thread of the worker that computes.
@@ -125,7 +126,7 @@ class SpanWorker(WorkerPlugin):
             Cancelled: The job was cancelled.
         """
         reports, failure = _Reports(self._worker, self._number, span.done), ""
-        log = _SpanSegments(self._order.folder, reports)
+        log = SpanSegments(self._order.folder, reports.keep, self.delivered)
         while True:
             try:
                 self._ready(reports).make(span.rest(log.records), log)
@@ -140,6 +141,20 @@ class SpanWorker(WorkerPlugin):
                 break
             self.control.check()  # until the job is resumed
         return self._made(log, reports, failure)
+
+    def delivered(self, path: Path, number: int) -> None:
+        """A segment is finished; it is where it belongs."""
+
+    def handed_in(self, made: Made) -> Made | None:
+        """The result of the task."""
+        return made
+
+    def ends_job(self, error: Exception) -> bool:
+        """Whether any worker would fail like this."""
+        is_memory = reason_of(error) is not None
+        return isinstance(error, NumericOverflow) or (
+            isinstance(error, EngineError) and not is_memory
+        )
 
     def _ready(self, reports: _Reports) -> SpanMaker:
         """The models, loaded with the first span."""
@@ -182,13 +197,12 @@ class SpanWorker(WorkerPlugin):
         if isinstance(error, GpuLost):
             logger.error("%s", error)
             os._exit(1)
-        is_memory = reason_of(error) is not None
-        if isinstance(error, NumericOverflow) or (isinstance(error, EngineError) and not is_memory):
+        if self.ends_job(error):
             raise error
         logger.error("a span failed: %s\n%s", error, forget_frames(error))
         return str(error) or type(error).__name__
 
-    def _made(self, log: _SpanSegments, reports: _Reports, failure: str) -> Made:
+    def _made(self, log: SpanSegments, reports: _Reports, failure: str) -> Made:
         return Made(
             worker=self._number,
             records=tuple(log.records),
@@ -228,11 +242,22 @@ class _Reports:
         self._worker.log_event(TOPIC, {"worker": self._number, "kind": kind, "data": data})
 
 
-class _SpanSegments:
-    """A SpanLog whose segments the process of the job keeps."""
+class SpanSegments:
+    """A SpanLog whose segments the process of the job keeps.
 
-    def __init__(self, folder: Path, reports: _Reports) -> None:
-        self._folder, self._reports = folder, reports
+    Args:
+        folder: Where they are written.
+        keep: Tells that one is finished.
+        deliver: Before that, brings its file where it belongs.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        keep: Callable[[SegmentRecord], None],
+        deliver: Callable[[Path, int], None],
+    ) -> None:
+        self._folder, self._keep, self._deliver = folder, keep, deliver
         self.records: list[SegmentRecord] = []
 
     def path(self, number: int) -> Path:
@@ -240,9 +265,10 @@ class _SpanSegments:
         return segment_path(self._folder, number)
 
     def add(self, record: SegmentRecord) -> None:
-        """Tell that a segment is finished."""
+        """Deliver a finished segment, and tell."""
+        self._deliver(self.path(record.number), record.number)
         self.records.append(record)
-        self._reports.keep(record)
+        self._keep(record)
 
     def complete(self) -> None:
         """The source has ended: the survey finds that, too."""
