@@ -14,8 +14,8 @@ from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, SegmentedControl, Themed
 from engine.core import paths
 
-_NARROW, _TIGHT = 1400, 1180  # px
-_GIVES_WAY = "action-machines"  # the settings lead there, too
+_WIDE, _NARROW, _TIGHT = 1480, 1400, 1180  # px
+_ONLY_IN_WIDE = "action-machines"  # the settings lead there, too
 
 
 class ToolBar(Themed, QWidget):
@@ -127,7 +127,7 @@ class ToolBar(Themed, QWidget):
         self._gauges.set_narrow(self.width() < _NARROW, is_tight)
         self._name.setVisible(not is_tight)
         self._chip.set_tight(is_tight)
-        self._others[_GIVES_WAY].setVisible(self.width() >= _NARROW)
+        self._others[_ONLY_IN_WIDE].setVisible(self.width() >= _WIDE)
         self._fold_further()
 
     def _fold_further(self) -> None:

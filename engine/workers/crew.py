@@ -162,7 +162,6 @@ class Crew:
         self._cluster.sync(self._cluster.workers[worker].close, timeout=_CLOSING_S)
 
 
-
 def _is_port_taken(error: BaseException | None) -> bool:
     """Whether that is the cause, or the cause of the cause."""
     while error is not None:

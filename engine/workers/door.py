@@ -61,5 +61,3 @@ class Door:
 def with_port(host: str, port: int = PORT) -> str:
     """An address that a user has typed, with its port."""
     return host if host.rpartition(":")[2].isdigit() else f"{host}:{port}"
-
-

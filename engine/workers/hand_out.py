@@ -258,9 +258,7 @@ class _HandOut:
             case "refused":
                 name, why = data
                 params = {"name": name, "why": why}
-                self._warn_once(
-                    Notice(code="machine-refused", severity="warning", params=params)
-                )
+                self._warn_once(Notice(code="machine-refused", severity="warning", params=params))
 
     def _joined(self, number: int) -> None:
         """A machine takes part from now on, perhaps again."""

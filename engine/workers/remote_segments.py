@@ -61,9 +61,7 @@ class SegmentsReceived:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def take(
-        self, worker: int, segment: int, begin: int, piece: bytes, sha256: str
-    ) -> bool:
+    async def take(self, worker: int, segment: int, begin: int, piece: bytes, sha256: str) -> bool:
         """Take a piece of a segment; the last one comes with the SHA-256 of all.
 
         Returns:
