@@ -190,7 +190,7 @@ class JobSettings:
     )
     overlap: int = setting(16, group="computing", unit="px", low=0, high=256, families=_FRAMES)
     workers: int = setting(1, group="computing", low=1, high=64)
-    machines: str = setting("off", group="computing", choices=("off", "all"))
+    machines: str = setting("off", group="computing", choices=("off", "all"), scope="user")
     segment_seconds: float = setting(5.0, group="computing", unit="s", low=0.5, high=60.0)
     switches: str = setting("", group="computing", kind="switches")
 
@@ -217,6 +217,7 @@ class EngineSettings:
     )
     after_queue_command: str = setting("", kind="command")
     lend: bool = setting(False)
+    farm_port: int = setting(47110, low=1024, high=65535)
     tile_previews: bool = setting(True)
     memory_share: float = setting(0.7, low=0.1, high=0.95)
     threads: int = setting(0, low=0, high=256, low_is_automatic=True)

@@ -122,7 +122,8 @@ class Crew:
     def is_there(self) -> bool:
         """Whether any worker is ready, at work, or starts."""
         scheduler: Any = self._cluster.scheduler
-        return bool(scheduler.workers) or bool(multiprocessing.active_children())
+        children = multiprocessing.active_children()  # not only those that make spans
+        return bool(scheduler.workers) or any("Dask Worker" in one.name for one in children)
 
     def ended(self, future: SpanFuture) -> Made | int:
         """How a span ended; the number of the worker that died with it.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.farm.identity import Peers, own_identity
+
 if TYPE_CHECKING:
     from distributed.security import Security
 
@@ -56,6 +58,23 @@ class Door:
         """Arguments of a scheduler that workers of this machine reach without the network."""
         hosts, ports = ["127.0.0.1", self.network], [0, self.port]
         return {"host": hosts, "port": ports, "worker_ttl": self.silence}
+
+
+def own_door(port: int = PORT) -> Door:
+    """The door of this machine, for those that it is paired with now.
+
+    Raises:
+        IdentityDamaged, OutputError: Its certificates cannot be used.
+    """
+    identity, peers = own_identity(), Peers()
+    return Door(
+        certificate=identity.certificate,
+        key=identity.key,
+        trusted=peers.trusted_file(),
+        name=identity.name,
+        names={peer.fingerprint: peer.name for peer in peers.all()},
+        port=port,
+    )
 
 
 def with_port(host: str, port: int = PORT) -> str:

@@ -113,7 +113,7 @@ class Farm:
         """End the part of a machine for good."""
         member = self._member(number)
         assert member is not None
-        member.state, member.why = "left-out", message("machine.left-out", why=why)
+        member.state, member.why = "left-out", message("reason.machine.left-out", why=why)
         self._scheduler.loop.add_callback(self._dismiss, member)
 
     def is_there(self) -> bool:
@@ -127,7 +127,7 @@ class Farm:
         if version == __version__:
             return {"needs": to_plain(self._needs)}
         nothing = Device(gpu="", title="", free_bytes=0)
-        why = message("machine.version", version=version, own=__version__)
+        why = message("reason.machine.version", version=version, own=__version__)
         return self._refuse(self._known(comm, name, nothing), why)
 
     async def join(self, comm: Comm, offer: Any, name: str) -> dict[str, Any]:
@@ -285,7 +285,7 @@ class _Watch(SchedulerPlugin):
         self._farm.went(worker)
 
 
-_OTHER_DEVICE = "machine.device"
+_OTHER_DEVICE = "reason.machine.device"
 _ORDER: tuple[MachineState, ...] = ("working", "idle", "paused", "left-out", "away", "refused")
 
 

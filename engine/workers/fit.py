@@ -134,17 +134,17 @@ def offer_of(device: Device, files: tuple[Path | None, ...]) -> Offer:
 def misfit(needs: Needs, offer: Offer) -> Message | None:
     """Why a machine cannot take part; None where it can."""
     if offer.version != needs.version:
-        return message("machine.version", version=offer.version, own=needs.version)
+        return message("reason.machine.version", version=offer.version, own=needs.version)
     if (needs.device == CPU) != (offer.device.gpu == ""):
-        return message("machine.device")
+        return message("reason.machine.device")
     for file, found in zip(needs.files, offer.files, strict=True):
         if not found:
-            return message("machine.no-weights", file=file.name)
+            return message("reason.machine.no-weights", file=file.name)
         if found != file.sha256:
-            return message("machine.weights", file=file.name)
+            return message("reason.machine.weights", file=file.name)
     if offer.device.free_bytes < needs.bytes:
         sizes = {"size": memory_text(needs.bytes), "free": memory_text(offer.device.free_bytes)}
-        return message("machine.memory", device=offer.device.title, **sizes)
+        return message("reason.machine.memory", device=offer.device.title, **sizes)
     return None
 
 

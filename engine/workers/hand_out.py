@@ -125,25 +125,31 @@ class _HandOut:
         self._told_pause = context.control.is_paused
         self._warned: list[Notice] = []
         self._seen = time.monotonic()  # when a worker was there
+        self._may_come = door is not None  # workers that are not known yet
 
     def run(self, survey: Survey) -> None:
         """Until all is made, or no worker is left."""
         with Crew(self._order, len(self._workers), self._inbox.put, self._farm) as crew:
             self._threads.start("survey", lambda: self._survey(survey))
             try:
-                while self._workers and (self._open or not self._is_surveyed):
+                while (self._workers or self._may_come) and self._lacks:
                     self._step(crew)
             except BaseException:
                 self._stop(crew)
                 raise
             finally:
                 self._account()
-        if self._workers:
+        if not self._lacks:
             self._segments.complete()
             return
         self._context.hand_out = None
         _warn(self._context, Notice(code="workers-gone", severity="warning"))
         self._threads.aborted.set()  # ends the survey
+
+    @property
+    def _lacks(self) -> bool:
+        """Whether anything is to be made."""
+        return bool(self._open) or not self._is_surveyed
 
     def _survey(self, survey: Survey) -> None:
         """In a thread of its own: read ahead, as far as there is room."""
@@ -170,6 +176,7 @@ class _HandOut:
             self._seen = now
         elif now - self._seen > _GONE_S:
             self._workers.clear()
+            self._may_come = False
         self._take(crew)
 
     def _take(self, crew: Crew) -> None:
@@ -234,7 +241,7 @@ class _HandOut:
                 case, params["name"] = "machine", name
             else:
                 crew.leave_out(number)
-                case = ""
+                case = "process"
             self._warn_once(
                 Notice(code="worker-left-out", case=case, severity="warning", params=params)
             )

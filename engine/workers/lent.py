@@ -68,6 +68,7 @@ class Lent:
 def work(lent: Lent, parent: Connection) -> None:
     """Work for others until the parent ends it, or none has had work for a minute."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it would write to the console
     with dask.config.set(QUIET):
         asyncio.run(_Process(lent, parent).run())
 
