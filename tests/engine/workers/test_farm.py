@@ -72,7 +72,8 @@ def test_machines_make_the_segments_of_one_process(tmp_path: Path, seen: Seen) -
         with_machines(plan, tmp_path / "farm", farm.host, events)
         print("JOB", time.monotonic() - t)
     print("END", time.monotonic() - t)
-    for n in seen.all: print(n)
+    for n in seen.all:
+        print(n)
     assert files(tmp_path / "farm") == files(tmp_path / "one")
     assert not events.of(Warned)
     assert set(seen.spans) == {"machine 1", "machine 2"}
