@@ -53,7 +53,8 @@ def speed(frames_per_second: float) -> str:
 def why(machine: MachineInfo) -> tuple[str, str, str]:
     """Severity, sentence and help of what keeps it from work; empty texts where nothing does."""
     if machine.why is not None:
-        return _LOUD.get(machine.state, "info"), text(machine.why), text(machine.why.hint)
+        sentence = tr("It does not take part: {why}.", why=text(machine.why))
+        return _LOUD.get(machine.state, "info"), sentence, text(machine.why.hint)
     if machine.state == "away":
         return "info", tr("It joins when a film is made, if Upreel is open there and lends it."), ""
     return "info", "", ""

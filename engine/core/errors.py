@@ -333,14 +333,6 @@ class JobBusy(JobError, code="job-busy"):
     """Another program is at this job."""
 
 
-class PortTaken(JobError, code="port-taken"):
-    """Another program listens where other computers come in."""
-
-
-class AlreadyLent(JobError, code="already-lent"):
-    """Another Upreel lends this computer."""
-
-
 class CheckpointMismatch(JobError, code="checkpoint-mismatch", is_permanent=True):
     """Source, settings or weights changed since the job was interrupted."""
 
@@ -363,6 +355,14 @@ class UnknownMachine(MachineError, code="unknown-machine"):
 
 class MachineUnreachable(MachineError, code="machine-unreachable"):
     """The other computer, or the network, does not answer."""
+
+
+class PortTaken(MachineError, code="port-taken"):
+    """Another program listens where other computers come in."""
+
+
+class AlreadyLent(MachineError, code="already-lent"):
+    """Another Upreel lends this computer."""
 
 
 class PairingFailed(MachineError, code="pairing-failed"):

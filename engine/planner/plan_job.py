@@ -15,7 +15,7 @@ from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.search import Room
-from engine.planner import first_pass, latents, peaks, times, workers
+from engine.planner import first_pass, latents, machines, peaks, times, workers
 from engine.planner.advice import with_offers
 from engine.planner.notices import notices_of, other_model, refusal_of
 from engine.planner.rates import Rates
@@ -157,6 +157,8 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
     plan = _fitted(plan, budget, rates)
     if settings.workers > 1:
         plan = workers.added(plan, settings.workers, budget)
+    if settings.machines != "off":
+        plan = machines.let_in(plan, media)
     return _predicted(plan, request, budget, rates, wanted)
 
 
@@ -338,7 +340,8 @@ def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
         choices=(
             *family.choices(plan.work),
             *(first_pass.choices(plan) if plan.first_pass else ()),
-            *(workers.choices(plan) if plan.workers else ()),
+            *(workers.choices(plan) if len(plan.workers) > 1 else ()),
+            *machines.choices(plan),
         ),
         alternatives=tuple(found),
     )

@@ -31,14 +31,18 @@ def added(plan: Plan, wanted: int, budget: Budget) -> Plan:
     count = min(wanted, *_limits(plan, budget).values())
     if count < 2 or plan.work.device != "cpu":
         return plan
-    each = _SPANS_OF_SHOTS if plan.work.takes_shots else _SPANS
-    length = _segments(plan) // (each * count)
     return replace(
         plan,
         work=replace(plan.work, threads=1),
         workers=(WorkerPlan(),) * count,
-        span_segments=max(1, min(_LONGEST_SPAN, length)),
+        span_segments=span_length(plan, count),
     )
+
+
+def span_length(plan: Plan, count: int) -> int:
+    """Segments that each of so many workers gets at a time."""
+    each = _SPANS_OF_SHOTS if plan.work.takes_shots else _SPANS
+    return max(1, min(_LONGEST_SPAN, _segments(plan) // (each * count)))
 
 
 def notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:

@@ -275,6 +275,7 @@ class Plan:
     streams: tuple[PassPlan, ...] = ()
     segment_frames: int = 120
     workers: tuple[WorkerPlan, ...] = ()  # none: the process of the job makes all segments
+    takes_machines: bool = False  # other computers may make parts of the film
     span_segments: int = 1  # that a worker gets at a time
     stages: tuple[StagePlan, ...] = ()
     peak_bytes: int = 0

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.farm.addresses import JOBS_PORT
 from engine.farm.identity import Peers, own_identity
 
 if TYPE_CHECKING:
     from distributed.security import Security
 
-PORT = 47110
 _SILENCE = "30s"  # after which a machine that says nothing has gone
 
 
@@ -37,7 +37,7 @@ class Door:
     trusted: Path
     name: str
     names: Mapping[str, str] = field(default_factory=dict)
-    port: int = PORT
+    port: int = JOBS_PORT
     network: str = "0.0.0.0"  # noqa: S104 - TLS asks whoever comes for a certificate
     silence: str = _SILENCE
 
@@ -60,7 +60,7 @@ class Door:
         return {"host": hosts, "port": ports, "worker_ttl": self.silence}
 
 
-def own_door(port: int = PORT) -> Door:
+def own_door(port: int = JOBS_PORT) -> Door:
     """The door of this machine, for those that it is paired with now.
 
     Raises:
@@ -75,8 +75,3 @@ def own_door(port: int = PORT) -> Door:
         names={peer.fingerprint: peer.name for peer in peers.all()},
         port=port,
     )
-
-
-def with_port(host: str, port: int = PORT) -> str:
-    """An address that a user has typed, with its port."""
-    return host if host.rpartition(":")[2].isdigit() else f"{host}:{port}"

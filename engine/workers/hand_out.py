@@ -10,13 +10,15 @@ import logging
 import queue
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from distributed import Future
 
-from engine.core.errors import Cancelled, EngineError
+from engine.core.errors import Cancelled, EngineError, MachineUnreachable
 from engine.core.serialization import from_plain
+from engine.farm.discovery import announced
 from engine.pipeline.context import JobContext
 from engine.pipeline.room import check_room
 from engine.pipeline.segments import SegmentLog, SegmentRecord, Span
@@ -26,7 +28,7 @@ from engine.protocol.events import SegmentDone, Warned, WorkerProgress
 from engine.protocol.plan import Notice
 from engine.video.read.frame_reader import FrameReader
 from engine.workers.crew import Crew, Message, SpanFuture
-from engine.workers.door import Door
+from engine.workers.door import Door, own_door
 from engine.workers.farm import Farm
 from engine.workers.fit import needs_of
 from engine.workers.survey import Survey
@@ -72,6 +74,21 @@ def hand_out(context: JobContext, segments: SegmentLog, door: Door | None = None
         _warn(
             context, Notice(code="source-damaged", severity="warning", params={"problem": problem})
         )
+
+
+def hand_out_to_machines(context: JobContext, segments: SegmentLog, *, port: int) -> None:
+    """As `hand_out`; machines that are paired with this one can help, and find it.
+
+    Raises:
+        PortTaken: Another program listens at the port.
+        IdentityDamaged: The certificates of this machine cannot be used.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(announced(jobs_port=port))
+        except MachineUnreachable as err:  # who knows the address finds it
+            logger.info("this machine is not announced: %s", err)
+        hand_out(context, segments, own_door(port))
 
 
 def _warn(context: JobContext, notice: Notice) -> None:

@@ -9,7 +9,7 @@ import shutil
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -19,7 +19,10 @@ from typing import Any
 import filelock
 
 from engine.core import paths
-from engine.core.errors import AlreadyLent
+from engine.core.errors import AlreadyLent, MachineUnreachable
+from engine.farm.addresses import JOBS_PORT, split
+from engine.farm.discovery import Browser
+from engine.farm.identity import Peers
 from engine.workers.door import Door
 from engine.workers.fit import Device, own_devices
 
@@ -37,6 +40,29 @@ class _Child:
     process: SpawnProcess
     pipe: Connection
     folder: Path
+
+
+@contextlib.contextmanager
+def paired_hosts() -> Iterator[Callable[[], tuple[str, ...]]]:
+    """Where machines that are paired with this one may have work, asked for each time.
+
+    That is the address at which each of them is found in the network, else the last known one.
+    """
+    with contextlib.ExitStack() as stack:
+        browser: Browser | None = None
+        try:
+            browser = stack.enter_context(Browser())
+        except MachineUnreachable as err:
+            logger.info("no machine is looked for: %s", err)
+
+        def hosts() -> tuple[str, ...]:
+            seen = browser.machines if browser is not None else ()
+            there = {one.fingerprint: one.jobs_address for one in seen}
+            return tuple(
+                filter(None, (there.get(p.fingerprint) or p.address for p in Peers().all()))
+            )
+
+        yield hosts
 
 
 class Lending:
@@ -168,14 +194,13 @@ class Lending:
 
 def _answers(host: str, door: Door) -> bool:
     """Whether a machine that is paired with this one listens there."""
-    name, _, port = host.rpartition(":")
     try:
         context = ssl.create_default_context(cafile=door.trusted)
         context.check_hostname = False  # the certificate itself is known
         context.load_cert_chain(door.certificate, door.key)
-        with socket.create_connection((name.strip("[]"), int(port)), _CONNECT_S) as one:
+        with socket.create_connection(split(host, JOBS_PORT), _CONNECT_S) as one:
             context.wrap_socket(one).close()
-    except (OSError, ValueError):
+    except (OSError, MachineUnreachable):
         return False
     return True
 

@@ -30,6 +30,7 @@ from engine import __version__
 from engine.core.errors import NumericOverflow
 from engine.core.messages import Message
 from engine.core.serialization import from_plain, to_plain
+from engine.farm.addresses import JOBS_PORT, split
 from engine.models import registry
 from engine.protocol.plan import WorkPlan
 from engine.video.read.media_file import lies_elsewhere
@@ -168,14 +169,14 @@ class _Process:
 
     def _worker(self, job: _Job, spans: LentWorker) -> Worker:
         """It listens for itself alone; its address among workers is that of this machine."""
-        host, port = job.host.rpartition(":")[0], _free_port()
+        host, port = split(job.host, JOBS_PORT)[0], _free_port()
         return Worker(
             f"tls://{job.host}",
             nthreads=1,
             name=str(job.number),
             host="127.0.0.1",
             port=port,
-            contact_address=f"tls://{get_ip(host.strip('[]'))}:{port}",
+            contact_address=f"tls://{get_ip(host)}:{port}",
             security=self._lent.door.security,
             local_directory=str(self._lent.folder / "dask"),
             dashboard_address="127.0.0.1:0",

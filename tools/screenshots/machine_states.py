@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.core.errors import ErrorInfo
+from engine.core.errors import MachineUnreachable, PairingFailed
 from engine.core.messages import message
 from engine.protocol import events
 from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
@@ -18,7 +18,7 @@ from engine.protocol.tasks import TaskKind
 if TYPE_CHECKING:
     from tools.screenshots.player import Player
 
-_OWN = MachinesState(name="Desk", address="192.168.1.20:47111")
+_OWN = MachinesState(name="Desk", address="192.168.1.20")
 _ATTIC = FoundMachine(name="Attic", address="192.168.1.31:47111")
 _STUDIO = MachineInfo(
     fingerprint="5a" * 32,
@@ -35,7 +35,6 @@ _CUTTING = MachineInfo(
     state="paused",
     devices=("RTX 3080, 10 GB", "RTX 3060, 12 GB"),
     free_bytes=19_100_000_000,
-    why=message("machine.paused"),
 )
 _LAPTOP = MachineInfo(fingerprint="1b" * 32, name="Laptop", address="192.168.1.33:51877")
 _WORDS = ("harbour", "violin", "pepper", "window", "ocean", "candle")
@@ -69,10 +68,15 @@ def _three(player: Player) -> None:
 def _failed(player: Player) -> None:
     """One is left out, one does not fit, one is paused by its owner."""
     left_out = replace(
-        _STUDIO, state="left-out", spans_done=3, why=message("machine.left-out", count=3)
+        _STUDIO,
+        state="left-out",
+        spans_done=3,
+        why=message("reason.machine.left-out", why="its process has ended"),
     )
     refused = replace(
-        _LAPTOP, state="refused", why=message("machine.other-version", theirs="0.2.0", ours="0.3.0")
+        _LAPTOP,
+        state="refused",
+        why=message("reason.machine.version", version="0.2.0", own="0.3.0"),
     )
     _open(player, replace(_OWN, machines=(_CUTTING, refused, left_out)))
 
@@ -83,7 +87,12 @@ def _found(player: Player) -> None:
 
 def _unreachable(player: Player) -> None:
     """Another program holds the port."""
-    _open(player, replace(_OWN, address="", problem=message("machine.paused")))
+    _open(
+        player,
+        replace(
+            _OWN, address="", problem=MachineUnreachable("no-network", reason="no route").as_message
+        ),
+    )
 
 
 def _asking(player: Player) -> None:
@@ -112,7 +121,7 @@ def _waiting(player: Player) -> None:
 
 def _pairing_failed(player: Player) -> None:
     _words(player)
-    error = ErrorInfo(code="disk-full", case="while-writing", params={"name": "Attic"})
+    error = PairingFailed("there", name="Attic").info()
     player.say([events.TaskFailed(kind=TaskKind.PAIRING, subject=_ATTIC.address, error=error)])
 
 
@@ -133,7 +142,11 @@ def _workers(player: Player) -> None:
     player.say(
         [
             events.WorkerProgress(
-                job_id="sample", worker=number, frame=40 * number, frames_per_second=speed, name=name
+                job_id="sample",
+                worker=number,
+                frame=40 * number,
+                frames_per_second=speed,
+                name=name,
             )
             for number, (name, speed) in enumerate(speeds, start=1)
         ]
