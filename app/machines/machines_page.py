@@ -53,7 +53,9 @@ class OwnCard(Themed, QFrame):
         for label in (self._caption, self._name, self._address):
             left.addWidget(label)
         right.addWidget(self._lend)
-        right.addWidget(self._meaning, 1)
+        right.addWidget(self._meaning)
+        for column in (left, right):
+            column.addStretch(1)
         left.setSpacing(1)
         right.setSpacing(2)
         row = QHBoxLayout(self)

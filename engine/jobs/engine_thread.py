@@ -62,7 +62,7 @@ class EngineThread(threading.Thread):
         self._updates = UpdateService()
         is_measured = partial(self._tasks.runs, TaskKind.BENCHMARK)
         self._excerpts = ExcerptService(self._jobs, self.send, is_measured)
-        self._machines = MachinesService(sink, self.send)
+        self._machines = MachinesService(sink, self.send, lambda: self._jobs.farm_port)
         self._services: tuple[Service, ...] = (
             ModelFileService(),
             RuntimeService(),

@@ -60,15 +60,21 @@ class MachinesService:
     Args:
         sink: Gets MachinesKnown while computers are shown, whenever something has changed.
         send: Takes what comes from another computer, as a command to this service.
+        jobs_port: Of this computer, where others come in while a job uses them.
     """
 
     kind = TaskKind.PAIRING
     commands = c.MachineCommand
 
-    def __init__(self, sink: e.EventSink, send: Callable[[c.Command], None]) -> None:
-        self._sink, self._send = sink, send
+    def __init__(
+        self,
+        sink: e.EventSink,
+        send: Callable[[c.Command], None],
+        jobs_port: Callable[[], int],
+    ) -> None:
+        self._sink, self._send, self._jobs_port = sink, send, jobs_port
         self._answer: _Answer | None = None  # that a pairing waits for
-        self._shown = _Shown(self._begin_pairing, self._tell)
+        self._shown = _Shown(self._begin_pairing, self._tell, jobs_port)
         self._lent = _Lent(self._lending_failed, self._shown.look)
         self._told: MachinesState | None = None
 
@@ -116,7 +122,7 @@ class MachinesService:
             return self._show(offer, _Answer(work.control), work)
 
         try:
-            ask(address, show)
+            ask(address, show, jobs_port=self._jobs_port())
         except MachineError:
             work.control.check()  # it was given up before the other one had answered
             raise
@@ -233,13 +239,17 @@ class _Shown(_Background):
     Args:
         asked: Another computer has begun a pairing; what the user says becomes the result.
         changed: Called from its thread, every second and after `look`.
+        jobs_port: As of MachinesService.
     """
 
     def __init__(
-        self, asked: Callable[[Offer, Future[Peer]], _Answer], changed: Callable[[], None]
+        self,
+        asked: Callable[[Offer, Future[Peer]], _Answer],
+        changed: Callable[[], None],
+        jobs_port: Callable[[], int],
     ) -> None:
         super().__init__("machines")
-        self._asked, self._changed = asked, changed
+        self._asked, self._changed, self._jobs_port = asked, changed, jobs_port
         self._bell = threading.Event()
         self._browser: Browser | None = None
         self._pairing: Future[Peer] = Future()  # the one that the other side has begun
@@ -281,10 +291,11 @@ class _Shown(_Background):
             self._browser, self.address, self.problem = None, "", None
 
     def _open(self, stack: contextlib.ExitStack) -> None:
+        make = partial(PairingPort, self._show, self._ended, jobs_port=self._jobs_port())
         try:
-            port = stack.enter_context(PairingPort(self._show, self._ended))
+            port = stack.enter_context(make())
         except MachineUnreachable:  # another Upreel of this computer has it
-            port = stack.enter_context(PairingPort(self._show, self._ended, port=0))
+            port = stack.enter_context(make(port=0))
         host = next(iter(own_addresses()), "127.0.0.1")
         self.address = host if port.port == PAIRING_PORT else joined(host, port.port)
         self._changed()
@@ -313,6 +324,7 @@ class _Lent(_Background):
     def __init__(self, failed: Callable[[EngineError], None], changed: Callable[[], None]) -> None:
         super().__init__("lent")
         self._failed, self._changed = failed, changed
+        self._browser: Browser | None = None
         self.host = ""  # name of the computer that it works for
 
     def begin_again(self) -> None:
@@ -326,7 +338,10 @@ class _Lent(_Background):
         from engine.workers.lend import Lending
 
         try:
-            with Lending(own_door(), _hosts, self._heard):
+            with contextlib.ExitStack() as stack:
+                with contextlib.suppress(MachineUnreachable):  # those with an address are found
+                    self._browser = stack.enter_context(Browser())
+                stack.enter_context(Lending(own_door(), self._hosts, self._heard))
                 ends.wait()
         except EngineError as err:
             ends.set()
@@ -335,6 +350,7 @@ class _Lent(_Background):
             ends.set()
             self._failed(reported(err, "lending", logger))
         finally:
+            self._browser = None
             self._heard("idle", "")
 
     def _heard(self, state: str, what: str) -> None:
@@ -343,7 +359,8 @@ class _Lent(_Background):
             self.host = host
             self._changed()
 
-
-def _hosts() -> tuple[str, ...]:
-    """Where paired computers may have work."""
-    return tuple(peer.address for peer in Peers().all())
+    def _hosts(self) -> tuple[str, ...]:
+        """Where paired computers may have work: as they announce it, else where they were."""
+        heard = self._browser.machines if self._browser is not None else ()
+        announced_at = {one.fingerprint: one.jobs_address for one in heard if one.jobs_address}
+        return tuple(announced_at.get(one.fingerprint, one.address) for one in Peers().all())
