@@ -134,6 +134,7 @@ class MachinesPage(Themed, QDialog):
         self._model = model
         self._rows: dict[str, MachineRow] = {}
         self._found: tuple[object, ...] | None = None
+        self._was_paired = False
         self._title, self._lead, self._pairing, self._foot = (QLabel() for _ in range(4))
         self._own, self._steps = OwnCard(), FirstSteps()
         self._news = NoticeLine()
@@ -192,6 +193,9 @@ class MachinesPage(Themed, QDialog):
 
     def _show_news(self, state: MachinesState) -> None:
         model = self._model
+        if model.paired and not self._was_paired:
+            self._address.clear()
+        self._was_paired = bool(model.paired)
         self._news.setVisible(bool(model.problem or model.paired or state.problem))
         if model.problem is not None:
             self._news.show_message("refusal", *machine_labels.problem(model.problem))

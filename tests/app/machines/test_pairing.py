@@ -1,15 +1,17 @@
 """The dialog of a pairing, from both sides, with an engine that a test moves."""
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFrame, QPushButton
+from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton
 
 from app.machines.pairing_dialog import PairingDialog
 from engine.protocol import commands, events
 from engine.protocol.tasks import TaskKind
 from tests.app.conftest import Bench, part, texts
-from tests.helpers.fake_states import OFFLINE
+from tests.helpers.fake_states import ATTIC, NO_MACHINES, OFFLINE
 
 WORDS = ("harbour", "violin", "pepper", "window", "ocean", "candle")
 ADDRESS = "192.168.1.31:47111"
@@ -19,6 +21,7 @@ ADDRESS = "192.168.1.31:47111"
 def dialog(bench: Bench) -> PairingDialog:
     """Of a pairing that was asked for, before the other computer has answered."""
     bench.do("machines")
+    part(bench.program.machines.page, "machineAddress", QLineEdit).setText(ADDRESS)
     bench.program.machines.pair(ADDRESS)
     bench.hear()
     return bench.program.machines.dialog
@@ -55,7 +58,13 @@ def test_words_are_compared_and_the_other_side_is_waited_for(bench, dialog):
     bench.engine.tasks.finish(TaskKind.PAIRING)
     bench.hear()
     assert not dialog.isVisible()
-    assert "Paired with Attic." in texts(bench.program.machines.page)
+    page = bench.program.machines.page
+    assert "Paired with Attic." in texts(page)
+    field = part(page, "machineAddress", QLineEdit)
+    assert not field.text()  # it has been used
+    field.setText("192.168.1.4")
+    bench.emit(events.MachinesKnown(state=replace(NO_MACHINES, machines=(ATTIC,))))
+    assert field.text() == "192.168.1.4"
 
 
 def test_a_pairing_that_began_elsewhere_opens_by_itself(bench):
