@@ -24,7 +24,7 @@ from engine.workers.worker import TOPIC, WORD, JobOrder, Made, SpanWorker, Word,
 
 logger = logging.getLogger(__name__)
 
-SpanFuture = Future[Made]
+SpanFuture = Future["Made | None"]
 Message = Mapping[str, Any]  # of a worker: "worker", "kind" and "data"
 
 _NO_PAGES: list[str] = []
@@ -134,9 +134,11 @@ class Crew:
         """
         there = None if self._farm is None else self._farm.made_of(str(future.key))
         try:
-            return there or future.result()
+            made = there or future.result()
         except KilledWorker as err:
             return int(str(err.last_worker.name))
+        assert made is not None  # what a machine returns comes before
+        return made
 
     def hand_out(self, span: Span, *, first: bool = False) -> SpanFuture:
         """Give a span to the next worker that is free.
@@ -151,12 +153,12 @@ class Crew:
 
     def tell(self, word: Word) -> None:
         """Pause, resume or cancel all workers at once."""
-        scheduler: Any = self._cluster.scheduler
+        cluster: Any = self._cluster
         if self._farm is not None:
             self._farm.is_paused = word == "pause"
-        for address in tuple(scheduler.workers):
+        for address in tuple(cluster.scheduler.workers):
             message = {"op": WORD, "word": word}
-            self._cluster.loop.add_callback(scheduler.worker_send, address, message)
+            cluster.loop.add_callback(cluster.scheduler.worker_send, address, message)
 
     def leave_out(self, worker: int) -> None:
         """End a worker of this machine for good."""

@@ -1,4 +1,4 @@
-"""Where machines of a farm meet: port and certificates, without anything that takes long to load."""
+"""Where machines of a farm meet: port and certificates; loads fast."""
 
 from __future__ import annotations
 

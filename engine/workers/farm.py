@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distributed import Scheduler
-from distributed.comm import Comm
+from distributed.comm.core import Comm
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from engine import __version__
@@ -180,7 +180,7 @@ class Farm:
         member = self._checked(comm, number)
         self._heard({"worker": number, "kind": "left", "data": None})
         member.state = "paused" if state == "paused" else "away"
-        self._dismiss(member)
+        await self._dismiss(member)
 
     # --- inside
 
@@ -238,11 +238,10 @@ class Farm:
             raise ValueError("another machine has this number")
         return member
 
-    def _dismiss(self, member: _Member) -> None:
+    async def _dismiss(self, member: _Member) -> None:
         self._show()
         for address in [one for one, whose in self._at.items() if whose is member]:
-            remove = self._scheduler.remove_worker(address=address, stimulus_id="upreel")
-            self._scheduler._ongoing_background_tasks.call_soon(lambda: remove)
+            await self._scheduler.remove_worker(address=address, stimulus_id="upreel")
 
     def _bytes(self, begin: int, count: int) -> bytes:
         with self._reading:
@@ -307,7 +306,7 @@ def _info(devices: list[_Member], film: str) -> MachineInfo:
     )
 
 
-def _fingerprint(comm: Comm) -> str:
+def _fingerprint(comm: Any) -> str:
     """SHA-256 of the certificate that the other end of a connection has proved to have."""
     found = comm.stream.socket.getpeercert(binary_form=True)
     return hashlib.sha256(found).hexdigest()
@@ -316,7 +315,7 @@ def _fingerprint(comm: Comm) -> str:
 def _with_pixels(preview: PreviewReady, rgb: Sequence[bytes | None]) -> PreviewReady:
     """A preview whose pictures were sent apart, as plain data have no bytes."""
     pictures = [
-        picture and dataclasses.replace(picture, rgb=pixels)
+        picture and dataclasses.replace(picture, rgb=pixels or b"")
         for picture, pixels in zip((preview.source, preview.result), rgb, strict=True)
     ]
     return dataclasses.replace(preview, source=pictures[0], result=pictures[1])

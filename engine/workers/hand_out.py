@@ -10,6 +10,7 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -363,7 +364,7 @@ class _HandOut:
                 return
             if isinstance(found, Future):
                 self._open.pop(found, None)
-            elif found is not None and not isinstance(found, Span):
+            elif isinstance(found, Mapping):
                 self._heard(found)
 
     def _account(self) -> None:

@@ -121,7 +121,7 @@ class _Process:
             job = await self._asked(host)
         except (OSError, TimeoutError):
             return False
-        except Exception:  # noqa: BLE001 - an answer of another version can be anything
+        except Exception:
             logger.warning("%s answers what makes no sense", host, exc_info=True)
             job = None
         if job is None:
@@ -129,7 +129,7 @@ class _Process:
             return True
         try:
             await self._work(job)
-        except Exception:  # noqa: BLE001 - of a job that may have ended meanwhile; it is asked again
+        except Exception:
             logger.warning("the work for %s ended", host, exc_info=True)
         self._tell("idle", "")
         return True

@@ -35,7 +35,7 @@ def on_change(listener: Callable[[], None]) -> Callable[[], None]:
 
 def show(machines: tuple[MachineInfo, ...]) -> None:
     """Say which machines there are."""
-    global _present  # noqa: PLW0603 - one job runs at a time
+    global _present
     with _lock:
         if machines == _present:
             return

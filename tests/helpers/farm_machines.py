@@ -1,31 +1,29 @@
-"""Machines of a farm on this one: each with a certificate, processes and a folder of its own."""
+"""Machines of a farm on this one: programs with a certificate and folders of their own."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import signal
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import psutil
 
 from engine.farm.identity import Peers
 from engine.workers.door import Door, own_door
 from engine.workers.fit import Device, own_devices
-from engine.workers.lend import Lending
 from tests.helpers.farm import certificate_of, computer
 
-
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """Machines that know each other: the one with the film, and those that help."""
-
-    host: Door
-    others: tuple[Door, ...]
-
-    @property
-    def address(self) -> str:
-        """Where the host lets others in."""
-        return f"127.0.0.1:{self.host.port}"
+_ROOT = Path(__file__).parents[2]
+_END_S = 30.0
 
 
 def processor() -> Device:
@@ -33,40 +31,135 @@ def processor() -> Device:
     return next(one for one in own_devices() if not one.gpu)
 
 
-def paired(folder: Path, count: int, *, silence: str = "30s") -> Paired:
-    """A host and some machines that are paired with it."""
-    folders = [folder / f"machine_{number}" for number in range(count + 1)]
-    certificates = [certificate_of(one) for one in folders]
-    with computer(folders[0]):
-        for number, certificate in enumerate(certificates[1:], start=1):
+class Machine:
+    """A program that works for another machine, which has to know its certificate.
+
+    Attributes:
+        said: What it has told, line by line.
+    """
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self.folder, self.address = folder, address
+        self.models = folder / "models"
+        self.models.mkdir(parents=True, exist_ok=True)
+        self.said: list[str] = []
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Begin; it loads its libraries when there is work for the first time."""
+        words = [sys.executable, "-m", "tests.helpers.farm_machine", str(self.folder), self.address]
+        own = {name: str(self.folder / name) for name in ("data", "cache", "models")}
+        env = {**os.environ, **{f"UPREEL_{name.upper()}": path for name, path in own.items()}}
+        env["PYTHONPATH"] = str(_ROOT)
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=_ROOT
+        )
+        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+
+    def tell(self, word: str) -> None:
+        """Pause or resume it."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{word}\n")
+        self._process.stdin.flush()
+
+    def go_wrong(self, fault: str) -> None:
+        """Let something go wrong from now on: "bytes", "disk" or "version"; "" for nothing."""
+        (self.folder / "fault").write_text(fault)
+
+    @property
+    def computing(self) -> list[psutil.Process]:
+        """The processes that compute."""
+        if self._process is None:
+            return []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return [
+                one
+                for one in psutil.Process(self._process.pid).children()
+                if "spawn_main" in " ".join(one.cmdline())
+            ]
+        return []
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the processes that compute."""
+        for one in self.computing:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.send_signal(number)
+
+    @property
+    def leftovers(self) -> list[Path]:
+        """What it has written for others and not removed."""
+        return [one for one in (self.folder / "lent").rglob("*") if one.is_file()]
+
+    def end(self) -> int:
+        """End it; its exit status."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        status = process.wait(_END_S)
+        process.stdout.close()
+        return status
+
+    def kill(self) -> None:
+        """The machine is switched off."""
+        process, self._process = self._process, None
+        assert process is not None
+        everything = [process, *psutil.Process(process.pid).children(recursive=True)]
+        for one in everything:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with contextlib.suppress(ValueError):
+            for line in process.stdout:
+                self.said.append(line.strip())
+
+
+def paired(folder: Path, count: int, *, silence: str = "30s") -> tuple[Door, list[Machine]]:
+    """A door and some machines that are not started and may come in."""
+    host = folder / "host"
+    machines = [Machine(folder / f"machine_{number}", "") for number in range(1, count + 1)]
+    with computer(host):
+        own_door()
+        for number, one in enumerate(machines, start=1):
+            certificate = certificate_of(one.folder / "data")
             Peers().add(certificate, f"machine {number}", "")
-        host = replace(own_door(free_port()), network="127.0.0.1", silence=silence)
-    others = []
-    for one in folders[1:]:
-        with computer(one):
-            Peers().add(certificates[0], "host", "")
-            others.append(own_door())
-    return Paired(host, tuple(others))
+        door = replace(own_door(free_port()), network="127.0.0.1", silence=silence)
+    for one in machines:
+        one.address = f"127.0.0.1:{door.port}"
+        with computer(one.folder / "data"):
+            Peers().add(certificate_of(host), "host", one.address)
+            own_door()
+    return door, machines
 
 
-@contextmanager
-def lent(
-    machines: Paired, folder: Path, *, addresses: Sequence[str] = ()
-) -> Iterator[list[Lending]]:
-    """All machines work for the host, each at the address where it reaches it."""
-    where = addresses or [machines.address] * len(machines.others)
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(lending(door, address, folder / f"lent_{number}"))
-            for number, (door, address) in enumerate(
-                zip(machines.others, where, strict=True), start=1
-            )
-        ]
+@contextlib.contextmanager
+def running(machines: Sequence[Machine]) -> Iterator[None]:
+    """Inside, they run; at the end nothing of them is left."""
+    for one in machines:
+        one.start()
+    try:
+        yield
+    finally:
+        ends = [one.end() for one in machines]
+        assert not any(ends), ends
+        assert not any(one.leftovers for one in machines)
+        for one in machines:
+            shutil.rmtree(one.folder / "lent", ignore_errors=True)
 
 
-def lending(door: Door, address: str, folder: Path) -> Lending:
-    """A machine that lends its processor."""
-    return Lending(door, lambda: (address,), folder=folder, devices=(processor(),))
+def until(what: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it does not come"
+        time.sleep(0.05)
 
 
 def free_port() -> int:

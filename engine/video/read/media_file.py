@@ -47,9 +47,13 @@ class SourceFile(Protocol):
 
     failure: OSError | None
 
-    def read(self, count: int, /) -> bytes: ...
-    def seek(self, offset: int, whence: int = ..., /) -> int: ...
-    def tell(self) -> int: ...
+    def read(self, count: int, /) -> bytes:
+        """The next bytes; b"" at the end, and where they are unreadable."""
+        ...
+
+    def seek(self, offset: int, whence: int = ..., /) -> int:
+        """Go to a place."""
+        ...
 
 
 Opening = Callable[[], AbstractContextManager[SourceFile]]
