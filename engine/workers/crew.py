@@ -17,6 +17,7 @@ from distributed import Client, Future, KilledWorker, LocalCluster
 from distributed.security import Security
 
 from engine.pipeline.segments import Span
+from engine.workers import handshakes
 from engine.workers.worker import TOPIC, JobOrder, Made, SpanWorker, Word, make_span, obey
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class Crew:
 
     def __enter__(self) -> Crew:
         """Start; does not wait for the workers."""
+        handshakes.limit()
         with dask.config.set(_DASK):
             self._cluster = LocalCluster(
                 n_workers=0,
