@@ -324,7 +324,6 @@ class _Lent(_Background):
     def __init__(self, failed: Callable[[EngineError], None], changed: Callable[[], None]) -> None:
         super().__init__("lent")
         self._failed, self._changed = failed, changed
-        self._browser: Browser | None = None
         self.host = ""  # name of the computer that it works for
 
     def begin_again(self) -> None:
@@ -335,13 +334,12 @@ class _Lent(_Background):
 
     def _work(self, ends: threading.Event) -> None:
         from engine.workers.door import own_door
-        from engine.workers.lend import Lending
+        from engine.workers.lend import Lending, paired_hosts
 
         try:
             with contextlib.ExitStack() as stack:
-                with contextlib.suppress(MachineUnreachable):  # those with an address are found
-                    self._browser = stack.enter_context(Browser())
-                stack.enter_context(Lending(own_door(), self._hosts, self._heard))
+                hosts = stack.enter_context(paired_hosts())
+                stack.enter_context(Lending(own_door(), hosts, self._heard))
                 ends.wait()
         except EngineError as err:
             ends.set()
@@ -350,7 +348,6 @@ class _Lent(_Background):
             ends.set()
             self._failed(reported(err, "lending", logger))
         finally:
-            self._browser = None
             self._heard("idle", "")
 
     def _heard(self, state: str, what: str) -> None:
@@ -358,9 +355,3 @@ class _Lent(_Background):
         if host != self.host:
             self.host = host
             self._changed()
-
-    def _hosts(self) -> tuple[str, ...]:
-        """Where paired computers may have work: as they announce it, else where they were."""
-        heard = self._browser.machines if self._browser is not None else ()
-        announced_at = {one.fingerprint: one.jobs_address for one in heard if one.jobs_address}
-        return tuple(announced_at.get(one.fingerprint, one.address) for one in Peers().all())

@@ -19,6 +19,7 @@ from distributed.security import Security
 
 from engine.core.errors import PortTaken
 from engine.pipeline.segments import Span
+from engine.workers import handshakes
 from engine.workers.farm import Farm
 from engine.workers.worker import TOPIC, WORD, JobOrder, Made, SpanWorker, Word, make_span
 
@@ -73,6 +74,7 @@ class Crew:
         Raises:
             PortTaken: Other machines cannot be let in.
         """
+        handshakes.limit()
         with dask.config.set(QUIET):
             self._cluster = self._started()
             self._client = Client(
