@@ -121,10 +121,10 @@ class StageProgress(JobEvent):
 class WorkerProgress(JobEvent):
     """Where one of several worker processes of a job is."""
 
-    worker: int  # of the plan, from 1 on
+    worker: int  # of the plan, from 1 on; those of other computers follow
     frame: int  # of the film, which it has reached
     frames_per_second: float
-    card: str = ""  # title of its GPU, or name of another machine; "" where the processor computes
+    name: str = ""  # of its GPU or its computer; "" for a process of the processor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from distributed.security import Security
 from engine.core.errors import PortTaken
 from engine.pipeline.segments import Span
 from engine.protocol.events import PreviewReady
+from engine.workers import handshakes
 from engine.workers.farm import Farm
 from engine.workers.worker import TOPIC, WORD, SpanWorker, Word, make_span
 
@@ -82,6 +83,7 @@ class Crew:
         Raises:
             PortTaken: Other machines cannot be let in.
         """
+        handshakes.limit()
         with dask.config.set(QUIET):
             self._cluster = self._started()
             self._client = Client(

@@ -349,7 +349,7 @@ class _HandOut:
                 worker=number + 1,
                 frame=frame,
                 frames_per_second=frames_per_second,
-                card=self._name_of(number),
+                name=self._name_of(number),
             )
         )
         self._advance()

@@ -85,7 +85,7 @@ def test_two_gpus_make_the_segments_of_one(tmp_path: Path, used: Used) -> None:
     assert not gpu.launches, "the process of the job leaves the GPUs to the workers"
     assert sorted(one["used"] for one in used()) == [[0], [1]], "each has its own"
     assert not [one["problems"] for one in used() if one["problems"]]
-    assert {one.card for one in events.of(WorkerProgress)} <= set(NAMES)
+    assert {one.name for one in events.of(WorkerProgress)} <= set(NAMES)
     assert not events.of(Warned)
 
 
