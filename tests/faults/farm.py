@@ -224,7 +224,8 @@ def exchanged(connection: socket.socket, data: bytes) -> bytes:
     """What comes back before the connection ends."""
     with connection:
         connection.sendall(data)
-        connection.shutdown(socket.SHUT_WR)
+        if not isinstance(connection, ssl.SSLSocket):  # else the bytes of TLS would come
+            connection.shutdown(socket.SHUT_WR)
         heard = connection.recv(1 << 16)
         while connection.recv(1 << 16):
             pass
