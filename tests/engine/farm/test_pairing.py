@@ -153,8 +153,8 @@ def test_a_computer_in_the_middle_gets_other_words(waiting: Make, tmp_path: Path
 def hello(**changed: Any) -> dict[str, Any]:
     """The first message of a computer that asks."""
     text = own_identity().certificate_text
-    told = {"protocol": 1, "name": "A", "certificate": text, "jobs_port": 1}
-    return told | {"commitment": pairing._sha256(bytes(32)).hex()} | changed
+    about = {"protocol": 1, "name": "A", "certificate": text, "jobs_port": 1}
+    return about | {"commitment": pairing._sha256(bytes(32)).hex()} | changed
 
 
 class Stranger:
