@@ -28,7 +28,7 @@ from engine.protocol.events import PreviewReady
 from engine.protocol.machines import MachineInfo, MachineState
 from engine.workers import machines
 from engine.workers.door import Door
-from engine.workers.fit import Device, Requirements, Offer, misfit
+from engine.workers.fit import Device, Offer, Requirements, misfit
 from engine.workers.remote_segments import SegmentsReceived
 from engine.workers.worker import JobOrder
 

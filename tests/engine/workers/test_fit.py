@@ -9,7 +9,7 @@ import pytest
 
 from engine import __version__
 from engine.workers import fit
-from engine.workers.fit import Device, NeededFile, Requirements, Offer
+from engine.workers.fit import Device, NeededFile, Offer, Requirements
 from tests.engine.workers.test_hand_out import planned
 
 SHA = "5" * 64
