@@ -102,6 +102,16 @@ class Crew:
                 logger.warning("workers end with this program: %s", err)
 
     @property
+    def address(self) -> str:
+        """Where workers find the scheduler."""
+        return str(self._cluster.scheduler_address)
+
+    @property
+    def security(self) -> Security:
+        """What they need to speak with it."""
+        return self._cluster.security
+
+    @property
     def is_there(self) -> bool:
         """Whether any worker is ready, at work, or starts."""
         scheduler: Any = self._cluster.scheduler

@@ -10,6 +10,7 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from engine.workers.survey import Survey
 from engine.workers.worker import JobOrder, Made, SpanWorker
 
 logger = logging.getLogger(__name__)
+WorkerKind = Callable[[JobOrder], SpanWorker]
 
 _MOST_FAILURES = 3
 _POLL_S = 0.1
@@ -40,9 +42,7 @@ _GONE_S = 10.0  # without any worker, after which none is waited for any more
 _ENDING_S = 2.0  # that workers have to end cleanly
 
 
-def hand_out(
-    context: JobContext, segments: SegmentLog, worker: type[SpanWorker] = SpanWorker
-) -> None:
+def hand_out(context: JobContext, segments: SegmentLog, worker: WorkerKind = SpanWorker) -> None:
     """Have the segments that lack made by the workers of the plan; as `pipeline.context.HandOut`.
 
     Where no worker is left it says so, and ends: the process of the job makes the rest.
@@ -125,7 +125,7 @@ class _HandOut:
         self._warned: list[Notice] = []
         self._seen = time.monotonic()  # when a worker was there
 
-    def run(self, survey: Survey, worker: type[SpanWorker]) -> None:
+    def run(self, survey: Survey, worker: WorkerKind) -> None:
         """Until all is made, or no worker is left."""
         folder = self._segments.path(0).parent
         order = _job_order(self._context, folder)
