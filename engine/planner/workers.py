@@ -31,14 +31,18 @@ def added(plan: Plan, wanted: int, budget: Budget) -> Plan:
     count = min(wanted, *_limits(plan, budget).values())
     if count < 2 or plan.work.device != "cpu":
         return plan
-    each = _SPANS_OF_SHOTS if plan.work.takes_shots else _SPANS
-    length = _segments(plan) // (each * count)
     return replace(
         plan,
         work=replace(plan.work, threads=1),
         workers=(WorkerPlan(),) * count,
-        span_segments=max(1, min(_LONGEST_SPAN, length)),
+        span_segments=span_segments(_segments(plan), count, takes_shots=plan.work.takes_shots),
     )
+
+
+def span_segments(segments: int, workers: int, *, takes_shots: bool) -> int:
+    """Segments of a span, for a film of some that workers share."""
+    each = _SPANS_OF_SHOTS if takes_shots else _SPANS
+    return max(1, min(_LONGEST_SPAN, segments // (each * workers)))
 
 
 def notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:

@@ -155,4 +155,4 @@ async def _all(address: str, security: Security, count: int) -> None:
             for number in range(count)
         ]
         await asyncio.gather(*workers)
-        await asyncio.gather(*(worker.finished() for worker in workers))
+        await asyncio.Event().wait()  # until the process is ended
