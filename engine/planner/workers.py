@@ -40,9 +40,15 @@ def added(plan: Plan, wanted: int, budget: Budget) -> Plan:
 
 
 def span_segments(segments: int, workers: int, *, takes_shots: bool) -> int:
-    """Segments of a span, for a film of some that workers share."""
+    """Segments of a span, for a film of some that workers share: such that they end together."""
     each = _SPANS_OF_SHOTS if takes_shots else _SPANS
-    return max(1, min(_LONGEST_SPAN, segments // (each * workers)))
+    longest = max(1, min(_LONGEST_SPAN, segments // (each * workers)))
+
+    def of_the_last_worker(length: int) -> int:
+        spans = -(-segments // length)
+        return length * -(-spans // workers)
+
+    return min(range(longest, longest // 2, -1), key=of_the_last_worker)
 
 
 def notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from engine.bench.cases import idle_workers
-from engine.bench.cases.workers import empty_film, planned, with_workers
+from engine.bench.cases.workers import planned, with_workers
 from engine.bench.clips import SyntheticClip
 from engine.bench.farm import LOCAL, Link, SpanTimes, simulate
 from engine.bench.options import BenchOptions
@@ -25,6 +25,7 @@ from engine.bench.report.machine import Row
 from engine.bench.timing.one_job import SegmentList, run_once
 from engine.core.control import Control
 from engine.core.geometry import Size
+from engine.hardware import devices
 from engine.pipeline.context import JobContext
 from engine.pipeline.segments import Span
 from engine.planner.workers import span_segments
@@ -35,7 +36,7 @@ from engine.settings.schema import JobSettings
 from engine.video.read.frame_reader import FrameReader
 from engine.workers.hand_out import hand_out
 from engine.workers.survey import Survey
-from engine.workers.worker import SpanWorker
+from engine.workers.worker import JobOrder, SpanWorker
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 LINKS = {
@@ -45,11 +46,14 @@ LINKS = {
     "20 Mbit/s": Link(mbit_s=20, latency_s=0.02),
 }
 FASTER = (1, 10, 100)  # workers next to the recorded one
+_IDLE_SPANS = 500
 _FILM_FRAMES = 2 * 3600 * 24
 _SEGMENT_FRAMES = 240  # of that film
 _RECORDED_SEGMENTS = 6  # of the job: the first one does not count, the models load with it
 _WAIT_S = 0.5  # of an idle worker for a span
-_WAITING_SPANS = 48
+_WAITING = (1, 2, 4, 16, 64)
+_WAITING_SPANS = 16  # of each
+Recorded = dict[str, float]
 
 
 class Timed(SpanWorker):
@@ -65,37 +69,39 @@ class Timed(SpanWorker):
 
 
 def farm_rows(options: BenchOptions) -> Iterator[Row]:
-    """The recorded job; the simulation next to real processes that wait; then the farms."""
+    """The recorded job; the simulation next to what it simulates; then the farms."""
     size = options.size or (Size(320, 180) if options.quick else Size(640, 360))
     frames = options.frames[0] if options.frames else 8
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         media = SyntheticClip(folder, size, frames * _RECORDED_SEGMENTS).media
-        times = recorded(media, folder, frames)
+        settings = JobSettings(model="lite", treatment="faithful", codec="h264")
+        plan = replace(planned(media, settings, folder), segment_frames=frames)
+        order = JobOrder(job_id="bench", media=media, plan=plan, folder=folder)
+        times = recorded(order)
         yield {"recorded": "lite", "width": size.width, "height": size.height, **times}
-        yield from _compared(folder)
+        yield from _waiting(order)
+        yield from _real(media, plan, folder, times)
     yield from simulated_rows(times)
 
 
-def recorded(media: MediaInfo, folder: Path, frames: int) -> dict[str, float]:
+def recorded(order: JobOrder) -> Recorded:
     """Seconds and bytes of each frame of a job of one worker, in CPU seconds.
 
     `host_s` is of each span, and `start_s` of a worker.
     """
-    settings = JobSettings(model="lite", treatment="faithful", codec="h264")
-    plan = replace(planned(media, settings, folder), segment_frames=frames)
+    media, plan, folder = order.media, order.plan, order.folder
     job = run_once(media, with_workers(plan, 1), folder, hand_out=partial(hand_out, worker=Timed))
     lines = (folder / "span_seconds").read_text(encoding="ascii").splitlines()
     spans = [float(line) for line in lines][1:]
-    all_frames = media.video.frame_count
-    idle, idle_plan = empty_film(folder, 200)
+    frames = media.video.frame_count
     return {
-        "span_s": fmean(spans) / frames,
-        "survey_s": _survey_s(media, plan, folder) / all_frames,
-        "source_bytes": media.path.stat().st_size / all_frames,
-        "result_bytes": job.segment_bytes / all_frames,
-        "join_s": sum(job.steps[step].cpu_s for step in ("mux", "verify")) / all_frames,
-        "host_s": idle_workers.host_seconds(idle, idle_plan, folder, 1, 200),
+        "span_s": fmean(spans) / plan.segment_frames,
+        "survey_s": _survey_s(media, plan, folder) / frames,
+        "source_bytes": media.path.stat().st_size / frames,
+        "result_bytes": job.segment_bytes / frames,
+        "join_s": sum(job.steps[step].cpu_s for step in ("mux", "verify")) / frames,
+        "host_s": idle_workers.served(order, 1, _IDLE_SPANS).cpu_s / _IDLE_SPANS,
         "start_s": job.workers_cpu_s - sum(spans) - median(spans),
     }
 
@@ -116,27 +122,34 @@ def _survey_s(media: MediaInfo, plan: Plan, folder: Path) -> float:
     return time.process_time() - begin
 
 
-def _compared(folder: Path) -> Iterator[Row]:
-    """Real processes that wait instead of computing, and the same simulated.
+def _waiting(order: JobOrder) -> Iterator[Row]:
+    """Workers that wait instead of computing, through Dask, and the same simulated."""
+    for count in _WAITING:
+        spans = _WAITING_SPANS * count
+        found = idle_workers.served(order, count, spans, _WAIT_S).wall_s
+        times = SpanTimes(spans=spans, span_s=(_WAIT_S,))
+        yield {"waiting_workers": count, **_compared(found, simulate(times, count).seconds)}
 
-    Their start is what one worker took above its spans; from then on nothing is adapted.
+
+def _real(media: MediaInfo, plan: Plan, folder: Path, times: Recorded) -> Iterator[Row]:
+    """The recorded job with as many workers as there are cores at most, and the same simulated.
+
+    By the clock, so only on a machine that has nothing else to do; the start is that of one worker.
     """
-    media, plan = empty_film(folder, _WAITING_SPANS)
+    of_job = replace(of_film(times, _RECORDED_SEGMENTS, plan.segment_frames), join_s=0.0)
     start = 0.0
-    for count in (1, 2, 4):
-        found = idle_workers.handed_out(media, plan, folder, count, _WAIT_S)
-        start = start or found.wall_s - _WAITING_SPANS * _WAIT_S
-        times = SpanTimes(spans=_WAITING_SPANS, span_s=(_WAIT_S,), start_s=start)
-        seconds = simulate(times, count).seconds
-        yield {
-            "waiting_workers": count,
-            "measured_s": found.wall_s,
-            "simulated_s": seconds,
-            "ratio": seconds / found.wall_s,
-        }
+    for count in (one for one in (1, 2, 4) if one <= devices.cpu_threads()):
+        found = run_once(media, with_workers(plan, count), folder).steps["run"].wall_s
+        start = start or max(0.0, found - simulate(replace(of_job, start_s=0.0), 1).seconds)
+        seconds = simulate(replace(of_job, start_s=start), count).seconds
+        yield {"real_workers": count, **_compared(found, seconds)}
 
 
-def film_of(times: dict[str, float], workers: int, faster: float = 1.0) -> SpanTimes:
+def _compared(measured: float, simulated: float) -> Row:
+    return {"measured_s": measured, "simulated_s": simulated, "ratio": simulated / measured}
+
+
+def film_of(times: Recorded, workers: int, faster: float = 1.0) -> SpanTimes:
     """A film of two hours, cut into spans as the planner does for some workers.
 
     Args:
@@ -146,20 +159,24 @@ def film_of(times: dict[str, float], workers: int, faster: float = 1.0) -> SpanT
     """
     segments = _FILM_FRAMES // _SEGMENT_FRAMES
     length = span_segments(segments, workers, takes_shots=False)
-    frames = length * _SEGMENT_FRAMES
+    return of_film(times, -(-segments // length), length * _SEGMENT_FRAMES, faster)
+
+
+def of_film(times: Recorded, spans: int, frames: int, faster: float = 1.0) -> SpanTimes:
+    """A film of some spans of some frames each."""
     return SpanTimes(
-        spans=-(-segments // length),
+        spans=spans,
         span_s=(times["span_s"] * frames / faster,),
         survey_s=times["survey_s"] * frames,
         host_s=times["host_s"],
         source_bytes=times["source_bytes"] * frames,
         result_bytes=times["result_bytes"] * frames,
-        join_s=times["join_s"] * _FILM_FRAMES,
+        join_s=times["join_s"] * spans * frames,
         start_s=times["start_s"],
     )
 
 
-def simulated_rows(times: dict[str, float]) -> Iterator[Row]:
+def simulated_rows(times: Recorded) -> Iterator[Row]:
     """A row for each link, speed and number of workers."""
     for name, link in LINKS.items():
         for faster in FASTER:

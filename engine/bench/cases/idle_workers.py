@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import dask
@@ -29,11 +28,11 @@ from engine.protocol.events import Event, PreviewReady
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.frame_mark import FrameMark
-from engine.workers.crew import Crew, SpanFuture
+from engine.workers.crew import Crew
 from engine.workers.hand_out import hand_out
 from engine.workers.worker import JobOrder, Made, SpanWorker
 
-_BATCH = 16  # spans for each worker at a time, as `hand_out` does
+_AHEAD, _HANDED_OUT = 16, 3  # spans of each worker, as in `hand_out`
 _START_S = 120.0
 
 
@@ -64,7 +63,7 @@ class Idle(SpanWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedOut:
-    """Times of a film whose spans were handed out to idle workers; `wall_s` with their start."""
+    """Times of spans that were handed out to idle workers; CPU seconds of this process."""
 
     wall_s: float
     cpu_s: float
@@ -77,56 +76,65 @@ class _Quiet:
         """Take one event."""
 
 
-def handed_out(
-    media: MediaInfo, plan: Plan, folder: Path, workers: int, seconds: float = 0.0
-) -> HandedOut:
-    """Hand a film out to processes that only wait.
+def whole_job(media: MediaInfo, plan: Plan, folder: Path) -> HandedOut:
+    """Hand a film out to one process, with all that a job does around it; with its start.
 
     Args:
         media: The film.
         plan: Of the job; its spans are of one segment.
         folder: Of the job.
-        workers: Processes.
-        seconds: That each takes for a span.
     """
     context = JobContext(
         job_id="bench",
         media=media,
-        plan=replace(plan, workers=(WorkerPlan(),) * workers, span_segments=1),
+        plan=replace(plan, workers=(WorkerPlan(),), span_segments=1),
         control=Control(),
         events=_Quiet(),
         pictures=False,
     )
     wall, cpu = time.perf_counter(), time.process_time()
-    hand_out(context, SegmentList(folder), partial(Idle, seconds=seconds))
+    hand_out(context, SegmentList(folder), Idle)
     return HandedOut(wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
 
 
-def host_seconds(media: MediaInfo, plan: Plan, folder: Path, workers: int, spans: int) -> float:
-    """CPU seconds of this process for each span, with many workers that another process has."""
+def served(order: JobOrder, workers: int, spans: int, seconds: float = 0.0) -> HandedOut:
+    """Hand spans out to many workers, which another process has; they are there before.
+
+    Args:
+        order: Of a job, for its folder.
+        workers: How many.
+        spans: How many.
+        seconds: That a worker takes for a span.
+    """
     ended: queue.SimpleQueue[object] = queue.SimpleQueue()
-    order = JobOrder(job_id="bench", media=media, plan=plan, folder=folder)
-    with Crew(Idle(order), folder, 0, ended.put) as crew, _elsewhere(crew, workers):
-        _serve(crew, ended, workers, workers)  # all are there
-        begin = time.process_time()
+    idle = Idle(order, seconds)
+    with Crew(idle, order.folder, 0, ended.put) as crew, _elsewhere(crew, workers):
+        there: set[int] = set()
+        while len(there) < workers:
+            there |= _serve(crew, ended, workers, workers)
+        wall, cpu = time.perf_counter(), time.process_time()
         _serve(crew, ended, workers, spans)
-        return (time.process_time() - begin) / spans
+        return HandedOut(wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
 
 
-def _serve(crew: Crew, ended: queue.SimpleQueue[object], workers: int, spans: int) -> None:
-    """Hand out spans as `hand_out` does, until all are made."""
+def _serve(crew: Crew, ended: queue.SimpleQueue[object], workers: int, spans: int) -> set[int]:
+    """Hand out spans as `hand_out` does, until all are made; the numbers of who made them."""
     left = [
         Span(first=number, marks=(FrameMark(count=number + 1, pts=0, crc=0),) * 2, stop=number + 2)
         for number in range(spans)
     ]
-    futures: set[SpanFuture] = set()
+    futures: set[object] = set()
+    there: set[int] = set()
     while left or futures:
-        if left and len(futures) < 3 * workers:
-            futures |= set(crew.hand_out(left[: _BATCH * workers]))
-            del left[: _BATCH * workers]
+        if left and len(futures) < _HANDED_OUT * workers:
+            futures |= set(crew.hand_out(left[: _AHEAD * workers]))
+            del left[: _AHEAD * workers]
         found = ended.get(timeout=_START_S)
-        if not isinstance(found, dict):
-            futures.remove(found)  # type: ignore[arg-type]  # messages are dicts
+        if isinstance(found, dict):
+            there.add(found["number"])
+        else:
+            futures.remove(found)
+    return there
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +25,7 @@ from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.probe import probe
+from engine.workers.worker import JobOrder
 
 _SEGMENT_S = 1.0
 _PARTS = 8  # of the channels of SeedVR2's VAE, of which it gets one
@@ -95,8 +97,9 @@ def span_rows(folder: Path, spans: int) -> Iterator[Row]:
     gets each frame as a span of its own. The second less the first is the `start` of a worker; the
     third less the second is the `overhead` of each span. What belongs to any segment (its encoder,
     its place on the disk, its record) is in all three. `with_start_ms` is the third less the first.
-    The last row has workers that make nothing, a process of one and a process of 64: what is left
-    is this process, with Dask, and how many spans a second it can hand out.
+    Then workers make nothing. A whole job of those has everything else that a job does: messages
+    of both sides, records, events. Of 1 and of 64 in another process what is left is Dask: how many
+    spans a second this process can hand out.
     """
     media, plan = empty_film(folder, spans)
     alone = run_once(media, plan, folder)
@@ -115,8 +118,17 @@ def span_rows(folder: Path, spans: int) -> Iterator[Row]:
         "with_start_cpu_ms": 1000 * (cpu[2] - cpu[0]) / spans,
         "is_equal": many.digest == few.digest == alone.digest,
     }
+    before = sum(os.times()[2:4])
+    idle = idle_workers.whole_job(media, plan, folder)
+    yield {
+        "empty_spans": spans,
+        "host_cpu_ms": 1000 * idle.cpu_s / spans,
+        "worker_cpu_ms": 1000 * (sum(os.times()[2:4]) - before) / spans,
+        "wall_ms": 1000 * idle.wall_s / spans,
+    }
+    order = JobOrder(job_id="bench", media=media, plan=plan, folder=folder)
     for count in (1, 64):
-        host_s = idle_workers.host_seconds(media, plan, folder, count, spans)
+        host_s = idle_workers.served(order, count, spans).cpu_s / spans
         yield {"idle_workers": count, "host_cpu_ms": 1000 * host_s, "spans_per_second": 1 / host_s}
 
 
