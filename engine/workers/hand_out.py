@@ -10,7 +10,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from engine.workers.survey import Survey
 from engine.workers.worker import JobOrder, Made, SpanWorker
 
 logger = logging.getLogger(__name__)
+WorkerKind = Callable[[JobOrder], SpanWorker]
 
 _MOST_FAILURES = 3
 _POLL_S = 0.1
@@ -50,7 +51,7 @@ def hand_out(
     context: JobContext,
     segments: SegmentLog,
     door: Door | None = None,
-    worker: type[SpanWorker] = SpanWorker,
+    worker: WorkerKind = SpanWorker,
 ) -> None:
     """Have the segments that lack made by the workers of the plan; as `pipeline.context.HandOut`.
 
@@ -147,7 +148,7 @@ class _HandOut:
         self._stepped, self._awake = time.time(), -_WAKING_S  # awake since then
         self._may_come = door is not None  # workers that are not known yet
 
-    def run(self, survey: Survey, worker: type[SpanWorker]) -> None:
+    def run(self, survey: Survey, worker: WorkerKind) -> None:
         """Until all is made, or no worker is left."""
         folder, count = self._segments.path(0).parent, len(self._workers)
         with Crew(worker(self._order), folder, count, self._inbox.put, self._farm) as crew:
