@@ -215,13 +215,13 @@ class _HandOut:
             _warn(self._context, self._left_out(number, failure))
 
     def _left_out(self, number: int, failure: str) -> Notice:
-        card = self._context.plan.workers[number].card
+        gpu = self._context.plan.workers[number].card
         return Notice(
             code="worker-left-out",
-            case="gpu" if card else "",
+            case="gpu" if gpu else "",
             severity="warning",
             params={
-                "worker": card or str(number + 1),
+                "worker": gpu or str(number + 1),
                 "count": str(_MOST_FAILURES),
                 "why": failure,
             },
