@@ -26,7 +26,7 @@ from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.hardware.process import at_work
 from engine.hardware.telemetry import peak_ram_bytes
 from engine.pipeline.context import JobContext, MemoryReleased, Throttle
-from engine.pipeline.gpu_guard import cared_for, switched
+from engine.pipeline.gpu_guard import cared_for, loss_noticed, switched
 from engine.pipeline.recovery import reason_of
 from engine.pipeline.segments import SegmentRecord, Span, segment_path
 from engine.pipeline.spans import SpanMaker
@@ -136,7 +136,8 @@ class SpanWorker(WorkerPlugin):
                 failure = "the GPU is not in this machine any more"
                 break
             try:
-                self._ready(reports).make(span.rest(log.records), log)
+                with loss_noticed():
+                    self._ready(reports).make(span.rest(log.records), log)
             except MemoryReleased as err:
                 forget_frames(err)
             except Exception as err:  # noqa: BLE001 - raised again, or reported with the span
