@@ -37,7 +37,25 @@ def cared_for(context: JobContext) -> Iterator[None]:
     Raises:
         GpuLost: The GPU was lost in this job, or in this process before.
     """
-    on_card = is_on_card(context.plan)
+    with _care(context, is_on_card(context.plan)):
+        yield
+
+
+@contextmanager
+def taken_over(context: JobContext) -> Iterator[None]:
+    """Around what the workers of a job leave to its own process, which did not use the GPU so far.
+
+    Raises:
+        GpuLost: As `cared_for`.
+    """
+    plan = context.plan
+    is_new = plan.work.device == "cuda" and not is_on_card(plan)
+    with _care(context, on_card=True) if is_new else nullcontext():
+        yield
+
+
+@contextmanager
+def _care(context: JobContext, on_card: bool) -> Iterator[None]:
     if on_card:
         gpu_loss.check()
     with torch_memory.selected(context.plan.gpu if on_card else devices.CPU):
@@ -81,8 +99,12 @@ def _error_of_gpu() -> Exception | None:
 
 
 def is_on_card(plan: Plan) -> bool:
-    """Whether a GPU computes any of a job."""
-    return plan.work.device == "cuda" or (plan.latent is not None and plan.latent.device == "cuda")
+    """Whether a GPU computes any of a job in this process, which a context there takes memory for.
+
+    What workers are to make is theirs: see `taken_over`.
+    """
+    own = plan.work.device == "cuda" and not plan.workers
+    return own or (plan.latent is not None and plan.latent.device == "cuda")
 
 
 def expected_seconds(plan: Plan) -> dict[str, float]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Worker, get_worker, rpc
+from distributed import Worker, rpc
 from distributed.utils import get_ip
 
 from engine import __version__
@@ -32,6 +32,7 @@ from engine.core.messages import Message
 from engine.core.serialization import from_plain, to_plain
 from engine.farm.addresses import JOBS_PORT, split
 from engine.models import registry
+from engine.protocol.events import PreviewReady
 from engine.protocol.plan import WorkPlan
 from engine.video.read.media_file import lies_elsewhere
 from engine.workers import fit
@@ -40,7 +41,7 @@ from engine.workers.door import Door
 from engine.workers.fit import Device, Needs
 from engine.workers.remote_segments import send_segment
 from engine.workers.remote_source import RemoteSource
-from engine.workers.worker import JobOrder, Made, SpanWorker
+from engine.workers.worker import JobOrder, SpanWorker
 
 logger = logging.getLogger(__name__)
 
@@ -245,16 +246,11 @@ class LentWorker(SpanWorker):
 
         send_segment(path, send)
 
-    def handed_in(self, made: Made) -> None:
-        """Tell how a span has ended: nobody can fetch the result of a task from here."""
-        preview = made.preview
-        pictures = (preview.source, preview.result) if preview is not None else ()
-        about = {
-            "key": str(get_worker().get_current_task()),
-            "made": to_plain(made),
-            "rgb": [picture and picture.rgb for picture in pictures],
-        }
-        self._ask("made", **about).result(_ANSWER_S)
+    def shown(self, preview: PreviewReady | None) -> None:
+        """Send a picture home: nobody can fetch the result of a task from here."""
+        if preview is not None:
+            pixels = [picture and picture.rgb for picture in (preview.source, preview.result)]
+            self._ask("picture", preview=to_plain(preview), pixels=pixels).result(_ANSWER_S)
 
     def ends_job(self, error: Exception) -> bool:
         """Whether any worker would fail like this: a disk, a driver, a link are this machine's."""

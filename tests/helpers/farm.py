@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from engine.core import paths
 from engine.core.errors import EngineError
@@ -117,3 +118,36 @@ def in_thread(folder: Path, work: Callable[[], T]) -> Future[T]:
     _folders[thread.name] = folder
     thread.start()
     return result
+
+
+@contextlib.contextmanager
+def scheduler(identity: Identity, trusted: Path) -> Iterator[Any]:
+    """A Dask cluster without workers, whose scheduler is open to other computers of a farm."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=0,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        security=security(identity.key, trusted),
+        silence_logs=logging.CRITICAL,
+    ) as cluster:
+        yield cluster
+
+
+def security(own: Path, trusted: Path) -> Any:
+    """Settings of TLS for Dask.
+
+    Args:
+        own: PEM file with a key and its certificate.
+        trusted: PEM file with the certificates that are accepted.
+    """
+    from distributed.security import Security
+
+    files = {
+        f"tls_{role}_{part}": str(own)
+        for role in ("scheduler", "worker", "client")
+        for part in ("cert", "key")
+    }
+    return Security(tls_ca_file=str(trusted), require_encryption=True, **files)
