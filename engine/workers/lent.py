@@ -28,6 +28,7 @@ from distributed.utils import get_ip
 
 from engine import __version__
 from engine.core.errors import NumericOverflow
+from engine.core.file_access import advised
 from engine.core.messages import Message
 from engine.core.serialization import from_plain, to_plain
 from engine.farm.addresses import JOBS_PORT, split
@@ -248,9 +249,11 @@ class LentWorker(SpanWorker):
 
     def shown(self, preview: PreviewReady | None) -> None:
         """Send a picture home: nobody can fetch the result of a task from here."""
-        if preview is not None:
-            pixels = [picture and picture.rgb for picture in (preview.source, preview.result)]
-            self._ask("picture", preview=to_plain(preview), pixels=pixels).result(_ANSWER_S)
+        if preview is None:
+            return
+        pixels = [picture and picture.rgb for picture in (preview.source, preview.result)]
+        question = self._ask("picture", preview=to_plain(preview), pixels=pixels)
+        advised(lambda: question.result(_ANSWER_S), None)
 
     def ends_job(self, error: Exception) -> bool:
         """Whether any worker would fail like this: a disk, a driver, a link are this machine's."""

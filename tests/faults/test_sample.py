@@ -45,6 +45,11 @@ def test_disturbed_jobs_end_with_the_right_result_or_can_be_resumed(name: str) -
     assert failures(name, JOBS[name], 1) == []
 
 
+@pytest.mark.slow
+def test_jobs_of_several_machines_end_with_the_right_segments() -> None:
+    assert failures("farm jobs", 7, 1) == []
+
+
 def test_the_harness_notices_each_failure_and_goes_on() -> None:
     outcomes: dict[int, Outcome] = {}
     run_cases(WrongCases, range(10), outcomes.__setitem__)
