@@ -313,6 +313,7 @@ class _HandOut:
                 worker=number + 1,
                 frame=frame,
                 frames_per_second=frames_per_second,
+                name=self._farm.name_of(number) if self._farm is not None else "",
             )
         )
         self._advance()

@@ -21,7 +21,7 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
 from engine.protocol.tasks import TaskKind
-from engine.workers import machines
+from engine.workers import lend, machines
 from tests.helpers.farm import User, Waiting, certificate_of, identity_of, in_thread
 from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
 
@@ -55,7 +55,8 @@ class Network:
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     made = Network()
-    monkeypatch.setattr(machines_service, "Browser", lambda: made)
+    for module in (machines_service, lend):
+        monkeypatch.setattr(module, "Browser", lambda: made)
     monkeypatch.setattr(machines_service, "announced", made.announced)
     monkeypatch.setattr(machines_service, "_LOOK_S", 0.05)
     return made
