@@ -353,7 +353,8 @@ class _Lent(_Background):
             self._heard("idle", "")
 
     def _heard(self, state: str, what: str) -> None:
-        host = what if state == "working" else ""
+        names = {peer.address: peer.name for peer in Peers().all()}
+        host = names.get(what, what) if state == "working" else ""
         if host != self.host:
             self.host = host
             self._changed()

@@ -27,6 +27,8 @@ from tests.helpers.farm import User, Waiting, certificate_of, identity_of, in_th
 from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
 
 Waits = Callable[..., Waiting]
+Hosts = Callable[[], tuple[str, ...]]
+Heard = Callable[[str, str], None]
 PAIRING = TaskKind.PAIRING
 
 
@@ -298,8 +300,10 @@ def test_a_lent_computer_lets_those_in_that_are_paired_meanwhile(
     trusted: list[str] = []
 
     @contextlib.contextmanager
-    def lending(door: Door, *_about: object) -> Iterator[None]:
+    def lending(door: Door, hosts: Hosts, heard: Heard) -> Iterator[None]:
         trusted.append(door.trusted.read_text())
+        for host in hosts():
+            heard("working", host)
         yield
 
     monkeypatch.setattr(lend, "Lending", lending)
@@ -313,3 +317,6 @@ def test_a_lent_computer_lets_those_in_that_are_paired_meanwhile(
     while len(trusted) < 2 and time.monotonic() < end:
         time.sleep(0.02)
     assert certificate_of(other.folder) in trusted[-1]
+    engine.send(c.ShowMachines())
+    state = state_with(heard, is_lent=True)
+    assert state.lent_to == state.machines[0].name
