@@ -35,13 +35,11 @@ shows how it ended.
 - **syscalls**: a job of which one call fails, each of them once with ENOSPC, EIO, EACCES, EROFS and
   ENOMEM, or one allocation in FFmpeg's libraries; then it is resumed, and its result compared.
 
-*refused*: error with code and hint, after which a job could be resumed. From *internal error*
-on every count should be 0: *hang* is more than 10 s (of community models 60), *incomplete* a file
-under the final name that is not whole or not right, *memory* more than 400 MiB (600) for a small
-file, *code ran* a pickle that did something.
-
-What is not 0: FFmpeg's libraries crash on some refused allocations. Those jobs too are resumed, and
-their results compared.
+*refused*: error with code and hint, after which a job could be resumed. *FFmpeg crashed*: its
+libraries crash on some allocations that are refused to them; those jobs too were resumed, and their
+results are right. From *internal error* on every count should be 0: *hang* is more than 10 s (of
+community models 60), *incomplete* a file under the final name that is not whole or not right,
+*memory* more than 400 MiB (600) for a small file, *code ran* a pickle that did something.
 
 """
 

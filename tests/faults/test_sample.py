@@ -65,6 +65,6 @@ def test_a_run_replaces_its_own_rows_of_the_page(
     rows = page.read()
     assert list(rows) == [("kills", "kill"), ("media", "MP4")]
     assert rows["media", "MP4"][:3] == ("1,500", "1,500", "0")
-    assert rows["kills", "kill"][:5] == ("3", "2", "0", "0", "1")
+    assert rows["kills", "kill"][:6] == ("3", "2", "0", "0", "0", "1")
     page.PAGE.write_text(page.merge({("media", "MP4"): Counter({OK: 7})}), "utf-8")
     assert page.read()["media", "MP4"][0] == "7"
