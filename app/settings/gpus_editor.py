@@ -5,28 +5,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QResizeEvent
-from PySide6.QtWidgets import QMenu, QToolButton
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMenu
 
 from app.i18n import tr
 from app.settings.editors import Editor
+from app.widgets.controls import ChoiceBox
 from engine.settings.schema import names_in
 
 
+class NamesBox(ChoiceBox):
+    """Looks like a drop-down list with one text, and opens a menu."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addItem("")
+        self.menu = QMenu(self)
+
+    def showPopup(self) -> None:
+        """Open the menu below, at least as wide."""
+        self.menu.setMinimumWidth(self.width())
+        self.menu.popup(self.mapToGlobal(self.rect().bottomLeft()))
+
+
 class GpusEditor(Editor):
-    """A button with the names, which opens a list of all GPUs with a check mark each.
+    """Names of GPUs; the menu has all of them, with a check mark each.
 
     One GPU at least stays out of it.
     """
 
     def __init__(self, name: str) -> None:
-        self._button = QToolButton()
-        self._menu = QMenu(self._button)
-        super().__init__(name, self._button)
-        self._button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self._button.setMenu(self._menu)
-        self._button.setSizePolicy(self.sizePolicy().Policy.Ignored, self.sizePolicy().Policy.Fixed)
+        self._box = NamesBox()
+        super().__init__(name, self._box)
         self._titles: Mapping[str, str] = {}
         self._value = ""
 
@@ -40,9 +50,9 @@ class GpusEditor(Editor):
         if titles == self._titles:
             return
         self._titles = titles
-        self._menu.clear()
+        self._box.menu.clear()
         for value, title in titles.items():
-            action = self._menu.addAction(title)
+            action = self._box.menu.addAction(title)
             action.setCheckable(True)
             action.setData(value)
             action.triggered.connect(self._choose)
@@ -53,26 +63,18 @@ class GpusEditor(Editor):
         super().retranslate_ui()
         self._show()
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """The names lose their middle where there is no room."""
-        super().resizeEvent(event)
-        self._show()
-
     @property
     def chosen(self) -> tuple[str, ...]:
         """Names in the setting, also those of GPUs that are not here."""
         return names_in(self._value)
 
     def _actions(self) -> list[QAction]:
-        return self._menu.actions()
+        return self._box.menu.actions()
 
     def _show(self) -> None:
         chosen = self.chosen
         names = [self._titles.get(value, value) for value in chosen]
-        text = ", ".join(names) or tr("None")
-        room = self.width() - 36  # without the edges and the arrow
-        shown = self._button.fontMetrics().elidedText(text, Qt.TextElideMode.ElideMiddle, room)
-        self._button.setText(shown)
+        self._box.setItemText(0, ", ".join(names) or tr("None"))
         left = [action for action in self._actions() if action.data() not in chosen]
         for action in self._actions():
             action.setChecked(action.data() in chosen)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QScrollArea, QToolButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QScrollArea, QWidget
 
 from engine.core.errors import ResultHeldBack
 from engine.core.messages import message
@@ -254,11 +254,11 @@ def _device_list(player: Player) -> None:
 def _all_gpus(player: Player) -> None:
     """A film runs on both, the list of those that are excluded is open."""
     _device_editor(player)
-    player.program.window.choices.choose({"device": "all"})
+    excluded = {"device": "all", "excluded_gpus": named(SMALL_GPU).name}
+    player.program.window.choices.choose(excluded)
     player.settle()
     editor = player.program.window.choices.more.editors["excluded_gpus"]
-    button = editor.findChild(QToolButton)
-    button.menu().popup(button.mapToGlobal(button.rect().bottomLeft()))
+    editor.findChild(QComboBox).showPopup()
     player.settle()
 
 

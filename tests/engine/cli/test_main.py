@@ -150,7 +150,7 @@ def test_a_gpu_is_chosen_by_number_or_by_a_part_of_its_name(command_line: Comman
     for words, device in (
         *((("--device", "1"), "NVIDIA GeForce RTX 3060"), (("--device", "cpu"), "cpu")),
         *((("--device", "5070 ti"), "NVIDIA GeForce RTX 5070 Ti"), ((), "auto")),
-        (("--set", "device=cuda:1"), "NVIDIA GeForce RTX 3060"),
+        *((("--set", "device=cuda:1"), "NVIDIA GeForce RTX 3060"), (("--device", "all"), "all")),
     ):
         command_line("plan", "a.mp4", *two, *words)
         assert command_line.services.asked[-1][0].device == device
@@ -158,6 +158,11 @@ def test_a_gpu_is_chosen_by_number_or_by_a_part_of_its_name(command_line: Comman
         ended = command_line("plan", "a.mp4", *two, "--device", word)
         assert ended.status == 1
         assert "cuda:0 (NVIDIA GeForce RTX 5070 Ti), cuda:1 (NVIDIA GeForce RTX 3060)" in ended.err
+    command_line("plan", "a.mp4", *two, "--set", "device=all", "--set", "excluded_gpus=3060")
+    asked = command_line.services.asked[-1][0]
+    assert (asked.device, asked.excluded_gpus) == ("all", "NVIDIA GeForce RTX 3060")
+    ended = command_line("plan", "a.mp4", *two, "--set", "excluded_gpus=4090")
+    assert "There is no GPU 4090 here" in ended.err
 
 
 def test_verify_ends_with_1_when_a_check_failed(command_line: CommandLine) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from engine.cli.progress import progress_on
 from engine.cli.tasks import TaskLine, progress_text
-from engine.protocol.events import StageProgress, TaskProgress
+from engine.protocol.events import StageProgress, TaskProgress, WorkerProgress
 from engine.protocol.tasks import TaskKind
 
 
@@ -35,6 +35,18 @@ def test_a_file_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
     assert lines[0] == "upscaling: 34/100 frames, 34 %, 12.5 frames/s, 1 min 20 s left"
     assert lines[-1] == "joining: 100 %"
     assert len(lines) == 4
+
+
+def test_a_gpu_has_its_name_next_to_the_progress_of_all() -> None:
+    stream = io.StringIO()
+    progress = progress_on(stream)
+    for worker, gpu in ((1, "RTX 4090, 24 GB"), (2, "")):
+        progress.show_worker(
+            WorkerProgress(job_id="a", worker=worker, frame=48, frames_per_second=1.25, card=gpu)
+        )
+    progress.show(at(100))
+    words = stream.getvalue()
+    assert "RTX 4090, 24 GB at frame 48, 1.2/s, process 2 at frame 48, 1.2/s" in words
 
 
 def test_a_terminal_gets_a_bar_that_goes_away() -> None:
