@@ -156,23 +156,23 @@ class GpuChoice(ChoiceBox):
         super().__init__()
         self.setObjectName("shownGpu")
         self.setAccessibleName(tr("GPU"))
-        self._numbers: tuple[int, ...] = ()
-        self.activated.connect(lambda at: self.chosen.emit(self._numbers[at]))
+        self._gpus: tuple[int, ...] = ()
+        self.activated.connect(lambda at: self.chosen.emit(self._gpus[at]))
 
     def show_gpus(self, model: TelemetryModel) -> None:
         """Those of the latest reading, with the one that is shown."""
         gpus, reading = model.gpus, model.reading
         self.setVisible(len(gpus) > 1)
-        numbers = tuple(gpu.number for gpu in gpus)
-        if numbers != self._numbers:
-            self._numbers = numbers
+        found = tuple(gpu.number for gpu in gpus)
+        if found != self._gpus:
+            self._gpus = found
             self.clear()
             names = [gpu.name for gpu in gpus]
             for gpu in gpus:
                 is_alone = names.count(gpu.name) == 1
                 self.addItem(gpu.name if is_alone else f"{gpu.name} ({gpu.number})")
         if reading is not None and reading.gpu is not None:
-            self.setCurrentIndex(numbers.index(reading.gpu.number))
+            self.setCurrentIndex(found.index(reading.gpu.number))
 
 
 class CurveRow(QWidget):

@@ -73,7 +73,7 @@ class MachinesController(QObject):
 
     def pair(self, address: str) -> None:
         """Ask a computer for a pairing."""
-        if self._model.step in (Step.REST, Step.FAILED):
+        if not self._model.is_running:
             self._model.request(address)
             self._controller.send(commands.PairMachine(address=address))
 
@@ -116,6 +116,7 @@ class MachinesController(QObject):
 
     def _cancel(self) -> None:
         self._controller.send(commands.StopTask(kind=self._model.kind))
+        self._model.give_up()  # at once: a computer that does not answer is waited for
 
     def _forget(self, fingerprint: str) -> None:
         machine = self._model.find(fingerprint)

@@ -21,7 +21,7 @@ from app.engine_messages import choice_text, setting_title, text
 from app.i18n import tr
 from app.machines import machine_labels
 from app.machines.machine_row import FoundRow, MachineRow
-from app.state.machines_model import MachinesModel, Step
+from app.state.machines_model import MachinesModel
 from app.theme.icons import icon
 from app.widgets.controls import Switch, Themed
 from app.widgets.notice_line import NoticeLine, PageLine
@@ -222,11 +222,11 @@ class MachinesPage(Themed, QDialog):
                 row.pair_requested.connect(self.pair_requested)
             self._waits.fill(rows)
         for row in self._waits.rows:
-            row.show_found(is_idle=self._model.step is Step.REST)
+            row.show_found(is_idle=not self._model.is_running)
 
     def _enable(self) -> None:
-        is_idle = self._model.step is Step.REST
-        self._pair.setEnabled(is_idle and bool(self._address.text().strip()))
+        has_text = bool(self._address.text().strip())
+        self._pair.setEnabled(has_text and not self._model.is_running)
 
     def _name_parts(self) -> None:
         self._title.setProperty("kind", "headline")

@@ -54,6 +54,10 @@ class MachinesModel(KindModel):
         self._is_confirmed = True
         self.changed.emit()
 
+    def give_up(self) -> None:
+        """The pairing is not wanted any more; the engine's task ends by itself."""
+        self._end()
+
     def dismiss(self) -> None:
         """Forget an error or good news that was read."""
         self.paired, self._is_pairing = "", False

@@ -126,6 +126,7 @@ class MachinesService:
         except MachineError:
             work.control.check()  # it was given up before the other one had answered
             raise
+        self._lent.begin_again()  # now it may work for that one
 
     def _begin_pairing(self, offer: Offer, end: Future[Peer]) -> _Answer:
         """The other computer begins; in a thread of its port."""
@@ -140,6 +141,7 @@ class MachinesService:
         while True:
             with contextlib.suppress(TimeoutError):
                 asked.end.result(_ANSWER_S)
+                self._lent.begin_again()  # now it may work for that one
                 return
             if asked.answer.cancelled():  # also where the other side has gone meanwhile
                 work.control.check()
@@ -351,7 +353,8 @@ class _Lent(_Background):
             self._heard("idle", "")
 
     def _heard(self, state: str, what: str) -> None:
-        host = what if state == "working" else ""
+        names = {peer.address: peer.name for peer in Peers().all()}
+        host = names.get(what, what) if state == "working" else ""
         if host != self.host:
             self.host = host
             self._changed()

@@ -65,7 +65,7 @@ def _care(context: JobContext, on_card: bool) -> Iterator[None]:
             context.gpu_users = gpu_reading.other_programs
         try:
             limit = context.plan.device_limit_bytes if on_card else 0
-            with torch_memory.within(limit), _loss_noticed() if on_card else nullcontext():
+            with torch_memory.within(limit), loss_noticed() if on_card else nullcontext():
                 yield
         except (EngineError, Cancelled) as err:  # they live on, and would hold the model
             logger.info("%s", forget_frames(err))
@@ -75,8 +75,12 @@ def _care(context: JobContext, on_card: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _loss_noticed() -> Iterator[None]:
-    """Turns the loss of the GPU into its error; libraries may report it in words of their own."""
+def loss_noticed() -> Iterator[None]:
+    """Turn the loss of the GPU into its error; libraries may report it in words of their own.
+
+    Raises:
+        GpuLost: In the place of what the loss has raised inside.
+    """
     try:
         yield
     except Cancelled:

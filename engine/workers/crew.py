@@ -130,6 +130,16 @@ class Crew:
             self._farm.close()
 
     @property
+    def address(self) -> str:
+        """Where workers find the scheduler."""
+        return str(self._cluster.scheduler_address)
+
+    @property
+    def security(self) -> Security:
+        """What they need to speak with it."""
+        return self._cluster.security
+
+    @property
     def is_there(self) -> bool:
         """Whether any worker is ready, at work, or starts."""
         scheduler: Any = self._cluster.scheduler

@@ -28,7 +28,7 @@ from engine.protocol.events import PreviewReady
 from engine.protocol.machines import MachineInfo, MachineState
 from engine.workers import machines
 from engine.workers.door import Door
-from engine.workers.fit import Device, Needs, Offer, misfit
+from engine.workers.fit import Device, Offer, Requirements, misfit
 from engine.workers.remote_segments import SegmentsReceived
 from engine.workers.worker import JobOrder
 
@@ -67,7 +67,12 @@ class Farm:
     """
 
     def __init__(
-        self, order: JobOrder, needs: Needs, door: Door, first: int, heard: Callable[[Any], None]
+        self,
+        order: JobOrder,
+        needs: Requirements,
+        door: Door,
+        first: int,
+        heard: Callable[[Any], None],
     ) -> None:
         self._order, self._needs, self.door = order, needs, door
         self.is_paused = order.is_paused

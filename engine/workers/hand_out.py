@@ -10,16 +10,14 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from distributed import Future
 
-from engine.core.errors import Cancelled, EngineError, MachineUnreachable
+from engine.core.errors import Cancelled, EngineError
 from engine.core.serialization import from_plain
-from engine.farm.discovery import announced
 from engine.pipeline.context import JobContext
 from engine.pipeline.room import check_room
 from engine.pipeline.segments import SegmentLog, SegmentRecord, Span
@@ -29,13 +27,14 @@ from engine.protocol.events import SegmentDone, Warned, WorkerProgress
 from engine.protocol.plan import Notice
 from engine.video.read.frame_reader import FrameReader
 from engine.workers.crew import Crew, Message, SpanFuture, died_with
-from engine.workers.door import Door, own_door
+from engine.workers.door import Door
 from engine.workers.farm import Farm
-from engine.workers.fit import needs_of
+from engine.workers.fit import requirements_of
 from engine.workers.survey import Survey
 from engine.workers.worker import JobOrder, Made, SpanWorker
 
 logger = logging.getLogger(__name__)
+WorkerKind = Callable[[JobOrder], SpanWorker]
 
 _MOST_FAILURES = 3
 _POLL_S = 0.1
@@ -43,6 +42,8 @@ _POLL_S = 0.1
 # that Dask has, about: they are handed out some at a time, which costs less than one by one.
 _AHEAD, _HANDED_OUT = 16, 3
 _GONE_S = 10.0  # without any worker, after which none is waited for any more
+# A computer that slept so long finds everybody gone: until this time after, that is no failure.
+_ASLEEP_S, _WAKING_S = 20.0, 90.0
 _ENDING_S = 2.0  # that workers have to end cleanly
 
 
@@ -50,7 +51,7 @@ def hand_out(
     context: JobContext,
     segments: SegmentLog,
     door: Door | None = None,
-    worker: type[SpanWorker] = SpanWorker,
+    worker: WorkerKind = SpanWorker,
 ) -> None:
     """Have the segments that lack made by the workers of the plan; as `pipeline.context.HandOut`.
 
@@ -84,21 +85,6 @@ def hand_out(
         _warn(
             context, Notice(code="source-damaged", severity="warning", params={"problem": problem})
         )
-
-
-def hand_out_to_machines(context: JobContext, segments: SegmentLog, *, port: int) -> None:
-    """As `hand_out`; machines that are paired with this one can help, and find it.
-
-    Raises:
-        PortTaken: Another program listens at the port.
-        IdentityDamaged: The certificates of this machine cannot be used.
-    """
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(announced(jobs_port=port))
-        except MachineUnreachable as err:  # who knows the address finds it
-            logger.info("this machine is not announced: %s", err)
-        hand_out(context, segments, own_door(port))
 
 
 def _warn(context: JobContext, notice: Notice) -> None:
@@ -141,7 +127,9 @@ class _HandOut:
         self._order = _job_order(context, segments.path(0).parent)
         self._farm = None
         if door is not None:
-            self._farm = Farm(self._order, needs_of(context.plan), door, count, self._inbox.put)
+            self._farm = Farm(
+                self._order, requirements_of(context.plan), door, count, self._inbox.put
+            )
         self._room = threading.Semaphore(_AHEAD * count)
         self._waiting: list[Span] = []
         self._open: dict[SpanFuture, Span] = {}
@@ -157,9 +145,10 @@ class _HandOut:
         self._told_pause = context.control.is_paused
         self._warned: list[Notice] = []
         self._seen = time.monotonic()  # when a worker was there
+        self._stepped, self._awake = time.time(), -_WAKING_S  # awake since then
         self._may_come = door is not None  # workers that are not known yet
 
-    def run(self, survey: Survey, worker: type[SpanWorker]) -> None:
+    def run(self, survey: Survey, worker: WorkerKind) -> None:
         """Until all is made, or no worker is left."""
         folder, count = self._segments.path(0).parent, len(self._workers)
         with Crew(worker(self._order), folder, count, self._inbox.put, self._farm) as crew:
@@ -197,6 +186,9 @@ class _HandOut:
     def _step(self, crew: Crew) -> None:
         """Pass on what the user wants, and deal with the next thing that has come."""
         control, now = self._context.control, time.monotonic()
+        if time.time() - self._stepped > _ASLEEP_S:
+            self._awake = now
+        self._stepped = time.time()
         if control.is_cancelled:
             raise Cancelled
         if self._threads.aborted.is_set():
@@ -268,7 +260,8 @@ class _HandOut:
     def _lost(self, crew: Crew, number: int, failure: str) -> None:
         logger.warning("worker %d lost its span: %s", number + 1, failure)
         worker = self._workers.get(number)
-        if worker is None or worker.has_left:
+        has_slept = time.monotonic() - self._awake < _WAKING_S
+        if worker is None or worker.has_left or has_slept:
             return
         worker.failures += 1
         if worker.failures == _MOST_FAILURES:

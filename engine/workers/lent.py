@@ -39,7 +39,7 @@ from engine.video.read.media_file import lies_elsewhere
 from engine.workers import fit
 from engine.workers.crew import QUIET
 from engine.workers.door import Door
-from engine.workers.fit import Device, Needs
+from engine.workers.fit import Device, Requirements
 from engine.workers.remote_segments import send_segment
 from engine.workers.remote_source import RemoteSource
 from engine.workers.worker import JobOrder, SpanWorker
@@ -143,7 +143,7 @@ class _Process:
             question = there.upreel_ask(version=__version__, name=name)
             reply = await asyncio.wait_for(question, _ANSWER_S)
             if "needs" in reply:
-                needs = from_plain(Needs, reply["needs"])
+                needs = from_plain(Requirements, reply["needs"])
                 files = await asyncio.to_thread(fit.own_files, needs)
                 device = fit.now(lent.device)
                 offer = await asyncio.to_thread(fit.offer_of, device, files)

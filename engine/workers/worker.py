@@ -26,7 +26,7 @@ from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.hardware.process import at_work
 from engine.hardware.telemetry import peak_ram_bytes
 from engine.pipeline.context import JobContext, MemoryReleased, Throttle
-from engine.pipeline.gpu_guard import cared_for, switched
+from engine.pipeline.gpu_guard import cared_for, loss_noticed, switched
 from engine.pipeline.recovery import reason_of
 from engine.pipeline.segments import SegmentRecord, Span, segment_path
 from engine.pipeline.spans import SpanMaker
@@ -129,14 +129,15 @@ class SpanWorker(WorkerPlugin):
             EngineError: What keeps any worker from it: a full disk, a source that has gone.
             Cancelled: The job was cancelled.
         """
-        reports, failure = _Reports(self._worker, self._number, span.done, self._due), ""
+        reports, failure = _Reports(self.tell, span.done, self._due), ""
         log = SpanSegments(self._order.folder, reports.keep, self.delivered)
         while True:
             if self._gpu_is_gone:
                 failure = "the GPU is not in this machine any more"
                 break
             try:
-                self._ready(reports).make(span.rest(log.records), log)
+                with loss_noticed():
+                    self._ready(reports).make(span.rest(log.records), log)
             except MemoryReleased as err:
                 forget_frames(err)
             except Exception as err:  # noqa: BLE001 - raised again, or reported with the span
@@ -148,8 +149,7 @@ class SpanWorker(WorkerPlugin):
                 break
             self.control.check()  # until the job is resumed
         preview = self.shown(reports.preview)
-        made = self._made(span, failure, has_preview=preview is not None)
-        reports.tell("made", to_plain(made))
+        self.tell("made", to_plain(self._made(span, failure, has_preview=preview is not None)))
         return preview
 
     def delivered(self, path: Path, number: int) -> None:
@@ -171,6 +171,10 @@ class SpanWorker(WorkerPlugin):
         """Whether this process would compute on the GPU of another one."""
         gpus = self._order.gpus
         return bool(gpus) and devices.chosen(gpus[self._number], devices.gpus()) is None
+
+    def tell(self, kind: str, data: object) -> None:
+        """Send a message of plain data to the process of the job."""
+        self._worker.log_event(TOPIC, {"number": self._number, "kind": kind, "data": data})
 
     def _ready(self, reports: _Reports) -> SpanMaker:
         """The models, loaded with the first span."""
@@ -231,8 +235,8 @@ class SpanWorker(WorkerPlugin):
 class _Reports:
     """Takes the events of a span; passes on what the process of the job shows."""
 
-    def __init__(self, worker: Worker, number: int, finished: int, due: Throttle) -> None:
-        self._worker, self._number, self._finished = worker, number, finished
+    def __init__(self, tell: Callable[[str, object], None], finished: int, due: Throttle) -> None:
+        self._tell, self._finished = tell, finished
         self._due = due  # whether to tell of progress
         self.preview: PreviewReady | None = None
 
@@ -241,20 +245,16 @@ class _Reports:
         match event:
             case StageProgress(stage="upscale") if self._due():
                 begun = max(0, event.done - self._finished)
-                self.tell("progress", [event.done, begun, event.frames_per_second])
+                self._tell("progress", [event.done, begun, event.frames_per_second])
             case Warned(notice=notice) if notice.code not in _FOUND_BY_JOB:
-                self.tell("warned", to_plain(notice))
+                self._tell("warned", to_plain(notice))
             case PreviewReady():
                 self.preview = event
 
     def keep(self, record: SegmentRecord) -> None:
         """Tell that a segment is finished."""
         self._finished = record.end.count
-        self.tell("segment", to_plain(record))
-
-    def tell(self, kind: str, data: object) -> None:
-        """Send a message of plain data."""
-        self._worker.log_event(TOPIC, {"number": self._number, "kind": kind, "data": data})
+        self._tell("segment", to_plain(record))
 
 
 class SpanSegments:

@@ -30,6 +30,10 @@ shows how it ended.
   for community models; each is recognised, measured, read and, if still whole, run.
 - **records**: presets, settings, jobs, segments, rates and hashes with other values, or damaged.
 - **http**: replies of a server that follows no standard, to a download and to a check for updates.
+- **farm**: damaged messages of strangers to the ports that are open while computers are paired, or
+  make a film together: conversations that were recorded, or made again, through TLS with any
+  certificate or none, and without TLS. Each has code in it that would make a file, every user
+  refuses, and after each both ports still have to answer to those that may speak with them.
 - **kills**: a job that a signal ends at a random time, once or twice, and that is resumed; its
   result must equal, packet by packet, that of a job that nothing disturbed.
 - **syscalls**: a job of which one call fails, each of them once with ENOSPC, EIO, EACCES, EROFS and
@@ -43,7 +47,8 @@ shows how it ended.
 libraries crash on some allocations that are refused to them; those jobs too were resumed, and their
 results are right. From *internal error* on every count should be 0: *hang* is more than 10 s (of
 community models 60), *incomplete* a file under the final name that is not whole or not right,
-*memory* more than 400 MiB (600) for a small file, *code ran* a pickle that did something.
+*memory* more than 400 MiB (600) for a small file, *code ran* a pickle that did something, or a
+stranger that was paired or answered.
 
 """
 

@@ -18,7 +18,7 @@ from tests.faults.wrong_cases import WrongCases
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="workers are forked and limited as Linux does it"
 )
-SAMPLE = {"media": 240, "weights": 240, "community": 12, "records": 600, "http": 210}
+SAMPLE = {"media": 240, "weights": 240, "community": 12, "records": 600, "http": 210, "farm": 300}
 JOBS = {"upscales": 8, "kills": 3, "syscalls": 10}  # half a second each
 
 

@@ -27,7 +27,7 @@ from engine.workers.hand_out import hand_out
 from tests.engine.workers.test_hand_out import Events, files, planned
 from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.test_jobs import on_gpu
-from tests.pretended_gpu.worker import FOLDER, HERE, NAMES
+from tests.pretended_gpu.worker import FOLDER, HERE, LOST, NAMES
 
 pytestmark = pytest.mark.pretended_gpu
 
@@ -103,6 +103,23 @@ def test_a_gpu_that_has_gone_takes_only_its_spans_along(
     (notice,) = (one.notice for one in events.of(Warned))
     assert (notice.code, notice.case) == ("worker-left-out", "gpu")
     assert notice.message.startswith(NAMES[1])
+
+
+def test_a_gpu_that_is_lost_is_used_again_by_another_process(
+    tmp_path: Path,
+    used: Used,
+    monkeypatch: pytest.MonkeyPatch,
+    expected_log_errors: list[str],
+) -> None:
+    expected_log_errors += ["distributed.", "tornado."]
+    monkeypatch.setenv(LOST, str(tmp_path / "lost"))
+    plan, events = job_on_gpu("lite", tmp_path, (9, 8, 8)), Events()
+    with pretended_gpu():
+        made(plan, tmp_path / "one", (), Events())
+        made(plan, tmp_path / "two", WORKERS, events)
+    assert (tmp_path / "lost").exists()
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert not events.of(Warned), "it has lost no more than its span"
 
 
 def test_what_workers_leave_is_made_by_the_process_of_the_job(

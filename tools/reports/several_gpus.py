@@ -31,7 +31,7 @@ FILMS = (("seedvr2-3b", 360), ("seedvr2-3b", 1080), ("seedvr2-7b-sharp", 1080))
 _HEAD = f"""# Several GPUs
 
 Made by `python -m tools.reports.several_gpus > docs/several-gpus.md`; a test compares. Every figure
-is **predicted, not measured**: nobody has run Upreel with two GPUs yet. Times of a GPU are those of
+is **predicted, not measured**: no PC with two GPUs has run Upreel yet. Times of a GPU are those of
 [presets.md](presets.md); how a film is shared follows from a simulation of what is handed out when
 (`engine/planner/sharing.py`).
 

@@ -148,3 +148,12 @@ def test_another_language_reaches_an_open_pairing(bench, dialog):
 def test_a_second_pairing_waits_for_the_end_of_the_first(bench, dialog):
     bench.program.machines.pair("192.168.1.99")
     assert [c.address for c in bench.asked(commands.PairMachine)] == [ADDRESS]
+
+
+def test_a_computer_that_does_not_answer_is_left_at_once(bench, dialog):
+    bench.patch.setattr(bench.engine.tasks, "_stop", lambda kind, subject: None)  # it takes a while
+    press(bench, "pairingCancel")
+    assert not dialog.isVisible()
+    assert bench.program.machines.page.isVisible()
+    bench.emit(events.TaskStopped(kind=TaskKind.PAIRING, subject=ADDRESS))
+    assert not dialog.isVisible()

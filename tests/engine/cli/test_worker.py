@@ -12,7 +12,10 @@ import pytest
 
 from engine.cli.main import main
 from engine.farm.identity import Peers
+from tests.helpers.clips import make_clip
 from tests.helpers.farm import certificate_of, computer
+from tests.helpers.farm_machines import free_port
+from tests.helpers.jobs import planes_of
 
 Output = pytest.CaptureFixture[str]
 
@@ -45,3 +48,38 @@ def test_it_waits_until_it_is_ended(number: int, tmp_path: Path) -> None:
         assert program.wait(30) == 0
         assert program.stderr.read() == ""
     assert not (tmp_path / "cache" / "lent").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_it_makes_parts_of_a_film_of_another_computer(tmp_path: Path) -> None:
+    film = make_clip(tmp_path / "film.mkv", frames=100, size=(64, 48), audio_tracks=1)
+    host, helper = tmp_path / "host", tmp_path / "helper"
+    with computer(host):
+        Peers().add(certificate_of(helper), "helper", "")
+    with computer(helper):
+        Peers().add(certificate_of(host), "studio", "")
+    port = free_port()
+    upscale = [sys.executable, "-m", "engine", "upscale", str(film), "--model", "lite"]
+    wanted = ("codec=ffv1", "container=mkv", "treatment=faithful", "segment_seconds=0.5")
+    own = [word for one in wanted for word in ("--set", one)]
+    let_in = ["--set", "machines=all", "--set", f"farm_port={port}"]
+    worker = [sys.executable, "-m", "engine", "worker", "--address", f"127.0.0.1:{port}"]
+
+    def env(data: Path) -> dict[str, str]:
+        return {**os.environ, "UPREEL_DATA": str(data), "UPREEL_CACHE": str(data / "cache")}
+
+    with subprocess.Popen(worker, stderr=subprocess.PIPE, text=True, env=env(helper)) as program:
+        together = [*upscale, *own, *let_in, "-o", str(tmp_path / "together.mkv")]
+        done = subprocess.run(together, capture_output=True, text=True, env=env(host), check=False)
+        assert done.returncode == 0, done.stderr
+        program.send_signal(signal.SIGINT)
+        assert program.wait(60) == 0
+        assert program.stderr is not None
+        assert f"works for 127.0.0.1:{port}" in program.stderr.read()
+    alone = [*upscale, *own, "-o", str(tmp_path / "alone.mkv")]
+    subprocess.run(alone, env=env(host), check=True)
+    pictures = zip(
+        planes_of(tmp_path / "together.mkv"), planes_of(tmp_path / "alone.mkv"), strict=True
+    )
+    assert all((one == two).all() for one, two in pictures)

@@ -169,15 +169,15 @@ def test_all_gpus_are_those_that_are_not_excluded_the_fastest_first(
     several_gpus(monkeypatch, *NAMES, NAMES[0])
     here = devices.gpus()
 
-    def numbers(*excluded: str) -> list[int]:
+    def all_but(*excluded: str) -> list[int]:
         return [gpu.number for gpu in devices.together(here, excluded)]
 
-    assert numbers() == [2, 0, 3, 1]
-    assert numbers("5070 Ti", "GPU-3ab", "RTX 4090") == [0, 1], "one that is not here is no matter"
-    assert numbers("3060") == [2, 1], "both"
+    assert all_but() == [2, 0, 3, 1]
+    assert all_but("5070 Ti", "GPU-3ab", "RTX 4090") == [0, 1], "one that is not here is no matter"
+    assert all_but("3060") == [2, 1], "both"
     assert devices.together((), ("3060",)) == ()
     with pytest.raises(SettingsError, match="1030") as caught:
-        numbers("RTX", "1030")
+        all_but("RTX", "1030")
     assert caught.value.case == "all-gpus-excluded"
     assert devices.chosen("all", here) == here[2]
     assert devices.named("all", here) == "all"

@@ -21,11 +21,14 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
 from engine.protocol.tasks import TaskKind
-from engine.workers import machines
+from engine.workers import lend, machines
+from engine.workers.door import Door
 from tests.helpers.farm import User, Waiting, certificate_of, identity_of, in_thread
 from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
 
 Waits = Callable[..., Waiting]
+Hosts = Callable[[], tuple[str, ...]]
+Heard = Callable[[str, str], None]
 PAIRING = TaskKind.PAIRING
 
 
@@ -55,7 +58,8 @@ class Network:
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     made = Network()
-    monkeypatch.setattr(machines_service, "Browser", lambda: made)
+    for module in (machines_service, lend):
+        monkeypatch.setattr(module, "Browser", lambda: made)
     monkeypatch.setattr(machines_service, "announced", made.announced)
     monkeypatch.setattr(machines_service, "_LOOK_S", 0.05)
     return made
@@ -288,3 +292,31 @@ def test_a_computer_that_is_lent_by_another_upreel_says_so(engine: Engine, heard
     assert failed.error.code == "already-lent"
     last = [one for one in heard.seen if isinstance(one, e.MachinesKnown)][-1]
     assert not last.state.is_lent
+
+
+def test_a_lent_computer_lets_those_in_that_are_paired_meanwhile(
+    engine: Engine, heard: Listener, waiting: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted: list[str] = []
+
+    @contextlib.contextmanager
+    def lending(door: Door, hosts: Hosts, heard: Heard) -> Iterator[None]:
+        trusted.append(door.trusted.read_text())
+        for host in hosts():
+            heard("working", host)
+        yield
+
+    monkeypatch.setattr(lend, "Lending", lending)
+    other = waiting()
+    engine.send(c.LendMachine(is_lent=True))
+    engine.send(c.PairMachine(address=other.address))
+    heard.wait(e.PairingWords)
+    engine.send(c.ConfirmPairing(are_same=True))
+    assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+    end = time.monotonic() + 10
+    while len(trusted) < 2 and time.monotonic() < end:
+        time.sleep(0.02)
+    assert certificate_of(other.folder) in trusted[-1]
+    engine.send(c.ShowMachines())
+    state = state_with(heard, is_lent=True)
+    assert state.lent_to == state.machines[0].name

@@ -9,11 +9,11 @@ import pytest
 
 from engine import __version__
 from engine.workers import fit
-from engine.workers.fit import Device, NeededFile, Needs, Offer
+from engine.workers.fit import Device, NeededFile, Offer, Requirements
 from tests.engine.workers.test_hand_out import planned
 
 SHA = "5" * 64
-NEEDS = Needs(
+NEEDS = Requirements(
     version=__version__,
     device="cpu",
     bytes=10**9,
@@ -48,7 +48,7 @@ def test_a_plan_is_carried_out_with_the_files_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planned("seedvr2", tmp_path)
-    needs, there = fit.needs_of(plan), tmp_path / "there"
+    needs, there = fit.requirements_of(plan), tmp_path / "there"
     assert len(needs.files) == 3
     monkeypatch.setenv("UPREEL_MODELS", str(there))
     assert fit.own_files(needs) == (None,) * 3

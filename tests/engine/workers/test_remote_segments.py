@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.workers import remote_segments
-from engine.workers.remote_segments import SegmentRefused, SegmentsReceived, send_segment
+from engine.workers.remote_segments import SegmentDamaged, SegmentsReceived, send_segment
 
 Change = Callable[[int, bytes, str], tuple[int, bytes, str]]
 
@@ -47,7 +47,7 @@ def test_a_segment_arrives_and_goes(size: int, tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_segment_is_refused_and_gone(change: Change, tmp_path: Path) -> None:
-    with pytest.raises(SegmentRefused):
+    with pytest.raises(SegmentDamaged):
         sent(tmp_path, bytes(2500), change)
     assert not list((tmp_path / "there").iterdir())
 
