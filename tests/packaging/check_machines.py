@@ -62,7 +62,7 @@ def paired(program: PackedProgram) -> Door:
 
 
 def makes_spans(program: PackedProgram) -> None:
-    """It makes spans of jobs of this process, whose results stay the same, and ends when told to.
+    """It makes spans of jobs of this process, whose results stay the same, and ends with Ctrl-C.
 
     Raises:
         TrialFailed: It does not.

@@ -96,6 +96,7 @@ class PackedProgram:
         if resources is not None:
             self.environment["UPREEL_RESOURCES"] = self.path(resources)
         self.environment.pop("UPREEL_RUNTIME", None)
+        self._started: list[RunningCommand] = []
 
     def path(self, path: Path) -> str:
         """A path as the program reads it."""
@@ -103,7 +104,15 @@ class PackedProgram:
 
     def start(self, *arguments: str) -> RunningCommand:
         """Start it with these arguments."""
-        return RunningCommand([*self.command, *arguments], self.environment)
+        child = RunningCommand([*self.command, *arguments], self.environment)
+        self._started.append(child)
+        return child
+
+    def close(self) -> None:
+        """Kill what still runs, after a trial that failed."""
+        for child in self._started:
+            if child.is_running:
+                child.kill()
 
     def run(self, *arguments: str, status: int = 0, output: str = "") -> str:
         """Run it to its end; its stdout.
@@ -174,4 +183,6 @@ def try_program(description: str, steps: Mapping[str, Callable[[PackedProgram], 
         except TrialFailed as err:
             sys.stderr.write(f"FAILED: {err}\n")
             return 1
+        finally:
+            program.close()
     return 0
