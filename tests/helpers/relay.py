@@ -51,7 +51,14 @@ class Relay:
 
     def hold(self) -> None:
         """Hand on nothing any more, as with a cable that is out."""
+        self._held = time.monotonic()
         self._flows.clear()
+
+    def wait_for_more(self) -> None:
+        """Until something has come that is held, and its sender has had time to go on."""
+        while self._last < self._held:
+            time.sleep(0.02)
+        self.wait_until_quiet()
 
     def cut(self) -> None:
         """End all connections."""

@@ -127,7 +127,7 @@ def test_both_have_to_agree_while_the_connection_lives(waiting: Make) -> None:
         relay.wait_until_quiet()
         relay.hold()
         other.user.given.set_result(True)
-        relay.wait_until_quiet()
+        relay.wait_for_more()
         assert nothing_is_stored(other)
         relay.cut()
         with pytest.raises(PairingFailed):
