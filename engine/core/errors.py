@@ -357,6 +357,14 @@ class MachineUnreachable(MachineError, code="machine-unreachable"):
     """The other computer, or the network, does not answer."""
 
 
+class PortTaken(MachineError, code="port-taken"):
+    """Another program listens where other computers come in."""
+
+
+class AlreadyLent(MachineError, code="already-lent"):
+    """Another Upreel lends this computer."""
+
+
 class PairingFailed(MachineError, code="pairing-failed"):
     """Both computers are as they were before: neither trusts the other."""
 

@@ -225,6 +225,8 @@ def _confirm(channel: Channel, given: Future[bool], name: str) -> None:
                 raise Cancelled
             if not is_said:
                 raise PairingFailed("here", name=name)
+            if is_heard:
+                return  # what comes next is no confirmation
         data = channel.received(_LOOK_S)
         if data is not None:
             if is_heard:

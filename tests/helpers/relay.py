@@ -1,109 +1,123 @@
-"""A relay between two ports of this machine: it records, holds and cuts what goes through it."""
+"""A slow link between two programs of this machine, which can be cut."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import socket
-import ssl
 import threading
-import time
+from types import TracebackType
 
-from engine.farm.identity import Identity
+_PIECE = 1 << 16
+_ON_THE_WAY = 64  # pieces
 
 
 class Relay:
-    """A context manager; connections to its port go on to another one.
+    """Passes connections on to a port; a context manager.
 
     Args:
-        port: That it goes on to.
-        decrypting_as: It ends TLS with this certificate and begins another one; None hands on the
-            bytes as they are.
+        port: Of this machine, where they go.
+        delay_s: That each byte takes, in each direction.
+        rate: Bytes/s of all connections in one direction together.
 
     Attributes:
-        sent: Bytes of the side that connects, a piece for each read.
+        port: Where connections come in.
+        passed: Bytes so far.
     """
 
-    def __init__(self, port: int, decrypting_as: Identity | None = None) -> None:
-        self._to, self._identity = port, decrypting_as
-        self.sent: list[bytes] = []
-        self._last = time.monotonic()
-        self._flows = threading.Event()
-        self._flows.set()
-        self._sockets: list[socket.socket] = []
-        self._threads: list[threading.Thread] = []
-
-    def __enter__(self) -> Relay:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self.address = f"127.0.0.1:{self.port}"
-        self._start(self._accept)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
-        for thread in self._threads:
-            thread.join(5)
-        for one in self._sockets:
-            one.close()
-
-    def hold(self) -> None:
-        """Hand on nothing any more, as with a cable that is out."""
-        self._held = time.monotonic()
-        self._flows.clear()
-
-    def wait_for_more(self) -> None:
-        """Until something has come that is held, and its sender has had time to go on."""
-        while self._last < self._held:
-            time.sleep(0.02)
-        self.wait_until_quiet()
+    def __init__(self, port: int, *, delay_s: float = 0.02, rate: float = 100e6 / 8) -> None:
+        self.port = self.passed = 0
+        self._to, self._delay, self._rate = port, delay_s, rate
+        self._free = [0.0, 0.0]  # when each direction has passed on what it has
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._is_cut = False
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="relay")
 
     def cut(self) -> None:
-        """End all connections."""
-        for one in list(self._sockets):
+        """End all connections, and let none pass until `mend`."""
+        self._is_cut = True
+        self._loop.call_soon_threadsafe(self._end_all)
+
+    def mend(self) -> None:
+        """Let connections pass again."""
+        self._is_cut = False
+
+    def __enter__(self) -> Relay:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
+
+    async def _run(self) -> None:
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._ended.wait()
+        server.close()
+        self._end_all()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            if not self._is_cut:
+                there_reader, there = await asyncio.open_connection("127.0.0.1", self._to)
+                self._writers.add(there)
+                await asyncio.gather(
+                    self._pass(0, reader, there), self._pass(1, there_reader, writer)
+                )
+                there.close()
+                self._writers.discard(there)
+        writer.close()
+        self._writers.discard(writer)
+
+    async def _pass(
+        self, way: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """One direction of a connection; its end ends the other one, too."""
+        pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_ON_THE_WAY)
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._take(way, reader, pieces))
+            both.create_task(self._give(pieces, writer))
+
+    async def _take(
+        self, way: int, reader: asyncio.StreamReader, pieces: asyncio.Queue[tuple[float, bytes]]
+    ) -> None:
+        piece = b"-"
+        while piece:
+            try:
+                piece = await reader.read(_PIECE)
+            except OSError:
+                piece = b""
+            self._free[way] = max(self._free[way], self._loop.time()) + len(piece) / self._rate
+            await pieces.put((self._free[way] + self._delay, piece))
+            self.passed += len(piece)
+
+    async def _give(
+        self, pieces: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter
+    ) -> None:
+        while True:
+            due, piece = await pieces.get()
+            await asyncio.sleep(due - self._loop.time())
+            if not piece:
+                writer.close()
+                return
             with contextlib.suppress(OSError):
-                socket.socket.shutdown(one, socket.SHUT_RDWR)
-        self._flows.set()
+                writer.write(piece)
+                await writer.drain()
 
-    def wait_until_quiet(self) -> None:
-        """Until nothing has come for a while."""
-        while time.monotonic() - self._last < 0.3:
-            time.sleep(0.02)
-
-    def _start(self, work: object, *args: object) -> None:
-        thread = threading.Thread(target=work, args=args, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                here, _ = self._listener.accept()
-                there = socket.create_connection(("127.0.0.1", self._to))
-                if self._identity is not None:
-                    here, there = _decrypted(here, there, self._identity)
-                self._sockets += [here, there]
-                self._start(self._copy, here, there, self.sent)
-                self._start(self._copy, there, here, [])
-
-    def _copy(self, source: socket.socket, target: socket.socket, seen: list[bytes]) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                self._last = time.monotonic()
-                seen.append(data)
-                self._flows.wait()
-                target.sendall(data)
-        with contextlib.suppress(OSError):
-            socket.socket.shutdown(target, socket.SHUT_WR)
-
-
-def _decrypted(
-    here: socket.socket, there: socket.socket, identity: Identity
-) -> tuple[socket.socket, socket.socket]:
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(identity.certificate, identity.key)
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
-    return server.wrap_socket(here, server_side=True), client.wrap_socket(there)
+    def _end_all(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
