@@ -18,7 +18,7 @@ from engine.core.messages import message
 
 if TYPE_CHECKING:
     from engine.farm.identity import Peer
-    from engine.farm.pairing import Offer
+    from engine.farm.pairing import PairingOffer
 
 _EXAMPLES = """examples:
   python -m engine machines                        those that this computer is paired with
@@ -77,7 +77,7 @@ def _pair(args: argparse.Namespace, context: CommandContext) -> None:
 
 
 def _waited_for(
-    args: argparse.Namespace, context: CommandContext, show: Callable[[Offer], Future[bool]]
+    args: argparse.Namespace, context: CommandContext, show: Callable[[PairingOffer], Future[bool]]
 ) -> Peer:
     """The first computer whose pairing both users confirm."""
     from engine.farm.addresses import PAIRING_PORT, joined, own_addresses
@@ -134,7 +134,7 @@ class _Question:
         self._console = console
         self._is_asking = threading.Lock()
 
-    def show(self, offer: Offer) -> Future[bool]:
+    def show(self, offer: PairingOffer) -> Future[bool]:
         """As `engine.farm.pairing.Show`."""
         text = message("pairing.words", name=offer.name, address=offer.address)
         self._console.note(f"\n{text}\n\n    {' '.join(offer.words)}\n")

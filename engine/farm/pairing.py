@@ -47,7 +47,7 @@ BUSY = {"refused": "busy"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class PairingOffer:
     """A pairing that waits for the user.
 
     Attributes:
@@ -65,7 +65,7 @@ class Offer:
 
 # Shows the words. The user's answer becomes the result: True where the words are the same. It is
 # cancelled when the pairing ends before that; cancelling it ends the pairing.
-Show = Callable[[Offer], "Future[bool]"]
+Show = Callable[[PairingOffer], "Future[bool]"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,11 +187,11 @@ def _read_hello(data: bytes) -> _Hello:
     return hello
 
 
-def _offer(hello: _Hello, host: str, digest: bytes, identity: Identity) -> Offer:
+def _offer(hello: _Hello, host: str, digest: bytes, identity: Identity) -> PairingOffer:
     fingerprint = fingerprint_of(hello.certificate)
     if fingerprint == identity.fingerprint:
         raise PairingFailed("itself")
-    return Offer(
+    return PairingOffer(
         name=clean_name(hello.name),
         address=joined(host, hello.jobs_port),
         fingerprint=fingerprint,
@@ -199,7 +199,7 @@ def _offer(hello: _Hello, host: str, digest: bytes, identity: Identity) -> Offer
     )
 
 
-def _agree(channel: Channel, show: Show, offer: Offer, certificate: str) -> Peer:
+def _agree(channel: Channel, show: Show, offer: PairingOffer, certificate: str) -> Peer:
     """Wait for both users, then store the other computer."""
     channel.patience(CONFIRM_S)
     given = show(offer)

@@ -21,7 +21,7 @@ from engine.core.file_access import reason_of, reported
 from engine.farm import pairing
 from engine.farm.addresses import JOBS_PORT, PAIRING_PORT, plain
 from engine.farm.identity import Peer, own_identity
-from engine.farm.pairing import Offer, Show
+from engine.farm.pairing import PairingOffer, Show
 
 logger = logging.getLogger(__name__)
 
@@ -144,9 +144,9 @@ class PairingPort:
             self._free.release()
 
     def _converse(self, secure: ssl.SSLSocket, host: str) -> None:
-        offers: list[Offer] = []
+        offers: list[PairingOffer] = []
 
-        def show(offer: Offer) -> Future[bool]:
+        def show(offer: PairingOffer) -> Future[bool]:
             offers.append(offer)
             return self._show(offer)
 

@@ -17,7 +17,7 @@ from engine.core.messages import Message
 from engine.farm.addresses import PAIRING_PORT, joined, own_addresses
 from engine.farm.discovery import Browser, announced
 from engine.farm.identity import Peer, Peers, own_identity
-from engine.farm.pairing import Offer, ask
+from engine.farm.pairing import PairingOffer, ask
 from engine.farm.pairing_port import PairingPort
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -49,7 +49,7 @@ class _Answer(Future[bool]):
 class _Asked(c.MachineCommand):
     """Another computer has begun a pairing; its port sends this."""
 
-    offer: Offer
+    offer: PairingOffer
     answer: _Answer
     end: Future[Peer]
 
@@ -118,7 +118,7 @@ class MachinesService:
     def _ask(self, address: str, work: RunningTask) -> None:
         """This computer began."""
 
-        def show(offer: Offer) -> Future[bool]:
+        def show(offer: PairingOffer) -> Future[bool]:
             return self._show(offer, _Answer(work.control), work)
 
         try:
@@ -128,7 +128,7 @@ class MachinesService:
             raise
         self._lent.begin_again()  # now it may work for that one
 
-    def _begin_pairing(self, offer: Offer, end: Future[Peer]) -> _Answer:
+    def _begin_pairing(self, offer: PairingOffer, end: Future[Peer]) -> _Answer:
         """The other computer begins; in a thread of its port."""
         answer = _Answer()
         self._send(_Asked(offer=offer, answer=answer, end=end))
@@ -147,7 +147,7 @@ class MachinesService:
                 work.control.check()
 
     def _show(
-        self, offer: Offer, answer: _Answer, work: RunningTask, *, asks: bool = False
+        self, offer: PairingOffer, answer: _Answer, work: RunningTask, *, asks: bool = False
     ) -> Future[bool]:
         self._answer = answer
         if not answer.done():
@@ -246,7 +246,7 @@ class _Shown(_Background):
 
     def __init__(
         self,
-        asked: Callable[[Offer, Future[Peer]], _Answer],
+        asked: Callable[[PairingOffer, Future[Peer]], _Answer],
         changed: Callable[[], None],
         jobs_port: Callable[[], int],
     ) -> None:
@@ -304,7 +304,7 @@ class _Shown(_Background):
         self._browser = stack.enter_context(Browser())
         stack.enter_context(announced(pairing_port=port.port))
 
-    def _show(self, offer: Offer) -> Future[bool]:
+    def _show(self, offer: PairingOffer) -> Future[bool]:
         self._pairing = Future()
         return self._asked(offer, self._pairing)
 

@@ -21,7 +21,7 @@ from tests.faults import mutators
 from tests.faults.group import Group
 from tests.faults.outcomes import HANG, INTERNAL, OK, RAN, REFUSED, Outcome
 from tests.helpers.farm import User, computer, identity_of, scheduler, security
-from tests.helpers.relay import Relay
+from tests.helpers.recording_relay import RecordingRelay
 
 _PATIENCE_S = 5.0  # no answer should take longer
 
@@ -72,7 +72,7 @@ class Farm(Group):
         with computer(self.folder / "peer"):
             Peers().add(own, "host", "")
             trusted = Peers().trusted_file()
-        with Relay(self._jobs_port) as relay:
+        with RecordingRelay(self._jobs_port) as relay:
             allowed = security(self._peer.key, trusted)
             self._run_code(Client(f"tls://{relay.address}", security=allowed, set_as_default=False))
             return b"".join(relay.sent)
@@ -85,7 +85,7 @@ class Farm(Group):
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         )
-        with cluster, Relay(int(cluster.scheduler_address.rpartition(":")[2])) as relay:
+        with cluster, RecordingRelay(int(cluster.scheduler_address.rpartition(":")[2])) as relay:
             self._run_code(Client(f"tcp://{relay.address}", set_as_default=False))
             return b"".join(relay.sent)
 
@@ -96,7 +96,7 @@ class Farm(Group):
 
     def _pairing(self) -> bytes:
         """What a computer sends that pairs, as TLS has it."""
-        with Relay(self._port.port) as relay:
+        with RecordingRelay(self._port.port) as relay:
             self._converse(relay.port, lambda _step, data: data)
             return b"".join(relay.sent)
 

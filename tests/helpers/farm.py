@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from engine.core import paths
 from engine.core.errors import EngineError
 from engine.farm.identity import Identity, Peer, Peers, own_identity
-from engine.farm.pairing import Offer
+from engine.farm.pairing import PairingOffer
 from engine.farm.pairing_port import PairingPort
 
 T = TypeVar("T")
@@ -51,11 +51,11 @@ class User:
 
     def __init__(self, answer: bool | None = True) -> None:
         self.answer = answer
-        self.offers: list[Offer] = []
+        self.offers: list[PairingOffer] = []
         self.given: Future[bool] = Future()
         self.is_shown = threading.Event()
 
-    def show(self, offer: Offer) -> Future[bool]:
+    def show(self, offer: PairingOffer) -> Future[bool]:
         self.offers.append(offer)
         self.given = Future()
         if self.answer is not None:

@@ -55,6 +55,7 @@ def test_a_pairing_shows_the_words_and_asks(
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
     ended = command_line("machines", "pair", other.address)
     assert ended.status == status, ended.err
+    assert other.user.is_shown.wait(10)
     assert " ".join(other.user.offers[0].words) in ended.err
     assert "the right to run code on both computers" in ended.err
     assert len(Peers().all()) == len(other.peers) == 1 - status

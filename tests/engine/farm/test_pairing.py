@@ -15,7 +15,7 @@ from engine.farm.identity import Peers, own_identity
 from engine.farm.pairing import ask
 from tests.helpers.certificates import signed_certificate
 from tests.helpers.farm import User, Waiting, identity_of, in_thread
-from tests.helpers.relay import Relay
+from tests.helpers.recording_relay import RecordingRelay
 
 Make = Callable[..., Waiting]
 
@@ -98,7 +98,7 @@ def test_a_connection_that_ends_before_both_have_confirmed_leaves_nothing(
     waiting: Make, confirmed: str
 ) -> None:
     other, user = waiting(answer=None), User(None)
-    with Relay(other.port.port) as relay:
+    with RecordingRelay(other.port.port) as relay:
         asking = in_thread(paths.data_folder(), lambda: ask(relay.address, user.show))
         assert user.is_shown.wait(10)
         assert other.user.is_shown.wait(10)
@@ -121,13 +121,13 @@ def test_a_connection_that_ends_before_both_have_confirmed_leaves_nothing(
 def test_both_have_to_agree_while_the_connection_lives(waiting: Make) -> None:
     """A cable that is cut ends no connection: the other user's late answer must not store."""
     other, user = waiting(answer=None), User(True)
-    with Relay(other.port.port) as relay:
+    with RecordingRelay(other.port.port) as relay:
         asking = in_thread(paths.data_folder(), lambda: ask(relay.address, user.show))
         assert other.user.is_shown.wait(10)
         relay.wait_until_quiet()
         relay.hold()
         other.user.given.set_result(True)
-        relay.wait_until_quiet()
+        relay.wait_for_more()
         assert nothing_is_stored(other)
         relay.cut()
         with pytest.raises(PairingFailed):
@@ -244,7 +244,7 @@ def test_the_certificate_of_the_connection_has_to_be_the_one_that_is_named(
     """A computer in the middle that hands on all messages as they are."""
     other = waiting(answer=None)
     middle = identity_of(tmp_path / "middle")
-    with Relay(other.port.port, decrypting_as=middle) as relay:
+    with RecordingRelay(other.port.port, decrypting_as=middle) as relay:
         assert raised_by(lambda: ask(relay.address, User().show)).case == "certificate"
     assert nothing_is_stored(other)
 

@@ -27,7 +27,7 @@ from tests.helpers.farm import (
     scheduler,
     security,
 )
-from tests.helpers.relay import Relay
+from tests.helpers.recording_relay import RecordingRelay
 
 _HELLO = b"\x00" * 8 + b"\x85\xa2op\xa8identity\xa5reply\xc3"
 Make = Callable[..., Waiting]
@@ -128,7 +128,7 @@ def test_a_recorded_conversation_cannot_be_repeated(
     folders: tuple[Path, Path], cluster: Any, tmp_path: Path
 ) -> None:
     seen = tmp_path / "seen"
-    with Relay(port_of(cluster)) as relay:
+    with RecordingRelay(port_of(cluster)) as relay:
         with client(folders, relay.address, cluster) as recorded:
             recorded.run_on_scheduler(seen.mkdir)
         assert seen.is_dir()
@@ -146,7 +146,7 @@ def test_a_recorded_conversation_cannot_be_repeated(
 
 def test_a_recorded_pairing_cannot_be_repeated(waiting: Make, tmp_path: Path) -> None:
     other = waiting()
-    with Relay(other.port.port) as relay:
+    with RecordingRelay(other.port.port) as relay:
         ask(relay.address, User().show)
         assert other.ended
     with computer(other.folder):
