@@ -38,6 +38,7 @@ SPECS = {
     "undo": _Spec(mark("Undo the removal"), "", ("Ctrl+Z",)),
     "models": _Spec(mark("Models"), "models", ("Ctrl+M",)),
     "bench": _Spec(mark("Speed test and benchmark"), "gauge", ("Ctrl+B",)),
+    "machines": _Spec(mark("Computers"), "computers", ("Ctrl+K",)),
     "settings": _Spec(mark("Settings"), "settings", ("Ctrl+,",)),
     "log": _Spec(mark("Log"), "", ("Ctrl+L",)),
     "help": _Spec(mark("Help"), "", ("F1",)),

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 import gc
-import importlib
 import logging
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QStandardPaths, Signal
+from PySide6.QtCore import QObject, QStandardPaths
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import desktop, start_options
 from app.bridge.engine_bridge import EngineBridge
+from app.bridge.engine_import import EngineImport
 from app.controllers import restart
 from app.controllers.after_queue import AfterQueueController
 from app.controllers.bench import BenchmarkController
@@ -29,6 +28,7 @@ from app.controllers.excerpts import ExcerptsController
 from app.controllers.help import HelpController
 from app.controllers.job_display import DesktopController, PreviewController
 from app.controllers.latents import LatentsController
+from app.controllers.machines import MachinesController
 from app.controllers.models import ModelsController
 from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
@@ -44,6 +44,7 @@ from app.main_window import MainWindow
 from app.state.downloads_model import DownloadsModel
 from app.state.listings import BenchmarkModel, DiagnosticsModel, PresetsModel, UpdateModel
 from app.state.log_model import LogModel
+from app.state.machines_model import MachinesModel
 from app.state.model_files_model import ModelFilesModel
 from app.state.queue_model import QueueModel
 from app.state.runtimes_model import RuntimesModel
@@ -66,37 +67,6 @@ _log = logging.getLogger(__name__)
 _CLOSE_S = 20.0  # the running segment may end first
 
 
-class EngineImport(QObject):
-    """Imports `engine.api` in a thread of its own, 0.2 s in which the window already answers."""
-
-    _ended = Signal()
-
-    def __init__(self, parent: QObject) -> None:
-        super().__init__(parent)
-        self._thread = threading.Thread(target=self._run, name="engine import", daemon=True)
-        self._then: Callable[[], None] = lambda: None
-        self._ended.connect(self._finish)
-
-    def start(self, then: Callable[[], None]) -> None:
-        """Begin; `then` follows in the window's thread, where its own import raises what failed."""
-        self._then = then
-        self._thread.start()
-
-    def wait(self) -> None:
-        """Return when the thread has ended, if it was started."""
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            importlib.import_module("engine.api")
-        finally:
-            self._ended.emit()  # queued: Qt changes the thread
-
-    def _finish(self) -> None:
-        self._then()
-
-
 class Program(QObject):
     """Everything that belongs to one window and its engine."""
 
@@ -116,6 +86,7 @@ class Program(QObject):
         self.update_model = UpdateModel(hub, tasks, self)
         self.bench_model = BenchmarkModel(hub, tasks, self)
         diagnostics = DiagnosticsModel(hub, tasks, self)
+        machines = MachinesModel(hub, tasks, self)
         self.download_model = DownloadsModel(self.model_files, self.runtime_model, self)
         self.presets, self.log = PresetsModel(hub, self), LogModel(hub, self)
         self.controller = QueueController(hub, self.queue, self)
@@ -150,6 +121,9 @@ class Program(QObject):
         )
         self.help = HelpController(self.window)
         self.settings = SettingsController(self.window, self.controller, self.ui_state)
+        self.machines = MachinesController(
+            self.window, self.controller, machines, self.settings, self.ui_state
+        )
         self.restart = RestartController(
             self.window, self.controller, self.queue, self.download_model
         )
@@ -180,7 +154,7 @@ class Program(QObject):
             self.window, self.controller, self.queue, self.update_model, self.restart
         )
         self.diagnostics = DiagnosticsController(self.window, self.controller, diagnostics)
-        for service in (self.runtime, self.updates, self.diagnostics):
+        for service in (self.machines, self.runtime, self.updates, self.diagnostics):
             self.settings.add_part(service.settings_part)
         self.watch = WatchController(
             self.window, self.controller, self.queue, self.settings, self.ui_state
@@ -198,6 +172,7 @@ class Program(QObject):
         engine.send(Prepare())
         self.models.look()
         self._presets.look()
+        self.machines.look()
         self.runtime.look()  # after Prepare: it shows whether an installed one could be loaded
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ from engine.core import paths
 
 _LOG_HEIGHT = 160
 # Each is opened by a controller.
-_PAGES = ("models", "bench", "settings", "help", "runtime", "restart")
+_PAGES = ("models", "bench", "machines", "settings", "help", "runtime", "restart")
 _DOWNLOADS = ("download_start", "download_stop")
 _NEED_CHOICES = ("rename", "folder", "choices")
 
@@ -82,7 +82,8 @@ class MainWindow(QMainWindow):
         self.actions_ = Actions(self)
         self.intake = Intake(self, controller, ui_state)
         self.top = ToolBar(
-            telemetry, *(self.actions_[page] for page in ("models", "bench", "settings"))
+            telemetry,
+            *(self.actions_[page] for page in ("models", "bench", "machines", "settings")),
         )
         self.queue_column = QueueColumn(queue, controller.removals)
         self.preview = PreviewView()

@@ -14,7 +14,8 @@ from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, SegmentedControl, Themed
 from engine.core import paths
 
-_NARROW, _TIGHT = 1400, 1180  # px
+_WIDE, _NARROW, _TIGHT = 1480, 1400, 1180  # px
+_ONLY_IN_WIDE = "action-machines"  # the settings lead there, too
 
 
 class ToolBar(Themed, QWidget):
@@ -56,8 +57,9 @@ class ToolBar(Themed, QWidget):
         row.addStretch(1)
         row.addWidget(self._gauges)
         row.addWidget(self._models)
-        for action in others:
-            row.addWidget(_icon_button(action))
+        self._others = {action.objectName(): _icon_button(action) for action in others}
+        for button in self._others.values():
+            row.addWidget(button)
         row.addWidget(self._switch)
         row.addWidget(self._theme)
         self._switch.chosen.connect(self.language_requested)
@@ -125,6 +127,7 @@ class ToolBar(Themed, QWidget):
         self._gauges.set_narrow(self.width() < _NARROW, is_tight)
         self._name.setVisible(not is_tight)
         self._chip.set_tight(is_tight)
+        self._others[_ONLY_IN_WIDE].setVisible(self.width() >= _WIDE)
         self._fold_further()
 
     def _fold_further(self) -> None:

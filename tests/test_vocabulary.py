@@ -40,6 +40,7 @@ ALLOWED_NAMES = {
     "memory_bars": "bars of a chart",
     "FlowLayout": "a layout that flows, as Qt's example is called",
     "flow": "the same",
+    "PairingWords": "words of a language, which users compare",
 }
 
 # Pattern -> what the field writes instead. Upper and lower case alike.

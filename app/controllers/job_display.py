@@ -27,6 +27,7 @@ class PreviewController(QObject):
         hub.subscribe(events.TileDone, view.tile_done)
         hub.subscribe(events.PreviewReady, view.preview_ready)
         hub.subscribe(events.StageProgress, view.progress)
+        hub.subscribe(events.WorkerProgress, view.worker_progress)
         hub.subscribe(events.Telemetry, view.telemetry)
         for planned in (events.PlanChosen, events.PlanDowngraded):
             hub.subscribe(planned, lambda event: view.show_plan(event.job_id, event.plan))

@@ -57,6 +57,9 @@ class PlanCard(QFrame):
         self._streams = ElidedLabel()
         self._streams.setObjectName("planStreams")
         self._streams.setProperty("kind", "secondary")
+        self._machines = ElidedLabel()
+        self._machines.setObjectName("planMachines")
+        self._machines.setProperty("kind", "secondary")
         self._why = QPushButton()
         self._why.setObjectName("whyThisPlan")
         self._why.setProperty("kind", "link")
@@ -80,6 +83,8 @@ class PlanCard(QFrame):
         self._why.setText(tr("Why this plan"))
         self._streams.setText(summary(row))
         self._streams.setVisible(bool(self._streams.whole))
+        self._machines.setText(tr("Paired computers make parts of it, too"))
+        self._machines.setVisible(row.plan.takes_machines)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
@@ -113,6 +118,7 @@ class PlanCard(QFrame):
         column.addLayout(figures)
         column.addWidget(self._bars)
         column.addWidget(self._streams)
+        column.addWidget(self._machines)
         column.addLayout(links)
 
     def _show_head(self, row: JobRow) -> None:

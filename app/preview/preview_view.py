@@ -18,6 +18,7 @@ from app.preview.report_strip import ReportStrip
 from app.preview.scene import Mode
 from app.preview.timeline import Timeline
 from app.preview.view_bar import ViewBar
+from app.preview.workers_row import WorkersRow
 from engine.protocol.events import (
     Picture,
     PreviewReady,
@@ -25,12 +26,14 @@ from engine.protocol.events import (
     StageProgress,
     Telemetry,
     TileDone,
+    WorkerProgress,
 )
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Report
 
 _LOW_PX = 430  # height below which all but the picture gives way
+_HIGH_PX = 520  # height from which each worker is shown
 _MB = 2**20
 
 
@@ -50,6 +53,7 @@ class PreviewView(QWidget):
         self.timeline, self.figures, self.strip = Timeline(), FiguresRow(), ReportStrip()
         self.playback = Playback(self.canvas, self.timeline, self)
         self.pair = FramePair(self.canvas, self.timeline, self)
+        self.workers = WorkersRow()
         self._below = QStackedWidget()
         self._below.addWidget(self.figures)
         self._below.addWidget(self.strip)
@@ -68,6 +72,7 @@ class PreviewView(QWidget):
         column.addWidget(self.canvas, 1)
         column.addWidget(self.timeline)
         column.addWidget(self._below)
+        column.addWidget(self.workers)
         self._pages = QStackedLayout(self)
         self._pages.addWidget(self.empty)
         self._pages.addWidget(self._work)
@@ -218,6 +223,12 @@ class PreviewView(QWidget):
         if event.stage == "write":
             self.playback.set_result(is_published=False)
 
+    def worker_progress(self, event: WorkerProgress) -> None:
+        """Where a worker of the shown job is, and how fast."""
+        if event.job_id == self._job_id and self._is_running:
+            self.workers.show_worker(event)
+            self._show_below(self._below.currentWidget())
+
     def telemetry(self, event: Telemetry) -> None:
         """Memory of this program where its plan is the tightest, while the shown job runs."""
         if not self._is_running:
@@ -262,6 +273,7 @@ class PreviewView(QWidget):
 
     def _stop(self) -> None:
         self._is_running = self._is_followed = False
+        self.workers.clear()
         self.timeline.set_finished(self.timeline.strip.finished, is_running=False)
         self.canvas.set_live(False)
         self.bar.offer_follow(False)
@@ -329,6 +341,7 @@ class PreviewView(QWidget):
         """Figures or the report; how a job ended is worth its height in any window."""
         self._below.setCurrentWidget(widget)
         self._below.setVisible(widget is self.strip or self.height() >= _LOW_PX)
+        self.workers.setVisible(self.workers.has_some and self.height() >= _HIGH_PX)
 
     def changeEvent(self, event: QEvent) -> None:
         """Another language: the labels of the pictures are made here."""

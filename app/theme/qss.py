@@ -93,6 +93,7 @@ QLabel[kind="title"] {{ font-size: {tokens.TITLE_PX}px; font-weight: 600; }}
 QLabel[kind="headline"] {{ font-size: 22px; font-weight: 600; }}
 QLabel[kind="figure"] {{ font-size: {tokens.FIGURE_PX}px; font-weight: 700; }}
 QLabel[kind="gauge"], QLabel[kind="strong"] {{ font-weight: 600; }}
+QLabel[kind="word"] {{ font-size: 22px; font-weight: 600; }}
 QLabel[kind="lead"] {{ color: {t.text_2}; font-size: 15px; }}
 QLabel[kind="good"] {{ color: {t.accent}; font-weight: 600; }}
 QLabel[kind="warning"] {{ color: {t.warning}; font-weight: 600; }}

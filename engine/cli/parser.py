@@ -11,7 +11,18 @@ from typing import Any, NoReturn
 from engine import __version__
 from engine.bench.cases.vae_models import models as vae_models
 from engine.bench.options import DTYPES
-from engine.cli import bench, inspection, jobs, latents, models, presets, runtime, update
+from engine.cli import (
+    bench,
+    inspection,
+    jobs,
+    latents,
+    machines,
+    models,
+    presets,
+    runtime,
+    update,
+    worker,
+)
 from engine.cli.context import CommandContext
 from engine.cli.options import DEVICE_HELP, settings_help
 from engine.core.log import printable
@@ -74,6 +85,8 @@ def build() -> argparse.ArgumentParser:
     runtime.register(add)
     update.register(add)
     presets.register(add)
+    machines.register(add)
+    worker.register(add)
     _machine(add)
     return parser
 
@@ -143,7 +156,7 @@ def _job_options(command: Any) -> None:
         help="fast, balanced or best for this machine's GPU, or one of your own (`presets` lists "
         "them); other options change it",
     )
-    command.add_argument("--device", metavar="NAME", help=DEVICE_HELP)
+    command.add_argument("--device", metavar="NAME", help=f"all (every GPU), {DEVICE_HELP}")
     for name, what in (
         ("--dit", "SeedVR2: this transformer"),
         ("--vae", "SeedVR2 and Wan 2x: this VAE"),

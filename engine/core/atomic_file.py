@@ -47,14 +47,20 @@ def rename(source: Path, target: Path) -> None:
     _retried(lambda: source.rename(target), _RETRY_S)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, *, is_private: bool = False) -> None:
     """Write a file: a reader sees the old or the new one, also after a power failure.
+
+    Args:
+        path: Of the file.
+        content: All of it.
+        is_private: No other user may read it; Windows keeps them from the user's folders anyway.
 
     Raises:
         OSError: The disk refuses; the old file is unchanged.
     """
     part = path.with_name(part_name(secrets.token_hex(6)))
     try:
+        part.touch(0o600 if is_private else 0o666)
         with part.open("wb") as file:
             file.write(content)
             file.flush()

@@ -24,7 +24,7 @@ from engine.settings.schema import JobSettings
 logger = logging.getLogger(__name__)
 
 _PIECE_BYTES = 1 << 22
-_NOT_IN_SEGMENTS = ("container", "overwrite", "accept_damaged", "workers")  # settings
+_NOT_IN_SEGMENTS = ("container", "overwrite", "accept_damaged", "workers", "machines")
 
 
 class Checkpoint:

@@ -17,6 +17,7 @@ from engine.hardware import torch_memory
 from engine.hardware.telemetry import Sampler
 from engine.jobs.excerpts import ExcerptService
 from engine.jobs.job_service import JobService
+from engine.jobs.machines_service import MachinesService
 from engine.jobs.model_file_service import ModelFileService
 from engine.jobs.services import (
     BenchmarkService,
@@ -61,6 +62,7 @@ class EngineThread(threading.Thread):
         self._updates = UpdateService()
         is_measured = partial(self._tasks.runs, TaskKind.BENCHMARK)
         self._excerpts = ExcerptService(self._jobs, self.send, is_measured)
+        self._machines = MachinesService(sink, self.send, lambda: self._jobs.farm_port)
         self._services: tuple[Service, ...] = (
             ModelFileService(),
             RuntimeService(),
@@ -71,6 +73,7 @@ class EngineThread(threading.Thread):
             LatentService(),
             ExaminationService(self.send),
             PresetService(machine.pretend),
+            self._machines,
         )
 
     def send(self, command: c.Command) -> None:
@@ -86,6 +89,7 @@ class EngineThread(threading.Thread):
                 self._answer(self._inbox.get())
         finally:
             self._tasks.close(_CLOSE_S)
+            self._machines.close(_CLOSE_S)
             sampler.stop()
             self._sink.emit(e.EngineClosed())
 

@@ -167,7 +167,7 @@ def made(
 
 def _of_part(media: MediaInfo, plan: Plan, wanted: _Wanted) -> Plan:
     """The plan of a film, for a part of it, without its other streams and in this process."""
-    plan = replace(plan, streams=(), workers=())
+    plan = replace(plan, streams=(), workers=(), takes_machines=False)
     film = decoded(media, plan, plan.output.parent)
     if media.kind == "image" or film is None:
         return plan

@@ -79,6 +79,11 @@ class JobService:
         self._is_closing = False
 
     @property
+    def farm_port(self) -> int:
+        """Where other computers come in while a job uses them."""
+        return self._machine.settings.farm_port
+
+    @property
     def is_running(self) -> bool:
         """Whether a job has a thread."""
         return self._worker is not None

@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,6 +126,10 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
         accepts_damage=job.settings.accept_damaged or job.is_accepted,
         pictures=machine.settings.tile_previews,
     )
+    if job.plan.takes_machines:
+        from engine.workers.network import hand_out_to_machines
+
+        context.hand_out = partial(hand_out_to_machines, port=machine.settings.farm_port)
     report = run_in(folder, context, checkpoint, overwrite=overwrite)
     job.plan = context.plan
     return replace(report, source=job.media.path)
@@ -139,7 +144,7 @@ def run_in(folder: Path, context: JobContext, checkpoint: Checkpoint, *, overwri
     if context.plan.workers:
         from engine.workers.hand_out import hand_out  # half a second
 
-        context.hand_out = hand_out
+        context.hand_out = context.hand_out or hand_out
         context.is_learned_from = False  # rates are those of one process
     work = at_work(on_processor=context.plan.work.device == "cpu")
     with job_log(folder), work, switched(context), cared_for(context):

@@ -12,7 +12,7 @@ from engine.core.units import bytes_text, memory_text, minutes_message, rate_tex
 from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.latents import Guess
-from engine.planner import latents, workers
+from engine.planner import latents, machines, workers
 from engine.planner.findings import source_notices
 from engine.protocol.media import MediaInfo, Reading
 from engine.protocol.plan import LatentPlan, Notice, Plan
@@ -46,6 +46,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
         *_memory(plan, budget),
         *_lacking(plan, budget),
         *(workers.notices(plan, settings, budget) if settings.workers > 1 else ()),
+        *machines.notices(media, settings),
         *(one for work in plan.passes for one in registry.family_of(work).notices(work, budget)),
         *(_latents(plan, media, settings, budget) if media.holds_latents else ()),
         *_disk(plan, budget),

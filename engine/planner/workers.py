@@ -35,8 +35,13 @@ def added(plan: Plan, wanted: int, budget: Budget) -> Plan:
         plan,
         work=replace(plan.work, threads=1),
         workers=(WorkerPlan(),) * count,
-        span_segments=span_segments(_segments(plan), count, takes_shots=plan.work.takes_shots),
+        span_segments=span_length(plan, count),
     )
+
+
+def span_length(plan: Plan, count: int) -> int:
+    """Segments that each of so many workers gets at a time."""
+    return span_segments(_segments(plan), count, takes_shots=plan.work.takes_shots)
 
 
 def span_segments(segments: int, workers: int, *, takes_shots: bool) -> int:
@@ -72,16 +77,19 @@ def notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notic
 
 
 def choices(plan: Plan) -> Iterator[Notice]:
-    """What was decided about workers."""
+    """What was decided about processes that share the processor."""
     frames = plan.span_segments * plan.segment_frames
     yield chosen("workers", count=len(plan.workers), frames=frames)
 
 
 def made_twice(plan: Plan) -> float:
     """Frames around a span that a worker computes for the sake of those in it, as a share of it."""
-    if not plan.work.takes_shots:
-        return 0.0
-    return _CLIPS_AROUND * plan.work.clip_frames / (plan.span_segments * plan.segment_frames)
+    return frames_around(plan) / (plan.span_segments * plan.segment_frames)
+
+
+def frames_around(plan: Plan) -> int:
+    """Frames around a span that are computed for the sake of those in it."""
+    return _CLIPS_AROUND * plan.work.clip_frames if plan.work.takes_shots else 0
 
 
 def _limits(plan: Plan, budget: Budget) -> dict[str, int]:

@@ -60,6 +60,7 @@ class MachinesState:
             listen.
         is_lent: This computer works for others.
         lent_to: Name of the computer that it works for at this moment; "" for none.
+        problem: Why other computers cannot reach or find this one; None where they can.
     """
 
     machines: tuple[MachineInfo, ...] = ()
@@ -68,3 +69,4 @@ class MachinesState:
     address: str = ""
     is_lent: bool = False
     lent_to: str = ""
+    problem: Message | None = None

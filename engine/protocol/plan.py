@@ -247,7 +247,10 @@ class WorkerPlan:
     """A process that makes spans of a film, next to others."""
 
     gpu: str = ""  # as the setting `device` names it; "" for the processor
-    card: str = ""  # title of the GPU; "" for the processor
+    card: str = (
+        ""  # title of the GPU, with its number where several are alike; "" for the processor
+    )
+    share: float = 0.0  # of the frames, that it is expected to make; 0 for the processor
 
 
 PassName = Literal["first_pass", "work"]  # fields of a plan
@@ -275,6 +278,7 @@ class Plan:
     streams: tuple[PassPlan, ...] = ()
     segment_frames: int = 120
     workers: tuple[WorkerPlan, ...] = ()  # none: the process of the job makes all segments
+    takes_machines: bool = False  # other computers may make parts of the film
     span_segments: int = 1  # that a worker gets at a time
     stages: tuple[StagePlan, ...] = ()
     peak_bytes: int = 0

@@ -7,6 +7,7 @@ could speak with the scheduler could run code here. Workers end when this proces
 
 from __future__ import annotations
 
+import errno
 import logging
 import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
@@ -17,19 +18,20 @@ import dask
 from distributed import Client, Future, KilledWorker, LocalCluster
 from distributed.security import Security
 
+from engine.core.errors import PortTaken
 from engine.pipeline.segments import Span
 from engine.protocol.events import PreviewReady
-from engine.workers.worker import TOPIC, SpanWorker, Word, make_span, obey
+from engine.workers import handshakes
+from engine.workers.farm import Farm
+from engine.workers.worker import TOPIC, WORD, SpanWorker, Word, make_span
 
 logger = logging.getLogger(__name__)
 
 SpanFuture = Future[PreviewReady | None]
-Message = Mapping[
-    str, Any
-]  # of a worker: "number", "kind" and "data"; Dask adds "worker", an address
+Message = Mapping[str, Any]  # of a worker: "number", "kind" and "data"; Dask adds "worker"
 
 _NO_PAGES: list[str] = []
-_DASK = {
+QUIET = {
     "distributed.worker.multiprocessing-method": "spawn",
     "distributed.worker.profile.enabled": False,  # takes the interpreter's lock from the work
     "distributed.worker.http.routes": _NO_PAGES,
@@ -38,7 +40,7 @@ _DASK = {
     "distributed.scheduler.worker-saturation": 1.0,  # a span goes to the worker that is free first
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,  # results are small
-    "distributed.scheduler.worker-ttl": None,  # one that computes without a pause is not dead
+    "distributed.scheduler.worker-ttl": None,  # a process that is here is watched by its nanny
     "distributed.nanny.pre-spawn-environ": {},  # they would stay in the environment of this process
     "distributed.admin.low-level-log-length": 100,
     "distributed.admin.tick.interval": "1s",  # each wakes the processor; usually 20 ms
@@ -46,6 +48,7 @@ _DASK = {
     "distributed.admin.tick.limit": "1h",  # it would complain of the work
     "distributed.comm.timeouts.connect": "60s",
 }
+PRELOADED = ["engine.workers.preload"]  # modules, before anything else of a worker
 _CLOSING_S = 60.0  # most: a worker that starts ends once it has started
 
 
@@ -58,6 +61,7 @@ class Crew:
         count: Of workers; they come as they get ready, and each counts from 0.
         heard: Takes the future of each span that has ended, and the messages of workers, in threads
             of Dask.
+        farm: Lets other machines in.
 
     Memory: of this process some MB.
     """
@@ -68,31 +72,53 @@ class Crew:
         folder: Path,
         count: int,
         heard: Callable[[SpanFuture | Message], None],
+        farm: Farm | None = None,
     ) -> None:
         self._worker, self._folder, self._count, self._heard = worker, folder, count, heard
+        self._farm = farm
 
     def __enter__(self) -> Crew:
-        """Start; does not wait for the workers."""
-        with dask.config.set(_DASK):
-            self._cluster = LocalCluster(
+        """Start; does not wait for the workers.
+
+        Raises:
+            PortTaken: Other machines cannot be let in.
+        """
+        handshakes.limit()
+        with dask.config.set(QUIET):
+            self._cluster = self._started()
+            self._client = Client(
+                self._cluster, security=self._cluster.security, set_as_default=False
+            )
+            if self._farm is not None:
+                self._cluster.sync(self._farm.open, self._cluster.scheduler)
+            self._client.subscribe_topic(TOPIC, lambda event: self._heard(event[1]))
+            self._cluster.scale(self._count)
+        return self
+
+    def _started(self) -> LocalCluster:
+        security, inlets = Security.temporary(), {}
+        if self._farm is not None:
+            security, inlets = self._farm.door.security, self._farm.door.scheduler
+        try:
+            return LocalCluster(
                 n_workers=0,
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
-                security=Security.temporary(),
+                security=security,
+                scheduler_kwargs=inlets,
+                plugins=(self._worker,),
                 memory_limit=0,  # what they take is planned
-                preload=["engine.workers.preload"],
+                preload=PRELOADED,
                 local_directory=str(self._folder / "workers"),
                 silence_logs=logging.CRITICAL,  # it would write to the console
             )
-            self._client = Client(
-                self._cluster, security=self._cluster.security, set_as_default=False
-            )
-            self._client.register_plugin(self._worker)
-            self._client.subscribe_topic(TOPIC, lambda event: self._heard(event[1]))
-            self._cluster.scale(self._count)
-        return self
+        except RuntimeError as err:
+            if self._farm is None or not _is_port_taken(err):
+                raise
+            self._farm.close()
+            raise PortTaken(port=str(self._farm.door.port)) from err
 
     def __exit__(self, *error: object) -> None:
         for close in (self._client.close, self._cluster.close):
@@ -100,6 +126,8 @@ class Crew:
                 close(timeout=_CLOSING_S)
             except TimeoutError as err:
                 logger.warning("workers end with this program: %s", err)
+        if self._farm is not None:
+            self._farm.close()
 
     @property
     def address(self) -> str:
@@ -115,7 +143,8 @@ class Crew:
     def is_there(self) -> bool:
         """Whether any worker is ready, at work, or starts."""
         scheduler: Any = self._cluster.scheduler
-        return bool(scheduler.workers) or bool(multiprocessing.active_children())
+        children = multiprocessing.active_children()  # not only those that make spans
+        return bool(scheduler.workers) or any("Dask Worker" in one.name for one in children)
 
     def hand_out(self, spans: Sequence[Span], *, first: bool = False) -> list[SpanFuture]:
         """Give each span to the next worker that is free; many at once cost less than one by one.
@@ -133,11 +162,25 @@ class Crew:
 
     def tell(self, word: Word) -> None:
         """Pause, resume or cancel all workers at once."""
-        self._client.run(obey, word)
+        cluster: Any = self._cluster
+        if self._farm is not None:
+            self._farm.is_paused = word == "pause"
+        for address in tuple(cluster.scheduler.workers):
+            message = {"op": WORD, "word": word}
+            cluster.loop.add_callback(cluster.scheduler.worker_send, address, message)
 
     def leave_out(self, worker: int) -> None:
-        """End a worker for good."""
+        """End a worker of this machine for good."""
         self._cluster.sync(self._cluster.workers[worker].close, timeout=_CLOSING_S)
+
+
+def _is_port_taken(error: BaseException | None) -> bool:
+    """Whether that is the cause, or the cause of the cause."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES):
+            return True
+        error = error.__cause__
+    return False
 
 
 def died_with(future: SpanFuture) -> int | None:

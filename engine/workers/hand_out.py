@@ -10,13 +10,13 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from distributed import Future
 
-from engine.core.errors import Cancelled
+from engine.core.errors import Cancelled, EngineError
 from engine.core.serialization import from_plain
 from engine.pipeline.context import JobContext
 from engine.pipeline.room import check_room
@@ -27,6 +27,9 @@ from engine.protocol.events import SegmentDone, Warned, WorkerProgress
 from engine.protocol.plan import Notice
 from engine.video.read.frame_reader import FrameReader
 from engine.workers.crew import Crew, Message, SpanFuture, died_with
+from engine.workers.door import Door
+from engine.workers.farm import Farm
+from engine.workers.fit import requirements_of
 from engine.workers.survey import Survey
 from engine.workers.worker import JobOrder, Made, SpanWorker
 
@@ -39,18 +42,26 @@ _POLL_S = 0.1
 # that Dask has, about: they are handed out some at a time, which costs less than one by one.
 _AHEAD, _HANDED_OUT = 16, 3
 _GONE_S = 10.0  # without any worker, after which none is waited for any more
+# A computer that slept so long finds everybody gone: until this time after, that is no failure.
+_ASLEEP_S, _WAKING_S = 20.0, 90.0
 _ENDING_S = 2.0  # that workers have to end cleanly
 
 
-def hand_out(context: JobContext, segments: SegmentLog, worker: WorkerKind = SpanWorker) -> None:
+def hand_out(
+    context: JobContext,
+    segments: SegmentLog,
+    door: Door | None = None,
+    worker: WorkerKind = SpanWorker,
+) -> None:
     """Have the segments that lack made by the workers of the plan; as `pipeline.context.HandOut`.
 
     Where no worker is left it says so, and ends: the process of the job makes the rest.
 
     Args:
         context: Of the job.
-        segments: What is finished; what workers make is added.
-        worker: What each of them does.
+        segments: Finished ones; new ones are added.
+        door: Where other machines come in that help; None for none.
+        worker: What each worker of this machine does.
 
     Raises:
         EngineError: What keeps any worker from making them; finished segments stay.
@@ -69,7 +80,7 @@ def hand_out(context: JobContext, segments: SegmentLog, worker: WorkerKind = Spa
         Threads() as threads,
     ):
         survey = Survey(context, segments, reader)
-        _HandOut(context, segments, threads).run(survey, worker)
+        _HandOut(context, segments, threads, door).run(survey, worker)
     for problem in reader.problems:
         _warn(
             context, Notice(code="source-damaged", severity="warning", params={"problem": problem})
@@ -100,15 +111,25 @@ class _Worker:
     failures: int = 0
     open_frames: int = 0  # made, but in no finished segment yet
     last: Made | None = None
+    has_left: bool = False  # its owner wanted it back
 
 
 class _HandOut:
     """Workers at what lacks of a film; used by the thread of the job, but for the survey."""
 
-    def __init__(self, context: JobContext, segments: SegmentLog, threads: Threads) -> None:
+    def __init__(
+        self, context: JobContext, segments: SegmentLog, threads: Threads, door: Door | None
+    ) -> None:
         count = len(context.plan.workers)
         self._context, self._segments, self._threads = context, segments, threads
-        self._inbox: queue.SimpleQueue[SpanFuture | Message | Span | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[SpanFuture | Message | Span | EngineError | None]
+        self._inbox = queue.SimpleQueue()
+        self._order = _job_order(context, segments.path(0).parent)
+        self._farm = None
+        if door is not None:
+            self._farm = Farm(
+                self._order, requirements_of(context.plan), door, count, self._inbox.put
+            )
         self._room = threading.Semaphore(_AHEAD * count)
         self._waiting: list[Span] = []
         self._open: dict[SpanFuture, Span] = {}
@@ -124,22 +145,23 @@ class _HandOut:
         self._told_pause = context.control.is_paused
         self._warned: list[Notice] = []
         self._seen = time.monotonic()  # when a worker was there
+        self._stepped, self._awake = time.time(), -_WAKING_S  # awake since then
+        self._may_come = door is not None  # workers that are not known yet
 
     def run(self, survey: Survey, worker: WorkerKind) -> None:
         """Until all is made, or no worker is left."""
-        folder = self._segments.path(0).parent
-        order = _job_order(self._context, folder)
-        with Crew(worker(order), folder, len(self._workers), self._inbox.put) as crew:
+        folder, count = self._segments.path(0).parent, len(self._workers)
+        with Crew(worker(self._order), folder, count, self._inbox.put, self._farm) as crew:
             self._threads.start("survey", lambda: self._survey(survey))
             try:
-                while self._workers and not self._is_over:
+                while (self._workers or self._may_come) and self._lacks:
                     self._step(crew)
             except BaseException:
                 self._stop(crew)
                 raise
             finally:
                 self._account()
-        if self._workers:
+        if not self._lacks:
             self._segments.complete()
             return
         self._context.hand_out = None
@@ -147,8 +169,9 @@ class _HandOut:
         self._threads.aborted.set()  # ends the survey
 
     @property
-    def _is_over(self) -> bool:
-        return self._is_surveyed and not self._open and not self._waiting
+    def _lacks(self) -> bool:
+        """Whether anything is to be made."""
+        return bool(self._open or self._waiting) or not self._is_surveyed
 
     def _survey(self, survey: Survey) -> None:
         """In a thread of its own: read ahead, as far as there is room."""
@@ -163,6 +186,9 @@ class _HandOut:
     def _step(self, crew: Crew) -> None:
         """Pass on what the user wants, and deal with the next thing that has come."""
         control, now = self._context.control, time.monotonic()
+        if time.time() - self._stepped > _ASLEEP_S:
+            self._awake = now
+        self._stepped = time.time()
         if control.is_cancelled:
             raise Cancelled
         if self._threads.aborted.is_set():
@@ -175,6 +201,7 @@ class _HandOut:
             self._seen = now
         elif now - self._seen > _GONE_S:
             self._workers.clear()
+            self._may_come = False
         self._take(crew)
         if self._waiting and len(self._open) < _HANDED_OUT * len(self._workers):
             check_room(self._context, self._segments.path(0).parent, self._largest)
@@ -196,6 +223,8 @@ class _HandOut:
                 self._waiting.append(found)
             case Future():
                 self._ended(crew, found)
+            case EngineError():
+                raise found
             case _:
                 self._heard(found)
 
@@ -231,14 +260,30 @@ class _HandOut:
     def _lost(self, crew: Crew, number: int, failure: str) -> None:
         logger.warning("worker %d lost its span: %s", number + 1, failure)
         worker = self._workers.get(number)
-        if worker is None:
+        has_slept = time.monotonic() - self._awake < _WAKING_S
+        if worker is None or worker.has_left or has_slept:
             return
         worker.failures += 1
         if worker.failures == _MOST_FAILURES:
             del self._workers[number]
-            crew.leave_out(number)
-            params = {"worker": str(number + 1), "count": str(_MOST_FAILURES), "why": failure}
-            _warn(self._context, Notice(code="worker-left-out", severity="warning", params=params))
+            if self._farm is not None and number >= len(self._context.plan.workers):
+                self._farm.leave_out(number, failure)
+            else:
+                crew.leave_out(number)
+            self._warn_once(self._left_out(number, failure))
+
+    def _left_out(self, number: int, failure: str) -> Notice:
+        name, case = self._name_of(number), "process"
+        if name:
+            case = "gpu" if number < len(self._context.plan.workers) else "machine"
+        params = {"worker": name or str(number + 1), "count": str(_MOST_FAILURES), "why": failure}
+        return Notice(code="worker-left-out", case=case, severity="warning", params=params)
+
+    def _name_of(self, number: int) -> str:
+        """Of the GPU or the machine that a worker has to itself; "" for a process."""
+        if number < len(self._context.plan.workers):
+            return self._context.plan.workers[number].card
+        return "" if self._farm is None else self._farm.name_of(number)
 
     def _heard(self, message: Message) -> None:
         """Take a message of a worker."""
@@ -252,10 +297,31 @@ class _HandOut:
                 self._ends[data["first"]] = number, from_plain(Made, data)
                 if number in self._workers:
                     self._workers[number].last = self._ends[data["first"]][1]
+                if self._farm is not None and not data["failure"]:
+                    self._farm.made(number)
+            case "preview":
+                self._context.events.emit(data)
             case "progress":
                 self._shows(number, *data)
             case "warned":
                 self._warn_once(from_plain(Notice, data))
+            case "joined":
+                self._joined(number)
+            case "left" if number in self._workers:
+                self._workers[number].has_left = True
+            case "refused":
+                name, why = data
+                params = {"name": name, "why": why}
+                self._warn_once(Notice(code="machine-refused", severity="warning", params=params))
+
+    def _joined(self, number: int) -> None:
+        """A machine takes part from now on, perhaps again."""
+        if number in self._workers:
+            self._workers[number].has_left = False
+            return
+        self._workers[number] = _Worker()
+        for _ in range(_AHEAD):
+            self._room.release()
 
     def _warn_once(self, notice: Notice) -> None:
         """Pass on what one worker has found; the others find it, too."""
@@ -268,12 +334,15 @@ class _HandOut:
         if number not in self._workers:
             return
         self._workers[number].open_frames = begun
+        if self._farm is not None:
+            self._farm.works(number, frames_per_second)
         self._context.events.emit(
             WorkerProgress(
                 job_id=self._context.job_id,
                 worker=number + 1,
                 frame=frame,
                 frames_per_second=frames_per_second,
+                name=self._name_of(number),
             )
         )
         self._advance()
@@ -319,7 +388,7 @@ class _HandOut:
                 return
             if isinstance(found, Future):
                 self._open.pop(found, None)
-            elif found is not None and not isinstance(found, Span):
+            elif isinstance(found, Mapping):
                 self._heard(found)
 
     def _account(self) -> None:

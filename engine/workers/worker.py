@@ -21,11 +21,12 @@ from engine.core.control import Control
 from engine.core.errors import EngineError, GpuLost, NumericOverflow
 from engine.core.log import job_log
 from engine.core.serialization import to_plain
+from engine.hardware import devices
 from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.hardware.process import at_work
 from engine.hardware.telemetry import peak_ram_bytes
 from engine.pipeline.context import JobContext, MemoryReleased, Throttle
-from engine.pipeline.gpu_guard import cared_for, switched
+from engine.pipeline.gpu_guard import cared_for, loss_noticed, switched
 from engine.pipeline.recovery import reason_of
 from engine.pipeline.segments import SegmentRecord, Span, segment_path
 from engine.pipeline.spans import SpanMaker
@@ -35,7 +36,7 @@ from engine.protocol.plan import Plan
 
 logger = logging.getLogger(__name__)
 
-PLUGIN, TOPIC = "spans", "upreel"
+PLUGIN, TOPIC, WORD = "spans", "upreel", "upreel_word"
 Word = Literal["pause", "resume", "cancel"]
 
 _PROGRESS_S = 0.25  # between messages
@@ -91,15 +92,11 @@ def make_span(span: Span) -> PreviewReady | None:
     return plugin.make(span)
 
 
-def obey(word: Word, dask_worker: Worker) -> None:
-    """Pause, resume or cancel what a worker does; carried out next to it, at once."""
-    plugin = dask_worker.plugins[PLUGIN]
-    assert isinstance(plugin, SpanWorker)
-    getattr(plugin.control, word)()
-
-
 class SpanWorker(WorkerPlugin):
-    """The part of a worker process that makes spans; it also comes into one that starts again."""
+    """The part of a worker process that makes spans; it also comes into one that starts again.
+
+    It works in the folder of the job; `engine.workers.lent` has the one for another machine.
+    """
 
     name = PLUGIN
 
@@ -110,12 +107,17 @@ class SpanWorker(WorkerPlugin):
         """Begin, in the main thread of the worker process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process of the job
         self._worker, self.control = worker, Control()
+        worker.stream_handlers[WORD] = self._obey
         self._number = int(worker.name)
         self._around = ExitStack()
         self._maker: SpanMaker | None = None
         self._due = Throttle(_PROGRESS_S)
         if self._order.is_paused:
             self.control.pause()
+
+    def _obey(self, word: Word) -> None:
+        """Pause, resume or cancel what is done; carried out next to it, at once."""
+        getattr(self.control, word)()
 
     def make(self, span: Span) -> PreviewReady | None:
         """Make a span, in the thread of the worker that computes, and tell how it ended.
@@ -128,10 +130,14 @@ class SpanWorker(WorkerPlugin):
             Cancelled: The job was cancelled.
         """
         reports, failure = _Reports(self.tell, span.done, self._due), ""
-        log = _SpanSegments(self._order.folder, reports)
+        log = SpanSegments(self._order.folder, reports.keep, self.delivered)
         while True:
+            if self._gpu_is_gone:
+                failure = "the GPU is not in this machine any more"
+                break
             try:
-                self._ready(reports).make(span.rest(log.records), log)
+                with loss_noticed():
+                    self._ready(reports).make(span.rest(log.records), log)
             except MemoryReleased as err:
                 forget_frames(err)
             except Exception as err:  # noqa: BLE001 - raised again, or reported with the span
@@ -142,8 +148,29 @@ class SpanWorker(WorkerPlugin):
             if failure:
                 break
             self.control.check()  # until the job is resumed
-        self.tell("made", to_plain(self._made(span, reports, failure)))
-        return reports.preview
+        preview = self.shown(reports.preview)
+        self.tell("made", to_plain(self._made(span, failure, has_preview=preview is not None)))
+        return preview
+
+    def delivered(self, path: Path, number: int) -> None:
+        """A segment is finished; it is where it belongs."""
+
+    def shown(self, preview: PreviewReady | None) -> PreviewReady | None:
+        """What of a picture is the result of the task."""
+        return preview
+
+    def ends_job(self, error: Exception) -> bool:
+        """Whether any worker would fail like this."""
+        is_memory = reason_of(error) is not None
+        return isinstance(error, NumericOverflow) or (
+            isinstance(error, EngineError) and not is_memory
+        )
+
+    @property
+    def _gpu_is_gone(self) -> bool:
+        """Whether this process would compute on the GPU of another one."""
+        gpus = self._order.gpus
+        return bool(gpus) and devices.chosen(gpus[self._number], devices.gpus()) is None
 
     def tell(self, kind: str, data: object) -> None:
         """Send a message of plain data to the process of the job."""
@@ -155,7 +182,7 @@ class SpanWorker(WorkerPlugin):
             order, number = self._order, self._number
             plan = order.plan
             if order.gpus:
-                plan = replace(plan, gpu=order.gpus[number])
+                plan = replace(plan, gpu=order.gpus[number], workers=())
             self._context = JobContext(
                 job_id=order.job_id,
                 media=order.media,
@@ -190,17 +217,16 @@ class SpanWorker(WorkerPlugin):
         if isinstance(error, GpuLost):
             logger.error("%s", error)
             os._exit(1)
-        is_memory = reason_of(error) is not None
-        if isinstance(error, NumericOverflow) or (isinstance(error, EngineError) and not is_memory):
+        if self.ends_job(error):
             raise error
         logger.error("a span failed: %s\n%s", error, forget_frames(error))
         return str(error) or type(error).__name__
 
-    def _made(self, span: Span, reports: _Reports, failure: str) -> Made:
+    def _made(self, span: Span, failure: str, *, has_preview: bool) -> Made:
         return Made(
             first=span.first,
             failure=failure,
-            has_preview=reports.preview is not None,
+            has_preview=has_preview,
             peak_bytes=peak_ram_bytes(),
             seconds=self._context.meter.seconds() if not failure else {},
         )
@@ -231,11 +257,22 @@ class _Reports:
         self._tell("segment", to_plain(record))
 
 
-class _SpanSegments:
-    """A SpanLog whose segments the process of the job keeps."""
+class SpanSegments:
+    """A SpanLog whose segments the process of the job keeps.
 
-    def __init__(self, folder: Path, reports: _Reports) -> None:
-        self._folder, self._reports = folder, reports
+    Args:
+        folder: Where they are written.
+        keep: Tells that one is finished.
+        deliver: Before that, brings its file where it belongs.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        keep: Callable[[SegmentRecord], None],
+        deliver: Callable[[Path, int], None],
+    ) -> None:
+        self._folder, self._keep, self._deliver = folder, keep, deliver
         self.records: list[SegmentRecord] = []
 
     def path(self, number: int) -> Path:
@@ -243,9 +280,10 @@ class _SpanSegments:
         return segment_path(self._folder, number)
 
     def add(self, record: SegmentRecord) -> None:
-        """Tell that a segment is finished."""
+        """Deliver a finished segment, and tell."""
+        self._deliver(self.path(record.number), record.number)
         self.records.append(record)
-        self._reports.keep(record)
+        self._keep(record)
 
     def complete(self) -> None:
         """The source has ended: the survey finds that, too."""

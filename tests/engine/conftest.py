@@ -1,14 +1,16 @@
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.core import paths
+from engine.farm import identity
 from engine.model_files.catalogue import PublishedFile
 from engine.model_files.store import Store
+from tests.helpers.farm import Waiting, folder_of_thread
 from tests.helpers.servers import (
     CONTENT,
     PLACE,
@@ -62,6 +64,21 @@ def heard() -> Any:
     from tests.helpers.jobs import Listener  # needs av, which a machine for GPU tests may lack
 
     return Listener()
+
+
+@pytest.fixture
+def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Waiting]]:
+    """Makes computers that wait to be paired."""
+    monkeypatch.setattr(identity, "_folder", folder_of_thread)
+    made: list[Waiting] = []
+
+    def make(name: str = "waiting", answer: bool | None = True) -> Waiting:
+        made.append(Waiting(tmp_path / name, answer))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
 
 
 @pytest.fixture(autouse=True)

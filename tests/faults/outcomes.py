@@ -11,6 +11,7 @@ from engine.core.errors import EngineError, InternalError
 
 OK = "ok"
 REFUSED = "refused"  # an EngineError, which has a code and a text
+FFMPEG = "FFmpeg crashed"  # on an allocation refused to it; resumed, and the result is right
 INTERNAL = "internal error"
 CRASH = "crash"
 HANG = "hang"
@@ -20,7 +21,7 @@ LOST = "not resumed"
 MEMORY = "memory"
 RAN = "code ran"
 BAD = (INTERNAL, CRASH, HANG, INCOMPLETE, CHANGED, LOST, MEMORY, RAN)
-KINDS = (OK, REFUSED, *BAD)
+KINDS = (OK, REFUSED, FFMPEG, *BAD)
 
 
 @dataclass(frozen=True, slots=True)

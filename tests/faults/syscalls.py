@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.faults.group import Unavailable
 from tests.faults.jobs import Place
 from tests.faults.kills import JobGroup
-from tests.faults.outcomes import CRASH, Outcome
+from tests.faults.outcomes import CRASH, FFMPEG, Outcome
 
 _MALLOC = "allocation in FFmpeg"
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.ENOMEM)
@@ -61,8 +61,10 @@ class SystemCalls(JobGroup):
         place = self.place()
         ended = place.upscale(before=lambda: self._arm(place, kind, call, error))
         note = f"{self.rows[kind]} {call} of {self._counts[kind]}, {errno.errorcode[error]}"
-        bad = self.wrong(place) if ended.outcome.kind == CRASH else self.after(ended, place)
-        found = bad or self.finished(place) or ended.outcome
+        first = ended.outcome
+        if first.kind == CRASH and self.rows[kind] == _MALLOC:
+            first = Outcome(FFMPEG, first.code, first.detail)
+        found = (first if first.is_bad else self.wrong(place)) or self.finished(place) or first
         return Outcome(found.kind, found.code, f"{note}: {found.detail}")
 
     def _arm(self, place: Place, kind: int, call: int, error: int) -> None:

@@ -18,7 +18,7 @@ from tests.faults.wrong_cases import WrongCases
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="workers are forked and limited as Linux does it"
 )
-SAMPLE = {"media": 240, "weights": 240, "community": 12, "records": 600, "http": 210}
+SAMPLE = {"media": 240, "weights": 240, "community": 12, "records": 600, "http": 210, "farm": 300}
 JOBS = {"upscales": 8, "kills": 3, "syscalls": 10}  # half a second each
 
 
@@ -45,6 +45,11 @@ def test_disturbed_jobs_end_with_the_right_result_or_can_be_resumed(name: str) -
     assert failures(name, JOBS[name], 1) == []
 
 
+@pytest.mark.slow
+def test_jobs_of_several_machines_end_with_the_right_segments() -> None:
+    assert failures("farm jobs", 7, 1) == []
+
+
 def test_the_harness_notices_each_failure_and_goes_on() -> None:
     outcomes: dict[int, Outcome] = {}
     run_cases(WrongCases, range(10), outcomes.__setitem__)
@@ -65,6 +70,6 @@ def test_a_run_replaces_its_own_rows_of_the_page(
     rows = page.read()
     assert list(rows) == [("kills", "kill"), ("media", "MP4")]
     assert rows["media", "MP4"][:3] == ("1,500", "1,500", "0")
-    assert rows["kills", "kill"][:5] == ("3", "2", "0", "0", "1")
+    assert rows["kills", "kill"][:6] == ("3", "2", "0", "0", "0", "1")
     page.PAGE.write_text(page.merge({("media", "MP4"): Counter({OK: 7})}), "utf-8")
     assert page.read()["media", "MP4"][0] == "7"

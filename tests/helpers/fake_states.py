@@ -12,6 +12,7 @@ from engine.core.errors import ErrorInfo
 from engine.core.geometry import Size
 from engine.core.messages import Message, message, title
 from engine.protocol import events
+from engine.protocol.machines import MachineInfo, MachinesState
 from engine.protocol.media import LATENT, MediaInfo
 from engine.protocol.model_file_state import Kind, PublishedState
 from engine.protocol.report import BenchReport, MeasuredRate, MeasuredSwitch
@@ -115,6 +116,18 @@ def make_listed(*runtimes: RuntimeState, **changes: Any) -> events.RuntimesListe
 
 
 NO_GPU = make_listed(advice=message("runtime-advice.no-gpu"), suited="", card="", driver="")
+
+
+NO_MACHINES = MachinesState(name="Desk", address="192.168.1.20:47110")
+STUDIO = MachineInfo(
+    fingerprint="5a" * 32,
+    name="Studio",
+    address="192.168.1.30:50122",
+    state="idle",
+    devices=("RTX 4090", "RTX 3080"),
+    free_bytes=31 * GB,
+)
+ATTIC = MachineInfo(fingerprint="a7" * 32, name="Attic", address="192.168.1.31:50122")
 
 
 OWN = UpdateState(version="0.1.0", is_in_build=True, installed_as="setup")

@@ -22,6 +22,7 @@ from tests.helpers.fake_states import (
     MISSING,
     NEWER,
     NO_GPU,
+    NO_MACHINES,
     OFFLINE,
     OWN,
     PRESET_GPU,
@@ -74,6 +75,7 @@ class FakeTasks:
         self.presets: tuple[Preset, ...] = make_presets()
         self.is_quick = True
         self.latents = Latents()
+        self.machines = NO_MACHINES
 
     def answer(self, command: c.Command) -> None:
         """Do what is asked, as far as it needs neither network nor GPU."""
@@ -111,6 +113,23 @@ class FakeTasks:
                 self._show_latent(command)
             case c.PresetCommand():
                 self._answer_preset(command)
+            case c.MachineCommand():
+                self._answer_machine(command)
+
+    def _answer_machine(self, command: c.MachineCommand) -> None:
+        match command:
+            case c.PairMachine(address=address):
+                self.begin(TaskKind.PAIRING, address)
+                return
+            case c.ConfirmPairing(are_same=False):
+                self.fail(TaskKind.PAIRING)
+                return
+            case c.ForgetMachine(fingerprint=gone):
+                left = tuple(one for one in self.machines.machines if one.fingerprint != gone)
+                self.machines = replace(self.machines, machines=left)
+            case c.LendMachine(is_lent=is_lent):
+                self.machines = replace(self.machines, is_lent=is_lent)
+        self.sink.emit(e.MachinesKnown(state=self.machines))
 
     # What a test makes happen
 

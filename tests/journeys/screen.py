@@ -142,11 +142,27 @@ class Screen:
             stdout=subprocess.PIPE,
         )
         threading.Thread(target=self._listen, daemon=True).start()
-        until("a window manager", self._is_managed)
+        until("a window manager", lambda: self._desktop == "0")
+        self._try_keys()
 
-    def _is_managed(self) -> bool:
-        done = self._xdotool("get_desktop", is_checked=False)
-        return done.returncode == 0
+    def _try_keys(self) -> None:
+        """Press keys of the window manager until it hears them.
+
+        The first key of a new keyboard changes the key map. While the window manager reads that it
+        hears none of its keys, and an Alt+F4 goes to the window instead.
+        """
+        for key, desktop in (("super+F2", "1"), ("super+F1", "0")):
+
+            def is_there(key: str = key, desktop: str = desktop) -> bool:
+                self.key(key)
+                return self._desktop == desktop
+
+            until(f"{key} is heard", is_there)
+
+    @property
+    def _desktop(self) -> str:
+        """Number of the one that is shown; "" without a window manager."""
+        return self._xdotool("get_desktop", is_checked=False).stdout.strip()
 
     def start(self, *words: str, **streams: object) -> subprocess.Popen[str]:
         """A process on this screen, ended with it; its errors go to a file in `folder`."""

@@ -96,6 +96,8 @@ class Player:
             program.runtime.view,
             program.updates.view,
             program.help.view,
+            program.machines.dialog,
+            program.machines.page,
         )
         return next((view for view in views if view.isVisible()), None)
 

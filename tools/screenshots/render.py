@@ -37,6 +37,7 @@ from tools.screenshots import (
     download_states,
     excerpt_states,
     latent_states,
+    machine_states,
     model_states,
     plan_states,
     queue_states,
@@ -364,6 +365,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     **excerpt_states.STATES,
     **comparison_states.STATES,
     **latent_states.STATES,
+    **machine_states.STATES,
     **runtime_states.STATES,
     **update_states.STATES,
 }

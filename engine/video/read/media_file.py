@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import av
 from av import Packet
@@ -40,6 +40,42 @@ _DENIED_TEXT = """
     vapoursynth vfwcap video4linux2,v4l2 vobsub webm_dash_manifest x11grab xbin xcbgrab
 """
 _DENIED = frozenset(_DENIED_TEXT.split())
+
+
+class SourceFile(Protocol):
+    """What a film is read from; as `RetryingFile`."""
+
+    failure: OSError | None
+
+    def read(self, count: int, /) -> bytes:
+        """The next bytes; b"" at the end, and where they are unreadable."""
+        ...
+
+    def seek(self, offset: int, whence: int = ..., /) -> int:
+        """Go to a place."""
+        ...
+
+
+Opening = Callable[[], AbstractContextManager[SourceFile]]
+_elsewhere: dict[Path, Opening] = {}
+
+
+@contextmanager
+def lies_elsewhere(path: Path, opening: Opening) -> Iterator[None]:
+    """Read what `open_input` opens under this path from somewhere else, in all threads."""
+    _elsewhere[path] = opening
+    try:
+        yield
+    finally:
+        del _elsewhere[path]
+
+
+def _opened(path: Path) -> AbstractContextManager[SourceFile]:
+    opening = _elsewhere.get(path)
+    if opening is not None:
+        return opening()
+    check_readable(path)
+    return RetryingFile(path)
 
 
 def check_readable(path: Path) -> int:
@@ -82,15 +118,14 @@ def open_input(path: Path, *, must_be_whole: bool = True) -> Iterator[InputConta
     refused, and so are formats that would draw text as a picture.
 
     Args:
-        path: The file.
+        path: The file; it may lie elsewhere.
         must_be_whole: A drive that fails meanwhile is an error, though FFmpeg takes that for damage
             or for the end of the file.
 
     Raises:
         InputError: One of its kinds; see `translated`.
     """
-    check_readable(path)
-    with reading(path), RetryingFile(path) as file:
+    with reading(path), _opened(path) as file:
         try:
             with translated(path):
                 # WORKAROUND for PyAV 18.1: without memory for its buffer it writes to nowhere.

@@ -204,3 +204,12 @@ def test_missing_model_files_keep_a_plan_for_the_users_gpu_from_starting(bench):
     say_plan(bench, made)
     assert "This cannot start" in said(bench)
     assert "It fits" not in said(bench)
+
+
+def test_a_plan_that_lets_other_computers_in_says_so(bench):
+    job_id = say_plan(bench, plan())
+    assert not bench.find("planMachines").isVisible()
+    made = dataclasses.replace(plan(), takes_machines=True)
+    bench.emit(events.PlanChosen(job_id=job_id, plan=made))
+    assert bench.find("planMachines").whole == "Paired computers make parts of it, too"
+    assert bench.find("planMachines").isVisible()

@@ -93,7 +93,8 @@ def test_spans_are_shorter_than_what_a_worker_gets() -> None:
 @pytest.mark.parametrize(("segments", "workers"), [(720, 4), (100, 3), (33, 2), (7, 8)])
 def test_workers_end_together_where_segments_allow_it(segments: int, workers: int) -> None:
     length = span_segments(segments, workers, takes_shots=False)
-    rounds = -(-(-(-segments // length)) // workers)
+    spans = -(-segments // length)
+    rounds = -(-spans // workers)
     assert rounds * length < 1.1 * -(-segments // workers)
 
 

@@ -35,6 +35,7 @@ class Events:
 
     def __init__(self, answer: Callable[[Event], None] = lambda event: None) -> None:
         self.all: list[Event] = []
+        self.control = Control()
         self._answer = answer
 
     def emit(self, event: Event) -> None:

@@ -1,0 +1,75 @@
+"""Texts about other computers, in the current language."""
+
+from __future__ import annotations
+
+from app.engine_messages import hint, text
+from app.i18n import mark, tr
+from engine.core.errors import ErrorInfo
+from engine.core.units import bytes_text
+from engine.protocol.machines import MachineInfo, MachinesState, MachineState
+
+_STATES: dict[MachineState, tuple[str, str, str]] = {  # icon, severity, text
+    "away": ("info", "info", mark("Not connected")),
+    "idle": ("check", "good", mark("Ready")),
+    "working": ("play", "good", mark("Working")),
+    "paused": ("pause", "info", mark("Paused there")),
+    "refused": ("error", "refusal", mark("Does not fit")),
+    "left-out": ("warning", "warning", mark("Left out")),
+}
+_LOUD: dict[MachineState, str] = {"refused": "refusal", "left-out": "warning"}
+
+
+def state_of(machine: MachineInfo) -> tuple[str, str, str]:
+    """Icon, severity and text of a state."""
+    shape, severity, text_ = _STATES[machine.state]
+    return shape, severity, tr(text_)
+
+
+def about(machine: MachineInfo) -> str:
+    """What it has to lend; where it was last while it is not reached."""
+    if machine.state == "away":
+        return tr("Last at {address}", address=machine.address) if machine.address else ""
+    free = tr("{size} free", size=bytes_text(machine.free_bytes)) if machine.free_bytes else ""
+    return " · ".join(filter(None, (*machine.devices, free)))
+
+
+def work(machine: MachineInfo) -> str:
+    """What it does for the present film; "" where it does nothing."""
+    if not machine.film:
+        return ""
+    parts = [machine.film]
+    if machine.frames_per_second:
+        parts.append(speed(machine.frames_per_second))
+    parts.append(tr("{count} parts finished", count=machine.spans_done))
+    return " · ".join(parts)
+
+
+def speed(frames_per_second: float) -> str:
+    """A speed with its unit, as the figures of a job write it."""
+    shown = f"{frames_per_second:.1f}" if frames_per_second >= 10 else f"{frames_per_second:.2f}"
+    return tr("{speed} frames/s", speed=shown)
+
+
+def why(machine: MachineInfo) -> tuple[str, str, str]:
+    """Severity, sentence and help of what keeps it from work; empty texts where nothing does."""
+    if machine.why is not None:
+        sentence = tr("It does not take part: {why}.", why=text(machine.why))
+        return _LOUD.get(machine.state, "info"), sentence, text(machine.why.hint)
+    if machine.state == "away":
+        return "info", tr("It joins when a film is made, if Upreel is open there and lends it."), ""
+    return "info", "", ""
+
+
+def lending(state: MachinesState) -> str:
+    """What the switch means, or whom this computer works for."""
+    if state.lent_to:
+        return tr("Works for {name} now.", name=state.lent_to)
+    return tr(
+        "It makes parts of films for the computers that it is paired with, as long as Upreel is "
+        "open here."
+    )
+
+
+def problem(error: ErrorInfo) -> tuple[str, str]:
+    """Sentence and help of an error."""
+    return text(error), hint(error)

@@ -1,0 +1,85 @@
+"""`worker`: this computer makes parts of films for those that it is paired with."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from engine.cli.context import DONE, CommandContext
+from engine.core.errors import UnknownMachine
+
+_EXAMPLES = """examples:
+  python -m engine worker                          work for all paired computers, until Ctrl-C
+  python -m engine worker --address 192.168.1.20   for the one that is there
+
+It computes while a job of another computer uses it, and waits for the next one. Its result goes
+to that computer; nothing of the film stays here. `machines` pairs computers.
+"""
+
+
+def register(add: Callable[..., Any]) -> None:
+    """Put `worker` on the command line."""
+    command = add("worker", run, "make parts of films for other computers", _EXAMPLES)
+    command.add_argument(
+        "--address",
+        metavar="HOST[:PORT]",
+        help="of the computer to work for; default: all paired ones, as they are found",
+    )
+    command.set_defaults(json=False)
+
+
+def run(args: argparse.Namespace, context: CommandContext) -> int:
+    """Lend this computer until the user ends it.
+
+    Raises:
+        UnknownMachine: It is paired with none.
+        AlreadyLent: Another Upreel lends it.
+        MachineUnreachable: The address is none.
+    """
+    from engine.farm.addresses import JOBS_PORT, joined, split
+    from engine.farm.identity import Peers
+    from engine.workers.door import own_door
+    from engine.workers.lend import Lending, paired_hosts
+
+    if not Peers().all():
+        raise UnknownMachine("none-paired")
+    hosts: Callable[[], tuple[str, ...]]
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
+        end = stack.enter_context(_ended())
+        if args.address:
+            hosts = partial(tuple, [joined(*split(args.address, JOBS_PORT))])
+        else:
+            hosts = stack.enter_context(paired_hosts())
+
+        def heard(state: str, what: str) -> None:
+            context.console.note(_TEXTS[state].format(what))
+
+        door = own_door()
+        stack.enter_context(Lending(door, hosts, heard))
+        context.console.note(f"{door.name} waits for work. Ctrl-C ends it.")
+        while not end.wait(0.5):
+            pass
+    return DONE
+
+
+_TEXTS = {
+    "working": "works for {}",
+    "idle": "waits for work",
+    "refused": "not used: {}",
+}
+
+
+@contextlib.contextmanager
+def _ended() -> Iterator[threading.Event]:
+    """Set when a service manager ends this program; Ctrl-C is an exception."""
+    end = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: end.set())
+    try:
+        yield end
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,306 @@
+"""How two computers get each other's certificate, while a user compares six words on both.
+
+One asks, the other has its pairing port open. A computer between the two would have to show other
+certificates, hence other words: they come from both certificates and both nonces, and the one that
+asks commits itself to its nonce before it sees the other one. So no side can try out nonces until
+words fit; one try succeeds once in 2^66.
+
+    asks:   version, name, certificate, commitment = SHA-256 of the nonce
+    waits:  version, name, certificate, nonce
+    asks:   nonce, signature of all that by the key of the certificate
+    both:   {"confirmed": true} once the user has compared the words
+    both:   {"agreed": true} once both have confirmed; who receives it stores the certificate
+
+The connection is one of TLS 1.3 with the certificate of the one that waits. Whatever ends it before
+the last message leaves both as they were; if it ends while that is on its way, one of them has
+stored what both users had confirmed, and the other says that they are not paired.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import secrets
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from engine.core import paths
+from engine.core.errors import Cancelled, MachineUnreachable, PairingFailed
+from engine.core.file_access import reason_of
+from engine.core.serialization import from_plain
+from engine.farm.addresses import JOBS_PORT, PAIRING_PORT, joined, split
+from engine.farm.channel import Channel, read
+from engine.farm.identity import Identity, Peer, Peers, clean_name, fingerprint_of, own_identity
+
+ANSWER_S = 10.0  # for the messages before the words, and after them
+CONFIRM_S = 120.0  # for both users
+_LOOK_S = 0.1  # how often the answer of the user is asked for
+_PROTOCOL = 1
+_NONCE_BYTES = 32
+_WORDS, _WORD_BITS = 6, 11
+BUSY = {"refused": "busy"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A pairing that waits for the user.
+
+    Attributes:
+        name: That the other computer gives itself.
+        address: "host:port" of its jobs.
+        fingerprint: SHA-256 of its certificate, in hexadecimal.
+        words: That have to be the same on both screens.
+    """
+
+    name: str
+    address: str
+    fingerprint: str
+    words: tuple[str, ...]
+
+
+# Shows the words. The user's answer becomes the result: True where the words are the same. It is
+# cancelled when the pairing ends before that; cancelling it ends the pairing.
+Show = Callable[[Offer], "Future[bool]"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hello:
+    """The first message of each side."""
+
+    protocol: int
+    name: str
+    certificate: str
+    jobs_port: int
+    commitment: str = ""
+    nonce: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """The second message of the side that asks."""
+
+    nonce: str
+    signature: str
+
+
+def ask(address: str, show: Show, *, jobs_port: int = JOBS_PORT) -> Peer:
+    """Pair this computer with one that waits for it.
+
+    Args:
+        address: "host" or "host:port".
+        show: Called once, in this thread.
+        jobs_port: Of this computer, for the other one.
+
+    Raises:
+        MachineUnreachable: There is no such computer, or it does not wait.
+        PairingFailed: It was refused, too late or disturbed; nothing was stored.
+        Cancelled: The user's answer was cancelled.
+        IdentityDamaged, OutputError: Of this computer's own files.
+    """
+    identity, (host, port) = own_identity(), split(address, PAIRING_PORT)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # users compare words
+    try:
+        connection = socket.create_connection((host, port), timeout=ANSWER_S)
+    except (OSError, UnicodeError) as err:
+        reason = reason_of(err)
+        raise MachineUnreachable("no-answer", address=joined(host, port), reason=reason) from err
+    with failing(joined(host, port)), context.wrap_socket(connection) as secure:
+        channel = Channel(secure, ANSWER_S)
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        own = channel.send(_hello(identity, jobs_port, commitment=_sha256(nonce).hex()))
+        other = channel.receive()
+        if read(other) == BUSY:
+            raise PairingFailed("busy", name=joined(host, port))
+        hello = _read_hello(other)
+        if ssl.DER_cert_to_PEM_cert(secure.getpeercert(binary_form=True) or b"") != (
+            hello.certificate
+        ):
+            raise PairingFailed("certificate", name=clean_name(hello.name))
+        digest = _digest(own, other, nonce)
+        channel.send({"nonce": nonce.hex(), "signature": _signed(identity, digest).hex()})
+        return _agree(channel, show, _offer(hello, host, digest, identity), hello.certificate)
+
+
+def answer(
+    connection: ssl.SSLSocket, host: str, show: Show, jobs_port: int, begins: Callable[[], bool]
+) -> Peer:
+    """The other side of `ask`.
+
+    Args:
+        connection: Of the computer that asks; TLS is ready.
+        host: Address of that computer.
+        show: As of `ask`.
+        jobs_port: Of this computer.
+        begins: Whether this pairing may go on, once it is known to be one.
+
+    Raises:
+        PairingFailed, Cancelled, IdentityDamaged, OutputError: As `ask`.
+    """
+    identity = own_identity()
+    with failing(host):
+        channel = Channel(connection, ANSWER_S)
+        other = channel.receive()
+        hello = _read_hello(other)
+        if not begins():
+            channel.send(BUSY)
+            raise PairingFailed("busy", name=clean_name(hello.name))
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        own = channel.send(_hello(identity, jobs_port, nonce=nonce.hex()))
+        opened = from_plain(_Opened, read(channel.receive()))
+        revealed = bytes.fromhex(opened.nonce)
+        if len(revealed) != _NONCE_BYTES or _sha256(revealed).hex() != hello.commitment:
+            raise ValueError("another nonce than that of the commitment")
+        digest = _digest(other, own, revealed)
+        _check_signature(hello.certificate, bytes.fromhex(opened.signature), digest)
+        return _agree(channel, show, _offer(hello, host, digest, identity), hello.certificate)
+
+
+@contextlib.contextmanager
+def failing(name: str) -> Iterator[None]:
+    """Translates what a connection raises, and what makes no sense, to PairingFailed."""
+    try:
+        yield
+    except (ssl.SSLError, ValueError, TypeError, KeyError) as err:
+        raise PairingFailed("no-sense", name=name) from err
+    except OSError as err:  # and TimeoutError
+        raise PairingFailed("dropped", name=name) from err
+
+
+def _hello(identity: Identity, jobs_port: int, **own: str) -> dict[str, object]:
+    about = {"protocol": _PROTOCOL, "name": identity.name, "jobs_port": jobs_port}
+    return about | {"certificate": identity.certificate_text} | own
+
+
+def _read_hello(data: bytes) -> _Hello:
+    hello = from_plain(_Hello, read(data))
+    if hello.protocol != _PROTOCOL or not 0 < hello.jobs_port < 2**16:
+        raise ValueError("another protocol")
+    _check_certificate(hello.certificate)
+    return hello
+
+
+def _offer(hello: _Hello, host: str, digest: bytes, identity: Identity) -> Offer:
+    fingerprint = fingerprint_of(hello.certificate)
+    if fingerprint == identity.fingerprint:
+        raise PairingFailed("itself")
+    return Offer(
+        name=clean_name(hello.name),
+        address=joined(host, hello.jobs_port),
+        fingerprint=fingerprint,
+        words=_words_of(digest),
+    )
+
+
+def _agree(channel: Channel, show: Show, offer: Offer, certificate: str) -> Peer:
+    """Wait for both users, then store the other computer."""
+    channel.patience(CONFIRM_S)
+    given = show(offer)
+    try:
+        _confirm(channel, given, offer.name)
+        channel.patience(ANSWER_S)
+        channel.send({"agreed": True})
+        if read(channel.receive()) != {"agreed": True}:
+            raise ValueError("no agreement")
+    finally:
+        given.cancel()
+    return Peers().add(certificate, offer.name, offer.address)
+
+
+def _confirm(channel: Channel, given: Future[bool], name: str) -> None:
+    """Wait until both users have confirmed; the connection is watched meanwhile."""
+    is_said = is_heard = False
+    while not (is_said and is_heard):
+        if not is_said and given.done():
+            is_said = not given.cancelled() and given.result()
+            channel.send({"confirmed": is_said})
+            if given.cancelled():
+                raise Cancelled
+            if not is_said:
+                raise PairingFailed("here", name=name)
+            if is_heard:
+                return  # what comes next is no confirmation
+        data = channel.received(_LOOK_S)
+        if data is not None:
+            if is_heard:
+                raise ValueError("confirmed twice")
+            is_heard = read(data) == {"confirmed": True}
+            if not is_heard:
+                raise PairingFailed("there", name=name)
+        elif channel.is_too_late:
+            raise PairingFailed("too-late", name=name, minutes=f"{CONFIRM_S / 60:g}")
+
+
+def _sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _digest(asking: bytes, waiting: bytes, nonce: bytes) -> bytes:
+    """What both sides must have seen alike: both first messages, and the nonce of the first side.
+
+    Nothing that a side could still choose after it has seen the other's nonce is in it.
+    """
+    return _sha256(json.dumps([asking.hex(), waiting.hex(), nonce.hex()]).encode())
+
+
+def _words_of(digest: bytes) -> tuple[str, ...]:
+    number = int.from_bytes(_sha256(b"words" + digest)) >> (256 - _WORDS * _WORD_BITS)
+    places = (number >> _WORD_BITS * place for place in reversed(range(_WORDS)))
+    return tuple(_word_list()[place % 2**_WORD_BITS] for place in places)
+
+
+@functools.cache
+def _word_list() -> list[str]:
+    return paths.resource("pairing_words.txt").read_text("ascii").split()
+
+
+def _signed(identity: Identity, digest: bytes) -> bytes:
+    """The signature that proves that the key of the certificate is here."""
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = serialization.load_pem_private_key(identity.key.read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return key.sign(b"pairing" + digest, ec.ECDSA(hashes.SHA256()))
+
+
+def _check_signature(certificate: str, signature: bytes, digest: bytes) -> None:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = x509.load_pem_x509_certificate(certificate.encode()).public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    try:
+        key.verify(signature, b"pairing" + digest, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature as err:
+        raise ValueError("the key is not that of the certificate") from err
+
+
+def _check_certificate(text: str) -> None:
+    """Accept a certificate as `identity` makes them: of a curve, and not able to sign others.
+
+    Raises:
+        ValueError: It is another one, or not written as this program writes it.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    try:
+        certificate = x509.load_pem_x509_certificate(text.encode("ascii"))
+        is_written_so = certificate.public_bytes(serialization.Encoding.PEM).decode() == text
+        is_of_a_curve = isinstance(certificate.public_key(), ec.EllipticCurvePublicKey)
+        basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except Exception as err:  # cryptography raises errors of many classes
+        raise ValueError("no certificate of this program") from err
+    if basic.ca or not is_written_so or not is_of_a_curve:
+        raise ValueError("no certificate of this program")

@@ -1,0 +1,360 @@
+"""Other computers: who is paired or waits to be, pairings, and the work of this one for them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, replace
+from functools import partial
+
+from engine.core.control import Control
+from engine.core.errors import EngineError, MachineError, MachineUnreachable
+from engine.core.file_access import reported
+from engine.core.messages import Message
+from engine.farm.addresses import PAIRING_PORT, joined, own_addresses
+from engine.farm.discovery import Browser, announced
+from engine.farm.identity import Peer, Peers, own_identity
+from engine.farm.pairing import Offer, ask
+from engine.farm.pairing_port import PairingPort
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
+from engine.protocol.tasks import RunningTask, Task, TaskKind
+from engine.workers import machines
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S = 1.0  # how often it is looked whether anything has changed
+_ANSWER_S = 0.1  # how soon a pairing notices that it was given up
+
+
+class _Answer(Future[bool]):
+    """What the user says of the words; a task that is cancelled has no answer."""
+
+    def __init__(self, control: Control | None = None) -> None:
+        super().__init__()
+        self.control = control
+
+    def done(self) -> bool:
+        """As of a Future; who waits for it looks every tenth of a second."""
+        if self.control is not None and self.control.is_cancelled:
+            self.cancel()
+        return super().done()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked(c.MachineCommand):
+    """Another computer has begun a pairing; its port sends this."""
+
+    offer: Offer
+    answer: _Answer
+    end: Future[Peer]
+
+
+class MachinesService:
+    """Answers at once; pairings are tasks, ports and lending have threads of their own.
+
+    Args:
+        sink: Gets MachinesKnown while computers are shown, whenever something has changed.
+        send: Takes what comes from another computer, as a command to this service.
+        jobs_port: Of this computer, where others come in while a job uses them.
+    """
+
+    kind = TaskKind.PAIRING
+    commands = c.MachineCommand
+
+    def __init__(
+        self,
+        sink: e.EventSink,
+        send: Callable[[c.Command], None],
+        jobs_port: Callable[[], int],
+    ) -> None:
+        self._sink, self._send, self._jobs_port = sink, send, jobs_port
+        self._answer: _Answer | None = None  # that a pairing waits for
+        self._shown = _Shown(self._begin_pairing, self._tell, jobs_port)
+        self._lent = _Lent(self._lending_failed, self._shown.look)
+        self._told: MachinesState | None = None
+
+    def answer(self, command: c.MachineCommand) -> Task | tuple[e.Event, ...]:
+        """The state, or a pairing.
+
+        Raises:
+            EngineError: A computer cannot be forgotten, or the files of all of them be read.
+        """
+        match command:
+            case c.ShowMachines(are_shown=are_shown):
+                self._shown.begin() if are_shown else self._shown.end()
+            case c.PairMachine(address=address):
+                return self._task(address, partial(self._ask, address))
+            case _Asked():
+                return self._task("", partial(self._be_asked, command))
+            case c.ConfirmPairing(are_same=are_same):
+                if self._answer is not None:
+                    with contextlib.suppress(InvalidStateError):  # it has just ended
+                        self._answer.set_result(are_same)
+                return ()
+            case c.ForgetMachine(fingerprint=fingerprint):
+                Peers().forget(fingerprint)
+                self._lent.begin_again()  # it may work for that one
+            case c.LendMachine(is_lent=is_lent):
+                self._lent.begin() if is_lent else self._lent.end()
+        return (self._known(),)
+
+    def close(self, timeout_s: float) -> None:
+        """End ports and lending, and wait for them."""
+        for one in (self._shown, self._lent):
+            one.end()
+        for one in (self._shown, self._lent):
+            one.join(timeout_s)
+
+    # Pairings
+
+    def _task(self, subject: str, do: Callable[[RunningTask], None]) -> Task:
+        return Task(kind=self.kind, subject=subject, do=do, state=self._known)
+
+    def _ask(self, address: str, work: RunningTask) -> None:
+        """This computer began."""
+
+        def show(offer: Offer) -> Future[bool]:
+            return self._show(offer, _Answer(work.control), work)
+
+        try:
+            ask(address, show, jobs_port=self._jobs_port())
+        except MachineError:
+            work.control.check()  # it was given up before the other one had answered
+            raise
+        self._lent.begin_again()  # now it may work for that one
+
+    def _begin_pairing(self, offer: Offer, end: Future[Peer]) -> _Answer:
+        """The other computer begins; in a thread of its port."""
+        answer = _Answer()
+        self._send(_Asked(offer=offer, answer=answer, end=end))
+        return answer
+
+    def _be_asked(self, asked: _Asked, work: RunningTask) -> None:
+        """The other computer began."""
+        asked.answer.control = work.control
+        self._show(asked.offer, asked.answer, work, asks=True)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                asked.end.result(_ANSWER_S)
+                self._lent.begin_again()  # now it may work for that one
+                return
+            if asked.answer.cancelled():  # also where the other side has gone meanwhile
+                work.control.check()
+
+    def _show(
+        self, offer: Offer, answer: _Answer, work: RunningTask, *, asks: bool = False
+    ) -> Future[bool]:
+        self._answer = answer
+        if not answer.done():
+            work.emit(e.PairingWords(words=offer.words, name=offer.name, asks=asks))
+        return answer
+
+    # The state
+
+    def _known(self) -> e.MachinesKnown:
+        self._told = self._state()
+        return e.MachinesKnown(state=self._told)
+
+    def _tell(self) -> None:
+        """Emit what has changed since it was told last; in the thread that looks."""
+        state = self._state()
+        if state != self._told:
+            self._told = state
+            self._sink.emit(e.MachinesKnown(state=state))
+
+    def _state(self) -> MachinesState:
+        peers = Peers().all()
+        known = {peer.fingerprint for peer in peers}
+        present = {machine.fingerprint: machine for machine in machines.present()}
+        return MachinesState(
+            machines=tuple(_info(peer, present.get(peer.fingerprint)) for peer in peers),
+            found=tuple(one for print_, one in self._shown.found if print_ not in known),
+            name=own_identity().name,
+            address=self._shown.address,
+            is_lent=self._lent.runs,
+            lent_to=self._lent.host,
+            problem=self._shown.problem,
+        )
+
+    def _lending_failed(self, error: EngineError) -> None:
+        self._sink.emit(self._known())
+        self._sink.emit(e.TaskFailed(kind=self.kind, error=error.info()))
+
+
+def _info(peer: Peer, present: MachineInfo | None) -> MachineInfo:
+    """A paired computer, with what it does for the job that runs."""
+    if present is None:
+        return MachineInfo(fingerprint=peer.fingerprint, name=peer.name, address=peer.address)
+    return replace(present, name=peer.name, address=peer.address)
+
+
+class _Background:
+    """Something with a thread of its own, which begins and ends as the user wants it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._ends = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Between `begin` and `end`."""
+        return self._thread is not None and not self._ends.is_set()
+
+    def begin(self) -> None:
+        """Start its thread, after one that is still to end."""
+        if self.runs:
+            return
+        before, self._ends = self._thread, threading.Event()
+        about = (before, self._ends)
+        self._thread = threading.Thread(target=self._run, args=about, name=self._name, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Let its thread end; returns at once."""
+        self._ends.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for its thread."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _run(self, before: threading.Thread | None, ends: threading.Event) -> None:
+        if before is not None:
+            before.join()
+        if not ends.is_set():
+            self._work(ends)
+
+    def _work(self, ends: threading.Event) -> None:
+        """Until `ends` is set."""
+        raise NotImplementedError
+
+
+class _Shown(_Background):
+    """The pairing port, and what is announced in the network, while computers are shown.
+
+    Args:
+        asked: Another computer has begun a pairing; what the user says becomes the result.
+        changed: Called from its thread, every second and after `look`.
+        jobs_port: As of MachinesService.
+    """
+
+    def __init__(
+        self,
+        asked: Callable[[Offer, Future[Peer]], _Answer],
+        changed: Callable[[], None],
+        jobs_port: Callable[[], int],
+    ) -> None:
+        super().__init__("machines")
+        self._asked, self._changed, self._jobs_port = asked, changed, jobs_port
+        self._bell = threading.Event()
+        self._browser: Browser | None = None
+        self._pairing: Future[Peer] = Future()  # the one that the other side has begun
+        self.address = ""
+        self.problem: Message | None = None
+
+    @property
+    def found(self) -> tuple[tuple[str, FoundMachine], ...]:
+        """Computers that wait to be paired, with their fingerprints."""
+        heard = self._browser.machines if self._browser is not None else ()
+        return tuple(
+            (one.fingerprint, FoundMachine(name=one.name, address=one.pairing_address))
+            for one in heard
+            if one.pairing_address
+        )
+
+    def look(self) -> None:
+        """Something may have changed."""
+        self._bell.set()
+
+    def end(self) -> None:
+        """As of the base."""
+        super().end()
+        self._bell.set()
+
+    def _work(self, ends: threading.Event) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.callback(machines.on_change(self._bell.set))
+            try:
+                self._open(stack)
+            except EngineError as err:  # those that are paired are shown all the same
+                self.problem = err.as_message
+            except Exception as err:  # noqa: BLE001 - the outermost frame of a thread
+                self.problem = reported(err, "pairing port", logger).as_message
+            while not ends.is_set():
+                self._bell.clear()
+                self._changed()
+                self._bell.wait(_LOOK_S)
+            self._browser, self.address, self.problem = None, "", None
+
+    def _open(self, stack: contextlib.ExitStack) -> None:
+        make = partial(PairingPort, self._show, self._ended, jobs_port=self._jobs_port())
+        try:
+            port = stack.enter_context(make())
+        except MachineUnreachable:  # another Upreel of this computer has it
+            port = stack.enter_context(make(port=0))
+        host = next(iter(own_addresses()), "127.0.0.1")
+        self.address = host if port.port == PAIRING_PORT else joined(host, port.port)
+        self._changed()
+        self._browser = stack.enter_context(Browser())
+        stack.enter_context(announced(pairing_port=port.port))
+
+    def _show(self, offer: Offer) -> Future[bool]:
+        self._pairing = Future()
+        return self._asked(offer, self._pairing)
+
+    def _ended(self, how: Peer | EngineError) -> None:
+        if isinstance(how, EngineError):
+            self._pairing.set_exception(how)
+        else:
+            self._pairing.set_result(how)
+
+
+class _Lent(_Background):
+    """The work for other computers.
+
+    Args:
+        failed: Takes what keeps this computer from being lent.
+        changed: Called when it works for another one than before.
+    """
+
+    def __init__(self, failed: Callable[[EngineError], None], changed: Callable[[], None]) -> None:
+        super().__init__("lent")
+        self._failed, self._changed = failed, changed
+        self.host = ""  # name of the computer that it works for
+
+    def begin_again(self) -> None:
+        """Let go of all other computers, and look for work anew."""
+        if self.runs:
+            self.end()
+            self.begin()
+
+    def _work(self, ends: threading.Event) -> None:
+        from engine.workers.door import own_door
+        from engine.workers.lend import Lending, paired_hosts
+
+        try:
+            with contextlib.ExitStack() as stack:
+                hosts = stack.enter_context(paired_hosts())
+                stack.enter_context(Lending(own_door(), hosts, self._heard))
+                ends.wait()
+        except EngineError as err:
+            ends.set()
+            self._failed(err)
+        except Exception as err:  # noqa: BLE001 - the outermost frame of a thread
+            ends.set()
+            self._failed(reported(err, "lending", logger))
+        finally:
+            self._heard("idle", "")
+
+    def _heard(self, state: str, what: str) -> None:
+        names = {peer.address: peer.name for peer in Peers().all()}
+        host = names.get(what, what) if state == "working" else ""
+        if host != self.host:
+            self.host = host
+            self._changed()

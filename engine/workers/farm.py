@@ -1,0 +1,325 @@
+"""What the machine that has the film answers to machines that come to help.
+
+They speak with the Dask scheduler of the job, through TLS alone and with a certificate that the
+user has paired. A machine asks what the plan needs, says what it has, and gets the order and its
+number; then it is a worker like others. All connections are made by it: nothing listens there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import Scheduler
+from distributed.comm.core import Comm
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from engine import __version__
+from engine.core.file_access import RetryingFile, write_error
+from engine.core.messages import Message, message
+from engine.core.serialization import from_plain, to_plain
+from engine.protocol.events import PreviewReady
+from engine.protocol.machines import MachineInfo, MachineState
+from engine.workers import machines
+from engine.workers.door import Door
+from engine.workers.fit import Device, Offer, Requirements, misfit
+from engine.workers.remote_segments import SegmentsReceived
+from engine.workers.worker import JobOrder
+
+logger = logging.getLogger(__name__)
+
+MOST_BYTES = 1 << 22  # of the source at a time
+
+
+@dataclass(slots=True)
+class _Member:
+    """A device of another machine that takes part, or did, or cannot."""
+
+    number: int
+    fingerprint: str
+    name: str
+    address: str  # "host:port" of its connection
+    device: Device
+    state: MachineState = "away"
+    spans_done: int = 0
+    frames_per_second: float = 0.0
+    why: Message | None = None
+
+
+class Farm:
+    """Other machines of a job: who they are, and answers to them.
+
+    Memory: 4 MiB for each machine at a time.
+
+    Args:
+        order: Of the job.
+        needs: What its plan needs of them.
+        door: Where they come in.
+        first: Number of the first one; those before are workers of this machine.
+        heard: Takes messages, as those of workers, and errors that end the job's try; in any
+            thread.
+    """
+
+    def __init__(
+        self,
+        order: JobOrder,
+        needs: Requirements,
+        door: Door,
+        first: int,
+        heard: Callable[[Any], None],
+    ) -> None:
+        self._order, self._needs, self.door = order, needs, door
+        self.is_paused = order.is_paused
+        self._first, self._heard = first, heard
+        self._members: dict[tuple[str, str], _Member] = {}  # by machine and device
+        self._refused: dict[tuple[str, str], _Member] = {}
+        self._at: dict[str, _Member] = {}  # by the address of a Dask worker
+        self._received = SegmentsReceived(order.folder)
+        self._source = RetryingFile(order.media.path)
+        self._reading = threading.Lock()
+
+    async def open(self, scheduler: Scheduler) -> None:
+        """Begin to answer; in the thread of the scheduler."""
+        self._scheduler = scheduler
+        for answer in (self.ask, self.join, self.read, self.keep, self.picture, self.leave):
+            scheduler.handlers[f"upreel_{answer.__name__}"] = answer
+        scheduler.add_plugin(_Watch(self))
+
+    def close(self) -> None:
+        """The job has ended."""
+        machines.show(())
+        self._source.close()
+
+    # --- for the thread of the job
+
+    def name_of(self, number: int) -> str:
+        """Of the machine with that number; "" for a worker of this one."""
+        member = self._member(number)
+        return "" if member is None else member.name
+
+    def works(self, number: int, frames_per_second: float) -> None:
+        """A machine has told how fast it is."""
+        if (member := self._member(number)) is not None:
+            member.frames_per_second = frames_per_second
+            self._show()
+
+    def made(self, number: int) -> None:
+        """A machine has made a span."""
+        if (member := self._member(number)) is not None:
+            member.spans_done += 1
+            self._show()
+
+    def leave_out(self, number: int, why: str) -> None:
+        """End the part of a machine for good."""
+        member = self._member(number)
+        assert member is not None
+        member.state, member.why = "left-out", message("reason.machine.left-out", why=why)
+        self._scheduler.loop.add_callback(self._dismiss, member)
+
+    def is_there(self) -> bool:
+        """Whether any machine takes part now."""
+        return bool(self._at)
+
+    # --- answers, in the thread of the scheduler
+
+    async def ask(self, comm: Comm, version: str, name: str) -> dict[str, Any]:
+        """What the plan needs; a machine with another version learns that at once."""
+        if version == __version__:
+            return {"needs": to_plain(self._needs)}
+        nothing = Device(gpu="", title="", free_bytes=0)
+        why = message("reason.machine.version", version=version, own=__version__)
+        return self._refuse(self._known(comm, name, nothing), why)
+
+    async def join(self, comm: Comm, offer: Any, name: str) -> dict[str, Any]:
+        """The order of the job and a number, or why a machine cannot take part."""
+        offered = from_plain(Offer, offer)
+        member = self._known(comm, name, offered.device)
+        key = (member.fingerprint, member.device.gpu)
+        why = misfit(self._needs, offered)
+        if why is None and member.state == "left-out":
+            why = member.why
+        if why is not None:
+            return self._refuse(member, why)
+        self._refused.pop(key, None)
+        self._members[key] = member
+        return {
+            "number": member.number,
+            "order": to_plain(dataclasses.replace(self._order, is_paused=self.is_paused)),
+            "size": self._source.size,
+            "film": self._order.media.path.name,
+        }
+
+    async def read(self, comm: Comm, number: int, begin: int, count: int) -> bytes:
+        """A range of the source."""
+        self._checked(comm, number)
+        return await asyncio.to_thread(self._bytes, begin, min(count, MOST_BYTES))
+
+    async def keep(
+        self, comm: Comm, number: int, segment: int, begin: int, piece: bytes, sha256: str
+    ) -> bool:
+        """A piece of a finished segment; False where it is damaged."""
+        self._checked(comm, number)
+        try:
+            return await self._received.take(number, segment, begin, bytes(piece), sha256)
+        except OSError as err:  # no fault of the machine
+            self._heard(write_error(err, self._order.folder))
+            return False
+
+    async def picture(
+        self, comm: Comm, number: int, preview: Any, pixels: Sequence[bytes | None]
+    ) -> None:
+        """The newest frames that a machine has made."""
+        self._checked(comm, number)
+        shown = _with_pixels(from_plain(PreviewReady, preview), pixels)
+        self._heard({"number": number, "kind": "preview", "data": shown})
+
+    async def leave(self, comm: Comm, number: int, state: MachineState) -> None:
+        """A machine is paused by its owner, or ends: its span is done elsewhere."""
+        member = self._checked(comm, number)
+        self._heard({"number": number, "kind": "left", "data": None})
+        member.state = "paused" if state == "paused" else "away"
+        await self._dismiss(member)
+
+    # --- inside
+
+    def came(self, address: str) -> None:
+        """A Dask worker is there; one of this machine has no member."""
+        name = str(self._scheduler.workers[address].name)
+        member = self._member(int(name))
+        if member is not None:
+            self._at[address] = member
+            member.state, member.why = "working", None
+            self._heard({"number": member.number, "kind": "joined", "data": None})
+            self._show()
+
+    def went(self, address: str) -> None:
+        """A Dask worker has gone."""
+        member = self._at.pop(address, None)
+        if member is None:
+            return
+        self._received.forget(member.number)
+        member.frames_per_second = 0.0
+        if member.state == "working":
+            member.state = "away"
+        self._show()
+
+    def _known(self, comm: Comm, name: str, device: Device) -> _Member:
+        """Who speaks; a new one gets the next number."""
+        fingerprint = _fingerprint(comm)
+        key = (fingerprint, device.gpu)
+        member = self._members.get(key) or self._refused.get(key)
+        if member is None:
+            number = self._first + len(self._members) + len(self._refused)
+            name = self.door.names.get(fingerprint, name)
+            member = _Member(number, fingerprint, name, "", device)
+            self._refused[key] = member  # until it fits
+        member.address, member.device = comm.peer_address.partition("://")[2], device
+        return member
+
+    def _refuse(self, member: _Member, why: Message) -> dict[str, Any]:
+        is_new = member.why != why
+        if member.state != "left-out":
+            member.state, member.why = "refused", why
+        if is_new and why.code != _OTHER_DEVICE:  # another device of the machine may fit
+            self._heard({"number": member.number, "kind": "refused", "data": (member.name, why)})
+        self._show()
+        return {"refused": to_plain(why)}
+
+    def _member(self, number: int) -> _Member | None:
+        everyone = (*self._members.values(), *self._refused.values())
+        return next((one for one in everyone if one.number == number), None)
+
+    def _checked(self, comm: Comm, number: int) -> _Member:
+        """The machine with a number, which must be the one that speaks."""
+        member = self._member(number)
+        if member is None or member.fingerprint != _fingerprint(comm):
+            raise ValueError("another machine has this number")
+        return member
+
+    async def _dismiss(self, member: _Member) -> None:
+        self._show()
+        for address in [one for one, whose in self._at.items() if whose is member]:
+            await self._scheduler.remove_worker(address=address, stimulus_id="upreel")
+
+    def _bytes(self, begin: int, count: int) -> bytes:
+        with self._reading:
+            self._source.seek(begin)
+            pieces, left = [], count
+            while left > 0 and (piece := self._source.read(left)):
+                pieces.append(piece)
+                left -= len(piece)
+            if self._source.failure is not None:
+                raise self._source.failure
+        return b"".join(pieces)
+
+    def _show(self) -> None:
+        everyone = (*self._members.values(), *self._refused.values())
+        prints = dict.fromkeys(one.fingerprint for one in everyone)
+        machines.show(
+            tuple(
+                _info([one for one in everyone if one.fingerprint == each], self._film)
+                for each in prints
+            )
+        )
+
+    @property
+    def _film(self) -> str:
+        return self._order.media.path.name
+
+
+class _Watch(SchedulerPlugin):
+    """Tells of workers that come and go."""
+
+    name = "upreel"
+
+    def __init__(self, farm: Farm) -> None:
+        self._farm = farm
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        self._farm.came(worker)
+
+    def remove_worker(self, scheduler: Scheduler, worker: str, **about: Any) -> None:
+        self._farm.went(worker)
+
+
+_OTHER_DEVICE = "reason.machine.device"
+_ORDER: tuple[MachineState, ...] = ("working", "idle", "paused", "left-out", "away", "refused")
+
+
+def _info(devices: list[_Member], film: str) -> MachineInfo:
+    """A machine, of which several devices may take part: its state is the best one of theirs."""
+    best = min(devices, key=lambda one: _ORDER.index(one.state))
+    at_work = [one for one in devices if one.state == "working"]
+    return MachineInfo(
+        fingerprint=best.fingerprint,
+        name=best.name,
+        address=best.address,
+        state=best.state,
+        devices=tuple(one.device.title for one in at_work or [best] if one.device.title),
+        free_bytes=sum(one.device.free_bytes for one in at_work or [best]),
+        frames_per_second=sum(one.frames_per_second for one in at_work),
+        film=film if at_work else "",
+        spans_done=sum(one.spans_done for one in devices),
+        why=best.why,
+    )
+
+
+def _fingerprint(comm: Any) -> str:
+    """SHA-256 of the certificate that the other end of a connection has proved to have."""
+    found = comm.stream.socket.getpeercert(binary_form=True)
+    return hashlib.sha256(found).hexdigest()
+
+
+def _with_pixels(preview: PreviewReady, sent: Sequence[bytes | None]) -> PreviewReady:
+    """A preview whose pictures were sent apart, as plain data have no bytes."""
+    pictures = [
+        picture and dataclasses.replace(picture, rgb=rgb or b"")
+        for picture, rgb in zip((preview.source, preview.result), sent, strict=True)
+    ]
+    return dataclasses.replace(preview, source=pictures[0], result=pictures[1])

@@ -1,0 +1,52 @@
+"""Limits for connections that have not shown a certificate yet.
+
+Dask takes as many as come and waits for each without an end, even for one that has closed: a
+stranger could use up the files and the memory of this process. Here its listener of TLS has a time
+and a number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from distributed.comm.registry import backends
+from distributed.comm.tcp import TLSBackend, TLSListener
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_S = 10.0  # of a handshake: some round trips
+_MOST = 64  # at once; an honest computer whose connection is closed tries again
+
+
+class _BoundedListener(TLSListener):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
+        self._begun: set[Any] = set()  # streams
+
+    async def _prepare_stream(self, stream: Any, address: str) -> Any:
+        """The stream once the handshake is done; None, closed, where it is not."""
+        self._begun = {one for one in self._begun if not one.closed()}
+        if len(self._begun) >= _MOST:
+            stream.close()
+            return None
+        self._begun.add(stream)
+        try:
+            handshake = super()._prepare_stream(stream, address)  # type: ignore[no-untyped-call]
+            return await asyncio.wait_for(handshake, _LONGEST_S)
+        except TimeoutError:  # also where it has closed meanwhile: nothing tells Dask of that
+            logger.info("%s has not shown a certificate in time", address)
+            stream.close()
+            return None
+        finally:
+            self._begun.discard(stream)
+
+
+class _BoundedTls(TLSBackend):
+    _listener_class = _BoundedListener
+
+
+def limit() -> None:
+    """Let schedulers of this process that start from now on listen within the limits."""
+    backends["tls"] = _BoundedTls()

@@ -1,0 +1,215 @@
+"""This machine works for others: a process for each of its devices, as long as one has work."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import shutil
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from engine.core import paths
+from engine.core.errors import AlreadyLent, MachineUnreachable
+from engine.farm.addresses import JOBS_PORT, split
+from engine.farm.discovery import Browser
+from engine.farm.identity import Peers
+from engine.workers.door import Door
+from engine.workers.fit import Device, own_devices
+
+logger = logging.getLogger(__name__)
+
+_TRY_S = 2.0  # between two looks for a machine that has work
+_CONNECT_S = 1.0
+_ENDING_S = 15.0  # that a process has to end cleanly
+
+Heard = Callable[[str, str], None]  # "working", "idle" or "refused"; for whom, or why
+
+
+@dataclass(slots=True)
+class _Child:
+    process: SpawnProcess
+    pipe: Any  # Connection; on Windows a class of another name
+    folder: Path
+
+
+@contextlib.contextmanager
+def paired_hosts() -> Iterator[Callable[[], tuple[str, ...]]]:
+    """Where machines that are paired with this one may have work, asked for each time.
+
+    That is the address at which each of them is found in the network, else the last known one.
+    """
+    with contextlib.ExitStack() as stack:
+        browser: Browser | None = None
+        try:
+            browser = stack.enter_context(Browser())
+        except MachineUnreachable as err:
+            logger.info("no machine is looked for: %s", err)
+
+        def hosts() -> tuple[str, ...]:
+            seen = browser.machines if browser is not None else ()
+            there = {one.fingerprint: one.jobs_address for one in seen}
+            return tuple(
+                filter(None, (there.get(p.fingerprint) or p.address for p in Peers().all()))
+            )
+
+        yield hosts
+
+
+class Lending:
+    """Lends this machine to those that it is paired with; a context manager.
+
+    What is written for others is in a folder that is emptied when a job ends, and at the start.
+
+    Args:
+        door: Certificates of this machine.
+        hosts: "host:port" of the others, asked for each time.
+        heard: Takes what happens, in a thread of its own.
+        folder: For what is written meanwhile; one of the cache where it is None.
+        devices: That are lent; all where it is None.
+
+    Raises:
+        AlreadyLent: Another Upreel lends this machine.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        hosts: Callable[[], Sequence[str]],
+        heard: Heard = lambda state, what: None,
+        *,
+        folder: Path | None = None,
+        devices: Sequence[Device] | None = None,
+    ) -> None:
+        self._door, self._hosts, self._heard = door, hosts, heard
+        self._folder = folder or paths.cache_folder() / "lent"
+        self._devices = own_devices() if devices is None else tuple(devices)
+        self._children: dict[int, _Child] = {}
+        self._changed = threading.Condition()
+        self._is_paused = self._has_ended = False
+        self._watch = threading.Thread(target=self._run, name="lending")
+        self._lock = filelock.FileLock(self._folder.with_name(f"{self._folder.name}.lock"))
+
+    def __enter__(self) -> Lending:
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.acquire(timeout=0)
+        except filelock.Timeout as err:
+            raise AlreadyLent from err
+        shutil.rmtree(self._folder, ignore_errors=True)  # of one that crashed
+        self._watch.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._set(has_ended=True)
+        self._watch.join()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._lock.release()
+
+    def pause(self) -> None:
+        """Give this machine back to its owner: what is under way is done elsewhere."""
+        self._set(is_paused=True)
+
+    def resume(self) -> None:
+        """Lend it again."""
+        self._set(is_paused=False)
+
+    def _set(self, *, is_paused: bool | None = None, has_ended: bool = False) -> None:
+        with self._changed:
+            self._is_paused = self._is_paused if is_paused is None else is_paused
+            self._has_ended |= has_ended
+            self._changed.notify()
+
+    def _run(self) -> None:
+        """In a thread of its own."""
+        while not self._has_ended:
+            self._look()
+            with self._changed:
+                if not self._has_ended:
+                    self._changed.wait(_TRY_S)
+        self._end("ended")
+
+    def _look(self) -> None:
+        for number, child in tuple(self._children.items()):
+            self._listen(child)
+            if not child.process.is_alive():
+                self._forget(number)
+        if self._is_paused:
+            self._end("paused")
+            return
+        lacking = [n for n in range(len(self._devices)) if n not in self._children]
+        hosts = tuple(self._hosts()) if lacking else ()
+        if any(_answers(host, self._door) for host in hosts):
+            for number in lacking:
+                self._children[number] = self._started(number, hosts)
+
+    def _started(self, number: int, hosts: tuple[str, ...]) -> _Child:
+        spawn = multiprocessing.get_context("spawn")
+        here, there = spawn.Pipe()
+        folder = self._folder / str(number)
+        about = {
+            "hosts": hosts,
+            "door": self._door,
+            "device": self._devices[number],
+            "folder": folder,
+        }
+        process = spawn.Process(target=_lent_process, args=(about, there), name=f"lent-{number}")
+        process.start()
+        there.close()
+        return _Child(process, here, folder)
+
+    def _listen(self, child: _Child) -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while child.pipe.poll():
+                self._heard(*child.pipe.recv())
+
+    def _end(self, why: str) -> None:
+        """End all processes, which take leave of whom they work for."""
+        for child in self._children.values():
+            with contextlib.suppress(OSError):
+                child.pipe.send(why)
+        for number, child in tuple(self._children.items()):
+            child.process.join(_ENDING_S)
+            if child.process.is_alive():
+                logger.warning("%s does not end", child.process.name)
+                child.process.kill()
+                child.process.join()
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        child = self._children.pop(number)
+        child.process.join()
+        child.pipe.close()
+        shutil.rmtree(child.folder, ignore_errors=True)
+
+
+def _answers(host: str, door: Door) -> bool:
+    """Whether a machine that is paired with this one listens there."""
+    try:
+        context = ssl.create_default_context(cafile=door.trusted)
+        context.check_hostname = False  # the certificate itself is known
+        context.load_cert_chain(door.certificate, door.key)
+        with socket.create_connection(split(host, JOBS_PORT), _CONNECT_S) as one:
+            context.wrap_socket(one).close()
+    except (OSError, MachineUnreachable):
+        return False
+    return True
+
+
+def _lent_process(about: dict[str, Any], parent: Connection) -> None:
+    """The main function of a process of a device; before anything loads torch."""
+    from engine.runtimes import start
+
+    start.activate()
+    from engine.workers.lent import Lent, work
+
+    work(Lent(**about), parent)

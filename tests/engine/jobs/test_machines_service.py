@@ -1,0 +1,322 @@
+"""Other computers by commands and events: both sides of a pairing, what is known, lending."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import filelock
+import pytest
+
+from engine.api import Engine
+from engine.core import paths
+from engine.core.errors import MachineError, MachineUnreachable
+from engine.farm.addresses import split
+from engine.farm.discovery import Announced
+from engine.farm.identity import Peers
+from engine.farm.pairing import ask
+from engine.jobs import machines_service
+from engine.protocol import commands as c
+from engine.protocol import events as e
+from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
+from engine.protocol.tasks import TaskKind
+from engine.workers import lend, machines
+from engine.workers.door import Door
+from tests.helpers.farm import User, Waiting, certificate_of, identity_of, in_thread
+from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
+
+Waits = Callable[..., Waiting]
+Hosts = Callable[[], tuple[str, ...]]
+Heard = Callable[[str, str], None]
+PAIRING = TaskKind.PAIRING
+
+
+class Network:
+    """In place of the multicast of this machine: what was heard of, or why nothing can be."""
+
+    def __init__(self) -> None:
+        self.machines: tuple[Announced, ...] = ()
+        self.pairing_port = 0
+        self.error: MachineUnreachable | None = None
+
+    def __enter__(self) -> "Network":
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def announced(self, pairing_port: int) -> Iterator[None]:
+        self.pairing_port = pairing_port
+        yield
+        self.pairing_port = 0
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    made = Network()
+    for module in (machines_service, lend):
+        monkeypatch.setattr(module, "Browser", lambda: made)
+    monkeypatch.setattr(machines_service, "announced", made.announced)
+    monkeypatch.setattr(machines_service, "_LOOK_S", 0.05)
+    return made
+
+
+@pytest.fixture
+def running(network: Network, tmp_path: Path) -> Iterator[tuple[Engine, Listener]]:
+    with running_engine(tmp_path / "jobs") as running:
+        yield running
+
+
+@pytest.fixture
+def engine(running: tuple[Engine, Listener]) -> Engine:
+    return running[0]
+
+
+@pytest.fixture
+def heard(running: tuple[Engine, Listener]) -> Listener:
+    return running[1]
+
+
+def state_with(heard: Listener, **wanted: Any) -> MachinesState:
+    """The next state that has these values."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        state = heard.wait(e.MachinesKnown, timeout_s=20).state
+        if all(getattr(state, name) == value for name, value in wanted.items()):
+            return state
+    raise AssertionError(f"no state with {wanted}")
+
+
+def shown(engine: Engine, heard: Listener) -> str:
+    """The address of this computer once its page is open."""
+    engine.send(c.ShowMachines())
+    while not (address := heard.wait(e.MachinesKnown, timeout_s=20).state.address):
+        pass
+    return address
+
+
+def local(address: str, network: Network) -> str:
+    """The same computer from this one."""
+    end = time.monotonic() + 10
+    while not network.pairing_port and time.monotonic() < end:
+        time.sleep(0.01)
+    return f"127.0.0.1:{split(address, network.pairing_port)[1]}"
+
+
+def test_this_computer_pairs_with_one_that_waits(
+    engine: Engine, heard: Listener, waiting: Waits
+) -> None:
+    other = waiting()
+    engine.send(c.PairMachine(address=other.address))
+    words = heard.wait(e.PairingWords)
+    assert not words.asks
+    assert words.words == other.user.offers[0].words
+    assert len(words.words) == 6
+    engine.send(c.ConfirmPairing(are_same=True))
+    known = state_with(heard)
+    assert [one.fingerprint for one in known.machines] == [identity_of(other.folder).fingerprint]
+    assert known.machines[0].state == "away"
+    done = heard.wait(*TASK_ENDS)
+    assert isinstance(done, e.TaskDone)
+    assert (done.kind, done.subject) == (PAIRING, other.address)
+    assert len(other.peers) == 1
+
+
+def test_words_that_differ_leave_both_as_they_were(
+    engine: Engine, heard: Listener, waiting: Waits
+) -> None:
+    other = waiting()
+    engine.send(c.PairMachine(address=other.address))
+    heard.wait(e.PairingWords)
+    engine.send(c.ConfirmPairing(are_same=False))
+    failed = heard.wait(*TASK_ENDS)
+    assert isinstance(failed, e.TaskFailed)
+    assert (failed.error.code, failed.error.case) == ("pairing-failed", "here")
+    assert not Peers().all()
+    assert not other.peers
+
+
+def test_the_other_computer_refuses(engine: Engine, heard: Listener, waiting: Waits) -> None:
+    other = waiting(answer=False)
+    engine.send(c.PairMachine(address=other.address))
+    failed = heard.wait(*TASK_ENDS)
+    assert isinstance(failed, e.TaskFailed)
+    assert failed.error.case == "there"
+
+
+def test_a_pairing_is_given_up(engine: Engine, heard: Listener, waiting: Waits) -> None:
+    other = waiting(answer=None)
+    engine.send(c.PairMachine(address=other.address))
+    heard.wait(e.PairingWords)
+    engine.send(c.StopTask(kind=PAIRING))
+    assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
+    engine.send(c.ConfirmPairing(are_same=True))  # too late: it says nothing to nobody
+    engine.send(c.PairMachine(address="no address"))
+    assert isinstance(heard.wait(*TASK_ENDS), e.TaskFailed)
+    assert not Peers().all()
+
+
+def test_another_computer_pairs_with_this_one_while_it_is_shown(
+    engine: Engine, heard: Listener, network: Network, waiting: Waits, tmp_path: Path
+) -> None:
+    address = local(shown(engine, heard), network)
+    user = User()
+    result = in_thread(tmp_path / "asking", lambda: ask(address, user.show))
+    words = heard.wait(e.PairingWords)
+    assert words.asks
+    assert words.words == user.offers[0].words
+    engine.send(c.ConfirmPairing(are_same=True))
+    done = heard.wait(*TASK_ENDS)
+    assert isinstance(done, e.TaskDone)
+    assert done.subject == ""
+    own = result.result(10)
+    assert own.fingerprint == machines_service.own_identity().fingerprint
+    assert [peer.fingerprint for peer in Peers().all()] == [
+        identity_of(tmp_path / "asking").fingerprint
+    ]
+
+
+def test_a_pairing_that_began_elsewhere_is_given_up_on_both_sides(
+    engine: Engine, heard: Listener, network: Network, waiting: Waits, tmp_path: Path
+) -> None:
+    address = local(shown(engine, heard), network)
+    for stop in (True, False):
+        user = User(answer=None)
+        result = in_thread(tmp_path / "asking", lambda user=user: ask(address, user.show))
+        heard.wait(e.PairingWords)
+        if stop:
+            engine.send(c.StopTask(kind=PAIRING))
+            assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
+        else:
+            user.given.set_result(False)
+            failed = heard.wait(*TASK_ENDS)
+            assert isinstance(failed, e.TaskFailed)
+            assert failed.error.case == "there"
+        assert result.exception(10) is not None
+    assert not Peers().all()
+
+
+def test_nobody_pairs_with_a_computer_whose_page_is_closed(
+    engine: Engine, heard: Listener, network: Network, waiting: Waits, tmp_path: Path
+) -> None:
+    address = local(shown(engine, heard), network)
+    engine.send(c.ShowMachines(are_shown=False))
+    end = time.monotonic() + 10
+    while network.pairing_port and time.monotonic() < end:
+        time.sleep(0.01)
+    result = in_thread(tmp_path / "asking", lambda: ask(address, User().show))
+    assert isinstance(result.exception(15), MachineError)
+
+
+def test_computers_that_wait_are_found_but_not_those_that_are_paired(
+    engine: Engine, heard: Listener, network: Network, tmp_path: Path
+) -> None:
+    certificate = certificate_of(tmp_path / "other")
+    peer = Peers().add(certificate, "Studio", "10.0.0.2:47110")
+    attic = Announced(
+        fingerprint="a" * 64, name="Attic", pairing_address="10.0.0.3:47111", jobs_address=""
+    )
+    busy = Announced(fingerprint="b" * 64, name="Busy", pairing_address="", jobs_address="")
+    studio = Announced(
+        fingerprint=peer.fingerprint, name="Studio", pairing_address="10.0.0.2:1", jobs_address=""
+    )
+    engine.send(c.ShowMachines())
+    assert not state_with(heard).found
+    network.machines = (attic, busy, studio)
+    state = state_with(heard, found=(FoundMachine(name="Attic", address="10.0.0.3:47111"),))
+    assert [one.name for one in state.machines] == ["Studio"]
+
+
+def test_what_a_computer_does_for_the_job_is_told_at_once(
+    engine: Engine, heard: Listener, tmp_path: Path
+) -> None:
+    peer = Peers().add(certificate_of(tmp_path / "other"), "Studio", "10.0.0.2:47110")
+    shown(engine, heard)
+    present = MachineInfo(
+        fingerprint=peer.fingerprint,
+        name="as it calls itself",
+        state="working",
+        film="a.mkv",
+        frames_per_second=1.5,
+        spans_done=3,
+    )
+    machines.show((present,))
+    try:
+        while (found := state_with(heard).machines[0]).state == "away":
+            pass
+        assert (found.name, found.film, found.spans_done) == ("Studio", "a.mkv", 3)
+    finally:
+        machines.show(())
+
+
+def test_without_a_network_paired_computers_are_listed_all_the_same(
+    engine: Engine, heard: Listener, network: Network, tmp_path: Path
+) -> None:
+    network.error = MachineUnreachable("no-network", reason="none")
+    Peers().add(certificate_of(tmp_path / "other"), "Studio", "10.0.0.2:47110")
+    engine.send(c.ShowMachines())
+    state = state_with(heard, problem=network.error.as_message)
+    assert [one.name for one in state.machines] == ["Studio"]
+
+
+def test_a_computer_is_forgotten(engine: Engine, heard: Listener, tmp_path: Path) -> None:
+    peer = Peers().add(certificate_of(tmp_path / "other"), "Studio", "10.0.0.2:47110")
+    engine.send(c.ForgetMachine(fingerprint=peer.fingerprint))
+    assert state_with(heard).machines == ()
+    engine.send(c.ForgetMachine(fingerprint=peer.fingerprint))
+    failed = heard.wait(*TASK_ENDS)
+    assert isinstance(failed, e.TaskFailed)
+    assert (failed.kind, failed.error.code) == (PAIRING, "unknown-machine")
+
+
+def test_this_computer_is_lent_and_taken_back(engine: Engine, heard: Listener) -> None:
+    engine.send(c.LendMachine(is_lent=True))
+    assert state_with(heard).is_lent
+    engine.send(c.LendMachine(is_lent=False))
+    assert not state_with(heard).is_lent
+    engine.send(c.LendMachine(is_lent=True))  # while the first is still to end
+    assert state_with(heard).is_lent
+
+
+def test_a_computer_that_is_lent_by_another_upreel_says_so(engine: Engine, heard: Listener) -> None:
+    folder = paths.cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(folder / "lent.lock"):
+        engine.send(c.LendMachine(is_lent=True))
+        failed = heard.wait(*TASK_ENDS)
+    assert isinstance(failed, e.TaskFailed)
+    assert failed.error.code == "already-lent"
+    last = [one for one in heard.seen if isinstance(one, e.MachinesKnown)][-1]
+    assert not last.state.is_lent
+
+
+def test_a_lent_computer_lets_those_in_that_are_paired_meanwhile(
+    engine: Engine, heard: Listener, waiting: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted: list[str] = []
+
+    @contextlib.contextmanager
+    def lending(door: Door, hosts: Hosts, heard: Heard) -> Iterator[None]:
+        trusted.append(door.trusted.read_text())
+        for host in hosts():
+            heard("working", host)
+        yield
+
+    monkeypatch.setattr(lend, "Lending", lending)
+    other = waiting()
+    engine.send(c.LendMachine(is_lent=True))
+    engine.send(c.PairMachine(address=other.address))
+    heard.wait(e.PairingWords)
+    engine.send(c.ConfirmPairing(are_same=True))
+    assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
+    end = time.monotonic() + 10
+    while len(trusted) < 2 and time.monotonic() < end:
+        time.sleep(0.02)
+    assert certificate_of(other.folder) in trusted[-1]
+    engine.send(c.ShowMachines())
+    state = state_with(heard, is_lent=True)
+    assert state.lent_to == state.machines[0].name

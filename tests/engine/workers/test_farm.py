@@ -1,0 +1,324 @@
+"""Other machines make spans of a film, over TLS: equal files, whoever comes and goes."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from engine.core.control import Control
+from engine.core.errors import PortTaken
+from engine.jobs.checkpoint import Checkpoint
+from engine.pipeline.context import JobContext
+from engine.pipeline.run import run_job
+from engine.protocol.events import Event, SegmentDone, Warned
+from engine.protocol.machines import MachineInfo
+from engine.protocol.plan import Plan, WorkerPlan
+from engine.video.read.probe import probe
+from engine.workers import machines
+from engine.workers.door import Door
+from engine.workers.hand_out import hand_out
+from tests.engine.workers.test_hand_out import Events, files, planned
+from tests.helpers.clips import make_clip
+from tests.helpers.farm_machines import Machine, paired, running
+from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, plan_of, run, settings_of
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="machines are signalled as Linux does it"),
+    pytest.mark.usefixtures("dask_says_so"),
+]
+LONG = (40, 40, 40)
+
+
+@pytest.fixture
+def dask_says_so(expected_log_errors: list[str]) -> None:
+    """Dask logs machines that go."""
+    expected_log_errors += ["distributed.", "tornado."]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that loads its libraries next to other tests is slow."""
+    monkeypatch.setattr("engine.workers.hand_out._GONE_S", 120.0)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was shown of machines."""
+
+    all: list[tuple[MachineInfo, ...]] = field(default_factory=list)
+
+    def look(self) -> None:
+        self.all.append(machines.present())
+
+    def states(self, name: str) -> list[str]:
+        """States of a machine, one after the other."""
+        found = [one.state for shown in self.all for one in shown if one.name == name]
+        return [one for one, before in zip(found, [None, *found], strict=False) if one != before]
+
+    def spans(self, name: str) -> int:
+        """Most that a machine has made."""
+        found = [one.spans_done for shown in self.all for one in shown if one.name == name]
+        return max(found, default=0)
+
+
+@pytest.fixture
+def seen() -> Iterator[Seen]:
+    found = Seen()
+    end = machines.on_change(found.look)
+    yield found
+    end()
+
+
+def with_machines(
+    plan: Plan,
+    folder: Path,
+    door: Door,
+    *,
+    local: int = 0,
+    answer: Callable[[Event], None] = lambda event: None,
+) -> Events:
+    """Run a job that lets machines in."""
+    folder.mkdir(exist_ok=True)
+    events = Events(answer)
+    context = JobContext(
+        job_id="job",
+        media=probe(plan.source),
+        plan=replace(plan, workers=(WorkerPlan(),) * local, output=folder / "out.mkv"),
+        control=Control(),
+        events=events,
+        hand_out=partial(hand_out, door=door),
+    )
+    run_job(context, Checkpoint(folder), overwrite=True)
+    return events
+
+
+def after(segments: int, act: Callable[[], None]) -> Callable[[Event], None]:
+    """Do something once, when so many segments are done."""
+    done: list[Event] = []
+
+    def answer(event: Event) -> None:
+        if isinstance(event, SegmentDone):
+            done.append(event)
+            if len(done) == segments:
+                act()
+
+    return answer
+
+
+def codes(events: Events) -> list[str]:
+    return [f"{one.notice.code}.{one.notice.case}".strip(".") for one in events.of(Warned)]
+
+
+def test_a_machine_makes_the_segments_of_one_process(tmp_path: Path, seen: Seen) -> None:
+    plan = planned("lite", tmp_path)
+    run(plan, tmp_path / "one")
+    door, others = paired(tmp_path, 1)
+    with running(others):
+        events = with_machines(plan, tmp_path / "farm", door)
+    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert not events.of(Warned)
+    assert seen.states("machine 1")[-2:] == ["working", "away"]
+    assert seen.spans("machine 1") == 5
+    assert machines.present() == ()
+    assert others[0].said[:1] == [f"working 127.0.0.1:{door.port}"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_any_number_of_machines(kind: str, count: int, tmp_path: Path) -> None:
+    plan = planned(kind, tmp_path)
+    run(plan, tmp_path / "one")
+    door, others = paired(tmp_path, count)
+    for file in plan.work.weights_files:
+        for one in others:
+            (one.models / file.path.name).write_bytes(file.path.read_bytes())
+    with running(others):
+        events = with_machines(plan, tmp_path / "farm", door, local=1)
+    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert not events.of(Warned)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["film.mp4", "film.mkv", "film.ts"])
+def test_a_source_of_any_container_is_read_there(name: str, tmp_path: Path) -> None:
+    film = make_clip(tmp_path / name, frames=50, size=(64, 48), audio_tracks=1, gop=10)
+    plan = plan_of(film, tmp_path / "out.mkv", settings_of("lite", tmp_path))
+    plan = replace(plan, segment_frames=SEGMENT_FRAMES)
+    run(plan, tmp_path / "one")
+    door, others = paired(tmp_path, 1)
+    with running(others):
+        with_machines(plan, tmp_path / "farm", door)
+    assert files(tmp_path / "farm") == files(tmp_path / "one")
+
+
+@pytest.mark.slow
+def test_a_machine_that_joins_late_helps(tmp_path: Path, seen: Seen) -> None:
+    plan = planned("lite", tmp_path, shots=LONG)
+    run(plan, tmp_path / "one")
+    door, (first, second) = paired(tmp_path, 2)
+    with running([first]):
+        with_machines(plan, tmp_path / "farm", door, answer=after(2, second.start))
+    assert second.end() == 0
+    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert seen.spans("machine 1") >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["pause", "kill", "freeze", "off"])
+def test_a_machine_that_leaves_loses_its_span_only(way: str, tmp_path: Path, seen: Seen) -> None:
+    plan = planned("lite", tmp_path, shots=LONG)
+    run(plan, tmp_path / "one")
+    door, (first, second) = paired(tmp_path, 2, silence="3s")
+
+    def leave() -> None:
+        match way:
+            case "pause":
+                first.tell("pause")
+            case "kill":
+                first.signal(signal.SIGKILL)
+            case "freeze":
+                first.signal(signal.SIGSTOP)
+            case "off":
+                first.kill()
+
+    first.start()
+    with running([second]):
+        events = with_machines(plan, tmp_path / "farm", door, answer=after(3, leave), local=1)
+    first.signal(signal.SIGCONT)
+    if way != "off":
+        assert first.end() == 0
+        assert not first.leftovers
+    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert not events.of(Warned)
+    done = [one.segment for one in events.of(SegmentDone)]
+    assert sorted(done) == list(range(30))
+    if way == "pause":
+        assert "paused" in seen.states("machine 1")
+
+
+@pytest.mark.slow
+def test_what_crashed_is_cleaned_at_the_next_start(tmp_path: Path) -> None:
+    plan = planned("lite", tmp_path, shots=LONG)
+    door, (one,) = paired(tmp_path, 1)
+    one.start()
+    with_machines(plan, tmp_path / "farm", door, answer=after(3, one.kill), local=1)
+    (one.folder / "lent" / "0").mkdir(parents=True, exist_ok=True)
+    (one.folder / "lent" / "0" / "segment_000001.mkv").write_bytes(b"of a job that crashed")
+    with running([one]):
+        pass
+    assert not (one.folder / "lent").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["bytes", "disk"])
+def test_a_machine_that_fails_three_times_is_left_out(
+    fault: str, tmp_path: Path, seen: Seen
+) -> None:
+    plan = planned("lite", tmp_path, shots=LONG)
+    run(plan, tmp_path / "one")
+    door, others = paired(tmp_path, 2)
+    others[0].go_wrong(fault)
+    with running(others):
+        events = with_machines(plan, tmp_path / "farm", door)
+    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert codes(events) == ["worker-left-out.machine"]
+    text = events.of(Warned)[0].notice.message
+    assert "“machine 1” failed 3 times" in text
+    assert seen.states("machine 1")[-1] == "left-out"
+    assert not list((tmp_path / "farm").glob("*.part"))
+
+
+@pytest.mark.slow
+def test_another_version_is_refused(tmp_path: Path, seen: Seen) -> None:
+    plan = planned("lite", tmp_path)
+    run(plan, tmp_path / "one")
+    door, others = paired(tmp_path, 2)
+    others[0].go_wrong("version")
+    with running(others):
+        events = with_machines(plan, tmp_path / "farm", door)
+    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert set(codes(events)) <= {"machine-refused"}
+    assert any("not used" in line or "refused" in line for line in others[0].said)
+    assert seen.spans("machine 1") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has", ["none", "another"])
+def test_other_weights_are_refused(has: str, tmp_path: Path, seen: Seen) -> None:
+    plan = planned("seedvr2", tmp_path)
+    run(plan, tmp_path / "one")
+    door, (wrong, right) = paired(tmp_path, 2)
+    for file in plan.work.weights_files:
+        (right.models / file.path.name).write_bytes(file.path.read_bytes())
+        if has == "another":
+            data = bytearray(file.path.read_bytes())
+            data[-1] ^= 1
+            (wrong.models / file.path.name).write_bytes(data)
+    with running([wrong, right]):
+        events = with_machines(plan, tmp_path / "farm", door)
+    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    refusals = [one for one in events.of(Warned) if one.notice.code == "machine-refused"]
+    why = "has no model file" if has == "none" else "is another one"
+    assert all(why in one.notice.message for one in refusals)
+    assert seen.spans("machine 1") == 0
+    assert seen.spans("machine 2") > 0
+
+
+@pytest.mark.slow
+def test_without_any_machine_the_process_of_the_job_makes_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.workers.hand_out._GONE_S", 1.0)
+    plan = planned("lite", tmp_path)
+    run(plan, tmp_path / "one")
+    door, _ = paired(tmp_path, 1)
+    events = with_machines(plan, tmp_path / "farm", door)
+    assert codes(events) == ["workers-gone"]
+    assert files(tmp_path / "farm") == files(tmp_path / "one")
+
+
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
+    plan = planned("lite", tmp_path)
+    door, _ = paired(tmp_path, 1)
+    with socket.create_server(("127.0.0.1", door.port)), pytest.raises(PortTaken) as raised:
+        with_machines(plan, tmp_path / "farm", door)
+    assert str(door.port) in raised.value.message
+
+
+@pytest.mark.slow
+def test_a_stranger_gets_no_answer(tmp_path: Path) -> None:
+    plan = planned("lite", tmp_path, shots=LONG)
+    door, others = paired(tmp_path, 1)
+    (tmp_path / "elsewhere").mkdir()
+    _, strangers = paired(tmp_path / "elsewhere", 1)
+    stranger: Machine = strangers[0]
+    stranger.address = others[0].address
+    answers: list[bytes | Exception] = []
+
+    def ask() -> None:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", door.port), 5) as plain,
+                context.wrap_socket(plain) as one,
+            ):
+                one.sendall(bytes(64))
+                answers.append(one.recv(1))
+        except OSError as err:
+            answers.append(err)
+
+    with running([*others, stranger]):
+        with_machines(plan, tmp_path / "farm", door, answer=after(2, ask))
+    assert len(answers) == 1
+    assert isinstance(answers[0], OSError) or answers[0] == b""
+    assert stranger.said == []

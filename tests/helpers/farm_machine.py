@@ -1,0 +1,72 @@
+"""The program of a machine of the tests: lends its processor until its input ends.
+
+`python -m tests.helpers.farm_machine FOLDER ADDRESS`; its input has "pause" and "resume". A file
+`fault` in the folder names what goes wrong in the process that computes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+_FAULT = "fault"
+
+
+def main() -> None:
+    """Run until the input ends."""
+    from engine.workers.door import own_door
+    from engine.workers.lend import Lending
+    from tests.helpers.farm_machines import processor
+
+    folder, address = Path(sys.argv[1]), sys.argv[2]
+
+    def heard(state: str, what: str) -> None:
+        print(state, what, flush=True)
+
+    with Lending(
+        own_door(), lambda: (address,), heard, folder=folder / "lent", devices=(processor(),)
+    ) as lending:
+        for line in sys.stdin:
+            getattr(lending, line.strip())()
+
+
+def _go_wrong(folder: Path) -> None:
+    """In the process that computes: let go wrong what the file names, each time it is asked."""
+    from engine.video.write import segment_writer
+    from engine.workers import lent
+
+    def fault() -> str:
+        file = folder / _FAULT
+        return file.read_text() if file.is_file() else ""
+
+    right_send, right_write = lent.send_segment, segment_writer._VideoFile.write
+    right_asked, right_version = lent._Process._asked, lent.__version__
+
+    def send(path: Path, on: Any) -> None:
+        def wrong(begin: int, piece: bytes, sha256: str) -> bool:
+            is_wrong = fault() == "bytes" and piece
+            return on(begin, bytes([piece[0] ^ 1]) + piece[1:] if is_wrong else piece, sha256)
+
+        right_send(path, wrong)
+
+    def write(self: Any, *args: Any) -> None:
+        if fault() == "disk":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        right_write(self, *args)
+
+    async def asked(self: Any, host: str) -> Any:
+        lent.__version__ = "0.0.1" if fault() == "version" else right_version
+        return await right_asked(self, host)
+
+    lent.send_segment = send
+    segment_writer._VideoFile.write = write
+    lent._Process._asked = asked
+
+
+if __name__ == "__main__":
+    main()
+elif __name__ == "__mp_main__" and len(sys.argv) > 1:
+    _go_wrong(Path(sys.argv[1]))
