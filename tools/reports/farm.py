@@ -30,7 +30,7 @@ _HEAD = """# Many workers at one film
 
 Simulated, with times that a job of one worker took: up to 64 workers make a film of two hours. Made
 by `python -m tools.reports.farm > docs/benchmarks/farm.md` of what `python -m engine bench farm
---json docs/benchmarks/farm-NAME.json` recorded. Times are CPU seconds, for the machine had other
+--json FILE` recorded, the files farm-*.json in this folder. Times are CPU seconds, for the machine had other
 work; no farm of several machines has been measured.
 
 A film is cut into spans as the planner does. The host reads it ahead, hands spans out one by one
@@ -39,9 +39,9 @@ result back through one link of the host. Efficiency is the speed for each worke
 one with the same link.
 """
 _CLOCK = """Dask with workers that only wait, and the recorded job with real ones, by the clock. Up
-to 4 the simulation is to be within 15 %. All run on this one machine: where it has other work, rows of
-16 and 64 show how long it takes to run so many at once, and the start of real ones, which the first
-row of them gives, is most of their time.
+to 4 the simulation is to be within 15 %. All run on this one machine: where it has other work, rows
+of 16 and 64 show how long it takes to run so many at once, and most of the time of real ones is
+their start, which their first row gives.
 """
 _WORDS = """## Where the limit is
 
