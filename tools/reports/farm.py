@@ -30,8 +30,8 @@ _HEAD = """# Many workers at one film
 
 Simulated, with times that a job of one worker took: up to 64 workers make a film of two hours. Made
 by `python -m tools.reports.farm > docs/benchmarks/farm.md` of what `python -m engine bench farm
---json FILE` recorded, the files farm-*.json in this folder. Times are CPU seconds, for the machine had other
-work; no farm of several machines has been measured.
+--json FILE` recorded, the files farm-*.json in this folder. Times are CPU seconds, for the machine
+had other work; no farm of several machines has been measured.
 
 A film is cut into spans as the planner does. The host reads it ahead, hands spans out one by one
 and, at the end, joins and compares; workers fetch their part of the source, compute, and send the
