@@ -46,7 +46,7 @@ class SpanTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Connection:
     """Between the host and all others; both directions at once, each shared by all workers.
 
     Attributes:
@@ -68,7 +68,7 @@ class Link:
         return 1e-6 * count / self.disk_mb_s if self.disk_mb_s else 0.0
 
 
-LOCAL = Link()
+LOCAL = Connection()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class _Farm:
     """The servers that all workers share, and the events that are to come, by their time."""
 
     times: SpanTimes
-    link: Link
+    link: Connection
     host: _Server = field(default_factory=_Server)
     to_workers: _Server = field(default_factory=_Server)
     back: _Server = field(default_factory=_Server)
@@ -164,7 +164,7 @@ class _Farm:
         return self.disk.serve(there, self.link.writing_s(result))
 
 
-def simulate(times: SpanTimes, workers: int, link: Link = LOCAL) -> Simulated:
+def simulate(times: SpanTimes, workers: int, link: Connection = LOCAL) -> Simulated:
     """Make a film with some workers.
 
     Args:

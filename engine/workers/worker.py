@@ -68,7 +68,7 @@ class JobOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """How a span ended; its finished segments have been told one by one.
+    """How a span ended; its finished segments are known by then.
 
     Attributes:
         first: Number of its first segment.
@@ -86,7 +86,7 @@ class Made:
 
 
 def make_span(span: Span) -> PreviewReady | None:
-    """The task that is handed out; how it ended is told before."""
+    """The task that is handed out; how it ended is sent before."""
     plugin = get_worker().plugins[PLUGIN]
     assert isinstance(plugin, SpanWorker)
     return plugin.make(span)

@@ -19,7 +19,7 @@ from statistics import fmean, median
 from engine.bench.cases import idle_workers
 from engine.bench.cases.workers import planned, with_workers
 from engine.bench.clips import SyntheticClip
-from engine.bench.farm import LOCAL, Link, SpanTimes, simulate
+from engine.bench.farm import LOCAL, Connection, SpanTimes, simulate
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
 from engine.bench.timing.one_job import SegmentList, run_once
@@ -29,7 +29,7 @@ from engine.hardware import devices
 from engine.pipeline.context import JobContext
 from engine.pipeline.segments import Span
 from engine.planner.workers import span_segments
-from engine.protocol.events import Event, PreviewReady
+from engine.protocol.events import PreviewReady
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
@@ -41,9 +41,9 @@ from engine.workers.worker import JobOrder, SpanWorker
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 LINKS = {
     "none": LOCAL,
-    "1 Gbit/s": Link(mbit_s=940, latency_s=0.0005),
-    "100 Mbit/s": Link(mbit_s=94, latency_s=0.002),
-    "20 Mbit/s": Link(mbit_s=20, latency_s=0.02),
+    "1 Gbit/s": Connection(mbit_s=940, latency_s=0.0005),
+    "100 Mbit/s": Connection(mbit_s=94, latency_s=0.002),
+    "20 Mbit/s": Connection(mbit_s=20, latency_s=0.02),
 }
 FASTER = (1, 10, 100)  # workers next to the recorded one
 _IDLE_SPANS = 500
@@ -106,15 +106,10 @@ def recorded(order: JobOrder) -> Recorded:
     }
 
 
-class _Quiet:
-    """Nobody listens."""
-
-    def emit(self, event: Event) -> None:
-        """Take one event."""
-
-
 def _survey_s(media: MediaInfo, plan: Plan, folder: Path) -> float:
-    context = JobContext(job_id="bench", media=media, plan=plan, control=Control(), events=_Quiet())
+    context = JobContext(
+        job_id="bench", media=media, plan=plan, control=Control(), events=idle_workers.NoEvents()
+    )
     begin = time.process_time()
     with FrameReader(media) as reader:
         for _ in Survey(context, SegmentList(folder), reader).spans():

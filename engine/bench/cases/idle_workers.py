@@ -69,8 +69,8 @@ class HandedOut:
     cpu_s: float
 
 
-class _Quiet:
-    """Nobody listens."""
+class NoEvents:
+    """An EventSink that drops all events."""
 
     def emit(self, event: Event) -> None:
         """Take one event."""
@@ -89,11 +89,11 @@ def whole_job(media: MediaInfo, plan: Plan, folder: Path) -> HandedOut:
         media=media,
         plan=replace(plan, workers=(WorkerPlan(),), span_segments=1),
         control=Control(),
-        events=_Quiet(),
+        events=NoEvents(),
         pictures=False,
     )
     wall, cpu = time.perf_counter(), time.process_time()
-    hand_out(context, SegmentList(folder), Idle)
+    hand_out(context, SegmentList(folder), worker=Idle)
     return HandedOut(wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
 
 
@@ -118,7 +118,7 @@ def served(order: JobOrder, workers: int, spans: int, seconds: float = 0.0) -> H
 
 
 def _serve(crew: Crew, ended: queue.SimpleQueue[object], workers: int, spans: int) -> set[int]:
-    """Hand out spans as `hand_out` does, until all are made; the numbers of who made them."""
+    """Hand out spans as `hand_out` does, until all are made; which workers made them."""
     left = [
         Span(first=number, marks=(FrameMark(count=number + 1, pts=0, crc=0),) * 2, stop=number + 2)
         for number in range(spans)

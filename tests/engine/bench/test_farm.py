@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from engine.bench.farm import Link, SpanTimes, simulate
+from engine.bench.farm import Connection, SpanTimes, simulate
 
 
 def test_one_worker_makes_one_span_after_the_other() -> None:
@@ -27,7 +27,7 @@ def test_without_limits_only_the_last_spans_wait(workers: int) -> None:
 
 def test_a_slow_link_makes_more_workers_useless() -> None:
     times = SpanTimes(spans=200, span_s=(1.0,), source_bytes=1e6, result_bytes=5e6)
-    link = Link(mbit_s=100, latency_s=0.02)  # 0.4 s for each result
+    link = Connection(mbit_s=100, latency_s=0.02)  # 0.4 s for each result
     found = [simulate(times, workers, link) for workers in (1, 8, 64)]
     alone = 0.02 * 4 + 0.08 + 1.0 + 0.4
     assert found[0].seconds == pytest.approx(200 * alone)
@@ -57,7 +57,7 @@ def test_the_host_hands_out_one_at_a_time() -> None:
 
 def test_a_slow_disk_keeps_all_results() -> None:
     times = SpanTimes(spans=100, span_s=(1.0,), result_bytes=10e6)
-    found = simulate(times, 64, Link(disk_mb_s=20))
+    found = simulate(times, 64, Connection(disk_mb_s=20))
     assert found.seconds == pytest.approx(1.0 + 100 * 0.5)
     assert found.limit == "disk"
 

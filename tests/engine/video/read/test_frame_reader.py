@@ -173,7 +173,7 @@ def test_reading_goes_on_where_it_was_left(
     whole = facts(read(media))
     opened.clear()
     with FrameReader(media) as reader:
-        for done in (17, 18, 21, 17):  # the last one is behind
+        for done in (17, 18, 21, 17):  # the last one was passed
             pts, crc = whole[done - 1]
             next(reader.iter_after(FrameMark(count=done, pts=pts, crc=crc)))
     assert len(opened) == 2
