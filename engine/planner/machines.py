@@ -10,7 +10,7 @@ from engine.planner import workers
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Notice, Plan, WorkerPlan
 
-_TOGETHER = 8  # workers that spans are made short enough for; nobody knows who will come
+_TOGETHER = 8  # workers that spans are made short enough for; who will come is not known
 
 
 def let_in(plan: Plan, media: MediaInfo) -> Plan:

@@ -24,7 +24,7 @@ from engine.farm.addresses import JOBS_PORT, split
 from engine.farm.discovery import Browser
 from engine.farm.identity import Peers
 from engine.workers.door import Door
-from engine.workers.fit import Device, own_devices
+from engine.workers.fit import LentDevice, own_devices
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Lending:
         heard: Heard = lambda state, what: None,
         *,
         folder: Path | None = None,
-        devices: Sequence[Device] | None = None,
+        devices: Sequence[LentDevice] | None = None,
     ) -> None:
         self._door, self._hosts, self._heard = door, hosts, heard
         self._folder = folder or paths.cache_folder() / "lent"
