@@ -163,7 +163,7 @@ def until(what: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody uses."""
+    """A port of this machine that is free."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
