@@ -188,6 +188,7 @@ class Lending:
     def _forget(self, number: int) -> None:
         child = self._children.pop(number)
         child.process.join()
+        self._listen(child)  # what it has said last
         child.pipe.close()
         shutil.rmtree(child.folder, ignore_errors=True)
 
