@@ -9,9 +9,8 @@ from engine.models.planning.notices import chosen
 from engine.planner import workers
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Notice, Plan, WorkerPlan
-from engine.settings.schema import JobSettings
 
-_TOGETHER = 8  # workers that spans are made short enough for; nobody knows who will come
+_TOGETHER = 8  # workers that spans are made short enough for; who will come is not known
 
 
 def let_in(plan: Plan, media: MediaInfo) -> Plan:
@@ -29,17 +28,15 @@ def let_in(plan: Plan, media: MediaInfo) -> Plan:
     )
 
 
-def notices(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
-    """Where other computers are wanted and cannot help."""
-    if settings.machines != "off" and (case := _unused(media)):
+def notices(media: MediaInfo) -> Iterator[Notice]:
+    """Why other computers, which are wanted, cannot help."""
+    if case := _unused(media):
         yield Notice(code="machines-unused", case=case, severity="info")
 
 
 def choices(plan: Plan) -> Iterator[Notice]:
-    """What was decided."""
-    if plan.takes_machines:
-        frames = plan.span_segments * plan.segment_frames
-        yield chosen("machines", frames=frames)
+    """What was decided of a job that lets others in."""
+    yield chosen("machines", frames=plan.span_segments * plan.segment_frames)
 
 
 def _unused(media: MediaInfo) -> str:

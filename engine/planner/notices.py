@@ -46,7 +46,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
         *_memory(plan, budget),
         *_lacking(plan, budget),
         *(workers.notices(plan, settings, budget) if settings.workers > 1 else ()),
-        *machines.notices(media, settings),
+        *(machines.notices(media) if settings.machines != "off" else ()),
         *(one for work in plan.passes for one in registry.family_of(work).notices(work, budget)),
         *(_latents(plan, media, settings, budget) if media.holds_latents else ()),
         *_disk(plan, budget),

@@ -339,7 +339,8 @@ def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
 def _workers_chosen(plan: Plan) -> Iterator[Notice]:
     if len(plan.workers) > 1:
         yield from gpu_team.choices(plan) if plan.workers[0].gpu else workers.choices(plan)
-    yield from machines.choices(plan)
+    if plan.takes_machines:
+        yield from machines.choices(plan)
 
 
 # --- what limits

@@ -28,7 +28,7 @@ from engine.protocol.events import PreviewReady
 from engine.protocol.machines import MachineInfo, MachineState
 from engine.workers import machines
 from engine.workers.door import Door
-from engine.workers.fit import Device, Offer, Requirements, misfit
+from engine.workers.fit import LentDevice, MachineOffer, Requirements, misfit
 from engine.workers.remote_segments import SegmentsReceived
 from engine.workers.worker import JobOrder
 
@@ -45,7 +45,7 @@ class _Member:
     fingerprint: str
     name: str
     address: str  # "host:port" of its connection
-    device: Device
+    device: LentDevice
     state: MachineState = "away"
     spans_done: int = 0
     frames_per_second: float = 0.0
@@ -132,13 +132,13 @@ class Farm:
         """What the plan needs; a machine with another version learns that at once."""
         if version == __version__:
             return {"needs": to_plain(self._needs)}
-        nothing = Device(gpu="", title="", free_bytes=0)
+        nothing = LentDevice(gpu="", title="", free_bytes=0)
         why = message("reason.machine.version", version=version, own=__version__)
         return self._refuse(self._known(comm, name, nothing), why)
 
     async def join(self, comm: Comm, offer: Any, name: str) -> dict[str, Any]:
         """The order of the job and a number, or why a machine cannot take part."""
-        offered = from_plain(Offer, offer)
+        offered = from_plain(MachineOffer, offer)
         member = self._known(comm, name, offered.device)
         key = (member.fingerprint, member.device.gpu)
         why = misfit(self._needs, offered)
@@ -209,7 +209,7 @@ class Farm:
             member.state = "away"
         self._show()
 
-    def _known(self, comm: Comm, name: str, device: Device) -> _Member:
+    def _known(self, comm: Comm, name: str, device: LentDevice) -> _Member:
         """Who speaks; a new one gets the next number."""
         fingerprint = _fingerprint(comm)
         key = (fingerprint, device.gpu)

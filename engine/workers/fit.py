@@ -27,7 +27,7 @@ CPU = "cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class LentDevice:
     """What computes on a machine.
 
     Attributes:
@@ -66,11 +66,11 @@ class Requirements:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class MachineOffer:
     """What a machine has of that: SHA-256 of each of its files, "" for one that is not there."""
 
     version: str
-    device: Device
+    device: LentDevice
     files: tuple[str, ...]
 
 
@@ -95,18 +95,18 @@ def requirements_of(plan: Plan) -> Requirements:
     )
 
 
-def own_devices() -> tuple[Device, ...]:
+def own_devices() -> tuple[LentDevice, ...]:
     """GPUs of this machine, then its processor, with the memory that is free now."""
     found = devices.gpus()
     gpus = [
-        Device(gpu=devices.value_of(gpu, found), title=title_of(gpu), free_bytes=gpu.free_bytes)
+        LentDevice(gpu=devices.value_of(gpu, found), title=title_of(gpu), free_bytes=gpu.free_bytes)
         for gpu in found
     ]
     free = psutil.virtual_memory().available
-    return (*gpus, Device(gpu="", title=devices.cpu_name(), free_bytes=free))
+    return (*gpus, LentDevice(gpu="", title=devices.cpu_name(), free_bytes=free))
 
 
-def now(device: Device) -> Device:
+def now(device: LentDevice) -> LentDevice:
     """A device with the memory that is free now; none is free of one that has gone."""
     gone = dataclasses.replace(device, free_bytes=0)
     return next((one for one in own_devices() if one.gpu == device.gpu), gone)
@@ -117,21 +117,21 @@ def own_files(needs: Requirements) -> tuple[Path | None, ...]:
     return tuple(_own_file(file) for file in needs.files)
 
 
-def offer_of(device: Device, files: tuple[Path | None, ...]) -> Offer:
+def offer_of(device: LentDevice, files: tuple[Path | None, ...]) -> MachineOffer:
     """What this machine has; reads model files that were not read yet.
 
     Raises:
         WeightsUnreadable: A file cannot be read.
     """
     known = Store()
-    return Offer(
+    return MachineOffer(
         version=__version__,
         device=device,
         files=tuple("" if path is None else known.sha256_of(path) for path in files),
     )
 
 
-def misfit(needs: Requirements, offer: Offer) -> Message | None:
+def misfit(needs: Requirements, offer: MachineOffer) -> Message | None:
     """Why a machine cannot take part; None where it can."""
     if offer.version != needs.version:
         return message("reason.machine.version", version=offer.version, own=needs.version)

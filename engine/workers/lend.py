@@ -24,7 +24,7 @@ from engine.farm.addresses import JOBS_PORT, split
 from engine.farm.discovery import Browser
 from engine.farm.identity import Peers
 from engine.workers.door import Door
-from engine.workers.fit import Device, own_devices
+from engine.workers.fit import LentDevice, own_devices
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Lending:
         heard: Heard = lambda state, what: None,
         *,
         folder: Path | None = None,
-        devices: Sequence[Device] | None = None,
+        devices: Sequence[LentDevice] | None = None,
     ) -> None:
         self._door, self._hosts, self._heard = door, hosts, heard
         self._folder = folder or paths.cache_folder() / "lent"
@@ -188,6 +188,7 @@ class Lending:
     def _forget(self, number: int) -> None:
         child = self._children.pop(number)
         child.process.join()
+        self._listen(child)  # what it has said last
         child.pipe.close()
         shutil.rmtree(child.folder, ignore_errors=True)
 

@@ -39,7 +39,7 @@ from engine.video.read.media_file import lies_elsewhere
 from engine.workers import fit
 from engine.workers.crew import QUIET
 from engine.workers.door import Door
-from engine.workers.fit import Device, Requirements
+from engine.workers.fit import LentDevice, Requirements
 from engine.workers.remote_segments import send_segment
 from engine.workers.remote_source import RemoteSource
 from engine.workers.worker import JobOrder, SpanWorker
@@ -64,7 +64,7 @@ class Lent:
 
     hosts: tuple[str, ...]
     door: Door
-    device: Device
+    device: LentDevice
     folder: Path
 
 
@@ -248,7 +248,7 @@ class LentWorker(SpanWorker):
         send_segment(path, send)
 
     def shown(self, preview: PreviewReady | None) -> None:
-        """Send a picture home: nobody can fetch the result of a task from here."""
+        """Send a picture home: the result of a task cannot be fetched from here."""
         if preview is None:
             return
         pixels = [picture and picture.rgb for picture in (preview.source, preview.result)]

@@ -35,9 +35,9 @@ class RemoteSource:
         self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def open(self) -> RemoteFile:
+    def open(self) -> RangedFile:
         """Read it from the beginning; opens nothing on the other machine."""
-        return RemoteFile(self)
+        return RangedFile(self)
 
     def block(self, number: int, *, ahead: bool) -> bytes:
         """A block of the file; the last one is shorter.
@@ -78,7 +78,7 @@ class RemoteSource:
             self._blocks.popitem(last=False)
 
 
-class RemoteFile:
+class RangedFile:
     """An open RemoteSource, as `engine.core.file_access.RetryingFile` is an open file.
 
     Attributes:
@@ -118,7 +118,7 @@ class RemoteFile:
     def close(self) -> None:
         """Nothing is open; what was read last stays for the next reader."""
 
-    def __enter__(self) -> RemoteFile:
+    def __enter__(self) -> RangedFile:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -19,14 +19,14 @@ import psutil
 
 from engine.farm.identity import Peers
 from engine.workers.door import Door, own_door
-from engine.workers.fit import Device, own_devices
+from engine.workers.fit import LentDevice, own_devices
 from tests.helpers.farm import certificate_of, computer
 
 _ROOT = Path(__file__).parents[2]
 _END_S = 30.0
 
 
-def processor() -> Device:
+def processor() -> LentDevice:
     """What a machine of a test lends."""
     return next(one for one in own_devices() if not one.gpu)
 
@@ -163,7 +163,7 @@ def until(what: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody uses."""
+    """A port of this machine that is free."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]

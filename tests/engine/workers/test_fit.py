@@ -9,7 +9,7 @@ import pytest
 
 from engine import __version__
 from engine.workers import fit
-from engine.workers.fit import Device, NeededFile, Offer, Requirements
+from engine.workers.fit import LentDevice, MachineOffer, NeededFile, Requirements
 from tests.engine.workers.test_hand_out import planned
 
 SHA = "5" * 64
@@ -19,10 +19,10 @@ NEEDS = Requirements(
     bytes=10**9,
     files=(NeededFile(name="model.safetensors", published="", sha256=SHA),),
 )
-OFFER = Offer(
-    version=__version__, device=Device(gpu="", title="EPYC", free_bytes=2 * 10**9), files=(SHA,)
+OFFER = MachineOffer(
+    version=__version__, device=LentDevice(gpu="", title="EPYC", free_bytes=2 * 10**9), files=(SHA,)
 )
-GPU = Device(gpu="RTX 5070", title="RTX 5070, 12 GB", free_bytes=2 * 10**9)
+GPU = LentDevice(gpu="RTX 5070", title="RTX 5070, 12 GB", free_bytes=2 * 10**9)
 
 
 def test_a_machine_that_has_all_fits() -> None:
@@ -40,7 +40,7 @@ def test_a_machine_that_has_all_fits() -> None:
         (replace(OFFER, device=replace(OFFER.device, free_bytes=10**8)), "EPYC has"),
     ],
 )
-def test_a_machine_that_lacks_something_learns_what(offer: Offer, why: str) -> None:
+def test_a_machine_that_lacks_something_learns_what(offer: MachineOffer, why: str) -> None:
     assert why in str(fit.misfit(NEEDS, offer))
 
 
