@@ -113,7 +113,7 @@ class FirstUse(Themed, QFrame):
         )
         second.setText(
             tr(
-                "2. Here: press Pair beside its name below, or type its address. Then compare six "
+                "2. Here: press Pair next to its name below, or type its address. Then compare six "
                 "words on both screens."
             )
         )
