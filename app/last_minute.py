@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
@@ -13,6 +13,7 @@ from app import labels
 from app.i18n import mark, tr
 from app.state.telemetry_model import HISTORY_S, Sample, TelemetryModel
 from app.theme import tokens
+from app.widgets.controls import ChoiceBox
 
 _WIDTH, _HEIGHT, _BELOW = 380, 34, 4  # px of a curve, and between gauges and what opens
 _LATENTS = "decode"  # the stage in events that `StagePlan` calls "latents"
@@ -102,11 +103,14 @@ class LastMinute(QFrame):
         self._model, self._opener = model, opener
         self._title = QLabel(tr("The last minute"))
         self._title.setProperty("kind", "title")
+        self._gpus = GpuChoice()
+        self._gpus.chosen.connect(model.show_gpu)
         self._curves = {quantity: CurveRow(quantity) for quantity in QUANTITIES}
         self._stages = TimesTable()
         column = QVBoxLayout()
         column.setSpacing(10)
         column.addWidget(self._title)
+        column.addWidget(self._gpus)
         for row in self._curves.values():
             column.addWidget(row)
         sides = QHBoxLayout(self)  # side by side it is as low as the smallest window
@@ -134,12 +138,41 @@ class LastMinute(QFrame):
         super().keyPressEvent(event)
 
     def _show(self) -> None:
-        samples = tuple(self._model.history)
+        samples = self._model.samples
+        self._gpus.show_gpus(self._model)
         for quantity, row in self._curves.items():
             planned = self._model.planned_bytes / 2**20 if quantity is VIDEO_MEMORY else 0.0
             row.show_samples(samples, planned)
         self._stages.show_times(self._model)
         self._place()
+
+
+class GpuChoice(ChoiceBox):
+    """Which of several GPUs is shown; hidden where there is only one."""
+
+    chosen = Signal(int)  # its number
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setObjectName("shownGpu")
+        self.setAccessibleName(tr("GPU"))
+        self._gpus: tuple[int, ...] = ()
+        self.activated.connect(lambda at: self.chosen.emit(self._gpus[at]))
+
+    def show_gpus(self, model: TelemetryModel) -> None:
+        """Those of the latest reading, with the one that is shown."""
+        gpus, reading = model.gpus, model.reading
+        self.setVisible(len(gpus) > 1)
+        found = tuple(gpu.number for gpu in gpus)
+        if found != self._gpus:
+            self._gpus = found
+            self.clear()
+            names = [gpu.name for gpu in gpus]
+            for gpu in gpus:
+                is_alone = names.count(gpu.name) == 1
+                self.addItem(gpu.name if is_alone else f"{gpu.name} ({gpu.number})")
+        if reading is not None and reading.gpu is not None:
+            self.setCurrentIndex(found.index(reading.gpu.number))
 
 
 class CurveRow(QWidget):

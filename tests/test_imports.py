@@ -11,6 +11,7 @@ from tests.helpers.clips import make_clip
 
 HEAVY = {"torch", "av"}
 LATE = {"httpx", "httpcore", "anyio", "truststore", "sounddevice", "numpy"}  # first needed by work
+LATE |= {"cryptography", "zeroconf", "engine.farm"}
 LIGHT = [
     "engine.__main__",
     "engine.planner.plan_job",

@@ -23,7 +23,7 @@ from app.state.job_row import JobRow, JobState
 from app.widgets.controls import ElidedLabel, SegmentedControl, Translated
 from engine.core.errors import ErrorInfo, SettingsError
 from engine.core.messages import message
-from engine.protocol.events import DevicesListed
+from engine.protocol.events import DeviceChoice, DevicesListed
 from engine.protocol.plan import Plan
 from engine.settings.presets import Preset, applied
 from engine.settings.schema import JobSettings, about, model_family
@@ -227,23 +227,36 @@ class ChoicesForm(Translated, QWidget):
             part.setVisible(family == "lite")
         self._seedvr2.setVisible(family == "seedvr2")
         if self._listed is not None:
-            self.more.show_devices(self._listed, self.settings.device)
+            self.more.show_devices(self._listed, self.settings)
         self.more.show_families({family, "latents"} if self._is_of_latents else {family})
         if self._listed is not None:
             self.more.show_unavailable(self._reasons(self._listed, model))
 
     def _reasons(self, listed: DevicesListed, model: str) -> dict[str, dict[str, str]]:
         """Why values of settings cannot be chosen on the chosen device and with a model."""
-        named = (one for one in listed.devices if one.value == self.settings.device)
-        device = next(named, listed.automatic)
-        found = {
-            name: {value: tr("Not on this machine: {why}.", why=text(why)) for value, why in values}
-            for name, values in ((n, v.items()) for n, v in device.unavailable.items())
-        }
+        found: dict[str, dict[str, str]] = {}
+        for device in self._devices(listed):
+            for name, values in device.unavailable.items():
+                reasons = {value: text(why) for value, why in values.items()}
+                found.setdefault(name, {}).update(
+                    {
+                        value: tr("Not on this machine: {why}.", why=why)
+                        for value, why in reasons.items()
+                    }
+                )
         if not self.settings.dit:
             why = text(message("reason.choice.unpublished"))
             found["precision"] = dict.fromkeys(listed.unpublished.get(model, ()), why)
         return found
+
+    def _devices(self, listed: DevicesListed) -> Sequence[DeviceChoice]:
+        """Those that the job runs on."""
+        chosen, excluded = self.settings.device, self.settings.excluded
+        if chosen == "all":
+            found = [one for one in listed.devices[:-1] if one.value not in excluded]
+        else:
+            found = [one for one in listed.devices if one.value == chosen]
+        return found or [listed.automatic]
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()

@@ -8,9 +8,10 @@ from typing import cast
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.engine_messages import hint, setting_title, text, title
+from app.engine_messages import choice_text, hint, setting_title, text, title
 from app.i18n import tr
 from app.settings.editors import ChoiceEditor, Editor, LineEditor, TimeEditor, make_editor
+from app.settings.gpus_editor import GpusEditor
 from app.theme.icons import icon
 from app.widgets.controls import Themed, Translated
 from app.widgets.reveal import bring_into_view
@@ -76,14 +77,14 @@ class MoreChoices(Themed, QWidget):
         """Setting -> value that cannot be chosen here -> why."""
         self._show("unavailable", lambda rows: rows.show_unavailable(reasons))
 
-    def show_devices(self, listed: DevicesListed, chosen: str) -> None:
-        """Offer the devices that are here, GPUs by name where there are several.
+    def show_devices(self, listed: DevicesListed, settings: schema.JobSettings) -> None:
+        """Offer the devices that are here, GPUs by name where there are several, and all of them.
 
         Args:
             listed: By the engine.
-            chosen: Value of the shown job, which may be none of them.
+            settings: Of the shown job, which may name others.
         """
-        self._show("devices", lambda rows: rows.show_devices(listed, chosen))
+        self._show("devices", lambda rows: rows.show_devices(listed, settings))
 
     def show_refusal(self, name: str, error: ErrorInfo | None) -> None:
         """Mark the time that an error of the plan is about; "" for none."""
@@ -125,6 +126,7 @@ class SettingRows(Translated, QWidget):
         self._headings: dict[str, QLabel] = {}
         self._labels: dict[str, QLabel] = {}
         self._has_devices = False  # to choose from
+        self._takes_all = False  # of several GPUs
         self._refusal: tuple[str, ErrorInfo | None] = ("", None)
         self._fill()
         self.retranslate_ui()
@@ -149,6 +151,7 @@ class SettingRows(Translated, QWidget):
                 for name in names
                 if not about[name].families or families.intersection(about[name].families)
                 if name != "device" or self._has_devices
+                if name != "excluded_gpus" or self._takes_all
             ]
             self._headings[group].setVisible(bool(shown))
             for name in names:
@@ -172,20 +175,27 @@ class SettingRows(Translated, QWidget):
             if isinstance(editor, ChoiceEditor):
                 editor.show_unavailable(reasons.get(name, {}))
 
-    def show_devices(self, listed: DevicesListed, chosen: str) -> None:
-        """Offer the devices that are here, GPUs by name where there are several.
+    def show_devices(self, listed: DevicesListed, settings: schema.JobSettings) -> None:
+        """Offer the devices that are here, GPUs by name where there are several, and all of them.
 
         Args:
             listed: By the engine.
-            chosen: Value of the shown job, which may be none of them.
+            settings: Of the shown job, which may name others.
         """
         gpus = {one.value: one.title for one in listed.devices[:-1]}
-        values = {"auto": "", **(gpus if len(gpus) > 1 else {}), "cpu": ""}
-        editor = cast(ChoiceEditor, self.editors["device"])
+        several = gpus if len(gpus) > 1 else {}
+        excluding = cast(GpusEditor, self.editors["excluded_gpus"])
+        excluding.show_gpus(gpus)
+        excluding.set_value(settings.excluded_gpus)
+        taking_part = [title for value, title in several.items() if value not in excluding.chosen]
+        together = {"all": _together(taking_part)} if several else {}
+        values = {"auto": "", **together, **several, "cpu": ""}
+        editor, chosen = cast(ChoiceEditor, self.editors["device"]), settings.device
         editor.show_values(values if chosen in values else {**values, chosen: ""})
         editor.set_value(chosen)
-        editor.show_automatic(listed.automatic.value if len(gpus) > 1 else "")
+        editor.show_automatic(listed.automatic.value if several else "")
         self._has_devices = bool(gpus)
+        self._takes_all = chosen == "all" and bool(several)
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
@@ -211,9 +221,10 @@ class SettingRows(Translated, QWidget):
                 self._add_row(grid, name)
 
     def _add_row(self, grid: QGridLayout, name: str) -> None:
-        editor = make_editor(name)
+        is_of_gpus = schema.about(name).kind == "gpus"
+        editor = GpusEditor(name) if is_of_gpus else make_editor(name)
         editor.changed.connect(self.changed)
-        is_wide = name == "device"  # it reaches into the column of labels
+        is_wide = name in ("device", "excluded_gpus")  # it reaches into the column of labels
         editor.setFixedWidth(_DEVICE_WIDTH if is_wide else _EDITOR_WIDTH)
         label = QLabel()
         label.setBuddy(editor.control)
@@ -224,6 +235,12 @@ class SettingRows(Translated, QWidget):
         if isinstance(editor, LineEditor):
             grid.addWidget(editor.reason, at + 1, 0, 1, 2)
         self.editors[name], self._labels[name] = editor, label
+
+
+def _together(titles: list[str]) -> str:
+    """All GPUs, with what they are called: "All GPUs · RTX 4090 + RTX 3060"."""
+    names = " + ".join(title.partition(",")[0] for title in titles)
+    return f"{choice_text('device', 'all')} · {names}"
 
 
 def groups() -> dict[str, tuple[str, ...]]:

@@ -159,7 +159,6 @@ class PreviewView(QWidget):
         self._plan = plan
         self.pair.set_plan(plan)
         self.figures.show_plan(plan)
-        self.workers.show_plan(plan)
 
     def _pair_changed(self) -> None:
         """Other films are compared, or can be."""

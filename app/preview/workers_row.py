@@ -9,7 +9,6 @@ from app.i18n import tr
 from app.preview.figures import Figure
 from app.widgets.controls import Translated
 from engine.protocol.events import WorkerProgress
-from engine.protocol.plan import Plan
 
 _WIDTH = 168  # px of a figure, at least
 _MOST = 8  # figures
@@ -22,7 +21,6 @@ class WorkersRow(Translated, QWidget):
         super().__init__(parent)
         self.setObjectName("workersRow")
         self._seen: dict[int, WorkerProgress] = {}
-        self._plan: Plan | None = None
         self._figures = [Figure(f"worker-{place}") for place in range(_MOST)]
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
@@ -41,10 +39,6 @@ class WorkersRow(Translated, QWidget):
         self._seen.clear()
         self.hide()
 
-    def show_plan(self, plan: Plan) -> None:
-        """Whose names the workers have."""
-        self._plan = plan
-
     def show_worker(self, event: WorkerProgress) -> None:
         """Where one of them is."""
         self._seen[event.worker] = event
@@ -61,26 +55,22 @@ class WorkersRow(Translated, QWidget):
         room = max(1, min(_MOST, self.width() // _WIDTH))
         alone = everyone if len(everyone) <= room else everyone[: room - 1]
         for figure, event in zip(self._figures, alone, strict=False):
-            figure.set_caption(self._name(event))
+            figure.set_caption(_name(event))
             frame = tr("at frame {frame}", frame=event.frame)
             figure.show_value(*_speed(event.frames_per_second))
-            figure.setToolTip(f"{self._name(event)}, {frame}")
+            figure.setToolTip(f"{_name(event)}, {frame}")
         if rest := everyone[len(alone) :]:
             figure = self._figures[len(alone)]
             figure.set_caption(tr("{count} more", count=len(rest)))
             figure.show_value(*_speed(sum(one.frames_per_second for one in rest)))
-            figure.setToolTip("\n".join(map(self._name, rest)))
+            figure.setToolTip("\n".join(map(_name, rest)))
         shown = len(alone) + bool(rest)
         for place, figure in enumerate(self._figures):
             figure.setVisible(place < shown)
 
-    def _name(self, event: WorkerProgress) -> str:
-        """Of the other computer, else of the GPU."""
-        if event.name:
-            return event.name
-        workers = self._plan.workers if self._plan is not None else ()
-        card = workers[event.worker - 1].card if event.worker <= len(workers) else ""
-        return card or tr("Process {number}", number=event.worker)
+
+def _name(event: WorkerProgress) -> str:
+    return event.name or tr("Process {number}", number=event.worker)
 
 
 def _speed(frames_per_second: float) -> tuple[str, str]:

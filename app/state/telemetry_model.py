@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, Signal
 
 from app.bridge.engine_bridge import EventHub
 from engine.protocol import events
+from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.plan import Plan
 
 HISTORY_S = 60.0
@@ -68,19 +69,23 @@ class WorkTimes:
 
 
 class TelemetryModel(QObject):
-    """Latest readings; `changed` announces newer ones, `read` those of the machine alone."""
+    """Latest readings; `changed` announces newer ones, `read` those of the machine alone.
+
+    Of several GPUs all views show one: the GPU in use, or the one that the user chose.
+    """
 
     changed = Signal()
     read = Signal()  # about once a second
 
     def __init__(self, hub: EventHub, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.reading: events.Telemetry | None = None
+        self._reading: events.Telemetry | None = None
+        self._shown_gpu: int | None = None  # its number; None for the one in use
         self.is_ready = False  # heavy libraries are loaded
         self.frames_per_second = 0.0
         self.seconds_left = 0.0
         self.plan: Plan | None = None  # of the running job
-        self.history: deque[Sample] = deque()  # of the last minute
+        self.history: deque[Sample] = deque()  # of the last minute, as they came
         self.work_times = WorkTimes()
         self._jobs_running: set[str] = set()
         hub.subscribe(events.Telemetry, self._read)
@@ -93,7 +98,7 @@ class TelemetryModel(QObject):
             hub.subscribe(ended, self._end)
 
     def _read(self, event: events.Telemetry) -> None:
-        self.reading = event
+        self._reading = event
         self.history.append(Sample(event, self.frames_per_second))
         while event.at - self.history[0].reading.at > HISTORY_S:
             self.history.popleft()
@@ -124,6 +129,34 @@ class TelemetryModel(QObject):
         self.changed.emit()
 
     @property
+    def reading(self) -> events.Telemetry | None:
+        """The latest one; its `gpu` is the one that is shown."""
+        return None if self._reading is None else self._seen(self._reading)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """Of the last minute; with the same GPU."""
+        return tuple(replace(one, reading=self._seen(one.reading)) for one in self.history)
+
+    @property
+    def gpus(self) -> tuple[GpuReading, ...]:
+        """Those of the latest reading, in the order of their slots."""
+        return () if self._reading is None else _gpus(self._reading)
+
+    def show_gpu(self, number: int) -> None:
+        """Show another GPU from now on, of the minute before too."""
+        self._shown_gpu = number
+        self.changed.emit()
+        self.read.emit()
+
+    def _seen(self, event: events.Telemetry) -> events.Telemetry:
+        shown = next((one for one in event.other_gpus if one.number == self._shown_gpu), event.gpu)
+        if shown is event.gpu:
+            return event
+        others = tuple(one for one in _gpus(event) if one is not shown)
+        return replace(event, gpu=shown, other_gpus=others)
+
+    @property
     def is_running(self) -> bool:
         """True while a job holds the engine."""
         return bool(self._jobs_running)
@@ -132,3 +165,8 @@ class TelemetryModel(QObject):
     def planned_bytes(self) -> int:
         """The peak that is predicted for the GPU, of the running job; 0 for none."""
         return self.plan.device_bytes if self.plan is not None else 0
+
+
+def _gpus(event: events.Telemetry) -> tuple[GpuReading, ...]:
+    found = (*((event.gpu,) if event.gpu is not None else ()), *event.other_gpus)
+    return tuple(sorted(found, key=lambda one: one.number))

@@ -71,6 +71,7 @@ CASES: dict[str, BenchCase] = {
     "streaming": BenchCase("cases.dit_formats:streaming_rows"),
     "seedvr2-job": BenchCase("cases.video:seedvr2_job_rows"),
     "workers": BenchCase("cases.workers:worker_rows"),
+    "farm": BenchCase("cases.farm:farm_rows"),
     "flicker": BenchCase("cases.flicker:flicker_rows"),
     "streams": BenchCase("cases.streams:stream_rows"),
     "facts": BenchCase("cases.facts:fact_rows"),

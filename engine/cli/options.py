@@ -16,6 +16,7 @@ from engine.core.messages import message, text_of
 from engine.core.units import parse_clock
 from engine.hardware.budget import gpus_here
 from engine.hardware.devices import named as named_gpu
+from engine.hardware.devices import named_each
 from engine.hardware.gpu_table import GpuSpec
 from engine.hardware.pretended_gpu import fastest, from_environment
 from engine.model_files.store import Store
@@ -80,6 +81,9 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
     changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     settings = dataclasses.replace(_preset(args, pretend), overwrite=args.overwrite, **changes)
     before, settings = settings, with_text(settings, [t for t in args.set if not _is_of_engine(t)])
+    if settings.excluded_gpus != before.excluded_gpus:
+        excluded = named_each(settings.excluded, gpus_here(pretend))
+        settings = dataclasses.replace(settings, excluded_gpus=excluded)
     if device is None and settings.device == before.device:
         return settings
     return dataclasses.replace(settings, device=named_gpu(settings.device, gpus_here(pretend)))

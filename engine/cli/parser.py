@@ -156,7 +156,7 @@ def _job_options(command: Any) -> None:
         help="fast, balanced or best for this machine's GPU, or one of your own (`presets` lists "
         "them); other options change it",
     )
-    command.add_argument("--device", metavar="NAME", help=DEVICE_HELP)
+    command.add_argument("--device", metavar="NAME", help=f"all (every GPU), {DEVICE_HELP}")
     for name, what in (
         ("--dit", "SeedVR2: this transformer"),
         ("--vae", "SeedVR2 and Wan 2x: this VAE"),

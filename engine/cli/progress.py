@@ -57,7 +57,7 @@ class _Workers:
 
     @property
     def words(self) -> list[str]:
-        """One for each: "process 2 at frame 480, 1.5/s", "Studio at frame 96, 0.8/s"."""
+        """One for each: "process 2 at frame 480, 1.5/s"; a GPU or a computer has its name."""
         return [
             f"{one.name or f'process {number}'} at frame {one.frame}, {one.frames_per_second:.1f}/s"
             for number, one in sorted(self._seen.items())

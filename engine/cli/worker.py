@@ -49,21 +49,21 @@ def run(args: argparse.Namespace, context: CommandContext) -> int:
     if not Peers().all():
         raise UnknownMachine("none-paired")
     hosts: Callable[[], tuple[str, ...]]
-    with contextlib.ExitStack() as stack:
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
+        end = stack.enter_context(_ended())
         if args.address:
-            address = joined(*split(args.address, JOBS_PORT))
-            hosts = partial(tuple, [address])
+            hosts = partial(tuple, [joined(*split(args.address, JOBS_PORT))])
         else:
             hosts = stack.enter_context(paired_hosts())
 
         def heard(state: str, what: str) -> None:
             context.console.note(_TEXTS[state].format(what))
 
-        stack.enter_context(Lending(own_door(), hosts, heard))
-        context.console.note(f"{own_door().name} waits for work. Ctrl-C ends it.")
-        with contextlib.suppress(KeyboardInterrupt), _ended() as end:
-            while not end.wait(0.5):
-                pass
+        door = own_door()
+        stack.enter_context(Lending(door, hosts, heard))
+        context.console.note(f"{door.name} waits for work. Ctrl-C ends it.")
+        while not end.wait(0.5):
+            pass
     return DONE
 
 

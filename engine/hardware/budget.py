@@ -50,6 +50,8 @@ class Budget:
     gpu: GpuSpec | None = None  # its specification; None for one that is not in the table
     gpu_value: str = ""  # of the setting `device`, for that GPU; "" without one
     gpu_is_gone: bool = False  # another GPU was asked for that is not here
+    title: str = ""  # of the GPU, with its number where several are alike
+    gpus: tuple[Budget, ...] = ()  # the same with each GPU that "all" means, the fastest first
     is_pretended: bool = False  # the GPU is not in this machine
     needed_runtime: NeededRuntime | None = None  # first, where `cuda` is to hold
     free_output_bytes: int = 0  # on the disk of the result
@@ -75,8 +77,10 @@ class Budget:
     @property
     def idle(self) -> Budget:
         """The same while no other program but the desktop uses the GPU."""
+        gpus = tuple(one.idle for one in self.gpus)
         idle = _for_tensors(self.gpu_memory_bytes - _DESKTOP_BYTES - _VRAM_RESERVE_BYTES)
-        return replace(self, vram_bytes=max(self.vram_bytes, idle))
+        idle = min((one.vram_bytes for one in gpus), default=max(self.vram_bytes, idle))
+        return replace(self, vram_bytes=idle, gpus=gpus)
 
 
 def measure_budget(
@@ -86,6 +90,7 @@ def measure_budget(
     pretend: Sequence[GpuSpec] = (),
     *,
     device: str = devices.AUTO,
+    excluded: Sequence[str] = (),
     needed: NeededRuntime | None = None,
 ) -> Budget:
     """Measure the machine; takes milliseconds and loads neither torch nor a driver.
@@ -96,19 +101,39 @@ def measure_budget(
         jobs: Folder of the job folders; need not exist.
         pretend: GPUs in place of the machine's own, if there are any.
         device: As the setting of a job.
+        excluded: Names of GPUs that "all" leaves out.
         needed: A runtime that the machine's own GPU lacks; the budget has the GPU all the same.
+
+    Raises:
+        SettingsError: All GPUs are wanted, and all are excluded.
     """
     found = gpus_here(pretend, awaited=needed is not None)
+    here = replace(_measured(settings, output, jobs), needed_runtime=needed)
+    each = _with_each(here, found, pretend)
+    if device == devices.ALL:
+        return _together(here, [each[gpu] for gpu in devices.together(found, excluded)])
     gpu = devices.chosen(device, found) or devices.chosen(devices.AUTO, found)
-    here = _measured(settings, output, jobs, None if pretend else gpu)
-    here = replace(
-        here,
-        cuda=here.cuda and needed is None,
-        needed_runtime=needed,
-        gpu_value="" if gpu is None else devices.value_of(gpu, found),
-        gpu_is_gone=devices.chosen(device, found) is None and device not in devices.UNNAMED,
-    )
-    return with_gpu(here, pretend[gpu.number]) if pretend and gpu is not None else here
+    is_gone = devices.chosen(device, found) is None and device not in devices.UNNAMED
+    return replace(here if gpu is None else each[gpu], gpu_is_gone=is_gone)
+
+
+def _with_each(
+    budget: Budget, gpus: Sequence[Gpu], pretend: Sequence[GpuSpec]
+) -> dict[Gpu, Budget]:
+    """The same machine with each of its GPUs, or of those that it does not have."""
+    return {
+        gpu: replace(
+            with_gpu(budget, pretend[gpu.number]) if pretend else _with_own(budget, gpu),
+            gpu_value=devices.value_of(gpu, gpus),
+            title=title,
+        )
+        for gpu, title in zip(gpus, titles_of(gpus, pretend), strict=True)
+    }
+
+
+def _together(budget: Budget, each: Sequence[Budget]) -> Budget:
+    """The same machine with several GPUs, the fastest first; without any the machine alone."""
+    return replace(each[0], gpus=tuple(each)) if each else budget
 
 
 def gpus_here(pretend: Sequence[GpuSpec] = (), *, awaited: bool = False) -> tuple[Gpu, ...]:
@@ -151,11 +176,28 @@ def title_of(gpu: Gpu) -> str:
     return spec.title
 
 
-def pretended_budget(gpu: GpuSpec | None, *, ram_bytes: int, threads: int = 8) -> Budget:
+def titles_of(gpus: Sequence[Gpu], pretend: Sequence[GpuSpec] = ()) -> list[str]:
+    """A title for each GPU, with its number where several are alike.
+
+    Args:
+        gpus: Of this machine, or the pretended ones.
+        pretend: Specifications of pretended ones.
+    """
+    found = [spec.title for spec in pretend] or [title_of(gpu) for gpu in gpus]
+    return [
+        title if found.count(title) == 1 else f"{title} ({gpu.number})"
+        for gpu, title in zip(gpus, found, strict=True)
+    ]
+
+
+def pretended_budget(
+    gpu: GpuSpec | None, *others: GpuSpec, ram_bytes: int, threads: int = 8
+) -> Budget:
     """What a job might use of another machine; measures nothing.
 
     Args:
         gpu: Of the table; None for a machine without one.
+        others: That work together with it.
         ram_bytes: Of main memory, that a job may use.
         threads: Of the processor.
     """
@@ -163,7 +205,14 @@ def pretended_budget(gpu: GpuSpec | None, *, ram_bytes: int, threads: int = 8) -
     bare = Budget(
         ram_bytes=ram_bytes, threads=threads, free_output_bytes=disk, free_jobs_bytes=disk
     )
-    return bare if gpu is None else with_gpu(bare, gpu)
+    if gpu is None:
+        return bare
+    specs = (gpu, *others)
+    here = devices.as_gpus(specs)
+    each = _with_each(bare, here, specs)
+    return (
+        _together(bare, [each[one] for one in devices.together(here)]) if others else each[here[0]]
+    )
 
 
 def with_gpu(budget: Budget, gpu: GpuSpec) -> Budget:
@@ -178,21 +227,28 @@ def with_gpu(budget: Budget, gpu: GpuSpec) -> Budget:
     )
 
 
-def _measured(settings: EngineSettings, output: Path, jobs: Path, gpu: Gpu | None) -> Budget:
-    """Memory of this process counts as free: a job planned now runs after the present one."""
+def _measured(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
+    """Without a GPU. Memory of this process counts as free: a job planned now runs later."""
     total, available = devices.ram()
     out_folder, jobs_folder = _existing(output), _existing(jobs)
     return Budget(
         ram_bytes=round(min(total, available + devices.own_ram()) * settings.memory_share),
         threads=settings.threads or devices.cpu_threads(),
         has_fast_bf16=devices.cpu_has_bf16(),
-        cuda=gpu is not None,
-        vram_bytes=_vram(gpu) if gpu is not None else 0,
-        capability=gpu.capability if gpu is not None else None,
-        gpu=_spec(gpu) if gpu is not None else None,
         free_output_bytes=shutil.disk_usage(out_folder).free,
         free_jobs_bytes=shutil.disk_usage(jobs_folder).free,
         same_disk=out_folder.stat().st_dev == jobs_folder.stat().st_dev,
+    )
+
+
+def _with_own(budget: Budget, gpu: Gpu) -> Budget:
+    """With a GPU of this machine."""
+    return replace(
+        budget,
+        cuda=budget.needed_runtime is None,
+        vram_bytes=_vram(gpu),
+        capability=gpu.capability,
+        gpu=_spec(gpu),
     )
 
 

@@ -134,8 +134,9 @@ def as_gpus(specs: Sequence[gpu_table.GpuSpec]) -> tuple[Gpu, ...]:
 
 # --- which of several GPUs
 
-AUTO, CPU, ANY_GPU = "auto", "cpu", "cuda"  # values of the setting `device` that name no GPU
-UNNAMED = (AUTO, CPU, ANY_GPU, "")
+# values of the setting `device` that name no GPU
+AUTO, ALL, CPU, ANY_GPU = "auto", "all", "cpu", "cuda"
+UNNAMED = (AUTO, ALL, CPU, ANY_GPU, "")
 
 
 def chosen(wanted: str, found: Sequence[Gpu]) -> Gpu | None:
@@ -144,15 +145,47 @@ def chosen(wanted: str, found: Sequence[Gpu]) -> Gpu | None:
     Of several equal GPUs it is the first: a job may have been kept before there were several.
 
     Args:
-        wanted: "auto" and "cuda" mean the fastest, as does "cpu", whose plans say what is here;
-            else a number ("1", "cuda:1"), an id, or a name or a part of it that only one has
-            ("5070 Ti").
+        wanted: "auto" and "cuda" mean the fastest, as does "cpu", whose plans say what is here,
+            and "all", where only one can be meant; else a number ("1", "cuda:1"), an id, or a name
+            or a part of it that only one has ("5070 Ti").
         found: Those to choose from.
     """
     if wanted in UNNAMED:
         return max(found, key=_speed, default=None)
     meant = _meant(wanted, found)
     return meant[0] if len({gpu.name for gpu in meant}) == 1 else None
+
+
+def together(found: Sequence[Gpu], excluded: Sequence[str] = ()) -> tuple[Gpu, ...]:
+    """The GPUs that "all" means, the fastest first; () where there are none at all.
+
+    Args:
+        found: Those to choose from.
+        excluded: Names that the setting `excluded_gpus` has, perhaps of GPUs that are not here.
+
+    Raises:
+        SettingsError: All of them are excluded.
+    """
+    left_out = {gpu for name in excluded for gpu in _meant(name, found)}
+    left = [gpu for gpu in found if gpu not in left_out]
+    if found and not left:
+        raise SettingsError("all-gpus-excluded", names=tuple(gpu.name for gpu in found))
+    return tuple(sorted(left, key=_speed, reverse=True))
+
+
+def named_each(excluded: Sequence[str], found: Sequence[Gpu]) -> str:
+    """The setting `excluded_gpus` as it is kept in jobs: of alike GPUs a name means all.
+
+    Raises:
+        SettingsError: One of the names is that of no GPU.
+    """
+    values = list[str]()
+    for name in excluded:
+        meant = _meant(name, found)
+        if not meant:
+            named(name, found)  # raises
+        values += (value for gpu in meant if (value := value_of(gpu, found)) not in values)
+    return ", ".join(values)
 
 
 def value_of(gpu: Gpu, found: Sequence[Gpu]) -> str:

@@ -36,33 +36,47 @@ def read(family: frozenset[int], own: OwnMemory) -> GpuReading | None:
         own: Values that neither the driver nor Windows reports.
     """
     gpu = devices.in_use()
+    return None if gpu is None else _read(gpu, family, own)
+
+
+def read_others(family: frozenset[int]) -> tuple[GpuReading, ...]:
+    """State of all GPUs but that one, in the order of their slots; nothing is known to be spilled.
+
+    Args:
+        family: As `read`.
+    """
+    gpu = devices.in_use()
+    others = (one for one in devices.gpus() if gpu is not None and one.number != gpu.number)
+    found = (_read(one, family) for one in others)
+    return tuple(reading for reading in found if reading is not None)
+
+
+def _read(gpu: Gpu, family: frozenset[int], own: OwnMemory | None = None) -> GpuReading | None:
     handles = nvml.handles()
-    if gpu is None or gpu.index >= len(handles):  # a driver that restarts forgets its GPUs
+    if gpu.index >= len(handles):  # a driver that restarts forgets its GPUs
         return None
     handle = handles[gpu.index]
     used = gpu.total_bytes - gpu.free_bytes
     processes = bytes_by_process(nvml.processes(handle), shared_memory.adapter(used))
-    ours = min(used, _own_bytes(processes, family, own))
+    known = sum(processes[pid] or 0 for pid in family & processes.keys())
+    if own is not None:  # in containers process ids differ
+        known = max(known, own.gpu_bytes())
+    ours = min(used, known)
     load = nvml.query("nvmlDeviceGetUtilizationRates", handle)
     return GpuReading(
         name=gpu.name,
+        number=gpu.number,
         total_mb=gpu.total_bytes // _MB,
         ours_mb=ours // _MB,
         others_mb=(used - ours) // _MB,
         load_percent=int(load.gpu) if load else 0,
         temperature_c=int(nvml.query("nvmlDeviceGetTemperature", handle, 0) or 0),
         driver=gpu.driver,
-        spilled_mb=_spilled(own) // _MB,
+        spilled_mb=0 if own is None else _spilled(own) // _MB,
         power_w=round((nvml.query("nvmlDeviceGetPowerUsage", handle) or 0) / 1000),
         link=link_text(link(handle)),
         processes=programs(processes, family),
     )
-
-
-def _own_bytes(processes: dict[int, int | None], family: frozenset[int], own: OwnMemory) -> int:
-    """From driver or Windows; at least what torch reports: in containers process ids differ."""
-    known = sum(processes[pid] or 0 for pid in family & processes.keys())
-    return max(known, own.gpu_bytes())
 
 
 def _spilled(own: OwnMemory) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -127,6 +128,30 @@ def spec_of(row: Mapping[str, int | str]) -> GpuSpec:
         link_bandwidth=int(row["lanes"]) * LANE_BYTES_S[_PCIE[generation]],
         lanes=int(row["lanes"]),
         multiprocessors=multiprocessors,
+    )
+
+
+def counted_gpu(gpu: GpuSpec | None, capability: tuple[int, int] | None) -> GpuSpec:
+    """A GPU to count with: the known one, else the middle one of its generation.
+
+    Of a generation that is in no table the newest one before it counts; where nothing is known,
+    the oldest.
+    """
+    return gpu or _typical(capability or (0, 0))
+
+
+@cache
+def _typical(capability: tuple[int, int]) -> GpuSpec:
+    known = sorted({gpu.capability for gpu in gpu_specs()})
+    generation = max((one for one in known if one <= capability), default=known[0])
+    same = [gpu for gpu in gpu_specs() if gpu.capability == generation]
+    middle = statistics.median_low(gpu.half_flops for gpu in same)
+    found = next(gpu for gpu in same if gpu.half_flops == middle)
+    return replace(
+        found,
+        bandwidth=statistics.median_low(gpu.bandwidth for gpu in same),
+        single_flops=statistics.median_low(gpu.single_flops for gpu in same),
+        link_bandwidth=statistics.median_low(gpu.link_bandwidth for gpu in same),
     )
 
 

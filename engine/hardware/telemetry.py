@@ -64,8 +64,10 @@ class Sampler:
         memory = psutil.virtual_memory()
         ours = sum(_resident_bytes(process) for process in self._family)
         used = memory.total - memory.available
+        family = frozenset(process.pid for process in self._family)
         return Telemetry(
-            gpu=gpu_reading.read(frozenset(process.pid for process in self._family), self._own),
+            gpu=gpu_reading.read(family, self._own),
+            other_gpus=gpu_reading.read_others(family),
             ram_total_mb=memory.total // _MB,
             ram_ours_mb=ours // _MB,
             ram_others_mb=max(0, used - ours) // _MB,

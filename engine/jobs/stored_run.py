@@ -127,7 +127,7 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
         pictures=machine.settings.tile_previews,
     )
     if job.plan.takes_machines:
-        from engine.workers.hand_out import hand_out_to_machines
+        from engine.workers.network import hand_out_to_machines
 
         context.hand_out = partial(hand_out_to_machines, port=machine.settings.farm_port)
     report = run_in(folder, context, checkpoint, overwrite=overwrite)

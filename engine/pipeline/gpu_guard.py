@@ -37,7 +37,25 @@ def cared_for(context: JobContext) -> Iterator[None]:
     Raises:
         GpuLost: The GPU was lost in this job, or in this process before.
     """
-    on_card = is_on_card(context.plan)
+    with _care(context, is_on_card(context.plan)):
+        yield
+
+
+@contextmanager
+def taken_over(context: JobContext) -> Iterator[None]:
+    """Around what the workers of a job leave to its own process, which did not use the GPU so far.
+
+    Raises:
+        GpuLost: As `cared_for`.
+    """
+    plan = context.plan
+    is_new = plan.work.device == "cuda" and not is_on_card(plan)
+    with _care(context, on_card=True) if is_new else nullcontext():
+        yield
+
+
+@contextmanager
+def _care(context: JobContext, on_card: bool) -> Iterator[None]:
     if on_card:
         gpu_loss.check()
     with torch_memory.selected(context.plan.gpu if on_card else devices.CPU):
@@ -47,7 +65,7 @@ def cared_for(context: JobContext) -> Iterator[None]:
             context.gpu_users = gpu_reading.other_programs
         try:
             limit = context.plan.device_limit_bytes if on_card else 0
-            with torch_memory.within(limit), _loss_noticed() if on_card else nullcontext():
+            with torch_memory.within(limit), loss_noticed() if on_card else nullcontext():
                 yield
         except (EngineError, Cancelled) as err:  # they live on, and would hold the model
             logger.info("%s", forget_frames(err))
@@ -57,8 +75,12 @@ def cared_for(context: JobContext) -> Iterator[None]:
 
 
 @contextmanager
-def _loss_noticed() -> Iterator[None]:
-    """Turns the loss of the GPU into its error; libraries may report it in words of their own."""
+def loss_noticed() -> Iterator[None]:
+    """Turn the loss of the GPU into its error; libraries may report it in words of their own.
+
+    Raises:
+        GpuLost: In the place of what the loss has raised inside.
+    """
     try:
         yield
     except Cancelled:
@@ -81,8 +103,12 @@ def _error_of_gpu() -> Exception | None:
 
 
 def is_on_card(plan: Plan) -> bool:
-    """Whether a GPU computes any of a job."""
-    return plan.work.device == "cuda" or (plan.latent is not None and plan.latent.device == "cuda")
+    """Whether a GPU computes any of a job in this process, which a context there takes memory for.
+
+    What workers are to make is theirs: see `taken_over`.
+    """
+    own = plan.work.device == "cuda" and not plan.workers
+    return own or (plan.latent is not None and plan.latent.device == "cuda")
 
 
 def expected_seconds(plan: Plan) -> dict[str, float]:

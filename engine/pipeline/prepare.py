@@ -25,7 +25,8 @@ from engine.core.errors import (
     WeightsMissing,
 )
 from engine.core.file_access import is_folder, reading
-from engine.hardware.budget import Budget, measure_budget
+from engine.hardware import devices
+from engine.hardware.budget import Budget, gpus_here, measure_budget
 from engine.hardware.gpu_table import GpuSpec
 from engine.models import registry
 from engine.models.latents import LatentFormat, LatentHeader
@@ -40,7 +41,7 @@ from engine.protocol.media import (
     MediaInfo,
     VideoInfo,
 )
-from engine.protocol.plan import LatentPlan, Plan, notice_of_error
+from engine.protocol.plan import LatentPlan, Notice, Plan, WorkerPlan, notice_of_error
 from engine.runtimes.advice import needed_runtime
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.film_preparation import deinterlaced
@@ -83,7 +84,7 @@ def make_plan(
     named = None if output is None or is_folder(output) else output
     request = Request(media=media, settings=settings, output=named)
     place = output or Path(chosen.output_folder or media.path)
-    plan = plan_job(request, _budget(settings.device, place, machine), load_rates())
+    plan = plan_job(request, _budget(settings, place, machine), load_rates())
     if named is None:
         folder = output or Path(chosen.output_folder or plan.output.parent)
         name = default_output(media, settings, plan.container, chosen.name_pattern).name
@@ -103,8 +104,8 @@ def taken_up(
 ) -> Plan:
     """The plan with which an interrupted job goes on: its own one while its GPU is here.
 
-    Another GPU gets a plan of its own, which says so. Choices that cannot be carried out any more
-    are refused.
+    Of several GPUs those that are here go on. Another GPU gets a plan of its own, which says so.
+    Choices that cannot be carried out any more are refused.
 
     Args:
         media: The job's source.
@@ -116,7 +117,8 @@ def taken_up(
     Raises:
         EngineError: As `make_plan`.
     """
-    budget = _budget(plan.gpu or settings.device, plan.output, machine)
+    plan = _without_gone(plan, machine)
+    budget = _budget(replace(settings, device=plan.gpu or settings.device), plan.output, machine)
     if plan.gpu and budget.gpu_is_gone:
         return make_plan(media, replace(settings, device=plan.gpu), output, machine)
     found = choice_notices(plan, settings, budget)
@@ -124,11 +126,45 @@ def taken_up(
     return replace(plan, notices=(*lost, *plan.notices))
 
 
-def _budget(device: str, place: Path, machine: Machine) -> Budget:
+def _without_gone(plan: Plan, machine: Machine) -> Plan:
+    """The plan for those of its GPUs that are still here; as it was where none is."""
+    gone = _gone(plan, machine)
+    left = tuple(worker for worker in plan.workers if worker not in gone)
+    if not gone or not left:
+        return plan
+    notice = Notice(
+        code="gpus-left-out",
+        case="gone",
+        severity="warning",
+        params={"gpus": ", ".join(worker.card for worker in gone)},
+    )
+    return replace(
+        plan,
+        workers=left if len(left) > 1 else (),
+        gpu=left[0].gpu,
+        card=left[0].card,
+        notices=(notice, *plan.notices),
+    )
+
+
+def _gone(plan: Plan, machine: Machine) -> tuple[WorkerPlan, ...]:
+    if not any(worker.gpu for worker in plan.workers):
+        return ()
+    here = gpus_here(machine.pretend)
+    return tuple(one for one in plan.workers if devices.chosen(one.gpu, here) is None)
+
+
+def _budget(settings: JobSettings, place: Path, machine: Machine) -> Budget:
     """What a job may use now, with its result at a place."""
-    folder, pretend = machine.jobs_folder, machine.pretend
-    needed = None if pretend else needed_runtime()
-    return measure_budget(machine.settings, place, folder, pretend, device=device, needed=needed)
+    return measure_budget(
+        machine.settings,
+        place,
+        machine.jobs_folder,
+        machine.pretend,
+        device=settings.device,
+        excluded=settings.excluded,
+        needed=None if machine.pretend else needed_runtime(),
+    )
 
 
 def with_model_of(settings: JobSettings, plan: Plan) -> JobSettings:

@@ -15,6 +15,7 @@ from engine.core.geometry import FrameSpan
 from engine.core.messages import message
 from engine.hardware.telemetry import RamPeak
 from engine.pipeline.context import JobContext, Throttle
+from engine.pipeline.gpu_guard import taken_over
 from engine.pipeline.misread import first_misread
 from engine.pipeline.model_file_check import check_weights, files_used
 from engine.pipeline.output import Publication, part_path, publish
@@ -179,7 +180,7 @@ def _make_with(context: JobContext, segments: SegmentLog) -> None:
     if context.hand_out is not None:
         context.hand_out(context, segments)
     if not segments.is_complete:
-        with closing(SpanMaker(context)) as maker:
+        with taken_over(context), closing(SpanMaker(context)) as maker:
             maker.make(first_lacking(segments, context.plan.segment_frames), segments)
 
 

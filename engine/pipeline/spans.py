@@ -46,6 +46,8 @@ class SpanMaker:
     Raises:
         WeightsError: The weights are not there or not right.
 
+    The source stays open between spans: reading goes on where the next one begins soon after.
+
     Memory: as of the plan.
     """
 
@@ -54,7 +56,14 @@ class SpanMaker:
         if context.guard is not None:
             context.guard.begin()
         context.meter.restart()
+        plan = context.plan
         self._context = context
+        self._reader = FrameReader(
+            context.media,
+            start=plan.start,
+            stop=plan.stop,
+            must_be_whole=not context.accepts_damage,
+        )
         self._models = _Models(context)
         context.end_piece("load")
 
@@ -66,17 +75,9 @@ class SpanMaker:
             Cancelled: The user did.
             MemoryReleased: The job is paused.
         """
-        context = self._context
-        plan, write = context.plan, Write(context, log, span)
-        with (
-            FrameReader(
-                context.media,
-                start=plan.start,
-                stop=plan.stop,
-                must_be_whole=not context.accepts_damage,
-            ) as reader,
-            Threads(context.meter.add) as threads,
-        ):
+        context, reader = self._context, self._reader
+        write = Write(context, log, span)
+        with Threads(context.meter.add) as threads:
             ready = threads.stream(QUEUE_CLIPS, DoneClip)
             writer = threads.start("write", lambda: write.run(ready))
             try:
@@ -94,7 +95,8 @@ class SpanMaker:
             context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
     def close(self) -> None:
-        """Give back what the models hold."""
+        """Give back what the models hold, and close the source."""
+        self._reader.close()
         self._models.close()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.core.messages import Message, message
 from engine.hardware import devices
-from engine.hardware.budget import gpus_here, title_of
+from engine.hardware.budget import gpus_here, titles_of
 from engine.hardware.gpu_table import GpuSpec
 from engine.model_files import catalogue
 from engine.models import registry
@@ -31,14 +31,13 @@ def devices_here(pretend: Sequence[GpuSpec] = ()) -> DevicesListed:
     """
     gpus = gpus_here(pretend)
     fastest = devices.chosen(devices.AUTO, gpus)
-    titles = [spec.title for spec in pretend] or [title_of(gpu) for gpu in gpus]
     found = [
         DeviceChoice(
             value=devices.value_of(gpu, gpus),
-            title=title if titles.count(title) == 1 else f"{title} ({gpu.number})",
+            title=title,
             unavailable=unavailable("cuda", gpu.capability),
         )
-        for gpu, title in zip(gpus, titles, strict=True)
+        for gpu, title in zip(gpus, titles_of(gpus, pretend), strict=True)
     ]
     processor = DeviceChoice(value="cpu", title="", unavailable=unavailable("cpu", None))
     automatic = processor if fastest is None else found[gpus.index(fastest)]

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from engine.core.errors import NoUsableGpu, SettingsError
+from engine.core.errors import NoUsableGpu
 from engine.core.geometry import FrameSpan, Size
-from engine.core.units import clock_text, memory_text, parse_clock
+from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.search import Room
-from engine.planner import first_pass, latents, machines, peaks, times, workers
+from engine.planner import first_pass, gpu_team, latents, machines, peaks, times, workers
 from engine.planner.advice import with_offers
 from engine.planner.notices import notices_of, other_model, refusal_of
 from engine.planner.rates import Rates
 from engine.planner.target import (
     check_size,
     default_output,
+    frames_between,
     output_bytes,
     pictures_target,
     stored_target,
+    trimmed,
 )
 from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import (
@@ -104,6 +105,13 @@ def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
 
 def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
     """The plan of one model."""
+    if len(budget.gpus) < 2:
+        return _plan_within(request, budget, rates)
+    return gpu_team.soonest(lambda some: _plan_within(request, some, rates), budget)
+
+
+def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
+    """The plan of one model, for a GPU or for all GPUs of a budget."""
     settings = with_environment(request.settings)
     fields = film_preparation.deinterlacing_of(request.media, settings)
     media = film_preparation.deinterlaced(request.media, fields)
@@ -116,7 +124,7 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
     check_size(wanted, media.video.size)
     output = request.output or default_output(media, settings, container)
     picture = codecs.plan_picture(media, settings, wanted, container, output=output)
-    start, stop = _trim(settings, media.video)
+    start, stop = trimmed(settings, media.video)
     pattern = ""
     if container == "sequence":
         output, pattern = pictures_target(output)
@@ -137,7 +145,7 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
         source_rotation=media.video.rotation,
         deinterlacing=fields,
         enlarged=part,
-        span=FrameSpan(0, _frames(media.video, start, stop)),
+        span=FrameSpan(0, frames_between(media.video, start, stop)),
         start=start,
         stop=stop,
         work=replace(work, switches=switches),
@@ -152,10 +160,14 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
     )
     if settings.first_model:
         plan = first_pass.added(plan, within[0], settings, budget)
+    if len(budget.gpus) > 1 and work.device == "cuda":
+        plan = replace(plan, workers=gpu_team.workers_of(budget))
     left = round(budget.vram_bytes / times.memory_factor(plan, budget, rates))
     budget = replace(budget, vram_bytes=left)
     plan = _fitted(plan, budget, rates)
-    if settings.workers > 1:
+    if plan.workers:
+        plan = gpu_team.shared(plan, budget, rates)
+    elif settings.workers > 1:
         plan = workers.added(plan, settings.workers, budget)
     if settings.machines != "off":
         plan = machines.let_in(plan, media)
@@ -196,7 +208,7 @@ def device_of(settings: JobSettings, budget: Budget) -> str:
     Raises:
         NoUsableGpu: A GPU was asked for and there is none that the program can use.
     """
-    if settings.device == "cuda" and not budget.cuda:
+    if settings.device in ("cuda", "all") and not budget.cuda:
         raise NoUsableGpu("installation")
     return "cuda" if budget.cuda and settings.device != "cpu" else "cpu"
 
@@ -225,6 +237,7 @@ def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
         ram=lambda work: peaks.ram_bytes(plan.with_pass(which, work)),
         device=lambda work: peaks.device_bytes(plan.with_pass(which, work)),
         seconds=lambda work: times.model_seconds(work, plan.frames, budget, rates),
+        processes=max(1, len(plan.workers)),
     )
 
 
@@ -276,29 +289,6 @@ def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
     )
 
 
-def _trim(settings: JobSettings, video: VideoInfo) -> tuple[Fraction | None, Fraction | None]:
-    start = parse_clock(settings.start) if settings.start else None
-    stop = parse_clock(settings.stop) if settings.stop else None
-    if start is not None and video.duration is not None and start >= video.duration:
-        time = clock_text(video.duration)
-        raise SettingsError("start-after-film", time=time, start=start, duration=video.duration)
-    if stop is not None and stop <= (start or 0):
-        raise SettingsError("end-before-start", start=start, stop=stop)
-    return start, stop
-
-
-def _frames(video: VideoInfo, start: Fraction | None, stop: Fraction | None) -> int:
-    """Frames to do; an estimate when trimmed or when the container does not count them."""
-    if (start is None and stop is None) or video.frame_rate is None:
-        return max(1, video.frame_count)
-    end = stop
-    if video.duration is not None:
-        end = min(stop, video.duration) if stop is not None else video.duration
-    if end is None:
-        return max(1, video.frame_count)
-    return max(1, round((end - (start or 0)) * video.frame_rate))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """What the whole job takes with one plan of its model: bytes and seconds."""
@@ -340,11 +330,16 @@ def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
         choices=(
             *family.choices(plan.work),
             *(first_pass.choices(plan) if plan.first_pass else ()),
-            *(workers.choices(plan) if len(plan.workers) > 1 else ()),
-            *machines.choices(plan),
+            *_workers_chosen(plan),
         ),
         alternatives=tuple(found),
     )
+
+
+def _workers_chosen(plan: Plan) -> Iterator[Notice]:
+    if len(plan.workers) > 1:
+        yield from gpu_team.choices(plan) if plan.workers[0].gpu else workers.choices(plan)
+    yield from machines.choices(plan)
 
 
 # --- what limits

@@ -67,6 +67,24 @@ COSTS: dict[str, float] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Range of a time: factors of the predicted one.
+
+    Attributes:
+        low: At most 1.
+        high: At least 1.
+    """
+
+    low: float
+    high: float
+
+    @classmethod
+    def of_error(cls, error: float) -> Spread:
+        """As far off, as a share, to either side."""
+        return cls(1 / (1 + error), 1 + error)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
     """What finished jobs of a kind taught.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from engine.core.errors import SettingsError, UnsupportedMedia
 from engine.core.geometry import Size
+from engine.core.units import clock_text, parse_clock
 from engine.core.windows_paths import NOT_IN_NAMES
 from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import Plan
@@ -124,3 +125,31 @@ def output_bytes(plan: Plan, media: MediaInfo) -> int:
     duration = float(plan.frames / picture.frame_rate)
     copied = sum(s.bit_rate for s in media.streams) * duration
     return round((bits + copied) / 8)
+
+
+def trimmed(settings: JobSettings, video: VideoInfo) -> tuple[Fraction | None, Fraction | None]:
+    """Begin and end of the part that is wanted, s; None where the film begins and ends.
+
+    Raises:
+        SettingsError: There is no such part.
+    """
+    start = parse_clock(settings.start) if settings.start else None
+    stop = parse_clock(settings.stop) if settings.stop else None
+    if start is not None and video.duration is not None and start >= video.duration:
+        time = clock_text(video.duration)
+        raise SettingsError("start-after-film", time=time, start=start, duration=video.duration)
+    if stop is not None and stop <= (start or 0):
+        raise SettingsError("end-before-start", start=start, stop=stop)
+    return start, stop
+
+
+def frames_between(video: VideoInfo, start: Fraction | None, stop: Fraction | None) -> int:
+    """Frames to do; an estimate when trimmed or when the container does not count them."""
+    if (start is None and stop is None) or video.frame_rate is None:
+        return max(1, video.frame_count)
+    end = stop
+    if video.duration is not None:
+        end = min(stop, video.duration) if stop is not None else video.duration
+    if end is None:
+        return max(1, video.frame_count)
+    return max(1, round((end - (start or 0)) * video.frame_rate))

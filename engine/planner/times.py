@@ -8,17 +8,12 @@ finished job correct them for the GPU they ran on.
 
 from __future__ import annotations
 
-import statistics
-from dataclasses import dataclass, replace
-from functools import cache
-
-from engine.hardware import gpu_table
 from engine.hardware.budget import Budget
-from engine.hardware.gpu_table import Generation, GpuSpec
+from engine.hardware.gpu_table import Generation, GpuSpec, counted_gpu
 from engine.models import registry
 from engine.models.contracts import WorkKind
-from engine.planner import workers
-from engine.planner.rates import Rates
+from engine.planner import sharing, workers
+from engine.planner.rates import Rates, Spread
 from engine.protocol.plan import LatentPlan, Plan, WorkPlan
 
 _MOST_CORES = 16  # that work can be spread over
@@ -30,24 +25,6 @@ _WORKERS_S = 3.0  # until worker processes have loaded their libraries
 _LAST = "verify"
 _FIRST = "latents"
 _OTHER_THREADS = ("read", "write")  # all other stages take turns in the device's thread
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Range of a time: factors of the predicted one.
-
-    Attributes:
-        low: At most 1.
-        high: At least 1.
-    """
-
-    low: float
-    high: float
-
-    @classmethod
-    def of_error(cls, error: float) -> Spread:
-        """As far off, as a share, to either side."""
-        return cls(1 / (1 + error), 1 + error)
 
 
 # A GPU that was never measured may be throttled, in a slow slot or short of memory, as those of
@@ -72,14 +49,35 @@ def kind(plan: Plan) -> str:
 
 def memory_factor(plan: Plan, budget: Budget, known: Rates) -> float:
     """Bytes of the GPU for a planned one, as earlier jobs of this kind taught; 1 or more."""
-    found = known.learned(kind(plan), gpu_title(plan.work, budget))
-    return 1.0 if found is None else found.memory_factor
+    found = (known.learned(kind(plan), title) for title in _gpu_titles(plan, budget))
+    return max(1.0 if one is None else one.memory_factor for one in found)
 
 
 def seconds(plan: Plan, budget: Budget, known: Rates) -> float:
     """Predicted time from start to finish, corrected by what was measured here."""
-    factor = known.factor(kind(plan), gpu_title(plan.work, budget))
-    return fixed_seconds(plan, known) + factor * work_seconds(plan, budget, known)
+    if plan.workers and budget.gpus:
+        work = _seconds_together(plan, budget, known)
+    else:
+        factor = known.factor(kind(plan), gpu_title(plan.work, budget))
+        work = factor * work_seconds(plan, budget, known)
+    return fixed_seconds(plan, known) + work
+
+
+def _seconds_together(plan: Plan, budget: Budget, known: Rates) -> float:
+    """Seconds of the work of several GPUs, each corrected by what was measured of it."""
+    around, shared, _ = _parts(plan, budget, known)
+    together = sharing.shared_out(plan, frame_rates(plan, budget, known)).seconds
+    return around + max(shared * (1 + workers.made_twice(plan)), together)
+
+
+def frame_rates(plan: Plan, budget: Budget, known: Rates) -> tuple[float, ...]:
+    """Frames/s of each GPU of a plan for several, as if it were alone; corrected."""
+    return tuple(
+        plan.frames
+        / known.factor(kind(plan), gpu_title(plan.work, one))
+        / _parts(plan, one, known)[2]
+        for one in budget.gpus
+    )
 
 
 def fixed_seconds(plan: Plan, known: Rates) -> float:
@@ -105,15 +103,20 @@ def work_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
 
     The limit is the GPU, all cores together, or what one thread does alone.
     """
+    around, shared, alone = _parts(plan, budget, known)
+    twice = workers.made_twice(plan) if plan.workers else 0.0
+    return around + max(shared, alone / max(1, len(plan.workers))) * (1 + twice)
+
+
+def _parts(plan: Plan, budget: Budget, known: Rates) -> tuple[float, float, float]:
+    """Seconds before and after the work, of it on all cores, and of a process that is alone."""
     found = _alone(plan, budget, known)
     around = found.pop(_FIRST, 0.0) + found.pop(_LAST, 0.0)
     on_processor = {name: s for name, s in found.items() if not _is_on_gpu(plan, name)}
     cores, own = _cores(budget.threads), _own_cores(plan, budget)
     shared = sum(s * _threads(name, own) for name, s in on_processor.items()) / cores
     one_thread = sum(s for name, s in found.items() if name not in _OTHER_THREADS)
-    alone = max(one_thread, *found.values()) / max(1, len(plan.workers))
-    twice = workers.made_twice(plan) if plan.workers else 0.0
-    return around + max(shared, alone) * (1 + twice)
+    return around, shared, max(one_thread, *found.values())
 
 
 def _own_cores(plan: Plan, budget: Budget) -> int:
@@ -153,6 +156,12 @@ def model_seconds(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> 
 
 def spread(plan: Plan, budget: Budget, known: Rates) -> Spread:
     """Range of the time: wide for a guess, narrower after the speed test and after jobs."""
+    found = [_spread(plan, one, known) for one in budget.gpus or (budget,)]
+    return Spread(min(one.low for one in found), max(one.high for one in found))
+
+
+def _spread(plan: Plan, budget: Budget, known: Rates) -> Spread:
+    """Of one GPU, or of the processor."""
     learned = known.learned(kind(plan), gpu_title(plan.work, budget))
     on_gpu = plan.work.device == "cuda"
     if learned is not None:
@@ -163,9 +172,12 @@ def spread(plan: Plan, budget: Budget, known: Rates) -> Spread:
 
 
 def is_measured(plan: Plan, budget: Budget, known: Rates) -> bool:
-    """Whether the time follows from what was measured on this machine, its GPU included."""
-    learned = known.learned(kind(plan), gpu_title(plan.work, budget))
-    return learned is not None or _is_tested(plan, budget, known)
+    """Whether the time follows from what was measured on this machine, its GPUs included."""
+    return all(
+        known.learned(kind(plan), gpu_title(plan.work, one)) is not None
+        or _is_tested(plan, one, known)
+        for one in budget.gpus or (budget,)
+    )
 
 
 def _is_tested(plan: Plan, budget: Budget, known: Rates) -> bool:
@@ -310,6 +322,10 @@ def gpu_title(work: WorkPlan, budget: Budget) -> str:
     return name_of(budget.gpu, budget.capability) if work.device == "cuda" else ""
 
 
+def _gpu_titles(plan: Plan, budget: Budget) -> set[str]:
+    return {gpu_title(plan.work, one) for one in budget.gpus or (budget,)}
+
+
 def name_of(gpu: GpuSpec | None, capability: tuple[int, int] | None) -> str:
     """The title of a GPU; where it is in no table its CUDA capability has to do."""
     if gpu is not None:
@@ -340,15 +356,6 @@ _EXPOSED = 0.1  # of the shorter of computing and copying is not hidden by the o
 _RESTORE_BYTES = 100  # moved for a pixel of the result: exact size, colours, code values
 _TRANSFER_BYTES = 6  # of a pixel that goes to main memory
 _HALF = ("float16", "bfloat16")
-
-
-def counted_gpu(gpu: GpuSpec | None, capability: tuple[int, int] | None) -> GpuSpec:
-    """A GPU to count with: the known one, else the middle one of its generation.
-
-    Of a generation that is in no table the newest one before it counts; where nothing is known,
-    the oldest.
-    """
-    return gpu or _typical(capability or (0, 0))
 
 
 def compute_seconds(gpu: GpuSpec, kind: WorkKind, dtype: str, operations: float) -> float:
@@ -382,18 +389,3 @@ def restore_seconds(gpu: GpuSpec, pixels: float) -> float:
     """Seconds of bringing so many pixels of the result to their size and colours, and away."""
     moving = pixels * _RESTORE_BYTES / (gpu.bandwidth * _BANDWIDTH_SHARE)
     return moving + pixels * _TRANSFER_BYTES / (gpu.link_bandwidth * _PAGED_SHARE)
-
-
-@cache
-def _typical(capability: tuple[int, int]) -> GpuSpec:
-    known = sorted({gpu.capability for gpu in gpu_table.gpu_specs()})
-    generation = max((one for one in known if one <= capability), default=known[0])
-    same = [gpu for gpu in gpu_table.gpu_specs() if gpu.capability == generation]
-    middle = statistics.median_low(gpu.half_flops for gpu in same)
-    found = next(gpu for gpu in same if gpu.half_flops == middle)
-    return replace(
-        found,
-        bandwidth=statistics.median_low(gpu.bandwidth for gpu in same),
-        single_flops=statistics.median_low(gpu.single_flops for gpu in same),
-        link_bandwidth=statistics.median_low(gpu.link_bandwidth for gpu in same),
-    )

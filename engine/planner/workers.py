@@ -41,8 +41,19 @@ def added(plan: Plan, wanted: int, budget: Budget) -> Plan:
 
 def span_length(plan: Plan, count: int) -> int:
     """Segments that each of so many workers gets at a time."""
-    each = _SPANS_OF_SHOTS if plan.work.takes_shots else _SPANS
-    return max(1, min(_LONGEST_SPAN, _segments(plan) // (each * count)))
+    return span_segments(_segments(plan), count, takes_shots=plan.work.takes_shots)
+
+
+def span_segments(segments: int, workers: int, *, takes_shots: bool) -> int:
+    """Segments of a span, for a film of some that workers share: such that they end together."""
+    each = _SPANS_OF_SHOTS if takes_shots else _SPANS
+    longest = max(1, min(_LONGEST_SPAN, segments // (each * workers)))
+
+    def of_the_last_worker(length: int) -> int:
+        spans = -(-segments // length)
+        return length * -(-spans // workers)
+
+    return min(range(longest, longest // 2, -1), key=of_the_last_worker)
 
 
 def notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:
@@ -66,16 +77,19 @@ def notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notic
 
 
 def choices(plan: Plan) -> Iterator[Notice]:
-    """What was decided about workers."""
+    """What was decided about processes that share the processor."""
     frames = plan.span_segments * plan.segment_frames
     yield chosen("workers", count=len(plan.workers), frames=frames)
 
 
 def made_twice(plan: Plan) -> float:
     """Frames around a span that a worker computes for the sake of those in it, as a share of it."""
-    if not plan.work.takes_shots:
-        return 0.0
-    return _CLIPS_AROUND * plan.work.clip_frames / (plan.span_segments * plan.segment_frames)
+    return frames_around(plan) / (plan.span_segments * plan.segment_frames)
+
+
+def frames_around(plan: Plan) -> int:
+    """Frames around a span that are computed for the sake of those in it."""
+    return _CLIPS_AROUND * plan.work.clip_frames if plan.work.takes_shots else 0
 
 
 def _limits(plan: Plan, budget: Budget) -> dict[str, int]:

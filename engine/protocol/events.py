@@ -124,7 +124,7 @@ class WorkerProgress(JobEvent):
     worker: int  # of the plan, from 1 on; those of other computers follow
     frame: int  # of the film, which it has reached
     frames_per_second: float
-    name: str = ""  # of the other computer; "" for a process of this one
+    name: str = ""  # of its GPU or its computer; "" for a process of the processor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,9 +235,10 @@ class JobCancelled(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry(Event):
-    """How the machine feels, about once a second. `gpu` is None without an NVIDIA GPU."""
+    """How the machine feels, about once a second."""
 
-    gpu: GpuReading | None
+    gpu: GpuReading | None  # that jobs run on, the fastest of several; None without an NVIDIA GPU
+    other_gpus: tuple[GpuReading, ...] = ()  # in the order of their slots
     ram_total_mb: int
     ram_ours_mb: int
     ram_others_mb: int

@@ -18,6 +18,7 @@ class GpuReading:
     """One GPU at one time; MB are 2**20 bytes."""
 
     name: str
+    number: int = 0  # of CUDA: which of several
     total_mb: int
     ours_mb: int
     others_mb: int

@@ -247,7 +247,10 @@ class WorkerPlan:
     """A process that makes spans of a film, next to others."""
 
     gpu: str = ""  # as the setting `device` names it; "" for the processor
-    card: str = ""  # title of the GPU; "" for the processor
+    card: str = (
+        ""  # title of the GPU, with its number where several are alike; "" for the processor
+    )
+    share: float = 0.0  # of the frames, that it is expected to make; 0 for the processor
 
 
 PassName = Literal["first_pass", "work"]  # fields of a plan

@@ -33,7 +33,7 @@ COLOURS = ("two-scale", "lab", "wavelet", "wavelet_adaptive", "hsv", "adain", "n
 Group = Literal[
     "main", "picture", "clips", "memory", "own-files", "latents", "film", "file", "computing"
 ]
-Kind = Literal["", "time", "path", "folder", "pattern", "command", "switches", "device"]
+Kind = Literal["", "time", "path", "folder", "pattern", "command", "switches", "device", "gpus"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,10 @@ class JobSettings:
     chroma: str = setting("auto", group="file", choices=("auto", "420", "422", "444"))
     overwrite: bool = setting(False, group="file", scope="source")
 
-    device: str = setting("auto", group="computing", choices=("auto", "cpu", "cuda"), kind="device")
+    device: str = setting(
+        "auto", group="computing", choices=("auto", "all", "cpu", "cuda"), kind="device"
+    )
+    excluded_gpus: str = setting("", group="computing", kind="gpus", scope="user")
     tile: int = setting(
         0, group="computing", unit="px", low=0, high=4096, low_is_automatic=True, families=_FRAMES
     )
@@ -201,6 +204,11 @@ class JobSettings:
     def target(self) -> Size | None:
         """Exact size of the result where both sides are given."""
         return Size(self.width, self.height) if self.width and self.height else None
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """The names in `excluded_gpus`."""
+        return names_in(self.excluded_gpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +232,11 @@ class EngineSettings:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Names that commas part."""
+    return tuple(filter(None, map(str.strip, text.split(","))))
 
 
 @cache

@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import logging
 import multiprocessing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -19,14 +20,15 @@ from distributed.security import Security
 
 from engine.core.errors import PortTaken
 from engine.pipeline.segments import Span
+from engine.protocol.events import PreviewReady
 from engine.workers import handshakes
 from engine.workers.farm import Farm
-from engine.workers.worker import TOPIC, WORD, JobOrder, Made, SpanWorker, Word, make_span
+from engine.workers.worker import TOPIC, WORD, SpanWorker, Word, make_span
 
 logger = logging.getLogger(__name__)
 
-SpanFuture = Future["Made | None"]
-Message = Mapping[str, Any]  # of a worker: "worker", "kind" and "data"
+SpanFuture = Future[PreviewReady | None]
+Message = Mapping[str, Any]  # of a worker: "number", "kind" and "data"; Dask adds "worker"
 
 _NO_PAGES: list[str] = []
 QUIET = {
@@ -36,13 +38,17 @@ QUIET = {
     "distributed.scheduler.http.routes": _NO_PAGES,
     "distributed.scheduler.allowed-failures": 0,  # what is left of a span is handed out again
     "distributed.scheduler.worker-saturation": 1.0,  # a span goes to the worker that is free first
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.active-memory-manager.start": False,  # results are small
     "distributed.scheduler.worker-ttl": None,  # a process that is here is watched by its nanny
     "distributed.nanny.pre-spawn-environ": {},  # they would stay in the environment of this process
     "distributed.admin.low-level-log-length": 100,
     "distributed.admin.tick.interval": "1s",  # each wakes the processor; usually 20 ms
+    "distributed.admin.system-monitor.interval": "1h",  # nothing shows it
     "distributed.admin.tick.limit": "1h",  # it would complain of the work
     "distributed.comm.timeouts.connect": "60s",
 }
+PRELOADED = ["engine.workers.preload"]  # modules, before anything else of a worker
 _CLOSING_S = 60.0  # most: a worker that starts ends once it has started
 
 
@@ -50,7 +56,8 @@ class Crew:
     """Worker processes that make spans; a context manager, which ends them all.
 
     Args:
-        order: Of the job.
+        worker: What each of them does.
+        folder: Of the job.
         count: Of workers; they come as they get ready, and each counts from 0.
         heard: Takes the future of each span that has ended, and the messages of workers, in threads
             of Dask.
@@ -61,12 +68,14 @@ class Crew:
 
     def __init__(
         self,
-        order: JobOrder,
+        worker: SpanWorker,
+        folder: Path,
         count: int,
         heard: Callable[[SpanFuture | Message], None],
         farm: Farm | None = None,
     ) -> None:
-        self._order, self._count, self._heard, self._farm = order, count, heard, farm
+        self._worker, self._folder, self._count, self._heard = worker, folder, count, heard
+        self._farm = farm
 
     def __enter__(self) -> Crew:
         """Start; does not wait for the workers.
@@ -99,10 +108,10 @@ class Crew:
                 dashboard_address="127.0.0.1:0",
                 security=security,
                 scheduler_kwargs=inlets,
-                plugins=(SpanWorker(self._order),),
+                plugins=(self._worker,),
                 memory_limit=0,  # what they take is planned
-                preload=["engine.workers.preload"],
-                local_directory=str(self._order.folder / "workers"),
+                preload=PRELOADED,
+                local_directory=str(self._folder / "workers"),
                 silence_logs=logging.CRITICAL,  # it would write to the console
             )
         except RuntimeError as err:
@@ -121,37 +130,35 @@ class Crew:
             self._farm.close()
 
     @property
+    def address(self) -> str:
+        """Where workers find the scheduler."""
+        return str(self._cluster.scheduler_address)
+
+    @property
+    def security(self) -> Security:
+        """What they need to speak with it."""
+        return self._cluster.security
+
+    @property
     def is_there(self) -> bool:
         """Whether any worker is ready, at work, or starts."""
         scheduler: Any = self._cluster.scheduler
         children = multiprocessing.active_children()  # not only those that make spans
         return bool(scheduler.workers) or any("Dask Worker" in one.name for one in children)
 
-    def ended(self, future: SpanFuture) -> Made | int:
-        """How a span ended; the number of the worker that died with it.
-
-        Raises:
-            EngineError: What keeps any worker from it.
-            Cancelled: The job was cancelled.
-        """
-        there = None if self._farm is None else self._farm.made_of(str(future.key))
-        try:
-            made = there or future.result()
-        except KilledWorker as err:
-            return int(str(err.last_worker.name))
-        assert made is not None  # what a machine returns comes before
-        return made
-
-    def hand_out(self, span: Span, *, first: bool = False) -> SpanFuture:
-        """Give a span to the next worker that is free.
+    def hand_out(self, spans: Sequence[Span], *, first: bool = False) -> list[SpanFuture]:
+        """Give each span to the next worker that is free; many at once cost less than one by one.
 
         Args:
-            span: To be made.
+            spans: To be made, in order.
             first: Before all others that wait.
         """
-        future: SpanFuture = self._client.submit(make_span, span, pure=False, priority=int(first))
-        future.add_done_callback(self._heard)
-        return future
+        futures: list[SpanFuture] = self._client.map(
+            make_span, spans, pure=False, priority=int(first)
+        )
+        for future in futures:
+            future.add_done_callback(self._heard)
+        return futures
 
     def tell(self, word: Word) -> None:
         """Pause, resume or cancel all workers at once."""
@@ -174,3 +181,19 @@ def _is_port_taken(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def died_with(future: SpanFuture) -> int | None:
+    """The number of the worker that died with a span that has ended; None: the span is made.
+
+    Raises:
+        EngineError: What keeps any worker from it.
+        Cancelled: The job was cancelled.
+    """
+    if future.status == "finished":  # to ask for a result takes four messages
+        return None
+    try:
+        future.result()
+    except KilledWorker as err:
+        return int(str(err.last_worker.name))
+    return None

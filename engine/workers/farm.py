@@ -28,9 +28,9 @@ from engine.protocol.events import PreviewReady
 from engine.protocol.machines import MachineInfo, MachineState
 from engine.workers import machines
 from engine.workers.door import Door
-from engine.workers.fit import Device, Needs, Offer, misfit
+from engine.workers.fit import Device, Offer, Requirements, misfit
 from engine.workers.remote_segments import SegmentsReceived
-from engine.workers.worker import JobOrder, Made
+from engine.workers.worker import JobOrder
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,12 @@ class Farm:
     """
 
     def __init__(
-        self, order: JobOrder, needs: Needs, door: Door, first: int, heard: Callable[[Any], None]
+        self,
+        order: JobOrder,
+        needs: Requirements,
+        door: Door,
+        first: int,
+        heard: Callable[[Any], None],
     ) -> None:
         self._order, self._needs, self.door = order, needs, door
         self.is_paused = order.is_paused
@@ -78,12 +83,11 @@ class Farm:
         self._received = SegmentsReceived(order.folder)
         self._source = RetryingFile(order.media.path)
         self._reading = threading.Lock()
-        self._made: dict[str, Made] = {}
 
     async def open(self, scheduler: Scheduler) -> None:
         """Begin to answer; in the thread of the scheduler."""
         self._scheduler = scheduler
-        for answer in (self.ask, self.join, self.read, self.keep, self.made, self.leave):
+        for answer in (self.ask, self.join, self.read, self.keep, self.picture, self.leave):
             scheduler.handlers[f"upreel_{answer.__name__}"] = answer
         scheduler.add_plugin(_Watch(self))
 
@@ -94,10 +98,6 @@ class Farm:
 
     # --- for the thread of the job
 
-    def made_of(self, key: str) -> Made | None:
-        """What a machine has said of a span that has ended; None for a worker of this one."""
-        return self._made.pop(key, None)
-
     def name_of(self, number: int) -> str:
         """Of the machine with that number; "" for a worker of this one."""
         member = self._member(number)
@@ -107,6 +107,12 @@ class Farm:
         """A machine has told how fast it is."""
         if (member := self._member(number)) is not None:
             member.frames_per_second = frames_per_second
+            self._show()
+
+    def made(self, number: int) -> None:
+        """A machine has made a span."""
+        if (member := self._member(number)) is not None:
+            member.spans_done += 1
             self._show()
 
     def leave_out(self, number: int, why: str) -> None:
@@ -165,20 +171,18 @@ class Farm:
             self._heard(write_error(err, self._order.folder))
             return False
 
-    async def made(self, comm: Comm, number: int, key: str, made: Any, rgb: Any) -> None:
-        """How a span has ended; that it has is told by its future."""
-        member = self._checked(comm, number)
-        found = from_plain(Made, made)
-        if found.preview is not None:
-            found = dataclasses.replace(found, preview=_with_pixels(found.preview, rgb))
-        self._made[key] = dataclasses.replace(found, worker=number)
-        member.spans_done += not found.failure
-        self._show()
+    async def picture(
+        self, comm: Comm, number: int, preview: Any, pixels: Sequence[bytes | None]
+    ) -> None:
+        """The newest frames that a machine has made."""
+        self._checked(comm, number)
+        shown = _with_pixels(from_plain(PreviewReady, preview), pixels)
+        self._heard({"number": number, "kind": "preview", "data": shown})
 
     async def leave(self, comm: Comm, number: int, state: MachineState) -> None:
         """A machine is paused by its owner, or ends: its span is done elsewhere."""
         member = self._checked(comm, number)
-        self._heard({"worker": number, "kind": "left", "data": None})
+        self._heard({"number": number, "kind": "left", "data": None})
         member.state = "paused" if state == "paused" else "away"
         await self._dismiss(member)
 
@@ -191,7 +195,7 @@ class Farm:
         if member is not None:
             self._at[address] = member
             member.state, member.why = "working", None
-            self._heard({"worker": member.number, "kind": "joined", "data": None})
+            self._heard({"number": member.number, "kind": "joined", "data": None})
             self._show()
 
     def went(self, address: str) -> None:
@@ -223,7 +227,7 @@ class Farm:
         if member.state != "left-out":
             member.state, member.why = "refused", why
         if is_new and why.code != _OTHER_DEVICE:  # another device of the machine may fit
-            self._heard({"worker": member.number, "kind": "refused", "data": (member.name, why)})
+            self._heard({"number": member.number, "kind": "refused", "data": (member.name, why)})
         self._show()
         return {"refused": to_plain(why)}
 
@@ -312,10 +316,10 @@ def _fingerprint(comm: Any) -> str:
     return hashlib.sha256(found).hexdigest()
 
 
-def _with_pixels(preview: PreviewReady, rgb: Sequence[bytes | None]) -> PreviewReady:
+def _with_pixels(preview: PreviewReady, sent: Sequence[bytes | None]) -> PreviewReady:
     """A preview whose pictures were sent apart, as plain data have no bytes."""
     pictures = [
-        picture and dataclasses.replace(picture, rgb=pixels or b"")
-        for picture, pixels in zip((preview.source, preview.result), rgb, strict=True)
+        picture and dataclasses.replace(picture, rgb=rgb or b"")
+        for picture, rgb in zip((preview.source, preview.result), sent, strict=True)
     ]
     return dataclasses.replace(preview, source=pictures[0], result=pictures[1])

@@ -51,7 +51,7 @@ class NeededFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class Requirements:
     """What a plan needs of a machine.
 
     Attributes:
@@ -74,7 +74,7 @@ class Offer:
     files: tuple[str, ...]
 
 
-def needs_of(plan: Plan) -> Needs:
+def requirements_of(plan: Plan) -> Requirements:
     """What a plan needs; reads model files that were not read yet.
 
     Raises:
@@ -82,7 +82,7 @@ def needs_of(plan: Plan) -> Needs:
     """
     is_gpu = plan.work.device != CPU
     known = Store()
-    return Needs(
+    return Requirements(
         version=__version__,
         device=plan.work.device,
         bytes=peaks.device_bytes(plan) if is_gpu else peaks.worker_bytes(plan),
@@ -112,7 +112,7 @@ def now(device: Device) -> Device:
     return next((one for one in own_devices() if one.gpu == device.gpu), gone)
 
 
-def own_files(needs: Needs) -> tuple[Path | None, ...]:
+def own_files(needs: Requirements) -> tuple[Path | None, ...]:
     """Where this machine has each file; None where it has none of that name."""
     return tuple(_own_file(file) for file in needs.files)
 
@@ -131,7 +131,7 @@ def offer_of(device: Device, files: tuple[Path | None, ...]) -> Offer:
     )
 
 
-def misfit(needs: Needs, offer: Offer) -> Message | None:
+def misfit(needs: Requirements, offer: Offer) -> Message | None:
     """Why a machine cannot take part; None where it can."""
     if offer.version != needs.version:
         return message("reason.machine.version", version=offer.version, own=needs.version)
@@ -152,7 +152,7 @@ def moved(plan: Plan, files: tuple[Path, ...], gpu: str) -> Plan:
     """A plan as it is carried out on this machine, with its model files and its GPU."""
     there = dict(zip(_files(plan), files, strict=True))
     found: Plan = _replaced(plan, {old: _at(old, path) for old, path in there.items()})
-    return dataclasses.replace(found, gpu=gpu)
+    return dataclasses.replace(found, gpu=gpu, workers=())
 
 
 def _files(plan: Plan) -> tuple[WeightsPlan, ...]:

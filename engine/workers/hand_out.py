@@ -10,16 +10,14 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from distributed import Future
 
-from engine.core.errors import Cancelled, EngineError, MachineUnreachable
+from engine.core.errors import Cancelled, EngineError
 from engine.core.serialization import from_plain
-from engine.farm.discovery import announced
 from engine.pipeline.context import JobContext
 from engine.pipeline.room import check_room
 from engine.pipeline.segments import SegmentLog, SegmentRecord, Span
@@ -28,23 +26,33 @@ from engine.pipeline.stream import StreamAborted, Threads
 from engine.protocol.events import SegmentDone, Warned, WorkerProgress
 from engine.protocol.plan import Notice
 from engine.video.read.frame_reader import FrameReader
-from engine.workers.crew import Crew, Message, SpanFuture
-from engine.workers.door import Door, own_door
+from engine.workers.crew import Crew, Message, SpanFuture, died_with
+from engine.workers.door import Door
 from engine.workers.farm import Farm
-from engine.workers.fit import needs_of
+from engine.workers.fit import requirements_of
 from engine.workers.survey import Survey
-from engine.workers.worker import JobOrder, Made
+from engine.workers.worker import JobOrder, Made, SpanWorker
 
 logger = logging.getLogger(__name__)
+WorkerKind = Callable[[JobOrder], SpanWorker]
 
 _MOST_FAILURES = 3
 _POLL_S = 0.1
-_AHEAD = 4  # spans for each worker that wait or are made: memory of what is known before them
+# Spans for each worker that are known ahead (memory of what is known of the film before them), and
+# that Dask has, about: they are handed out some at a time, which costs less than one by one.
+_AHEAD, _HANDED_OUT = 16, 3
 _GONE_S = 10.0  # without any worker, after which none is waited for any more
+# A computer that slept so long finds everybody gone: until this time after, that is no failure.
+_ASLEEP_S, _WAKING_S = 20.0, 90.0
 _ENDING_S = 2.0  # that workers have to end cleanly
 
 
-def hand_out(context: JobContext, segments: SegmentLog, door: Door | None = None) -> None:
+def hand_out(
+    context: JobContext,
+    segments: SegmentLog,
+    door: Door | None = None,
+    worker: WorkerKind = SpanWorker,
+) -> None:
     """Have the segments that lack made by the workers of the plan; as `pipeline.context.HandOut`.
 
     Where no worker is left it says so, and ends: the process of the job makes the rest.
@@ -53,6 +61,7 @@ def hand_out(context: JobContext, segments: SegmentLog, door: Door | None = None
         context: Of the job.
         segments: Finished ones; new ones are added.
         door: Where other machines come in that help; None for none.
+        worker: What each worker of this machine does.
 
     Raises:
         EngineError: What keeps any worker from making them; finished segments stay.
@@ -70,26 +79,12 @@ def hand_out(context: JobContext, segments: SegmentLog, door: Door | None = None
         ) as reader,
         Threads() as threads,
     ):
-        _HandOut(context, segments, threads, door).run(Survey(context, segments, reader))
+        survey = Survey(context, segments, reader)
+        _HandOut(context, segments, threads, door).run(survey, worker)
     for problem in reader.problems:
         _warn(
             context, Notice(code="source-damaged", severity="warning", params={"problem": problem})
         )
-
-
-def hand_out_to_machines(context: JobContext, segments: SegmentLog, *, port: int) -> None:
-    """As `hand_out`; machines that are paired with this one can help, and find it.
-
-    Raises:
-        PortTaken: Another program listens at the port.
-        IdentityDamaged: The certificates of this machine cannot be used.
-    """
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(announced(jobs_port=port))
-        except MachineUnreachable as err:  # who knows the address finds it
-            logger.info("this machine is not announced: %s", err)
-        hand_out(context, segments, own_door(port))
 
 
 def _warn(context: JobContext, notice: Notice) -> None:
@@ -132,22 +127,31 @@ class _HandOut:
         self._order = _job_order(context, segments.path(0).parent)
         self._farm = None
         if door is not None:
-            self._farm = Farm(self._order, needs_of(context.plan), door, count, self._inbox.put)
+            self._farm = Farm(
+                self._order, requirements_of(context.plan), door, count, self._inbox.put
+            )
         self._room = threading.Semaphore(_AHEAD * count)
+        self._waiting: list[Span] = []
         self._open: dict[SpanFuture, Span] = {}
+        self._ends: dict[int, tuple[int, Made]] = {}  # by first segment: worker, how it ended
         self._is_surveyed = False
         self._workers = {number: _Worker() for number in range(count)}
-        self._known = {one.number: one for one in (*segments.records, *segments.ahead)}
+        self._known: dict[int, SegmentRecord] = {}
+        self._finished = self._largest = 0  # frames in finished segments, bytes of the largest
+        for record in (*segments.records, *segments.ahead):
+            self._count(record)
         self._shown = self._finished
         self._progress = Progress(context, self._shown)
         self._told_pause = context.control.is_paused
         self._warned: list[Notice] = []
         self._seen = time.monotonic()  # when a worker was there
+        self._stepped, self._awake = time.time(), -_WAKING_S  # awake since then
         self._may_come = door is not None  # workers that are not known yet
 
-    def run(self, survey: Survey) -> None:
+    def run(self, survey: Survey, worker: WorkerKind) -> None:
         """Until all is made, or no worker is left."""
-        with Crew(self._order, len(self._workers), self._inbox.put, self._farm) as crew:
+        folder, count = self._segments.path(0).parent, len(self._workers)
+        with Crew(worker(self._order), folder, count, self._inbox.put, self._farm) as crew:
             self._threads.start("survey", lambda: self._survey(survey))
             try:
                 while (self._workers or self._may_come) and self._lacks:
@@ -167,7 +171,7 @@ class _HandOut:
     @property
     def _lacks(self) -> bool:
         """Whether anything is to be made."""
-        return bool(self._open) or not self._is_surveyed
+        return bool(self._open or self._waiting) or not self._is_surveyed
 
     def _survey(self, survey: Survey) -> None:
         """In a thread of its own: read ahead, as far as there is room."""
@@ -182,6 +186,9 @@ class _HandOut:
     def _step(self, crew: Crew) -> None:
         """Pass on what the user wants, and deal with the next thing that has come."""
         control, now = self._context.control, time.monotonic()
+        if time.time() - self._stepped > _ASLEEP_S:
+            self._awake = now
+        self._stepped = time.time()
         if control.is_cancelled:
             raise Cancelled
         if self._threads.aborted.is_set():
@@ -196,6 +203,13 @@ class _HandOut:
             self._workers.clear()
             self._may_come = False
         self._take(crew)
+        if self._waiting and len(self._open) < _HANDED_OUT * len(self._workers):
+            check_room(self._context, self._segments.path(0).parent, self._largest)
+            self._hand_out(crew, self._waiting)
+            self._waiting = []
+
+    def _hand_out(self, crew: Crew, spans: list[Span], *, first: bool = False) -> None:
+        self._open.update(zip(crew.hand_out(spans, first=first), spans, strict=True))
 
     def _take(self, crew: Crew) -> None:
         try:
@@ -206,9 +220,7 @@ class _HandOut:
             case None:
                 self._is_surveyed = True
             case Span():
-                largest = max((one.bytes for one in self._known.values()), default=0)
-                check_room(self._context, self._segments.path(0).parent, largest)
-                self._open[crew.hand_out(found)] = found
+                self._waiting.append(found)
             case Future():
                 self._ended(crew, found)
             case EngineError():
@@ -218,22 +230,22 @@ class _HandOut:
 
     def _ended(self, crew: Crew, future: SpanFuture) -> None:
         """A span is made, or lost by its worker; then what is left of it is handed out again."""
-        span, made = self._open.pop(future), crew.ended(future)
+        span, dead = self._open.pop(future), died_with(future)
         self._room.release()
-        if isinstance(made, Made):
-            self._keep_all(made)
-            number, failure = made.worker, made.failure
-            if made.preview is not None:
-                self._context.events.emit(made.preview)
+        if dead is None:
+            number, made = self._ends.pop(span.first)
+            failure = made.failure
+            if made.has_preview and (preview := future.result()) is not None:
+                self._context.events.emit(preview)
         else:
-            number, failure = made, "its process has ended"
+            number, failure = dead, "its process has ended"
         if number in self._workers:
             self._workers[number].open_frames = 0
         if failure:
             self._lost(crew, number, failure)
             rest = self._rest(span)
             if rest.stop is None or rest.done < rest.stop:
-                self._open[crew.hand_out(rest, first=True)] = rest
+                self._hand_out(crew, [rest], first=True)
                 self._room.acquire(blocking=False)
 
     def _rest(self, span: Span) -> Span:
@@ -248,30 +260,47 @@ class _HandOut:
     def _lost(self, crew: Crew, number: int, failure: str) -> None:
         logger.warning("worker %d lost its span: %s", number + 1, failure)
         worker = self._workers.get(number)
-        if worker is None or worker.has_left:
+        has_slept = time.monotonic() - self._awake < _WAKING_S
+        if worker is None or worker.has_left or has_slept:
             return
         worker.failures += 1
         if worker.failures == _MOST_FAILURES:
             del self._workers[number]
-            params = {"worker": str(number + 1), "count": str(_MOST_FAILURES), "why": failure}
-            if self._farm is not None and (name := self._farm.name_of(number)):
+            if self._farm is not None and number >= len(self._context.plan.workers):
                 self._farm.leave_out(number, failure)
-                case, params["name"] = "machine", name
             else:
                 crew.leave_out(number)
-                case = "process"
-            self._warn_once(
-                Notice(code="worker-left-out", case=case, severity="warning", params=params)
-            )
+            self._warn_once(self._left_out(number, failure))
+
+    def _left_out(self, number: int, failure: str) -> Notice:
+        name, case = self._name_of(number), "process"
+        if name:
+            case = "gpu" if number < len(self._context.plan.workers) else "machine"
+        params = {"worker": name or str(number + 1), "count": str(_MOST_FAILURES), "why": failure}
+        return Notice(code="worker-left-out", case=case, severity="warning", params=params)
+
+    def _name_of(self, number: int) -> str:
+        """Of the GPU or the machine that a worker has to itself; "" for a process."""
+        if number < len(self._context.plan.workers):
+            return self._context.plan.workers[number].card
+        return "" if self._farm is None else self._farm.name_of(number)
 
     def _heard(self, message: Message) -> None:
         """Take a message of a worker."""
-        number, data = message["worker"], message["data"]
+        number, data = message["number"], message["data"]
         match message["kind"]:
             case "segment":
                 self._keep(from_plain(SegmentRecord, data))
                 if number in self._workers:
                     self._workers[number].open_frames = 0
+            case "made":
+                self._ends[data["first"]] = number, from_plain(Made, data)
+                if number in self._workers:
+                    self._workers[number].last = self._ends[data["first"]][1]
+                if self._farm is not None and not data["failure"]:
+                    self._farm.made(number)
+            case "preview":
+                self._context.events.emit(data)
             case "progress":
                 self._shows(number, *data)
             case "warned":
@@ -313,23 +342,17 @@ class _HandOut:
                 worker=number + 1,
                 frame=frame,
                 frames_per_second=frames_per_second,
-                name=self._farm.name_of(number) if self._farm is not None else "",
+                name=self._name_of(number),
             )
         )
         self._advance()
-
-    def _keep_all(self, made: Made) -> None:
-        if made.worker in self._workers:
-            self._workers[made.worker].last = made
-        for record in made.records:
-            self._keep(record)
 
     def _keep(self, record: SegmentRecord) -> None:
         """Keep a segment, once."""
         if record.number in self._known:
             return
         self._segments.add(record)
-        self._known[record.number] = record
+        self._count(record)
         finished = self._finished
         self._context.events.emit(
             SegmentDone(
@@ -342,10 +365,10 @@ class _HandOut:
         )
         self._advance()
 
-    @property
-    def _finished(self) -> int:
-        """Frames in finished segments."""
-        return sum(record.frames for record in self._known.values())
+    def _count(self, record: SegmentRecord) -> None:
+        self._known[record.number] = record
+        self._finished += record.frames
+        self._largest = max(self._largest, record.bytes)
 
     def _advance(self) -> None:
         """Show how far all are together."""

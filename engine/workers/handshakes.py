@@ -20,7 +20,7 @@ _LONGEST_S = 10.0  # of a handshake: some round trips
 _MOST = 64  # at once; an honest computer whose connection is closed tries again
 
 
-class _Listener(TLSListener):
+class _BoundedListener(TLSListener):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
         self._begun: set[Any] = set()  # streams
@@ -43,10 +43,10 @@ class _Listener(TLSListener):
             self._begun.discard(stream)
 
 
-class _Backend(TLSBackend):
-    _listener_class = _Listener
+class _BoundedTls(TLSBackend):
+    _listener_class = _BoundedListener
 
 
 def limit() -> None:
     """Let schedulers of this process that start from now on listen within the limits."""
-    backends["tls"] = _Backend()
+    backends["tls"] = _BoundedTls()

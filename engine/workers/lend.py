@@ -38,7 +38,7 @@ Heard = Callable[[str, str], None]  # "working", "idle" or "refused"; for whom, 
 @dataclass(slots=True)
 class _Child:
     process: SpawnProcess
-    pipe: Connection
+    pipe: Any  # Connection; on Windows a class of another name
     folder: Path
 
 

@@ -23,24 +23,26 @@ from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Worker, get_worker, rpc
+from distributed import Worker, rpc
 from distributed.utils import get_ip
 
 from engine import __version__
 from engine.core.errors import NumericOverflow
+from engine.core.file_access import advised
 from engine.core.messages import Message
 from engine.core.serialization import from_plain, to_plain
 from engine.farm.addresses import JOBS_PORT, split
 from engine.models import registry
+from engine.protocol.events import PreviewReady
 from engine.protocol.plan import WorkPlan
 from engine.video.read.media_file import lies_elsewhere
 from engine.workers import fit
 from engine.workers.crew import QUIET
 from engine.workers.door import Door
-from engine.workers.fit import Device, Needs
+from engine.workers.fit import Device, Requirements
 from engine.workers.remote_segments import send_segment
 from engine.workers.remote_source import RemoteSource
-from engine.workers.worker import JobOrder, Made, SpanWorker
+from engine.workers.worker import JobOrder, SpanWorker
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +143,7 @@ class _Process:
             question = there.upreel_ask(version=__version__, name=name)
             reply = await asyncio.wait_for(question, _ANSWER_S)
             if "needs" in reply:
-                needs = from_plain(Needs, reply["needs"])
+                needs = from_plain(Requirements, reply["needs"])
                 files = await asyncio.to_thread(fit.own_files, needs)
                 device = fit.now(lent.device)
                 offer = await asyncio.to_thread(fit.offer_of, device, files)
@@ -245,16 +247,13 @@ class LentWorker(SpanWorker):
 
         send_segment(path, send)
 
-    def handed_in(self, made: Made) -> None:
-        """Tell how a span has ended: nobody can fetch the result of a task from here."""
-        preview = made.preview
-        pictures = (preview.source, preview.result) if preview is not None else ()
-        about = {
-            "key": str(get_worker().get_current_task()),
-            "made": to_plain(made),
-            "rgb": [picture and picture.rgb for picture in pictures],
-        }
-        self._ask("made", **about).result(_ANSWER_S)
+    def shown(self, preview: PreviewReady | None) -> None:
+        """Send a picture home: nobody can fetch the result of a task from here."""
+        if preview is None:
+            return
+        pixels = [picture and picture.rgb for picture in (preview.source, preview.result)]
+        question = self._ask("picture", preview=to_plain(preview), pixels=pixels)
+        advised(lambda: question.result(_ANSWER_S), None)
 
     def ends_job(self, error: Exception) -> bool:
         """Whether any worker would fail like this: a disk, a driver, a link are this machine's."""

@@ -21,7 +21,7 @@ PIECE_BYTES = 1 << 20
 Send = Callable[[int, bytes, str], bool]  # where a piece begins, piece, SHA-256 with the last one
 
 
-class SegmentRefused(Exception):
+class SegmentDamaged(Exception):
     """The other machine did not get what was sent."""
 
 
@@ -29,7 +29,7 @@ def send_segment(path: Path, send: Send) -> None:
     """Send a segment, and delete it here.
 
     Raises:
-        SegmentRefused: It did not arrive as it was sent.
+        SegmentDamaged: It did not arrive as it was sent.
         OSError: It cannot be read, or the connection is lost.
     """
     digest, at = hashlib.sha256(), 0
@@ -43,7 +43,7 @@ def send_segment(path: Path, send: Send) -> None:
             is_right = send(at, piece, digest.hexdigest() if is_last else "")
             at += len(piece)
             if not is_right:
-                raise SegmentRefused(f"{path.name} did not arrive as it was sent")
+                raise SegmentDamaged(f"{path.name} did not arrive as it was sent")
             if is_last:
                 break
     path.unlink()

@@ -1,7 +1,7 @@
 """What a worker process does: spans of one film, with models that it keeps between them.
 
-What cannot wait goes to the process of the job as a message of plain data; the result of a span
-comes when it ends.
+What is found and made goes to the process of the job as messages of plain data, in order; results
+of tasks have to be asked for, which only pictures are worth.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from engine.core.control import Control
 from engine.core.errors import EngineError, GpuLost, NumericOverflow
 from engine.core.log import job_log
 from engine.core.serialization import to_plain
+from engine.hardware import devices
 from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.hardware.process import at_work
 from engine.hardware.telemetry import peak_ram_bytes
 from engine.pipeline.context import JobContext, MemoryReleased, Throttle
-from engine.pipeline.gpu_guard import cared_for, switched
+from engine.pipeline.gpu_guard import cared_for, loss_noticed, switched
 from engine.pipeline.recovery import reason_of
 from engine.pipeline.segments import SegmentRecord, Span, segment_path
 from engine.pipeline.spans import SpanMaker
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 PLUGIN, TOPIC, WORD = "spans", "upreel", "upreel_word"
 Word = Literal["pause", "resume", "cancel"]
 
+_PROGRESS_S = 0.25  # between messages
 _FOUND_BY_JOB = ("source-damaged", "switch-too-late")  # warnings: its process finds them as well
 
 
@@ -66,30 +68,28 @@ class JobOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """How a span ended.
+    """How a span ended; its finished segments have been told one by one.
 
     Attributes:
-        worker: Its number.
-        records: Segments that are finished.
-        failure: Why the others are not; "" where all are.
-        preview: Of the newest frames, where pictures are shown.
+        first: Number of its first segment.
+        failure: Why segments lack; "" where all are there.
+        has_preview: The result of the task is a picture of the newest frames.
         peak_bytes: Most main memory of the worker so far.
         seconds: Of the stages of the model, since the worker began.
     """
 
-    worker: int
-    records: tuple[SegmentRecord, ...]
+    first: int
     failure: str = ""
-    preview: PreviewReady | None = None
+    has_preview: bool = False
     peak_bytes: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def make_span(span: Span) -> Made | None:
-    """The task that is handed out."""
+def make_span(span: Span) -> PreviewReady | None:
+    """The task that is handed out; how it ended is told before."""
     plugin = get_worker().plugins[PLUGIN]
     assert isinstance(plugin, SpanWorker)
-    return plugin.handed_in(plugin.make(span))
+    return plugin.make(span)
 
 
 class SpanWorker(WorkerPlugin):
@@ -111,6 +111,7 @@ class SpanWorker(WorkerPlugin):
         self._number = int(worker.name)
         self._around = ExitStack()
         self._maker: SpanMaker | None = None
+        self._due = Throttle(_PROGRESS_S)
         if self._order.is_paused:
             self.control.pause()
 
@@ -118,18 +119,25 @@ class SpanWorker(WorkerPlugin):
         """Pause, resume or cancel what is done; carried out next to it, at once."""
         getattr(self.control, word)()
 
-    def make(self, span: Span) -> Made:
-        """Make a span, in the thread of the worker that computes.
+    def make(self, span: Span) -> PreviewReady | None:
+        """Make a span, in the thread of the worker that computes, and tell how it ended.
+
+        Returns:
+            A picture of the newest frames, where it is time for one.
 
         Raises:
             EngineError: What keeps any worker from it: a full disk, a source that has gone.
             Cancelled: The job was cancelled.
         """
-        reports, failure = _Reports(self._worker, self._number, span.done), ""
+        reports, failure = _Reports(self.tell, span.done, self._due), ""
         log = SpanSegments(self._order.folder, reports.keep, self.delivered)
         while True:
+            if self._gpu_is_gone:
+                failure = "the GPU is not in this machine any more"
+                break
             try:
-                self._ready(reports).make(span.rest(log.records), log)
+                with loss_noticed():
+                    self._ready(reports).make(span.rest(log.records), log)
             except MemoryReleased as err:
                 forget_frames(err)
             except Exception as err:  # noqa: BLE001 - raised again, or reported with the span
@@ -140,14 +148,16 @@ class SpanWorker(WorkerPlugin):
             if failure:
                 break
             self.control.check()  # until the job is resumed
-        return self._made(log, reports, failure)
+        preview = self.shown(reports.preview)
+        self.tell("made", to_plain(self._made(span, failure, has_preview=preview is not None)))
+        return preview
 
     def delivered(self, path: Path, number: int) -> None:
         """A segment is finished; it is where it belongs."""
 
-    def handed_in(self, made: Made) -> Made | None:
-        """The result of the task."""
-        return made
+    def shown(self, preview: PreviewReady | None) -> PreviewReady | None:
+        """What of a picture is the result of the task."""
+        return preview
 
     def ends_job(self, error: Exception) -> bool:
         """Whether any worker would fail like this."""
@@ -156,13 +166,23 @@ class SpanWorker(WorkerPlugin):
             isinstance(error, EngineError) and not is_memory
         )
 
+    @property
+    def _gpu_is_gone(self) -> bool:
+        """Whether this process would compute on the GPU of another one."""
+        gpus = self._order.gpus
+        return bool(gpus) and devices.chosen(gpus[self._number], devices.gpus()) is None
+
+    def tell(self, kind: str, data: object) -> None:
+        """Send a message of plain data to the process of the job."""
+        self._worker.log_event(TOPIC, {"number": self._number, "kind": kind, "data": data})
+
     def _ready(self, reports: _Reports) -> SpanMaker:
         """The models, loaded with the first span."""
         if self._maker is None:
             order, number = self._order, self._number
             plan = order.plan
             if order.gpus:
-                plan = replace(plan, gpu=order.gpus[number])
+                plan = replace(plan, gpu=order.gpus[number], workers=())
             self._context = JobContext(
                 job_id=order.job_id,
                 media=order.media,
@@ -202,12 +222,11 @@ class SpanWorker(WorkerPlugin):
         logger.error("a span failed: %s\n%s", error, forget_frames(error))
         return str(error) or type(error).__name__
 
-    def _made(self, log: SpanSegments, reports: _Reports, failure: str) -> Made:
+    def _made(self, span: Span, failure: str, *, has_preview: bool) -> Made:
         return Made(
-            worker=self._number,
-            records=tuple(log.records),
+            first=span.first,
             failure=failure,
-            preview=reports.preview,
+            has_preview=has_preview,
             peak_bytes=peak_ram_bytes(),
             seconds=self._context.meter.seconds() if not failure else {},
         )
@@ -216,9 +235,9 @@ class SpanWorker(WorkerPlugin):
 class _Reports:
     """Takes the events of a span; passes on what the process of the job shows."""
 
-    def __init__(self, worker: Worker, number: int, finished: int) -> None:
-        self._worker, self._number, self._finished = worker, number, finished
-        self._due = Throttle(0.25)
+    def __init__(self, tell: Callable[[str, object], None], finished: int, due: Throttle) -> None:
+        self._tell, self._finished = tell, finished
+        self._due = due  # whether to tell of progress
         self.preview: PreviewReady | None = None
 
     def emit(self, event: Event) -> None:
@@ -226,20 +245,16 @@ class _Reports:
         match event:
             case StageProgress(stage="upscale") if self._due():
                 begun = max(0, event.done - self._finished)
-                self.tell("progress", [event.done, begun, event.frames_per_second])
+                self._tell("progress", [event.done, begun, event.frames_per_second])
             case Warned(notice=notice) if notice.code not in _FOUND_BY_JOB:
-                self.tell("warned", to_plain(notice))
+                self._tell("warned", to_plain(notice))
             case PreviewReady():
                 self.preview = event
 
     def keep(self, record: SegmentRecord) -> None:
         """Tell that a segment is finished."""
         self._finished = record.end.count
-        self.tell("segment", to_plain(record))
-
-    def tell(self, kind: str, data: object) -> None:
-        """Send a message of plain data."""
-        self._worker.log_event(TOPIC, {"worker": self._number, "kind": kind, "data": data})
+        self._tell("segment", to_plain(record))
 
 
 class SpanSegments:

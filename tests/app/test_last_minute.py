@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
 from app import labels
 from app.bridge.engine_bridge import EventHub
@@ -45,6 +47,34 @@ def test_readings_of_the_last_minute_are_kept_with_the_speed_of_their_time():
     ages = [1099.0 - one.reading.at for one in model.history]
     assert ages == [float(age) for age in range(60, -1, -1)]
     assert [one.frames_per_second for one in model.history] == [100.0 - age for age in ages]
+
+
+def test_of_several_gpus_the_chosen_one_is_shown(bench):
+    other = replace(GPU, name="NVIDIA GeForce RTX 3060", number=1, total_mb=12288, ours_mb=2048)
+    bench.engine.emit_telemetry(GPU)
+    bench.hear()
+    assert not open_it(bench).findChild(QWidget, "shownGpu").isVisible()
+    QApplication.activePopupWidget().close()
+    bench.engine.emit_telemetry(GPU, other)
+    bench.hear()
+    opened = open_it(bench)
+    choice = opened.findChild(QWidget, "shownGpu")
+    assert choice.isVisible()
+    assert [choice.itemText(at) for at in range(choice.count())] == [GPU.name, other.name]
+    assert choice.currentIndex() == 0
+    choice.setCurrentIndex(1)
+    choice.activated.emit(1)
+    tips = {one.toolTip() for one in bench.window.top.findChildren(QWidget)}
+    assert any("RTX 3060" in tip for tip in tips)
+    bench.engine.emit_telemetry(GPU, other)
+    bench.hear()
+    assert choice.currentIndex() == 1
+    model = bench.program.telemetry
+    assert [one.reading.gpu for one in model.samples][-2:] == [other, other]
+    assert model.reading.other_gpus == (GPU,)
+    bench.engine.emit_telemetry(GPU)  # it is gone
+    bench.hear()
+    assert model.reading.gpu == GPU
 
 
 def test_stages_are_timed_without_pauses_and_from_0_for_each_job():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tests.faults.community import CommunityModels
+from tests.faults.farm import Farm
+from tests.faults.farm_jobs import FarmJobs
 from tests.faults.group import Group
 from tests.faults.kills import Kills
 from tests.faults.media import Media
@@ -13,6 +15,7 @@ from tests.faults.upscales import Upscales
 from tests.faults.weights import Weights
 
 _ALL: tuple[type[Group], ...] = (
-    *(Media, Upscales, Weights, CommunityModels, Records, Replies, Kills, SystemCalls),
+    *(Media, Upscales, Weights, CommunityModels, Records, Replies, Farm, Kills, SystemCalls),
+    FarmJobs,
 )
 GROUPS = {group.name: group for group in _ALL}

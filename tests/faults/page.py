@@ -30,16 +30,25 @@ shows how it ended.
   for community models; each is recognised, measured, read and, if still whole, run.
 - **records**: presets, settings, jobs, segments, rates and hashes with other values, or damaged.
 - **http**: replies of a server that follows no standard, to a download and to a check for updates.
+- **farm**: damaged messages of strangers to the ports that are open while computers are paired, or
+  make a film together: conversations that were recorded, or made again, through TLS with any
+  certificate or none, and without TLS. Each has code in it that would make a file, every user
+  refuses, and after each both ports still have to answer to those that may speak with them.
 - **kills**: a job that a signal ends at a random time, once or twice, and that is resumed; its
   result must equal, packet by packet, that of a job that nothing disturbed.
 - **syscalls**: a job of which one call fails, each of them once with ENOSPC, EIO, EACCES, EROFS and
   ENOMEM, or one allocation in FFmpeg's libraries; then it is resumed, and its result compared.
+- **farm jobs**: a job of which three machines make the film, over TLS through relays of 20 ms and
+  100 Mbit/s; one machine dies, freezes, loses its link, fills its disk, sends wrong bytes, or has
+  another version or other weights. The segments must equal those of one process, and nothing may be
+  left on the machines.
 
 *refused*: error with code and hint, after which a job could be resumed. *FFmpeg crashed*: its
 libraries crash on some allocations that are refused to them; those jobs too were resumed, and their
 results are right. From *internal error* on every count should be 0: *hang* is more than 10 s (of
 community models 60), *incomplete* a file under the final name that is not whole or not right,
-*memory* more than 400 MiB (600) for a small file, *code ran* a pickle that did something.
+*memory* more than 400 MiB (600) for a small file, *code ran* a pickle that did something, or a
+stranger that was paired or answered.
 
 """
 

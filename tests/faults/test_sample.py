@@ -18,7 +18,7 @@ from tests.faults.wrong_cases import WrongCases
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="workers are forked and limited as Linux does it"
 )
-SAMPLE = {"media": 240, "weights": 240, "community": 12, "records": 600, "http": 210}
+SAMPLE = {"media": 240, "weights": 240, "community": 12, "records": 600, "http": 210, "farm": 300}
 JOBS = {"upscales": 8, "kills": 3, "syscalls": 10}  # half a second each
 
 
@@ -43,6 +43,11 @@ def test_damaged_files_and_hostile_replies_are_read_or_refused(name: str) -> Non
 @pytest.mark.parametrize("name", JOBS)
 def test_disturbed_jobs_end_with_the_right_result_or_can_be_resumed(name: str) -> None:
     assert failures(name, JOBS[name], 1) == []
+
+
+@pytest.mark.slow
+def test_jobs_of_several_machines_end_with_the_right_segments() -> None:
+    assert failures("farm jobs", 7, 1) == []
 
 
 def test_the_harness_notices_each_failure_and_goes_on() -> None:

@@ -280,11 +280,16 @@ class FakeEngine:
         self.sink.emit(events.JobFailed(job_id=job_id, error=error))
         self._start_next()
 
-    def emit_telemetry(self, gpu: GpuReading | None = None) -> None:
+    def emit_telemetry(self, gpu: GpuReading | None = None, *others: GpuReading) -> None:
         """One reading of the machine."""
         self.sink.emit(
             events.Telemetry(
-                gpu=gpu, ram_total_mb=16384, ram_ours_mb=1240, ram_others_mb=5120, cpu_percent=94.0
+                gpu=gpu,
+                other_gpus=others,
+                ram_total_mb=16384,
+                ram_ours_mb=1240,
+                ram_others_mb=5120,
+                cpu_percent=94.0,
             )
         )
 

@@ -42,7 +42,8 @@ def _go_wrong(folder: Path) -> None:
         file = folder / _FAULT
         return file.read_text() if file.is_file() else ""
 
-    right_send, right_write, version = lent.send_segment, segment_writer._VideoFile.write, "0.0.1"
+    right_send, right_write = lent.send_segment, segment_writer._VideoFile.write
+    right_asked, right_version = lent._Process._asked, lent.__version__
 
     def send(path: Path, on: Any) -> None:
         def wrong(begin: int, piece: bytes, sha256: str) -> bool:
@@ -56,10 +57,13 @@ def _go_wrong(folder: Path) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         right_write(self, *args)
 
+    async def asked(self: Any, host: str) -> Any:
+        lent.__version__ = "0.0.1" if fault() == "version" else right_version
+        return await right_asked(self, host)
+
     lent.send_segment = send
     segment_writer._VideoFile.write = write
-    if fault() == "version":
-        lent.__version__ = version
+    lent._Process._asked = asked
 
 
 if __name__ == "__main__":

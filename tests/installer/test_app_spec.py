@@ -1,5 +1,7 @@
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from engine.models.community.library import spandrel
@@ -30,6 +32,9 @@ def test_unused_files_are_dropped_and_needed_ones_stay():
         "PySide6/Qt/lib/libQt6VirtualKeyboard.so.6",
         "PySide6/plugins/platforms/qdirect2d.dll",
         "torch-2.13.0.dist-info/licenses/third_party/cutlass/LICENSE.txt",
+        "distributed/http/static/images/python.png",
+        "distributed/distributed-schema.yaml",
+        "dask/widgets/templates/array.html.j2",
     ):
         assert dropped.search(path), path
     for path in (
@@ -45,6 +50,8 @@ def test_unused_files_are_dropped_and_needed_ones_stay():
         "resources/licences/GPL-3.0.txt",
         "av.libs/libx264-d6533a8d.so.165",
         "engine/ops/kernels/norm.cu",
+        "distributed/distributed.yaml",  # read at the start
+        "dask/dask.yaml",
     ):
         assert not dropped.search(path), path
 
@@ -58,6 +65,27 @@ def test_modules_that_torch_imports_are_not_excluded():
     assert 'program("upreel", "cli_entry", console=False)' in text
     assert 'program("upreel-cli", "main", console=True)' in text
     assert (SPEC.parent / "cli_entry.py").is_file()
+
+
+def test_workers_load_no_module_that_is_left_out():
+    code = "import sys, engine.workers.crew, engine.workers.lent; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "distributed.nanny" in loaded
+    of_dask = {
+        name
+        for name in ast.literal_eval(value_of("EXCLUDED_MODULES"))
+        if name.partition(".")[0] in {"dask", "distributed"}
+    }
+    assert of_dask
+    assert not of_dask & loaded
+
+
+def test_both_programs_import_from_the_archive_of_the_folder():
+    """The hook itself is tried in test_shared_modules.py."""
+    text = SPEC.read_text(encoding="utf-8")
+    assert 'runtime_hooks=[str(ROOT / "installer" / "shared_modules.py")]' in text
+    assert '("modules.pyz", modules.name, "DATA")' in text
 
 
 def imports_of(folder: Path) -> set[str]:

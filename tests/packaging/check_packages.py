@@ -62,6 +62,14 @@ def quick_lane() -> Lane:
             "trial of a community model in it",
             _module("tests.packaging.check_community", str(_packed("upreel-cli"))),
         ),
+        Step(
+            "trial of several processes in it",
+            _module("tests.packaging.check_workers", str(_packed("upreel-cli"))),
+        ),
+        Step(
+            "trial of spans that it makes for another process",
+            _module("tests.packaging.check_machines", str(_packed("upreel-cli"))),
+        ),
         Step("lock for Windows", _module("installer.check_lock"), (0, _NO_INDEX)),
         Step("trial of a stub setup, under Wine", _module("tests.packaging.check_setup")),
     )

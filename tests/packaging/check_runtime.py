@@ -13,105 +13,35 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path, PureWindowsPath
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from engine.core import paths
 from tests.helpers import runtimes
 from tests.helpers.servers import Fault, FaultyServer, faulty_server
-from tests.packaging.trial import ROOT, SAMPLE, TrialFailed, expect
-from tools.windows_build.wine import PipeReader
+from tests.packaging.packed_program import LIMIT_S, PackedProgram, RunningCommand
+from tests.packaging.trial import SAMPLE, TrialFailed, expect
 
-_LIMIT_S = 180
 _CUT = 700  # bytes
 
 
-class RunningCommand:
-    """A started command; threads read its output."""
-
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.text = " ".join(command)
-        self._child = subprocess.Popen(
-            command,
-            env=environment,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        # Wine's services inherit the pipes, so the end of the program is not that of its output.
-        streams = (self._child.stdout, self._child.stderr)
-        self._outputs = [PipeReader(stream) for stream in streams if stream]
-
-    def kill(self) -> None:
-        """Kill the process."""
-        self._child.kill()
-        self._child.wait()
-
-    def wait(self) -> tuple[int, str, str]:
-        """Wait for its end; exit status, stdout and stderr.
-
-        Raises:
-            TrialFailed: It does not end in time.
-        """
-        try:
-            status = self._child.wait(_LIMIT_S)
-        except subprocess.TimeoutExpired as late:
-            self.kill()
-            output = "".join(reader.text() for reader in self._outputs)
-            raise TrialFailed(f"{self.text}: no end after {_LIMIT_S} s\n{output}") from late
-        return status, self._outputs[0].text(), self._outputs[1].text()
-
-
-class Program:
-    """The program under test, with data folders of its own."""
+class Program(PackedProgram):
+    """The program under test; its commands are those of `runtime`."""
 
     def __init__(self, command: Sequence[str], folder: Path, *, windows_paths: bool) -> None:
-        self.command = list(command)
-        self.folder = folder
-        self.data = folder / "data"
-        self._windows = windows_paths
-        self._environment = os.environ | {
-            "UPREEL_DATA": self.path(self.data),
-            "UPREEL_CACHE": self.path(folder / "cache"),
-            "UPREEL_RESOURCES": self.path(folder / "resources"),
-        }
-        self._environment.pop("UPREEL_RUNTIME", None)
+        super().__init__(
+            command, folder, windows_paths=windows_paths, resources=folder / "resources"
+        )
         if "-m" in command:  # a checkout uses an installed runtime only on request
-            self._environment["UPREEL_RUNTIME"] = "installed"
-
-    def path(self, path: Path) -> str:
-        """A path as the program reads it."""
-        return str(PureWindowsPath(f"Z:{path}")) if self._windows else str(path)
+            self.environment["UPREEL_RUNTIME"] = "installed"
 
     def start(self, *arguments: str) -> RunningCommand:
         """Start a subcommand of `runtime`."""
-        return RunningCommand([*self.command, "runtime", *arguments], self._environment)
-
-    def run(self, *arguments: str, status: int = 0, output: str = "") -> str:
-        """Run a subcommand of `runtime` to its end.
-
-        Raises:
-            TrialFailed: It ended with another status, or without this output.
-        """
-        return self.wait(self.start(*arguments), status=status, output=output)
-
-    def wait(self, child: RunningCommand, *, status: int = 0, output: str = "") -> str:
-        """Output of a started command.
-
-        Raises:
-            TrialFailed: As `run`.
-        """
-        actual, out, err = child.wait()
-        expect(actual == status, f"{child.text}: status {actual}, not {status}\n{out}{err}")
-        expect(output in out + err, f"{child.text}: no {output!r} in the output\n{out}{err}")
-        return out
+        return super().start("runtime", *arguments)
 
     def upscale(self) -> None:
         """Upscale a second of the sample: needs a complete torch.
@@ -121,8 +51,7 @@ class Program:
         """
         source = self.folder / "resources" / "samples" / SAMPLE.name
         options = ("-o", self.path(self.folder / "result.mkv"), "--stop", "1", "--overwrite")
-        command = [*self.command, "upscale", self.path(source), "--model", "lite", *options]
-        self.wait(RunningCommand(command, self._environment))
+        self.wait(super().start("upscale", self.path(source), "--model", "lite", *options))
 
     def state(self) -> tuple[str, str]:
         """State of the runtime, and the reason for the torch in use."""
@@ -207,7 +136,7 @@ def _log(step: str) -> None:
 
 
 def _wait(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + _LIMIT_S
+    end = time.monotonic() + LIMIT_S
     while not condition():
         if time.monotonic() > end:
             raise TrialFailed("the program did not reach the expected state")

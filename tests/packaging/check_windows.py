@@ -10,6 +10,8 @@ DIR is the output of `tools.windows_build.build`. The steps, by name:
 - doctor: the self-test;
 - runtime: download, cut, damage and removal of a stub runtime; instead of a broken one the program
   uses its own torch (`tests.packaging.check_runtime`);
+- workers: several processes make one film, and end with it (`tests.packaging.check_workers`);
+- machines: it makes spans of a film for another process (`tests.packaging.check_machines`);
 - tests: the tests of code that is special on Windows: paths, processes, settings, downloads.
 
 Prints each step with its seconds; the exit status is 0 if all passed.
@@ -134,9 +136,28 @@ _STATES: Final = ("ok", "warning", "problem")
 
 def runtime(trial: WindowsTrial) -> str:
     """All steps with a stub runtime, in the frozen program."""
+    return f"{_tried_by('check_runtime', trial) - 1} steps"
+
+
+def workers(trial: WindowsTrial) -> str:
+    """All steps with several processes at one film."""
+    return f"{_tried_by('check_workers', trial)} steps"
+
+
+def machines(trial: WindowsTrial) -> str:
+    """It makes spans for a process of this Linux."""
+    return f"{_tried_by('check_machines', trial)} step"
+
+
+def _tried_by(name: str, trial: WindowsTrial) -> int:
+    """Run a trial that takes any program; how many lines it wrote.
+
+    Raises:
+        TrialFailed: It failed.
+    """
     program = trial.wine.command(trial.payload / "upreel-cli.exe")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.packaging.check_runtime", "--windows-paths", *program],
+        [sys.executable, "-m", f"tests.packaging.{name}", "--windows-paths", *program],
         cwd=ROOT,
         env=trial.wine.environment,
         capture_output=True,
@@ -144,7 +165,7 @@ def runtime(trial: WindowsTrial) -> str:
         check=False,
     )
     expect(not done.returncode, f"{done.stdout}{done.stderr}")
-    return f"{len(done.stdout.splitlines()) - 1} steps"
+    return len(done.stdout.splitlines())
 
 
 def tests(trial: WindowsTrial) -> str:
@@ -153,7 +174,7 @@ def tests(trial: WindowsTrial) -> str:
 
 
 STEPS: Final[dict[str, Callable[[WindowsTrial], str]]] = {
-    step.__name__: step for step in (smoke, film, doctor, runtime, tests)
+    step.__name__: step for step in (smoke, film, doctor, runtime, workers, machines, tests)
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QScrollArea
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QScrollArea, QToolButton, QWidget
 
 from engine.core.errors import ResultHeldBack
 from engine.core.messages import message
@@ -246,6 +246,23 @@ def _preset_list(player: Player) -> None:
 
 def _device_list(player: Player) -> None:
     """Two GPUs are here; the list of what films can run on is open."""
+    editor = _device_editor(player)
+    editor.findChild(QComboBox).showPopup()
+    player.settle()
+
+
+def _all_gpus(player: Player) -> None:
+    """A film runs on both, the list of those that are excluded is open."""
+    _device_editor(player)
+    player.program.window.choices.choose({"device": "all"})
+    player.settle()
+    editor = player.program.window.choices.more.editors["excluded_gpus"]
+    button = editor.findChild(QToolButton)
+    button.menu().popup(button.mapToGlobal(button.rect().bottomLeft()))
+    player.settle()
+
+
+def _device_editor(player: Player) -> QWidget:
     player.say([devices_here((named(SMALL_GPU), named(GPU)))])
     _on_gpu(player)
     more = player.program.window.choices.more
@@ -257,8 +274,7 @@ def _device_list(player: Player) -> None:
     )
     area.ensureWidgetVisible(editor, 0, 120)
     player.settle()
-    editor.findChild(QComboBox).showPopup()
-    player.settle()
+    return editor
 
 
 def _preset_menu(player: Player) -> None:
@@ -281,4 +297,5 @@ STATES: dict[str, Callable[[Player], None]] = {
     "preset_list": _preset_list,
     "preset_menu": _preset_menu,
     "device_list": _device_list,
+    "all_gpus": _all_gpus,
 }

@@ -2,109 +2,145 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from statistics import median
 
 import av
 
+from engine.bench.cases import idle_workers
 from engine.bench.clips import SyntheticClip
 from engine.bench.options import BenchOptions
 from engine.bench.random_model_files import write_seedvr2
 from engine.bench.report.machine import Row
 from engine.bench.timing.one_job import TimedJob, run_once
 from engine.core.geometry import Size
+from engine.hardware import devices
 from engine.pipeline.prepare import Machine, make_plan
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.probe import probe
+from engine.workers.worker import JobOrder
 
-_COUNTS = (1, 2, 4)
 _SEGMENT_S = 1.0
 _PARTS = 8  # of the channels of SeedVR2's VAE, of which it gets one
 
 
 def worker_rows(options: BenchOptions) -> Iterator[Row]:
-    """Lite and a small SeedVR2 with 1, 2 and 4 processes of one thread, next to none.
+    """Lite and a small SeedVR2 with 1 process, with as many as cores and with 4; then spans alone.
 
-    `speedup` is by the clock, model and start of the processes included; `cpu_share` is CPU time
-    without workers over that with them, which what else runs on the machine hardly changes.
+    All of them run in turns, and medians count. Speeds are next to one process: `speedup` by the
+    clock, its start, joining and comparison included; `cpu_speedup` the processes over what their
+    CPU time grew by, which is the speed of a machine that has nothing else to do.
     """
     size = options.size or Size(320, 180)
-    frames = options.frames[0] if options.frames else (96 if options.quick else 480)
+    frames = options.frames[0] if options.frames else (96 if options.quick else 960)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         media = SyntheticClip(folder, size, frames).media
-        yield from _rows("lite", media, JobSettings(model="lite", treatment="faithful"), folder)
+        lite = JobSettings(model="lite", treatment="faithful")
+        yield from _rows("lite", media, lite, folder, options)
         few = SyntheticClip(folder, Size(64, 48), frames // 4).media
-        yield from _rows("seedvr2", few, write_seedvr2(folder, parts=_PARTS), folder)
-        yield _of_a_span(folder, 200 if options.quick else 2000)
+        yield from _rows("seedvr2", few, write_seedvr2(folder, parts=_PARTS), folder, options)
+        yield from span_rows(folder, 200 if options.quick else 2000)
 
 
-def _rows(model: str, media: MediaInfo, settings: JobSettings, folder: Path) -> Iterator[Row]:
-    plan = _planned(media, replace(settings, segment_seconds=_SEGMENT_S, codec="h264"), folder)
-    alone = run_once(media, plan, folder)
-    yield _row(model, alone, alone)
-    for count in _COUNTS:
-        yield _row(model, run_once(media, _with(plan, count), folder), alone)
+def _rows(
+    model: str, media: MediaInfo, settings: JobSettings, folder: Path, options: BenchOptions
+) -> Iterator[Row]:
+    plan = planned(media, replace(settings, segment_seconds=_SEGMENT_S, codec="h264"), folder)
+    counts = sorted({0, 1, devices.cpu_threads(), 4})
+    found: dict[int, list[TimedJob]] = {count: [] for count in counts}
+    for turn in range(options.runs or (1 if options.quick else 3)):
+        for count in counts[:: -1 if turn % 2 else 1]:
+            found[count].append(run_once(media, with_workers(plan, count), folder))
+    for count in counts:
+        yield {"model": model, **_row(found[count], found[1], found[0][0].digest)}
 
 
-def _planned(media: MediaInfo, settings: JobSettings, folder: Path) -> Plan:
+def _row(jobs: list[TimedJob], of_one: list[TimedJob], digest: str) -> Row:
+    count = len(jobs[0].plan.workers)
+    pairs = list(zip(of_one, jobs, strict=True))
+    return {
+        "workers": count,
+        "wall_s": median(job.wall_s for job in jobs),
+        "run_s": median(job.steps["run"].wall_s for job in jobs),
+        "own_cpu_s": median(job.cpu_s for job in jobs),
+        "workers_cpu_s": median(job.workers_cpu_s for job in jobs),
+        "speedup": median(one.wall_s / job.wall_s for one, job in pairs),
+        "cpu_speedup": median(max(1, count) * _all_cpu(one) / _all_cpu(job) for one, job in pairs),
+        "is_equal": all(job.digest == digest for job in jobs),
+    }
+
+
+def planned(media: MediaInfo, settings: JobSettings, folder: Path) -> Plan:
+    """The plan of a job whose only process has one thread."""
     machine = Machine(settings=EngineSettings(threads=1), jobs_folder=folder)
     plan = make_plan(media, settings, folder / "result.mkv", machine)
     return replace(plan, picture=replace(plan.picture, threads=1))
 
 
-def _with(plan: Plan, count: int, span: int = 1) -> Plan:
+def with_workers(plan: Plan, count: int, span: int = 1) -> Plan:
+    """The same with some worker processes, and spans of some segments."""
     return replace(plan, workers=(WorkerPlan(),) * count, span_segments=span)
 
 
-def _row(model: str, job: TimedJob, alone: TimedJob) -> Row:
-    whole = job.cpu_s + job.workers_cpu_s
-    return {
-        "model": model,
-        "workers": len(job.plan.workers),
-        "wall_s": job.wall_s,
-        "run_s": job.steps["run"].wall_s,
-        "own_cpu_s": job.cpu_s,
-        "workers_cpu_s": job.workers_cpu_s,
-        "speedup": alone.wall_s / job.wall_s,
-        "cpu_share": alone.cpu_s / whole,
-        "is_equal": job.digest == alone.digest,
-    }
+def span_rows(folder: Path, spans: int) -> Iterator[Row]:
+    """What a span costs by itself: of one frame of 32x32, copied as it is.
 
-
-def _of_a_span(folder: Path, spans: int) -> Row:
-    """What a span costs where nothing is computed: of one frame of 32x32, copied as it is."""
-    media = _small_film(folder / "small.mkv", spans)
-    settings = JobSettings(model="none", scale=1, codec="ffv1")
-    plan = replace(_planned(media, settings, folder), segment_frames=1)
-
-    def run(plan: Plan) -> TimedJob:
-        return run_once(media, plan, folder)
-
-    alone, one = run(plan), run(_with(plan, 1))
-    few = run(_with(plan, 1, span=spans))
-    return {
+    The same film is made by one process, by a worker that gets all in one span, and by one that
+    gets each frame as a span of its own. The second less the first is the `start` of a worker; the
+    third less the second is the `overhead` of each span. What belongs to any segment (its encoder,
+    its place on the disk, its record) is in all three. `with_start_ms` is the third less the first.
+    Then workers make nothing. A whole job of those has everything else that a job does: messages
+    of both sides, records, events. Of 1 and of 64 in another process what is left is Dask: how many
+    spans a second this process can hand out.
+    """
+    media, plan = empty_film(folder, spans)
+    alone = run_once(media, plan, folder)
+    few = run_once(media, with_workers(plan, 1, span=spans), folder)
+    many = run_once(media, with_workers(plan, 1), folder)
+    wall = [job.steps["run"].wall_s for job in (alone, few, many)]
+    cpu = [_all_cpu(job) for job in (alone, few, many)]
+    yield {
         "spans": spans,
-        "span_ms": _each(alone, spans, lambda job: job.steps["run"].wall_s),
-        "handed_out_ms": _each(one, spans, lambda job: job.steps["run"].wall_s),
-        "own_cpu_ms": _each(one, spans, lambda job: job.steps["run"].cpu_s),
-        "overhead_ms": 1000 * (one.steps["run"].wall_s - few.steps["run"].wall_s) / spans,
-        "overhead_cpu_ms": 1000 * (_all_cpu(one) - _all_cpu(few)) / spans,
-        "is_equal": one.digest == alone.digest == few.digest,
+        "alone_ms": 1000 * wall[0] / spans,
+        "start_s": wall[1] - wall[0],
+        "start_cpu_s": cpu[1] - cpu[0],
+        "overhead_ms": 1000 * (wall[2] - wall[1]) / spans,
+        "overhead_cpu_ms": 1000 * (cpu[2] - cpu[1]) / spans,
+        "with_start_ms": 1000 * (wall[2] - wall[0]) / spans,
+        "with_start_cpu_ms": 1000 * (cpu[2] - cpu[0]) / spans,
+        "is_equal": many.digest == few.digest == alone.digest,
     }
-
-
-def _each(job: TimedJob, spans: int, seconds: Callable[[TimedJob], float]) -> float:
-    return 1000 * seconds(job) / spans
+    before = sum(os.times()[2:4])
+    idle = idle_workers.whole_job(media, plan, folder)
+    yield {
+        "empty_spans": spans,
+        "host_cpu_ms": 1000 * idle.cpu_s / spans,
+        "worker_cpu_ms": 1000 * (sum(os.times()[2:4]) - before) / spans,
+        "wall_ms": 1000 * idle.wall_s / spans,
+    }
+    order = JobOrder(job_id="bench", media=media, plan=plan, folder=folder)
+    for count in (1, 64):
+        host_s = idle_workers.served(order, count, spans).cpu_s / spans
+        yield {"idle_workers": count, "host_cpu_ms": 1000 * host_s, "spans_per_second": 1 / host_s}
 
 
 def _all_cpu(job: TimedJob) -> float:
     return job.cpu_s + job.workers_cpu_s
+
+
+def empty_film(folder: Path, frames: int) -> tuple[MediaInfo, Plan]:
+    """A film of frames that are copied as they are, and a plan with a segment for each."""
+    media = _small_film(folder / "small.mkv", frames)
+    settings = JobSettings(model="none", scale=1, codec="ffv1")
+    return media, replace(planned(media, settings, folder), segment_frames=1)
 
 
 def _small_film(path: Path, frames: int) -> MediaInfo:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from engine.core.control import Control
-from engine.pipeline.context import JobContext
+from engine.pipeline.context import HandOut, JobContext
 from engine.pipeline.output import Publication
 from engine.pipeline.run import run_job
 from engine.pipeline.segments import FinishedSegments, segment_path
@@ -42,6 +42,7 @@ class TimedJob:
         cpu_s: Of all threads of the process.
         wall_s: From start to end.
         workers_cpu_s: Of all threads of worker processes; 0 on Windows, which does not say.
+        segment_bytes: Of all segments.
         digest: SHA-256 of all segments.
         plan: As it was at the end.
         report: Comparison of result and source.
@@ -51,6 +52,7 @@ class TimedJob:
     cpu_s: float
     wall_s: float
     workers_cpu_s: float
+    segment_bytes: int
     digest: str
     plan: Plan
     report: Report
@@ -58,7 +60,11 @@ class TimedJob:
 
 
 def run_once(
-    media: MediaInfo, plan: Plan, folder: Path, control: Control | None = None
+    media: MediaInfo,
+    plan: Plan,
+    folder: Path,
+    control: Control | None = None,
+    hand_out: HandOut | None = None,
 ) -> TimedJob:
     """Run a job that does not change the rates of later plans; removes result and segments.
 
@@ -67,12 +73,13 @@ def run_once(
         plan: Of the job.
         folder: For the segments.
         control: Cancels it.
+        hand_out: Lets workers make the segments; None for the usual one, where the plan has any.
 
     Raises:
         EngineError: As `run_job`.
         Cancelled: By `control`.
     """
-    steps, log = _StepClock(), _SegmentList(folder)
+    steps, log = _StepClock(), SegmentList(folder)
     context = JobContext(
         job_id="bench",
         media=media,
@@ -82,10 +89,9 @@ def run_once(
         pictures=False,
         is_learned_from=False,
     )
-    if plan.workers:
+    if plan.workers and hand_out is None:
         from engine.workers.hand_out import hand_out  # half a second
-
-        context.hand_out = hand_out
+    context.hand_out = hand_out
     wall, cpu, others = time.perf_counter(), time.process_time(), _seconds_of_others()
     try:
         report = run_job(context, log, overwrite=True)
@@ -97,6 +103,7 @@ def run_once(
         cpu_s=cpu,
         wall_s=wall,
         workers_cpu_s=_seconds_of_others() - others,
+        segment_bytes=sum(record.bytes for record in log),
         digest=digest,
         plan=context.plan,
         report=report,
@@ -138,7 +145,7 @@ def _seconds_of_others() -> float:
     return times.children_user + times.children_system
 
 
-class _SegmentList(FinishedSegments):
+class SegmentList(FinishedSegments):
     """A SegmentLog in memory: this job is never resumed."""
 
     def __init__(self, folder: Path) -> None:

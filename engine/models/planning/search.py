@@ -128,6 +128,7 @@ class Room:
         device: Bytes of the GPU.
         seconds: Of the model alone, for all frames of the job.
         frames: Of the job.
+        processes: That make it, each with pinned memory of its own.
     """
 
     budget: Budget
@@ -135,11 +136,16 @@ class Room:
     ram: Callable[[WorkPlan], int]
     device: Callable[[WorkPlan], int]
     seconds: Callable[[WorkPlan], float]
+    processes: int = 1
 
     @property
     def most_pinned(self) -> int:
-        """Bytes of main memory that may be pinned."""
-        return int(_PINNED_SHARE * self.budget.ram_bytes)
+        """Bytes of main memory that a process may pin."""
+        return int(_PINNED_SHARE * self.budget.ram_bytes) // self.processes
+
+    def spare_ram(self, work: WorkPlan) -> int:
+        """Bytes of main memory that are left for each process."""
+        return (self.budget.ram_bytes - self.ram(work)) // self.processes
 
     def holds(self, work: WorkPlan) -> bool:
         """Whether a job stays within main memory and the memory of the GPU."""

@@ -15,12 +15,49 @@ from engine.video.read.frames import PlanarFrame
 from engine.video.read.images import ImageDecoder
 
 
+class _Underway:
+    """Frames of an iteration that may be left and gone on with, where the decoder then is.
+
+    Args:
+        frames: Those that follow.
+        mark: The frame before them; None at the beginning.
+        searched: How many were decoded to find that one.
+
+    Memory: one frame.
+    """
+
+    def __init__(
+        self, frames: Iterator[PlanarFrame], mark: FrameMark | None = None, searched: int = 0
+    ) -> None:
+        self._frames, self._mark, self._searched = frames, mark, searched
+        self._count = mark.count if mark is not None else 0
+        self._last: PlanarFrame | None = None
+
+    def __iter__(self) -> Iterator[PlanarFrame]:
+        for frame in self._frames:  # `yield from` would end them where they are left
+            self._count, self._last = self._count + 1, frame
+            yield frame
+
+    def reaches(self, mark: FrameMark) -> bool:
+        """Go on to a mark, if that takes no more frames than it took to find the first one."""
+        ahead = mark.count - self._count
+        if not 0 <= ahead <= self._searched:
+            return False
+        for _ in zip(range(ahead), self, strict=False):
+            pass
+        if self._last is not None:
+            last = self._last
+            self._mark, self._last = FrameMark(count=self._count, pts=last.pts, crc=last.crc), None
+        return self._mark == mark
+
+
 class FrameReader:
     """Frames of a video, a picture or a sequence: exact, in order, with times.
 
     Times are on the clock of the file, which shows 0 at `media.start`. A frame that cannot be
     decoded is left out, a file that ends early ends the frames: `problems` holds both, and is
-    complete when the iteration is over. One iteration at a time.
+    complete when the iteration is over. One iteration at a time; one that is left can be gone on
+    with, by `iter_after`.
 
     Of a film that is deinterlaced, `taken` counts the frames of the source in that part, and
     `left_out` those of them that repeat another one; both 0 for other films.
@@ -49,6 +86,7 @@ class FrameReader:
         self._stop = _units(media, stop)
         self._must_be_whole = must_be_whole
         self._decoder: FrameDecoder | None = None
+        self._underway: _Underway | None = None
         self.problems: list[Message] = []
         self.taken = self.left_out = 0
 
@@ -60,6 +98,7 @@ class FrameReader:
 
     def close(self) -> None:
         """Close the file; the reader may be iterated again."""
+        self._underway = None
         if self._decoder is not None:
             self._decoder.close()
             self._decoder = None
@@ -73,13 +112,16 @@ class FrameReader:
         """
         decoder = self._opened()
         frames = decoder.frames_before(self._start) if self._start is not None else None
-        yield from self._within(decoder, frames if frames is not None else decoder.frames())
+        if frames is None:
+            frames = decoder.frames()
+        yield from self._begun(_Underway(self._within(decoder, frames)))
 
     def iter_after(self, mark: FrameMark) -> Iterator[PlanarFrame]:
         """Frames after a finished one, the same as in an uninterrupted iteration.
 
-        Seeks to a key frame well before the mark, and goes on after the frame with its time and
-        CRC. Without such a frame it reads from the beginning and counts.
+        Goes on with an iteration that was left shortly before the mark. Else it seeks to a key
+        frame well before it, and begins after the frame with its time and CRC. Without such a frame
+        it reads from the beginning and counts.
 
         Raises:
             InputError: As iterating.
@@ -87,10 +129,14 @@ class FrameReader:
         if mark.count <= 0:
             yield from self
             return
+        if self._underway is not None and self._underway.reaches(mark):
+            yield from self._underway
+            return
         decoder = self._opened()
         frames = decoder.frames_before(mark.pts)
-        if frames is not None and _find(frames, mark):
-            yield from self._within(decoder, frames)
+        searched = _find(frames, mark) if frames is not None else 0
+        if frames is not None and searched:
+            yield from self._begun(_Underway(self._within(decoder, frames), mark, searched))
             return
         yield from self._counted(mark)
 
@@ -105,6 +151,10 @@ class FrameReader:
             held = frame
         if held is not None:
             yield held
+
+    def _begun(self, underway: _Underway) -> _Underway:
+        self._underway = underway
+        return underway
 
     def _counted(self, mark: FrameMark) -> Iterator[PlanarFrame]:
         frames = iter(self)
@@ -166,13 +216,14 @@ def frame_at(media: MediaInfo, seconds: float) -> PlanarFrame:
     return found
 
 
-def _find(frames: Iterator[PlanarFrame], mark: FrameMark) -> bool:
-    for frame in frames:
+def _find(frames: Iterator[PlanarFrame], mark: FrameMark) -> int:
+    """How many frames it takes to find the one of a mark; 0 where it is not among them."""
+    for count, frame in enumerate(frames, 1):
         if frame.pts == mark.pts:
-            return frame.crc == mark.crc
+            return count if frame.crc == mark.crc else 0
         if frame.pts > mark.pts:
-            return False
-    return False
+            return 0
+    return 0
 
 
 def _units(media: MediaInfo, seconds: Fraction | None) -> int | None:

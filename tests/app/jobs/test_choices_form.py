@@ -198,11 +198,12 @@ def test_a_gpu_can_be_chosen_where_there_are_several(bench):
     bench.emit(listed(fast))
     assert offered() == ["Automatic", "Processor"]
     bench.emit(listed(slow, fast))
-    names = ["Auto · RTX 5070 Ti, 16 GB", slow.title, fast.title, "Processor"]
+    together = "All GPUs · RTX 3060 + RTX 5070 Ti"
+    names = ["Auto · RTX 5070 Ti, 16 GB", together, slow.title, fast.title, "Processor"]
     assert offered() == names
     bench.add()
-    box.setCurrentIndex(1)
-    box.activated.emit(1)
+    box.setCurrentIndex(2)
+    box.activated.emit(2)
     form.flush()
     bench.hear()
     assert bench.asked(commands.ChangeJob)[-1].settings.device == slow.value
@@ -212,6 +213,43 @@ def test_a_gpu_can_be_chosen_where_there_are_several(bench):
     assert box.currentText() == "NVIDIA GeForce RTX 4090"
     bench.choose(device="auto")
     assert offered() == names
+
+
+def test_all_gpus_work_together_but_those_that_are_excluded(bench):
+    form = bench.window.choices
+    editor = form.more.editors["excluded_gpus"]
+    no_fp4 = {"matmul": {"nvfp4": message("reason.choice.series", capability="10.0", series="50")}}
+    old, new = (
+        DeviceChoice(value=f"NVIDIA GeForce {name}", title=f"{name}, 16 GB", unavailable=missing)
+        for name, missing in (("RTX 4080", no_fp4), ("RTX 5070 Ti", {}))
+    )
+    bench.choose(model="seedvr2-7b")
+    bench.emit(listed(old, new))
+    assert not is_shown(form, "excluded_gpus")
+    assert grey(form, "matmul") == {}
+    bench.choose(device="all")
+    assert is_shown(form, "excluded_gpus")
+    assert form.more.editors["device"].control.currentText() == "All GPUs · RTX 4080 + RTX 5070 Ti"
+    assert set(grey(form, "matmul")) == {"nvfp4"}, "all must be able to"
+    assert editor.control.text() == "None"
+    bench.add()
+    first, second = editor.control.menu().actions()
+    first.trigger()
+    form.flush()
+    bench.hear()
+    assert bench.asked(commands.ChangeJob)[-1].settings.excluded_gpus == old.value
+    assert editor.control.text() == old.title
+    assert not second.isEnabled(), "one has to be left"
+    assert form.more.editors["device"].control.currentText() == "All GPUs · RTX 5070 Ti"
+    assert grey(form, "matmul") == {}
+    first.trigger()
+    assert editor.control.text() == "None"
+    bench.choose(excluded_gpus="NVIDIA GeForce RTX 3060")  # of an earlier day
+    first.trigger()
+    form.flush()
+    bench.hear()
+    kept = bench.asked(commands.ChangeJob)[-1].settings.excluded_gpus
+    assert kept == f"{old.value}, NVIDIA GeForce RTX 3060"
 
 
 def test_the_folded_rows_are_made_when_they_are_asked_for_and_then_show_the_job(qtbot):

@@ -143,6 +143,7 @@ def test_a_computer_in_the_middle_gets_other_words(waiting: Make, tmp_path: Path
     assert middle.user.is_shown.wait(10)
     further = in_thread(middle.folder, lambda: ask(there.address, User(False).show))
     assert raised_by(lambda: further.result(10)).case == "here"
+    assert there.user.is_shown.wait(10)
     assert user.offers[0].words == middle.user.offers[0].words
     assert user.offers[0].words != there.user.offers[0].words
     user.given.set_result(False)
@@ -152,8 +153,8 @@ def test_a_computer_in_the_middle_gets_other_words(waiting: Make, tmp_path: Path
 def hello(**changed: Any) -> dict[str, Any]:
     """The first message of a computer that asks."""
     text = own_identity().certificate_text
-    told = {"protocol": 1, "name": "A", "certificate": text, "jobs_port": 1}
-    return told | {"commitment": pairing._sha256(bytes(32)).hex()} | changed
+    about = {"protocol": 1, "name": "A", "certificate": text, "jobs_port": 1}
+    return about | {"commitment": pairing._sha256(bytes(32)).hex()} | changed
 
 
 class Stranger:
@@ -178,25 +179,29 @@ class Stranger:
         self.connection.close()
 
 
-def test_a_nonce_other_than_that_of_the_commitment_is_refused(waiting: Make) -> None:
+def opened(first: dict[str, Any], answer: bytes, nonce: bytes) -> dict[str, str]:
+    """The second message of the one that asks, with a signature of its own key."""
+    digest = pairing._digest(json.dumps(first).encode(), answer.strip(), nonce)
+    return {"nonce": nonce.hex(), "signature": pairing._signed(own_identity(), digest).hex()}
+
+
+@pytest.mark.parametrize("nonce", [b"\1" + bytes(31), b""])
+def test_a_nonce_other_than_that_of_the_commitment_is_refused(waiting: Make, nonce: bytes) -> None:
     """Else the side that asks could try nonces until the words fit."""
     other = waiting()
-    for nonce in (b"\1" + bytes(31), b""):
-        stranger = Stranger(other)
-        assert json.loads(stranger.say(hello()))["nonce"]
-        assert stranger.say({"nonce": nonce.hex(), "signature": "00"}) == b""
-        stranger.close()
+    stranger, first = Stranger(other), hello()
+    answer = stranger.say(first)
+    assert json.loads(answer)["nonce"]
+    assert stranger.say(opened(first, answer, nonce)) == b""
+    stranger.close()
     assert other.user.offers == []
 
 
 def test_a_certificate_without_its_key_is_refused(waiting: Make, tmp_path: Path) -> None:
     other, victim = waiting(), identity_of(tmp_path / "victim")
-    stranger = Stranger(other)
-    first = hello(certificate=victim.certificate_text)
+    stranger, first = Stranger(other), hello(certificate=victim.certificate_text)
     answer = stranger.say(first)
-    digest = pairing._digest(json.dumps(first).encode(), answer.strip(), bytes(32))
-    signature = pairing._signed(own_identity(), digest).hex()
-    assert stranger.say({"nonce": bytes(32).hex(), "signature": signature}) == b""
+    assert stranger.say(opened(first, answer, bytes(32))) == b""
     stranger.close()
     assert other.user.offers == []
 

@@ -86,12 +86,12 @@ def test_a_paired_computer_is_answered(folders: tuple[Path, Path], cluster: Any)
     assert answer(port_of(cluster), identity_of(folders[1]).key) != b""
 
 
-@pytest.mark.parametrize("who", ["nobody", "stranger", "expired", "authority", "issued", "rsa"])
+@pytest.mark.parametrize("who", ["none", "stranger", "expired", "authority", "issued", "rsa"])
 def test_without_a_paired_certificate_nothing_is_answered(
     folders: tuple[Path, Path], cluster: Any, tmp_path: Path, who: str
 ) -> None:
     made: dict[str, Callable[[], Path | None]] = {
-        "nobody": lambda: None,
+        "none": lambda: None,
         "stranger": lambda: identity_of(tmp_path).key,
         "expired": lambda: signed_certificate(until=datetime(2020, 1, 1)).write(tmp_path),
         "authority": lambda: signed_certificate(is_ca=True).write(tmp_path),

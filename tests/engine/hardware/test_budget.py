@@ -60,6 +60,31 @@ def test_a_budget_is_that_of_the_chosen_gpu(tmp_path: Path) -> None:
         assert found.vram_limit_bytes == pytest.approx(spec.memory_bytes - LEFT)
 
 
+def test_a_budget_of_all_gpus_has_that_of_each(tmp_path: Path) -> None:
+    here = (named("RTX 3060"), GPU, named("RTX 3060"))
+
+    def measured(*excluded: str) -> Budget:
+        return measure_budget(
+            EngineSettings(), tmp_path, tmp_path, here, device="all", excluded=excluded
+        )
+
+    found = measured()
+    assert [one.title for one in found.gpus] == [
+        "RTX 5070 Ti, 16 GB",
+        "RTX 3060, 12 GB (0)",
+        "RTX 3060, 12 GB (2)",
+    ]
+    assert [one.gpu_value for one in found.gpus] == [GPU.name, "cuda:0", "cuda:2"]
+    assert (found.gpu, found.vram_bytes) == (GPU, found.gpus[0].vram_bytes)
+    assert [one.gpu for one in measured("5070 Ti").gpus] == [here[0], here[0]]
+    least = found.gpus[1].vram_bytes
+    busy = replace(
+        found, vram_bytes=0, gpus=tuple(replace(one, vram_bytes=0) for one in found.gpus)
+    )
+    assert busy.idle.vram_bytes == least
+    assert [one.vram_bytes for one in busy.idle.gpus] == [one.vram_bytes for one in found.gpus]
+
+
 def test_gpus_that_are_too_old_are_left_out_next_to_newer_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

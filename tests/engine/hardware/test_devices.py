@@ -163,6 +163,29 @@ def test_equal_gpus_are_told_apart_by_their_ids(monkeypatch: pytest.MonkeyPatch)
     assert fastest.number == 1, "the one with more memory"
 
 
+def test_all_gpus_are_those_that_are_not_excluded_the_fastest_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    several_gpus(monkeypatch, *NAMES, NAMES[0])
+    here = devices.gpus()
+
+    def all_but(*excluded: str) -> list[int]:
+        return [gpu.number for gpu in devices.together(here, excluded)]
+
+    assert all_but() == [2, 0, 3, 1]
+    assert all_but("5070 Ti", "GPU-3ab", "RTX 4090") == [0, 1], "one that is not here is no matter"
+    assert all_but("3060") == [2, 1], "both"
+    assert devices.together((), ("3060",)) == ()
+    with pytest.raises(SettingsError, match="1030") as caught:
+        all_but("RTX", "1030")
+    assert caught.value.case == "all-gpus-excluded"
+    assert devices.chosen("all", here) == here[2]
+    assert devices.named("all", here) == "all"
+    assert devices.named_each(("1030", "3060", "1"), here) == f"{NAMES[1]}, GPU-0ab, GPU-3ab"
+    with pytest.raises(SettingsError, match="no GPU 4090"):
+        devices.named_each(("4090",), here)
+
+
 def test_readings_are_about_the_gpu_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     several_gpus(monkeypatch, *NAMES)
     for wanted, number in (("auto", 2), (NAMES[0], 0), ("gone", 2)):
@@ -173,4 +196,6 @@ def test_readings_are_about_the_gpu_in_use(monkeypatch: pytest.MonkeyPatch) -> N
         reading = gpu_reading.read(frozenset(), gpu_reading.OwnMemory())
         assert reading is not None
         assert reading.name == NAMES[number]
+        others = [one.number for one in gpu_reading.read_others(frozenset())]
+        assert others == sorted({0, 1, 2} - {number})
         assert devices.use(before) == wanted

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from engine.hardware.gpu_table import named
 from engine.models.copy.family import CopyPlan
 from engine.pipeline import prepare
 from engine.pipeline.prepare import Machine, check_plan, make_plan, probe_source, taken_up
+from engine.protocol.plan import WorkerPlan
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.probe import probe
 from tests.helpers.clips import make_clip, make_picture, make_pictures
@@ -137,6 +139,29 @@ def test_an_interrupted_job_keeps_its_gpu_and_gets_another_where_that_is_gone(
     none = taken_up(*about, begun, machine(tmp_path))
     assert (none.work.device, none.fits) == ("cpu", True)
     assert "The processor" in next(n.message for n in none.notices if n.code == "gpu-gone")
+
+
+def test_an_interrupted_job_of_several_gpus_goes_on_with_those_that_are_left(
+    tmp_path: Path,
+) -> None:
+    media = probe(make_clip(tmp_path / "film.mkv", frames=60))
+    names = ("RTX 4090", "RTX 4080", "RTX 4090")
+    three = machine(tmp_path, pretend=tuple(map(named, names)))
+    settings = JobSettings(device="all", model="seedvr2-3b", segment_seconds=0.5)
+    begun = make_plan(media, settings, None, three)
+    workers = tuple(WorkerPlan(gpu=spec.name, card=spec.title) for spec in three.pretend[:2])
+    begun = replace(begun, workers=workers, gpu=workers[0].gpu, card=workers[0].card)
+    two, one = (replace(three, pretend=three.pretend[:count]) for count in (2, 1))
+    assert taken_up(media, settings, None, begun, two) == begun
+    plan = taken_up(media, settings, None, begun, one)
+    assert (plan.work, plan.workers, plan.gpu) == (begun.work, (), workers[0].gpu)
+    (notice,) = (n for n in plan.notices if n.case == "gone")
+    assert "RTX 4080, 16 GB" in notice.message
+    plan = taken_up(media, settings, None, begun, replace(three, pretend=three.pretend[1:2]))
+    assert (plan.gpu, plan.card) == (workers[1].gpu, workers[1].card)
+    plan = taken_up(media, settings, None, begun, machine(tmp_path))
+    assert plan.work.device == "cpu"
+    assert [n for n in plan.notices if n.code == "gpu-gone"]
 
 
 def test_what_can_be_carried_out_no_more_is_refused_before_a_job_goes_on(tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 from engine.hardware.budget import pretended_budget
-from engine.hardware.gpu_table import find, gpu_specs
+from engine.hardware.gpu_table import counted_gpu, find, gpu_specs
 from engine.planner import learning, times
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Learned, Rates, load_rates
-from engine.planner.times import counted_gpu
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
 

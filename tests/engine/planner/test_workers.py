@@ -12,6 +12,7 @@ from engine.hardware.gpu_table import gpu_specs
 from engine.planner import peaks
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
+from engine.planner.workers import span_segments
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_media
@@ -87,6 +88,14 @@ def test_spans_are_shorter_than_what_a_worker_gets() -> None:
         plan = planned(processor(), workers=count)
         segments = plan.frames / plan.segment_frames
         assert 4 * count <= segments / plan.span_segments
+
+
+@pytest.mark.parametrize(("segments", "workers"), [(720, 4), (100, 3), (33, 2), (7, 8)])
+def test_workers_end_together_where_segments_allow_it(segments: int, workers: int) -> None:
+    length = span_segments(segments, workers, takes_shots=False)
+    spans = -(-segments // length)
+    rounds = -(-spans // workers)
+    assert rounds * length < 1.1 * -(-segments // workers)
 
 
 def test_a_gpu_has_one_process() -> None:

@@ -20,7 +20,7 @@ from engine.core.errors import Cancelled, WeightsError
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
-from engine.protocol.events import Event, SegmentDone, StageProgress, Warned
+from engine.protocol.events import Event, SegmentDone, StageProgress, Warned, WorkerProgress
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.probe import probe
 from engine.workers.hand_out import hand_out
@@ -103,6 +103,7 @@ def test_two_workers_make_the_segments_of_one_process(tmp_path: Path) -> None:
     assert {one.segment for one in events.of(SegmentDone)} == set(range(5))
     assert not events.of(Warned)
     assert events.of(StageProgress)
+    assert {one.worker for one in events.of(WorkerProgress)} == {1, 2}
     assert context.workers_peak_bytes > 2 * 2**27
     assert not children()
 

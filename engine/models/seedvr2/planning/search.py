@@ -298,7 +298,7 @@ class _Search:
 
     def _waiting(self, plan: SeedVr2Plan) -> int:
         """Main memory of the program without copies of weights."""
-        return self.room.ram(plan) - plan.pin_bytes
+        return self.room.ram(plan) - self.room.processes * plan.pin_bytes
 
     def _most_waiting(self, plan: SeedVr2Plan) -> int:
         """That it may take; long spans leave some to other programs."""
@@ -341,7 +341,7 @@ class _Search:
         """
         streamed, most = bytes_of.streamed_bytes(plan), self.room.most_pinned
         if streamed:
-            copies = min(streamed, self.room.budget.ram_bytes - self.room.ram(plan), most)
+            copies = min(streamed, self.room.spare_ram(plan), most)
             plan = replace(plan, pin_bytes=max(0, copies))
         return replace(plan, park_pin_bytes=most - plan.pin_bytes) if self.on_gpu else plan
 

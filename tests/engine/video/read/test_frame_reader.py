@@ -13,6 +13,7 @@ import pytest
 
 from engine.core.errors import InputError, ResultHeldBack, SourceMissing
 from engine.protocol.media import MediaInfo, VideoInfo
+from engine.video.read.decoder import VideoDecoder
 from engine.video.read.frame_mark import FrameMark
 from engine.video.read.frame_reader import FrameReader, frame_at
 from engine.video.read.frames import PlanarFrame
@@ -85,6 +86,7 @@ def test_every_frame_comes_once_in_order(made: Callable[[str], MediaInfo], name:
     assert_plain_code_values(media.video, whole[0])
     if name != "one picture":
         assert_same_after_any_frame(media, facts(whole))
+        assert_same_when_left(media, facts(whole))
         assert_same_in_a_span(media, whole)
         assert_shown_at_its_time(media, whole)
 
@@ -105,6 +107,14 @@ def assert_same_after_any_frame(media: MediaInfo, whole: list[tuple[int, int]]) 
         with FrameReader(media) as reader:
             rest = facts(list(reader.iter_after(FrameMark(count=done, pts=pts, crc=crc))))
         assert rest == whole[done:], f"after {done} frames"
+
+
+def assert_same_when_left(media: MediaInfo, whole: list[tuple[int, int]]) -> None:
+    with FrameReader(media) as reader:
+        for done, count in ((0, 2), (2, 3), (9, 4), (13, 1), (14, 0), (16, 2), (5, 3), (19, COUNT)):
+            pts, crc = whole[done - 1]
+            rest = reader.iter_after(FrameMark(count=done, pts=pts, crc=crc))
+            assert facts(list(itertools.islice(rest, count))) == whole[done : done + count], done
 
 
 def assert_same_in_a_span(media: MediaInfo, whole: list[PlanarFrame]) -> None:
@@ -149,6 +159,24 @@ def test_seeking_is_used_with_an_index(
     with FrameReader(media) as reader:
         rest = facts(list(reader.iter_after(FrameMark(count=20, pts=pts, crc=crc))))
     assert rest == whole[20:]
+
+
+def test_reading_goes_on_where_it_was_left(
+    made: Callable[[str], MediaInfo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[VideoDecoder] = []
+    open_file = VideoDecoder._open
+    monkeypatch.setattr(
+        VideoDecoder, "_open", lambda self: (opened.append(self), open_file(self))[1]
+    )
+    media = made("h264 with B-frames in MP4")
+    whole = facts(read(media))
+    opened.clear()
+    with FrameReader(media) as reader:
+        for done in (17, 18, 21, 17):  # the last one is behind
+            pts, crc = whole[done - 1]
+            next(reader.iter_after(FrameMark(count=done, pts=pts, crc=crc)))
+    assert len(opened) == 2
 
 
 def test_a_mark_that_no_longer_fits_is_a_problem(made: Callable[[str], MediaInfo]) -> None:

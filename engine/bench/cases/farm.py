@@ -1,0 +1,194 @@
+"""Many workers at one film: what a job of one worker took, and what it says of up to 64.
+
+A real job is recorded in CPU seconds, which other work on the machine changes little: those of the
+worker for each span, those of this process for reading ahead, for a span and for joining. The
+simulation then makes a film of two hours of it, with links and with faster workers.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean, median
+
+from engine.bench.cases import idle_workers
+from engine.bench.cases.workers import planned, with_workers
+from engine.bench.clips import SyntheticClip
+from engine.bench.farm import LOCAL, Link, SpanTimes, simulate
+from engine.bench.options import BenchOptions
+from engine.bench.report.machine import Row
+from engine.bench.timing.one_job import SegmentList, run_once
+from engine.core.control import Control
+from engine.core.geometry import Size
+from engine.hardware import devices
+from engine.pipeline.context import JobContext
+from engine.pipeline.segments import Span
+from engine.planner.workers import span_segments
+from engine.protocol.events import Event, PreviewReady
+from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
+from engine.settings.schema import JobSettings
+from engine.video.read.frame_reader import FrameReader
+from engine.workers.hand_out import hand_out
+from engine.workers.survey import Survey
+from engine.workers.worker import JobOrder, SpanWorker
+
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
+LINKS = {
+    "none": LOCAL,
+    "1 Gbit/s": Link(mbit_s=940, latency_s=0.0005),
+    "100 Mbit/s": Link(mbit_s=94, latency_s=0.002),
+    "20 Mbit/s": Link(mbit_s=20, latency_s=0.02),
+}
+FASTER = (1, 10, 100)  # workers next to the recorded one
+_IDLE_SPANS = 500
+_FILM_FRAMES = 2 * 3600 * 24
+_SEGMENT_FRAMES = 240  # of that film
+_RECORDED_SEGMENTS = 6  # of the job: the first one does not count, the models load with it
+_WAIT_S = 0.5  # of an idle worker for a span
+_WAITING = (1, 2, 4, 16, 64)
+_WAITING_SPANS = 16  # of each
+Recorded = dict[str, float]
+
+
+class Timed(SpanWorker):
+    """Writes down the CPU seconds of each span."""
+
+    def make(self, span: Span) -> PreviewReady | None:
+        """Make it."""
+        begin = time.process_time()
+        preview = super().make(span)
+        with (self._order.folder / "span_seconds").open("a", encoding="ascii") as file:
+            file.write(json.dumps(time.process_time() - begin) + "\n")
+        return preview
+
+
+def farm_rows(options: BenchOptions) -> Iterator[Row]:
+    """The recorded job; the simulation next to what it simulates; then the farms."""
+    size = options.size or (Size(320, 180) if options.quick else Size(640, 360))
+    frames = options.frames[0] if options.frames else 8
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        media = SyntheticClip(folder, size, frames * _RECORDED_SEGMENTS).media
+        settings = JobSettings(model="lite", treatment="faithful", codec="h264")
+        plan = replace(planned(media, settings, folder), segment_frames=frames)
+        order = JobOrder(job_id="bench", media=media, plan=plan, folder=folder)
+        times = recorded(order)
+        yield {"recorded": "lite", "width": size.width, "height": size.height, **times}
+        yield from _waiting(order)
+        yield from _real(media, plan, folder, times)
+    yield from simulated_rows(times)
+
+
+def recorded(order: JobOrder) -> Recorded:
+    """Seconds and bytes of each frame of a job of one worker, in CPU seconds.
+
+    `host_s` is of each span, and `start_s` of a worker.
+    """
+    media, plan, folder = order.media, order.plan, order.folder
+    job = run_once(media, with_workers(plan, 1), folder, hand_out=partial(hand_out, worker=Timed))
+    lines = (folder / "span_seconds").read_text(encoding="ascii").splitlines()
+    spans = [float(line) for line in lines][1:]
+    frames = media.video.frame_count
+    return {
+        "span_s": fmean(spans) / plan.segment_frames,
+        "survey_s": _survey_s(media, plan, folder) / frames,
+        "source_bytes": media.path.stat().st_size / frames,
+        "result_bytes": job.segment_bytes / frames,
+        "join_s": sum(job.steps[step].cpu_s for step in ("mux", "verify")) / frames,
+        "host_s": idle_workers.served(order, 1, _IDLE_SPANS).cpu_s / _IDLE_SPANS,
+        "start_s": job.workers_cpu_s - sum(spans) - median(spans),
+    }
+
+
+class _Quiet:
+    """Nobody listens."""
+
+    def emit(self, event: Event) -> None:
+        """Take one event."""
+
+
+def _survey_s(media: MediaInfo, plan: Plan, folder: Path) -> float:
+    context = JobContext(job_id="bench", media=media, plan=plan, control=Control(), events=_Quiet())
+    begin = time.process_time()
+    with FrameReader(media) as reader:
+        for _ in Survey(context, SegmentList(folder), reader).spans():
+            pass
+    return time.process_time() - begin
+
+
+def _waiting(order: JobOrder) -> Iterator[Row]:
+    """Workers that wait instead of computing, through Dask, and the same simulated."""
+    for count in _WAITING:
+        spans = _WAITING_SPANS * count
+        found = idle_workers.served(order, count, spans, _WAIT_S).wall_s
+        times = SpanTimes(spans=spans, span_s=(_WAIT_S,))
+        yield {"waiting_workers": count, **_compared(found, simulate(times, count).seconds)}
+
+
+def _real(media: MediaInfo, plan: Plan, folder: Path, times: Recorded) -> Iterator[Row]:
+    """The recorded job with as many workers as there are cores at most, and the same simulated.
+
+    By the clock, so only on a machine that has nothing else to do; the start is that of one worker.
+    """
+    of_job = replace(of_film(times, _RECORDED_SEGMENTS, plan.segment_frames), join_s=0.0)
+    start = 0.0
+    for count in (one for one in (1, 2, 4) if one <= devices.cpu_threads()):
+        found = run_once(media, with_workers(plan, count), folder).steps["run"].wall_s
+        start = start or max(0.0, found - simulate(replace(of_job, start_s=0.0), 1).seconds)
+        seconds = simulate(replace(of_job, start_s=start), count).seconds
+        yield {"real_workers": count, **_compared(found, seconds)}
+
+
+def _compared(measured: float, simulated: float) -> Row:
+    return {"measured_s": measured, "simulated_s": simulated, "ratio": simulated / measured}
+
+
+def film_of(times: Recorded, workers: int, faster: float = 1.0) -> SpanTimes:
+    """A film of two hours, cut into spans as the planner does for some workers.
+
+    Args:
+        times: As `recorded`.
+        workers: That share it.
+        faster: Than the recorded one, each of them.
+    """
+    segments = _FILM_FRAMES // _SEGMENT_FRAMES
+    length = span_segments(segments, workers, takes_shots=False)
+    return of_film(times, -(-segments // length), length * _SEGMENT_FRAMES, faster)
+
+
+def of_film(times: Recorded, spans: int, frames: int, faster: float = 1.0) -> SpanTimes:
+    """A film of some spans of some frames each."""
+    return SpanTimes(
+        spans=spans,
+        span_s=(times["span_s"] * frames / faster,),
+        survey_s=times["survey_s"] * frames,
+        host_s=times["host_s"],
+        source_bytes=times["source_bytes"] * frames,
+        result_bytes=times["result_bytes"] * frames,
+        join_s=times["join_s"] * spans * frames,
+        start_s=times["start_s"],
+    )
+
+
+def simulated_rows(times: Recorded) -> Iterator[Row]:
+    """A row for each link, speed and number of workers."""
+    for name, link in LINKS.items():
+        for faster in FASTER:
+            one = simulate(film_of(times, 1, faster), 1, link)
+            for count in COUNTS:
+                found = simulate(film_of(times, count, faster), count, link)
+                yield {
+                    "link": name,
+                    "faster": faster,
+                    "workers": count,
+                    "seconds": found.seconds,
+                    "efficiency": found.efficiency(one),
+                    "limit": found.limit,
+                    "busy": found.busy[found.limit],
+                }

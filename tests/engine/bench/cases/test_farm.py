@@ -1,0 +1,39 @@
+"""Workers that make nothing, and farms that are made of a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.bench.cases import idle_workers
+from engine.bench.cases.farm import COUNTS, FASTER, LINKS, simulated_rows
+from engine.bench.cases.workers import empty_film
+from engine.bench.farm import SpanTimes, simulate
+from engine.workers.worker import JobOrder
+
+TIMES = {
+    "span_s": 1.0,
+    "survey_s": 0.002,
+    "source_bytes": 5e3,
+    "result_bytes": 5e4,
+    "join_s": 0.01,
+    "host_s": 0.003,
+    "start_s": 3.0,
+}
+
+
+def test_there_is_a_row_for_every_farm() -> None:
+    rows = list(simulated_rows(TIMES))
+    assert len(rows) == len(LINKS) * len(FASTER) * len(COUNTS)
+    assert all(0 < row["efficiency"] <= 1.001 for row in rows)
+    assert {row["limit"] for row in rows} >= {"workers", "link", "join"}
+
+
+@pytest.mark.slow
+def test_idle_workers_are_as_fast_as_simulated(tmp_path: Path) -> None:
+    media, plan = empty_film(tmp_path, 4)
+    order = JobOrder(job_id="bench", media=media, plan=plan, folder=tmp_path)
+    found = idle_workers.served(order, 4, spans=40, seconds=0.4)
+    expected = simulate(SpanTimes(spans=40, span_s=(0.4,)), 4).seconds
+    assert expected <= found.wall_s < 1.3 * expected
