@@ -34,7 +34,7 @@ class MachinesController(QObject):
         self._settings, self._ui_state = settings, ui_state
         self._page: MachinesPage | None = None
         self._dialog: PairingDialog | None = None
-        self._is_lent = False  # as the engine was told
+        self._is_lent = False  # as was requested
         window.page_requested.connect(self._open)
         model.changed.connect(self._follow)
         settings.changed.connect(self._lend)

@@ -82,12 +82,12 @@ class OwnCard(Themed, QFrame):
         self._lend.setAccessibleDescription(self._meaning.text())
 
 
-class FirstSteps(Themed, QFrame):
+class FirstUse(Themed, QFrame):
     """What to do on the second computer, while none is paired."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("firstSteps")
+        self.setObjectName("firstUse")
         self.setProperty("kind", "card")
         self._lines = [QLabel() for _ in range(3)]
         column = QVBoxLayout(self)
@@ -113,7 +113,7 @@ class FirstSteps(Themed, QFrame):
         )
         second.setText(
             tr(
-                "2. Here: press Pair beside its name below, or type its address. Then compare six "
+                "2. Here: press Pair next to its name below, or type its address. Then compare six "
                 "words on both screens."
             )
         )
@@ -136,7 +136,7 @@ class MachinesPage(Themed, QDialog):
         self._found: tuple[object, ...] | None = None
         self._was_paired = False
         self._title, self._lead, self._pairing, self._foot = (QLabel() for _ in range(4))
-        self._own, self._steps = OwnCard(), FirstSteps()
+        self._own, self._first_use = OwnCard(), FirstUse()
         self._news = NoticeLine()
         self._paired, self._waits = _Rows(), _Rows()
         self._address, self._pair, self._close = QLineEdit(), QPushButton(), QPushButton()
@@ -184,7 +184,7 @@ class MachinesPage(Themed, QDialog):
         state = model.state or MachinesState()
         self._own.setVisible(model.state is not None)
         self._own.show_state(state)
-        self._steps.setVisible(model.state is not None and not state.machines)
+        self._first_use.setVisible(model.state is not None and not state.machines)
         self._foot.setVisible(bool(state.machines))
         self._show_news(state)
         self._show_paired(state)
@@ -251,7 +251,14 @@ class MachinesPage(Themed, QDialog):
         inner = QVBoxLayout(scrolled)
         inner.setContentsMargins(0, 0, 12, 0)
         inner.setSpacing(_GAP)
-        for part in (self._own, self._news, self._steps, self._paired, self._pairing, self._waits):
+        for part in (
+            self._own,
+            self._news,
+            self._first_use,
+            self._paired,
+            self._pairing,
+            self._waits,
+        ):
             inner.addWidget(part)
         inner.addLayout(typed)
         inner.addStretch(1)

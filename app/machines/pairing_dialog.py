@@ -96,7 +96,7 @@ class PairingDialog(Themed, QDialog):
             self._lead.setText(
                 tr(
                     "Compare all six, on both screens. A pairing gives each computer the right to "
-                    "run programs on the other; different words mean that somebody is in between."
+                    "run programs on the other; with different words, another one is in between."
                 )
             )
         self._waits.setVisible(step is Step.WAITING)
@@ -127,7 +127,7 @@ class PairingDialog(Themed, QDialog):
         self._cancel.setObjectName("pairingCancel")
         self._again.setObjectName("pairingAgain")
         for button in (self._same, self._differ, self._cancel, self._again):
-            button.setAutoDefault(False)  # Enter says nothing about words that nobody has read
+            button.setAutoDefault(False)  # Enter confirms no words that were not read
 
     def _lay_out(self) -> None:
         grid = QGridLayout(self._card)

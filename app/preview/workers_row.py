@@ -15,7 +15,7 @@ _MOST = 8  # figures
 
 
 class WorkersRow(Translated, QWidget):
-    """A figure for each that has told where it is; the last one is for all that have no room."""
+    """A figure for each that has begun; the last one is for all that have no room."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -76,7 +76,7 @@ class MachinesService:
         self._answer: _Answer | None = None  # that a pairing waits for
         self._shown = _Shown(self._begin_pairing, self._tell, jobs_port)
         self._lent = _Lent(self._lending_failed, self._shown.look)
-        self._told: MachinesState | None = None
+        self._emitted: MachinesState | None = None
 
     def answer(self, command: c.MachineCommand) -> Task | tuple[e.Event, ...]:
         """The state, or a pairing.
@@ -157,14 +157,14 @@ class MachinesService:
     # The state
 
     def _known(self) -> e.MachinesKnown:
-        self._told = self._state()
-        return e.MachinesKnown(state=self._told)
+        self._emitted = self._state()
+        return e.MachinesKnown(state=self._emitted)
 
     def _tell(self) -> None:
-        """Emit what has changed since it was told last; in the thread that looks."""
+        """Emit what has changed since the last event; in the thread that looks."""
         state = self._state()
-        if state != self._told:
-            self._told = state
+        if state != self._emitted:
+            self._emitted = state
             self._sink.emit(e.MachinesKnown(state=state))
 
     def _state(self) -> MachinesState:
@@ -329,7 +329,7 @@ class _Lent(_Background):
         self.host = ""  # name of the computer that it works for
 
     def begin_again(self) -> None:
-        """Let go of all other computers, and look for work anew."""
+        """Let go of all other computers, then look for work again."""
         if self.runs:
             self.end()
             self.begin()

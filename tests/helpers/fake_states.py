@@ -118,7 +118,7 @@ def make_listed(*runtimes: RuntimeState, **changes: Any) -> events.RuntimesListe
 NO_GPU = make_listed(advice=message("runtime-advice.no-gpu"), suited="", card="", driver="")
 
 
-NO_MACHINES = MachinesState(name="Desk", address="192.168.1.20:47110")
+NO_MACHINES = MachinesState(name="Office", address="192.168.1.20:47110")
 STUDIO = MachineInfo(
     fingerprint="5a" * 32,
     name="Studio",

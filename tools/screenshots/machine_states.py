@@ -18,7 +18,7 @@ from engine.protocol.tasks import TaskKind
 if TYPE_CHECKING:
     from tools.screenshots.player import Player
 
-_OWN = MachinesState(name="Desk", address="192.168.1.20")
+_OWN = MachinesState(name="Office", address="192.168.1.20")
 _ATTIC = FoundMachine(name="Attic", address="192.168.1.31:47111")
 _STUDIO = MachineInfo(
     fingerprint="5a" * 32,
@@ -110,7 +110,7 @@ def _words(player: Player) -> None:
 def _asked(player: Player) -> None:
     """On the other one."""
     _open(player)
-    player.say([events.PairingWords(words=_WORDS, name="Desk", asks=True)])
+    player.say([events.PairingWords(words=_WORDS, name="Office", asks=True)])
 
 
 def _waiting(player: Player) -> None:

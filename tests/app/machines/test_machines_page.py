@@ -60,7 +60,7 @@ def test_the_first_page_says_what_to_do_on_both_computers(bench):
     bench.engine.sink.emit(events.MachinesKnown(state=NO_MACHINES))
     bench.hear()
     shown = whole(bench)
-    for text in ("Desk", "Address: 192.168.1.20:47110", "No other computer", "1. On", "2. Here"):
+    for text in ("Office", "Address: 192.168.1.20:47110", "No other computer", "1. On", "2. Here"):
         assert text in shown
     assert "right to run programs here" in shown
     assert bench.asked(commands.ShowMachines) == [commands.ShowMachines()]

@@ -75,7 +75,7 @@ def test_a_pairing_that_began_elsewhere_opens_by_itself(bench):
     assert buttons(dialog) == {"Cancel", "Differ", "Same"}
     press(bench, "pairingSame")
     bench.emit(events.TaskFailed(kind=TaskKind.PAIRING, error=OFFLINE))
-    assert buttons(dialog) == {"Cancel"}  # nobody here can try it again
+    assert buttons(dialog) == {"Cancel"}  # it cannot be tried again from here
     assert "huggingface.co" in texts(dialog)
     press(bench, "pairingCancel")
     assert not dialog.isVisible()

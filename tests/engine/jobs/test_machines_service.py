@@ -154,7 +154,7 @@ def test_a_pairing_is_given_up(engine: Engine, heard: Listener, waiting: Waits) 
     heard.wait(e.PairingWords)
     engine.send(c.StopTask(kind=PAIRING))
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
-    engine.send(c.ConfirmPairing(are_same=True))  # too late: it says nothing to nobody
+    engine.send(c.ConfirmPairing(are_same=True))  # too late: it means nothing
     engine.send(c.PairMachine(address="no address"))
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskFailed)
     assert not Peers().all()
