@@ -17,13 +17,13 @@ from engine.hardware import torch_memory
 from engine.hardware.telemetry import Sampler
 from engine.jobs.excerpts import ExcerptService
 from engine.jobs.job_service import JobService
-from engine.jobs.machines_service import MachinesService
 from engine.jobs.model_file_service import ModelFileService
 from engine.jobs.services import (
     BenchmarkService,
     DiagnosticsService,
     ExaminationService,
     LatentService,
+    MachinesOnDemand,
     PresetService,
     Service,
 )
@@ -62,7 +62,7 @@ class EngineThread(threading.Thread):
         self._updates = UpdateService()
         is_measured = partial(self._tasks.runs, TaskKind.BENCHMARK)
         self._excerpts = ExcerptService(self._jobs, self.send, is_measured)
-        self._machines = MachinesService(sink, self.send, lambda: self._jobs.farm_port)
+        self._machines = MachinesOnDemand(sink, self.send, lambda: self._jobs.farm_port)
         self._services: tuple[Service, ...] = (
             ModelFileService(),
             RuntimeService(),

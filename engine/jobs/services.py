@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.core.errors import JobError
 from engine.hardware.gpu_table import GpuSpec
@@ -19,6 +19,9 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.tasks import Outcome, RunningTask, Task, TaskKind
 from engine.settings import preset_store
+
+if TYPE_CHECKING:
+    from engine.jobs.machines_service import MachinesService
 
 
 class Service(Protocol):
@@ -189,3 +192,31 @@ class PresetService:
         failures = found.failures if isinstance(command, c.ListPresets) else ()
         failed = (e.TaskFailed(kind=self.kind, error=failure.info()) for failure in failures)
         return (listed, *failed)
+
+
+class MachinesOnDemand:
+    """`engine.jobs.machines_service`, loaded with its first command: few users need it.
+
+    Args:
+        about: Arguments of MachinesService.
+    """
+
+    kind = TaskKind.PAIRING
+    commands = c.MachineCommand
+
+    def __init__(self, *about: Any) -> None:
+        self._about = about
+        self._loaded: MachinesService | None = None
+
+    def answer(self, command: c.MachineCommand) -> Task | tuple[e.Event, ...]:
+        """As of MachinesService."""
+        if self._loaded is None:
+            from engine.jobs.machines_service import MachinesService
+
+            self._loaded = MachinesService(*self._about)
+        return self._loaded.answer(command)
+
+    def close(self, timeout_s: float) -> None:
+        """End what runs, and wait for it."""
+        if self._loaded is not None:
+            self._loaded.close(timeout_s)

@@ -104,7 +104,7 @@ class Farm:
         return "" if member is None else member.name
 
     def works(self, number: int, frames_per_second: float) -> None:
-        """A machine has told how fast it is."""
+        """A machine has reported how fast it is."""
         if (member := self._member(number)) is not None:
             member.frames_per_second = frames_per_second
             self._show()

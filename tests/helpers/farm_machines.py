@@ -35,7 +35,7 @@ class Machine:
     """A program that works for another machine, which has to know its certificate.
 
     Attributes:
-        said: What it has told, line by line.
+        said: What it has printed, line by line.
     """
 
     def __init__(self, folder: Path, address: str) -> None:
