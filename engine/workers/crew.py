@@ -47,6 +47,7 @@ QUIET = {
     "distributed.admin.system-monitor.interval": "1h",  # nothing shows it
     "distributed.admin.tick.limit": "1h",  # it would complain of the work
     "distributed.comm.timeouts.connect": "60s",
+    "distributed.comm.tls.min-version": 1.3,
 }
 PRELOADED = ["engine.workers.preload"]  # modules, before anything else of a worker
 _CLOSING_S = 60.0  # most: a worker that starts ends once it has started

@@ -106,7 +106,7 @@ def test_two_workers_make_the_segments_of_one_process(tmp_path: Path) -> None:
     shown = {one.worker for one in events.of(WorkerProgress)}
     assert shown
     assert shown <= {1, 2}  # on a busy machine one of them may come too late
-    assert context.workers_peak_bytes > 2 * 2**27
+    assert context.workers_peak_bytes > 2**27
     assert not children()
 
 

@@ -29,7 +29,9 @@ def made_by_two(heard: Listener) -> None:
     assert done.report.passed, done.report.problems
     assert len(heard.of(e.PlanChosen)[-1].plan.workers) == 2
     assert not heard.of(e.Warned)
-    assert {one.worker for one in heard.of(e.WorkerProgress)} <= {1, 2}
+    shown = {one.worker for one in heard.of(e.WorkerProgress)}
+    assert shown
+    assert shown <= {1, 2}
 
 
 def test_an_excerpt_has_the_frame_of_the_film(tmp_path: Path) -> None:
