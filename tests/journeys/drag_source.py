@@ -15,6 +15,7 @@ from PySide6.QtGui import QDrag, QMouseEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
 SIDE = 24  # px
+_READ_MS = 5000  # in which any target has read the files
 
 
 class DragSource(QWidget):
@@ -35,6 +36,7 @@ class DragSource(QWidget):
         offered = Qt.DropAction.CopyAction | Qt.DropAction.MoveAction
         action = drag.exec(offered, self._proposed)
         print(action.name, flush=True)
+        QTimer.singleShot(_READ_MS, QApplication.quit)  # Qt does not always hear of the end
 
     def _changed(self, action: Qt.DropAction) -> None:
         is_refused = action is Qt.DropAction.IgnoreAction
