@@ -155,7 +155,7 @@ class Crew:
             first: Before all others that wait.
         """
         futures: list[SpanFuture] = self._client.map(
-            make_span, spans, pure=False, priority=int(first)
+            make_span, spans, job_id=self._worker.job_id, pure=False, priority=int(first)
         )
         for future in futures:
             future.add_done_callback(self._heard)

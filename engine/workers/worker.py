@@ -85,10 +85,16 @@ class Made:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def make_span(span: Span) -> PreviewReady | None:
-    """The task that is handed out; how it ended is sent before."""
+def make_span(span: Span, job_id: str) -> PreviewReady | None:
+    """The task that is handed out; how it ended is sent before.
+
+    A process of another machine may come too late for the job whose order it has, and find the
+    next one at its address. It ends, and the one that takes its place asks for that order.
+    """
     plugin = get_worker().plugins[PLUGIN]
     assert isinstance(plugin, SpanWorker)
+    if plugin.job_id != job_id:
+        os._exit(1)
     return plugin.make(span)
 
 
@@ -102,6 +108,11 @@ class SpanWorker(WorkerPlugin):
 
     def __init__(self, order: JobOrder) -> None:
         self._order = order
+
+    @property
+    def job_id(self) -> str:
+        """Of the job that it works for."""
+        return self._order.job_id
 
     def setup(self, worker: Worker) -> None:
         """Begin, in the main thread of the worker process."""

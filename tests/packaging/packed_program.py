@@ -174,6 +174,8 @@ def try_program(description: str, steps: Mapping[str, Callable[[PackedProgram], 
     args = parser.parse_args()
     if not args.program:
         parser.error("the program is missing")
+    # Shells have what they start in the background ignore Ctrl-C, and so would the program.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary).resolve()
         program = PackedProgram(args.program, folder, windows_paths=args.windows_paths)
