@@ -211,9 +211,10 @@ def _convolutions(part: nn.Module) -> Iterator[Convolution]:
 def _replace(conv: Convolution, forward: Callable[..., Tensor]) -> None:
     """Replace what torch's own forward calls, and all that pad or keep frames before it.
 
-    An instance's own attribute is the one way in: the layers around it stay those of the model.
+    An attribute of the instance hides the method of its class: the layers around it stay those of
+    the model.
     """
-    conv._conv_forward = forward  # type: ignore[method-assign]  # for this layer alone
+    vars(conv)["_conv_forward"] = forward
 
 
 def _triple(conv: Convolution, name: str) -> tuple[int, int, int]:

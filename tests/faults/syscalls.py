@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tests.faults.group import Unavailable
@@ -18,6 +19,7 @@ from tests.faults.kills import JobGroup
 from tests.faults.outcomes import CRASH, FFMPEG, Outcome
 
 _MALLOC = "allocation in FFmpeg"
+_CRASHES = ("SIGSEGV", "SIGABRT")  # of FFmpeg: a pointer to nothing, an assertion
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.ENOMEM)
 SKIPPED = Outcome("")  # there is no such call
 
@@ -61,9 +63,7 @@ class SystemCalls(JobGroup):
         place = self.place()
         ended = place.upscale(before=lambda: self._arm(place, kind, call, error))
         note = f"{self.rows[kind]} {call} of {self._counts[kind]}, {errno.errorcode[error]}"
-        first = ended.outcome
-        if first.kind == CRASH and self.rows[kind] == _MALLOC:
-            first = Outcome(FFMPEG, first.code, first.detail)
+        first = known(self.rows[kind], ended.outcome)
         found = (first if first.is_bad else self.wrong(place)) or self.finished(place) or first
         return Outcome(found.kind, found.code, f"{note}: {found.detail}")
 
@@ -81,6 +81,12 @@ class SystemCalls(JobGroup):
 
         place.upscale(before=lambda: self._arm(place, -1, 0, 0), after=count)
         return [int(word) for word in file.read_text().split()]
+
+
+def known(row: str, outcome: Outcome) -> Outcome:
+    """How a run ended; a crash after an allocation that FFmpeg was refused is one of FFmpeg's."""
+    is_known = row == _MALLOC and outcome.kind == CRASH and outcome.code in _CRASHES
+    return replace(outcome, kind=FFMPEG) if is_known else outcome
 
 
 def compiled(folder: Path) -> Path:

@@ -11,8 +11,9 @@ import pytest
 from tests.faults import page
 from tests.faults.group import Unavailable
 from tests.faults.groups import GROUPS
-from tests.faults.outcomes import CRASH, OK, Outcome
+from tests.faults.outcomes import CRASH, FFMPEG, INTERNAL, OK, Outcome
 from tests.faults.pool import run_cases
+from tests.faults.syscalls import known
 from tests.faults.wrong_cases import WrongCases
 
 pytestmark = pytest.mark.skipif(
@@ -48,6 +49,22 @@ def test_disturbed_jobs_end_with_the_right_result_or_can_be_resumed(name: str) -
 @pytest.mark.slow
 def test_jobs_of_several_machines_end_with_the_right_segments() -> None:
     assert failures("farm jobs", 7, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "code", "found"),
+    [
+        ("allocation in FFmpeg", CRASH, "SIGSEGV", FFMPEG),
+        ("allocation in FFmpeg", CRASH, "SIGABRT", FFMPEG),
+        ("allocation in FFmpeg", CRASH, "SIGKILL", CRASH),
+        ("allocation in FFmpeg", INTERNAL, "", INTERNAL),
+        ("write", CRASH, "SIGSEGV", CRASH),
+    ],
+)
+def test_only_a_crash_after_an_allocation_that_ffmpeg_was_refused_is_one_of_ffmpeg(
+    row: str, kind: str, code: str, found: str
+) -> None:
+    assert known(row, Outcome(kind, code)).kind == found
 
 
 def test_the_harness_notices_each_failure_and_goes_on() -> None:
