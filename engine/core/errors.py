@@ -365,6 +365,10 @@ class AlreadyLent(MachineError, code="already-lent"):
     """Another Upreel lends this computer."""
 
 
+class SegmentDamaged(MachineError, code="segment-damaged"):
+    """A part of the film did not arrive at the other computer as it was sent."""
+
+
 class PairingFailed(MachineError, code="pairing-failed"):
     """Both computers are as they were before: neither trusts the other."""
 

@@ -103,6 +103,17 @@ def fingerprint_of(certificate: str) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def fingerprints_in(file: Path) -> frozenset[str]:
+    """SHA-256 of each certificate of a PEM file.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It makes no sense.
+    """
+    text = file.read_text("ascii")
+    return frozenset(fingerprint_of(_BEGIN + one) for one in text.split(_BEGIN)[1:])
+
+
 def clean_name(name: str) -> str:
     """The name of a computer as it is shown: printable, in one line, not long."""
     text = "".join(one if one.isprintable() else " " for one in name)
@@ -163,10 +174,11 @@ class Peers:
         peer = Peer(fingerprint=fingerprint, name=name, address=address, certificate=certificate)
         with _held():
             _write([one for one in self.all() if one.fingerprint != fingerprint] + [peer])
+        self.trusted_file()
         return peer
 
     def forget(self, fingerprint: str) -> None:
-        """Trust a computer no more; connections that exist and listen have to be closed by others.
+        """Trust a computer no more; who has connections to it notices that `trusted_file` changes.
 
         Raises:
             UnknownMachine: It is not paired.
@@ -178,6 +190,7 @@ class Peers:
             if len(left) == len(found):
                 raise UnknownMachine("none", name=fingerprint)
             _write(left)
+        self.trusted_file()
 
     def moved(self, fingerprint: str, address: str) -> None:
         """Write down where a computer was reached; nothing where it is not paired.
@@ -197,7 +210,7 @@ class Peers:
     def trusted_file(self) -> Path:
         """PEM file with the certificates that TLS accepts: those of the peers, and the own one.
 
-        A context of TLS that has read it does not notice when a peer is forgotten.
+        It changes with them; a context of TLS that has read it does not notice that.
 
         Raises:
             IdentityDamaged, OutputError: As `add`.

@@ -98,7 +98,6 @@ class MachinesService:
                 return ()
             case c.ForgetMachine(fingerprint=fingerprint):
                 Peers().forget(fingerprint)
-                self._lent.begin_again()  # it may work for that one
             case c.LendMachine(is_lent=is_lent):
                 self._lent.begin() if is_lent else self._lent.end()
         return (self._known(),)
@@ -126,7 +125,6 @@ class MachinesService:
         except MachineError:
             work.control.check()  # it was given up before the other one had answered
             raise
-        self._lent.begin_again()  # now it may work for that one
 
     def _begin_pairing(self, offer: PairingOffer, end: Future[Peer]) -> _Answer:
         """The other computer begins; in a thread of its port."""
@@ -141,7 +139,6 @@ class MachinesService:
         while True:
             with contextlib.suppress(TimeoutError):
                 asked.end.result(_ANSWER_S)
-                self._lent.begin_again()  # now it may work for that one
                 return
             if asked.answer.cancelled():  # also where the other side has gone meanwhile
                 work.control.check()
@@ -327,12 +324,6 @@ class _Lent(_Background):
         super().__init__("lent")
         self._failed, self._changed = failed, changed
         self.host = ""  # name of the computer that it works for
-
-    def begin_again(self) -> None:
-        """Let go of all other computers, then look for work again."""
-        if self.runs:
-            self.end()
-            self.begin()
 
     def _work(self, ends: threading.Event) -> None:
         from engine.workers.door import own_door

@@ -10,32 +10,33 @@ from __future__ import annotations
 import errno
 import logging
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, Future, KilledWorker, LocalCluster
+from distributed import Client, Future, KilledWorker, LocalCluster, Scheduler
+from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.security import Security
 
-from engine.core.errors import PortTaken
+from engine.core.errors import Cancelled, EngineError, PortTaken
+from engine.core.file_access import reported
+from engine.core.messages import Message, message
 from engine.pipeline.segments import Span
 from engine.protocol.events import PreviewReady
 from engine.workers import handshakes
 from engine.workers.farm import Farm
+from engine.workers.reports import KINDS, Report
 from engine.workers.worker import TOPIC, WORD, SpanWorker, Word, make_span
 
 logger = logging.getLogger(__name__)
 
 SpanFuture = Future[PreviewReady | None]
-Message = Mapping[str, Any]  # of a worker: "number", "kind" and "data"; Dask adds "worker"
 
-_NO_PAGES: list[str] = []
-QUIET = {
+_QUIET = {
     "distributed.worker.multiprocessing-method": "spawn",
     "distributed.worker.profile.enabled": False,  # takes the interpreter's lock from the work
-    "distributed.worker.http.routes": _NO_PAGES,
-    "distributed.scheduler.http.routes": _NO_PAGES,
     "distributed.scheduler.allowed-failures": 0,  # what is left of a span is handed out again
     "distributed.scheduler.worker-saturation": 1.0,  # a span goes to the worker that is free first
     "distributed.scheduler.work-stealing": False,
@@ -53,6 +54,14 @@ PRELOADED = ["engine.workers.preload"]  # modules, before anything else of a wor
 _CLOSING_S = 60.0  # most: a worker that starts ends once it has started
 
 
+def quiet() -> AbstractContextManager[object]:
+    """Inside, Dask shows no pages, and does not do what nobody needs."""
+    lists: dict[str, list[str]] = {
+        f"distributed.{role}.http.routes": [] for role in ("worker", "scheduler")
+    }
+    return dask.config.set(_QUIET | lists)  # Dask adds to the lists: to new ones each time
+
+
 class Crew:
     """Worker processes that make spans; a context manager, which ends them all.
 
@@ -60,8 +69,8 @@ class Crew:
         worker: What each of them does.
         folder: Of the job.
         count: Of workers; they come as they get ready, and each counts from 0.
-        heard: Takes the future of each span that has ended, and the messages of workers, in threads
-            of Dask.
+        heard: Takes the future of each span that has ended, and before it what its worker has
+            reported, in threads of Dask.
         farm: Lets other machines in.
 
     Memory: of this process some MB.
@@ -72,7 +81,7 @@ class Crew:
         worker: SpanWorker,
         folder: Path,
         count: int,
-        heard: Callable[[SpanFuture | Message], None],
+        heard: Callable[[SpanFuture | Report], None],
         farm: Farm | None = None,
     ) -> None:
         self._worker, self._folder, self._count, self._heard = worker, folder, count, heard
@@ -85,14 +94,15 @@ class Crew:
             PortTaken: Other machines cannot be let in.
         """
         handshakes.limit()
-        with dask.config.set(QUIET):
+        with quiet():
             self._cluster = self._started()
             self._client = Client(
                 self._cluster, security=self._cluster.security, set_as_default=False
             )
             if self._farm is not None:
                 self._cluster.sync(self._farm.open, self._cluster.scheduler)
-            self._client.subscribe_topic(TOPIC, lambda event: self._heard(event[1]))
+            scheduler: Any = self._cluster.scheduler
+            scheduler.add_plugin(_Ear(scheduler, self._heard))
             self._cluster.scale(self._count)
         return self
 
@@ -161,6 +171,38 @@ class Crew:
             future.add_done_callback(self._heard)
         return futures
 
+    def outcome_of(self, future: SpanFuture) -> tuple[int | None, Message | None]:
+        """Who had a span that has ended, None where that is not known any more; and why it is lost.
+
+        Raises:
+            EngineError: What keeps any worker from it.
+        """
+        if future.status == "finished":  # to ask for a result takes four messages
+            return self._owner_of(future), None
+        try:
+            future.result()
+        except KilledWorker as err:
+            return int(str(err.last_worker.name)), message("reason.worker.ended")
+        except EngineError:
+            raise
+        except Cancelled:  # its process ends
+            return self._owner_of(future), message("reason.worker.ended")
+        except Exception as err:
+            number = self._owner_of(future)
+            if number is None:
+                raise
+            return number, reported(err, "a span", logger).as_message
+        return self._owner_of(future), None
+
+    def _owner_of(self, future: SpanFuture) -> int | None:
+        scheduler: Any = self._cluster.scheduler
+        task = scheduler.tasks.get(future.key)
+        if task is None:
+            return None
+        failed = [scheduler.workers.get(address) for address in tuple(task.erred_on or ())]
+        found = [one for one in (*tuple(task.who_has or ()), *failed) if one is not None]
+        return int(found[0].name) if found else None
+
     def tell(self, word: Word) -> None:
         """Pause, resume or cancel all workers at once."""
         cluster: Any = self._cluster
@@ -184,17 +226,22 @@ def _is_port_taken(error: BaseException | None) -> bool:
     return False
 
 
-def died_with(future: SpanFuture) -> int | None:
-    """The number of the worker that died with a span that has ended; None: the span is made.
+class _Ear(SchedulerPlugin):
+    """Hears the reports of workers; who has sent one is what Dask says.
 
-    Raises:
-        EngineError: What keeps any worker from it.
-        Cancelled: The job was cancelled.
+    They come in the order in which they were sent, and before the span has ended.
     """
-    if future.status == "finished":  # to ask for a result takes four messages
-        return None
-    try:
-        future.result()
-    except KilledWorker as err:
-        return int(str(err.last_worker.name))
-    return None
+
+    name = "upreel-reports"
+
+    def __init__(self, scheduler: Scheduler, heard: Callable[[Report], None]) -> None:
+        self._scheduler, self._heard = scheduler, heard
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        if topic != TOPIC or not isinstance(msg, dict):
+            return
+        worker: Any = self._scheduler.workers.get(msg.get("worker", ""))
+        if worker is None:  # it has been sent away, or is none
+            return
+        kind = msg.get("kind") if msg.get("kind") in KINDS else "unknown"
+        self._heard({"number": int(worker.name), "kind": kind, "data": msg.get("data")})

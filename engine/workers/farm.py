@@ -14,27 +14,33 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from distributed import Scheduler
 from distributed.comm.core import Comm
 from distributed.diagnostics.plugin import SchedulerPlugin
+from tornado.ioloop import PeriodicCallback
 
 from engine import __version__
 from engine.core.file_access import RetryingFile, write_error
 from engine.core.messages import Message, message
 from engine.core.serialization import from_plain, to_plain
-from engine.protocol.events import PreviewReady
+from engine.farm.identity import clean_name, fingerprints_in
+from engine.protocol.events import Picture, PreviewReady
 from engine.protocol.machines import MachineInfo, MachineState
-from engine.workers import machines
+from engine.workers import handshakes, machines
 from engine.workers.door import Door
 from engine.workers.fit import LentDevice, MachineOffer, Requirements, misfit
-from engine.workers.remote_segments import SegmentsReceived
+from engine.workers.remote_segments import PIECE_BYTES, SegmentsReceived
 from engine.workers.worker import JobOrder
 
 logger = logging.getLogger(__name__)
 
 MOST_BYTES = 1 << 22  # of the source at a time
+_BYTES = (bytes, bytearray, memoryview)  # as Dask gives them
+_MOST_DEVICES, _LONGEST_TITLE = 64, 200  # of a machine; characters
+_LOOK_MS = 1000  # between looks at who is paired
 
 
 @dataclass(slots=True)
@@ -61,9 +67,8 @@ class Farm:
         order: Of the job.
         needs: What its plan needs of them.
         door: Where they come in.
-        first: Number of the first one; those before are workers of this machine.
-        heard: Takes messages, as those of workers, and errors that end the job's try; in any
-            thread.
+        heard: Takes reports, as those of workers, and errors that end the job's try; in any thread.
+        lacks: Whether a segment is being made and not finished; asked in any thread.
     """
 
     def __init__(
@@ -71,28 +76,39 @@ class Farm:
         order: JobOrder,
         needs: Requirements,
         door: Door,
-        first: int,
         heard: Callable[[Any], None],
+        lacks: Callable[[int], bool],
     ) -> None:
         self._order, self._needs, self.door = order, needs, door
         self.is_paused = order.is_paused
-        self._first, self._heard = first, heard
+        self._heard, self._lacks = heard, lacks
+        self._first = len(order.plan.workers)  # numbers before are those of this machine
         self._members: dict[tuple[str, str], _Member] = {}  # by machine and device
         self._refused: dict[tuple[str, str], _Member] = {}
         self._at: dict[str, _Member] = {}  # by the address of a Dask worker
         self._received = SegmentsReceived(order.folder)
+        # more than their frames without compression: 16 bits of 4 planes, and some more
+        self._most_bytes = order.plan.segment_frames * order.plan.picture.size.pixels * 12 + (
+            1 << 20
+        )
         self._source = RetryingFile(order.media.path)
         self._reading = threading.Lock()
+        self._own = fingerprints_in(door.certificate)
+        self._trusted = fingerprints_in(door.trusted)
 
     async def open(self, scheduler: Scheduler) -> None:
         """Begin to answer; in the thread of the scheduler."""
         self._scheduler = scheduler
         for answer in (self.ask, self.join, self.read, self.keep, self.picture, self.leave):
             scheduler.handlers[f"upreel_{answer.__name__}"] = answer
+        scheduler.handlers["register-worker"] = self._enter
         scheduler.add_plugin(_Watch(self))
+        looks = PeriodicCallback(self._look, _LOOK_MS)
+        scheduler.periodic_callbacks["upreel"] = looks  # it stops them when it ends
+        looks.start()
 
     def close(self) -> None:
-        """The job has ended."""
+        """The job has ended, and its scheduler with it."""
         machines.show(())
         self._source.close()
 
@@ -115,11 +131,17 @@ class Farm:
             member.spans_done += 1
             self._show()
 
-    def leave_out(self, number: int, why: str) -> None:
+    def leave_out(self, number: int, why: Message) -> None:
         """End the part of a machine for good."""
         member = self._member(number)
         assert member is not None
         member.state, member.why = "left-out", message("reason.machine.left-out", why=why)
+        self.dismiss(number)
+
+    def dismiss(self, number: int) -> None:
+        """Send a machine away; it may come again."""
+        member = self._member(number)
+        assert member is not None
         self._scheduler.loop.add_callback(self._dismiss, member)
 
     def is_there(self) -> bool:
@@ -133,15 +155,16 @@ class Farm:
         if version == __version__:
             return {"needs": to_plain(self._needs)}
         nothing = LentDevice(gpu="", title="", free_bytes=0)
+        version = clean_name(version)
         why = message("reason.machine.version", version=version, own=__version__)
         return self._refuse(self._known(comm, name, nothing), why)
 
     async def join(self, comm: Comm, offer: Any, name: str) -> dict[str, Any]:
         """The order of the job and a number, or why a machine cannot take part."""
-        offered = from_plain(MachineOffer, offer)
+        offered = _offered(offer)
+        why = misfit(self._needs, offered)
         member = self._known(comm, name, offered.device)
         key = (member.fingerprint, member.device.gpu)
-        why = misfit(self._needs, offered)
         if why is None and member.state == "left-out":
             why = member.why
         if why is not None:
@@ -157,14 +180,19 @@ class Farm:
 
     async def read(self, comm: Comm, number: int, begin: int, count: int) -> bytes:
         """A range of the source."""
-        self._checked(comm, number)
+        self._at_work(comm, number)
+        begin, count = from_plain(int, begin), from_plain(int, count)
         return await asyncio.to_thread(self._bytes, begin, min(count, MOST_BYTES))
 
     async def keep(
         self, comm: Comm, number: int, segment: int, begin: int, piece: bytes, sha256: str
     ) -> bool:
         """A piece of a finished segment; False where it is damaged."""
-        self._checked(comm, number)
+        self._at_work(comm, number)
+        segment, begin = from_plain(int, segment), from_plain(int, begin)
+        is_small = len(piece) <= PIECE_BYTES and 0 <= begin < self._most_bytes
+        if not (isinstance(piece, _BYTES) and is_small and self._lacks(segment)):
+            raise ValueError(f"such a piece of segment {segment} is not wanted")
         try:
             return await self._received.take(number, segment, begin, bytes(piece), sha256)
         except OSError as err:  # no fault of the machine
@@ -175,8 +203,10 @@ class Farm:
         self, comm: Comm, number: int, preview: Any, pixels: Sequence[bytes | None]
     ) -> None:
         """The newest frames that a machine has made."""
-        self._checked(comm, number)
+        self._at_work(comm, number)
         shown = _with_pixels(from_plain(PreviewReady, preview), pixels)
+        if shown.job_id != self._order.job_id:
+            raise ValueError("not of this job")
         self._heard({"number": number, "kind": "preview", "data": shown})
 
     async def leave(self, comm: Comm, number: int, state: MachineState) -> None:
@@ -209,14 +239,40 @@ class Farm:
             member.state = "away"
         self._show()
 
+    async def _enter(self, comm: Comm, name: str, **about: Any) -> None:
+        """A Dask worker comes: of this machine, or with the number that its machine was given."""
+        if _fingerprint(comm) not in self._own:
+            member = self._checked(comm, int(name))
+            if member.state in ("left-out", "refused"):
+                raise ValueError(f"{member.name} does not take part")
+        await self._scheduler.add_worker(comm, name=name, **about)
+
+    async def _look(self) -> None:
+        """Now and then: whether machines were paired or forgotten since the last time."""
+        try:
+            trusted = fingerprints_in(self.door.trusted)
+        except (OSError, ValueError):  # it is being written, or none is known: all stay
+            return
+        if trusted == self._trusted:
+            return
+        self._trusted = trusted
+        handshakes.renew(self._scheduler, self.door.security)
+        for member in self._everyone:
+            if member.fingerprint not in trusted:
+                self._heard({"number": member.number, "kind": "left", "data": None})
+                await self._dismiss(member)
+        handshakes.end(self._scheduler, lambda comm: _fingerprint(comm) not in trusted)
+
     def _known(self, comm: Comm, name: str, device: LentDevice) -> _Member:
         """Who speaks; a new one gets the next number."""
         fingerprint = _fingerprint(comm)
         key = (fingerprint, device.gpu)
         member = self._members.get(key) or self._refused.get(key)
         if member is None:
-            number = self._first + len(self._members) + len(self._refused)
-            name = self.door.names.get(fingerprint, name)
+            number = self._first + len(self._everyone)
+            if sum(one.fingerprint == fingerprint for one in self._everyone) >= _MOST_DEVICES:
+                raise ValueError("more devices than a machine has")
+            name = self.door.names.get(fingerprint) or clean_name(name)
             member = _Member(number, fingerprint, name, "", device)
             self._refused[key] = member  # until it fits
         member.address, member.device = comm.peer_address.partition("://")[2], device
@@ -232,8 +288,18 @@ class Farm:
         return {"refused": to_plain(why)}
 
     def _member(self, number: int) -> _Member | None:
-        everyone = (*self._members.values(), *self._refused.values())
-        return next((one for one in everyone if one.number == number), None)
+        return next((one for one in self._everyone if one.number == number), None)
+
+    @property
+    def _everyone(self) -> tuple[_Member, ...]:
+        return (*self._members.values(), *self._refused.values())
+
+    def _at_work(self, comm: Comm, number: int) -> _Member:
+        """As `_checked`; its Dask worker is there."""
+        member = self._checked(comm, number)
+        if not any(member is one for one in self._at.values()):
+            raise ValueError("this machine does not take part now")
+        return member
 
     def _checked(self, comm: Comm, number: int) -> _Member:
         """The machine with a number, which must be the one that speaks."""
@@ -259,7 +325,7 @@ class Farm:
         return b"".join(pieces)
 
     def _show(self) -> None:
-        everyone = (*self._members.values(), *self._refused.values())
+        everyone = self._everyone
         prints = dict.fromkeys(one.fingerprint for one in everyone)
         machines.show(
             tuple(
@@ -310,6 +376,20 @@ def _info(devices: list[_Member], film: str) -> MachineInfo:
     )
 
 
+def _offered(data: Any) -> MachineOffer:
+    """What a machine has, as it may be shown.
+
+    Raises:
+        ValueError, TypeError, KeyError: It makes no sense.
+    """
+    offer = from_plain(MachineOffer, data)
+    device = offer.device
+    is_short = max(len(device.gpu), len(device.title)) <= _LONGEST_TITLE
+    if not (is_short and device.title.isprintable() and 0 <= device.free_bytes < 2**60):
+        raise ValueError("a device that there is not")
+    return dataclasses.replace(offer, version=clean_name(offer.version))
+
+
 def _fingerprint(comm: Any) -> str:
     """SHA-256 of the certificate that the other end of a connection has proved to have."""
     found = comm.stream.socket.getpeercert(binary_form=True)
@@ -317,9 +397,19 @@ def _fingerprint(comm: Any) -> str:
 
 
 def _with_pixels(preview: PreviewReady, sent: Sequence[bytes | None]) -> PreviewReady:
-    """A preview whose pictures were sent apart, as plain data have no bytes."""
-    pictures = [
-        picture and dataclasses.replace(picture, rgb=rgb or b"")
-        for picture, rgb in zip((preview.source, preview.result), sent, strict=True)
-    ]
+    """A preview whose pictures were sent apart, as plain data have no bytes.
+
+    Raises:
+        ValueError: They are none.
+    """
+    pictures: list[Picture | None] = []
+    for picture, rgb in zip((preview.source, preview.result), sent, strict=True):
+        if picture is not None:
+            size = picture.size
+            if not isinstance(rgb, bytes) or size.is_empty or len(rgb) != 3 * size.pixels:
+                raise ValueError("a picture of another size")
+            picture = dataclasses.replace(picture, rgb=rgb)
+        pictures.append(picture)
+    if not (isfinite(preview.seconds) and 0 <= preview.frame < 2**31):
+        raise ValueError("a frame that is not there")
     return dataclasses.replace(preview, source=pictures[0], result=pictures[1])

@@ -11,39 +11,47 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from distributed import Future
 
 from engine.core.errors import Cancelled, EngineError
-from engine.core.serialization import from_plain
+from engine.core.messages import Message, message
 from engine.pipeline.context import JobContext
 from engine.pipeline.room import check_room
-from engine.pipeline.segments import SegmentLog, SegmentRecord, Span
+from engine.pipeline.segments import SegmentLog, Span
 from engine.pipeline.stages.progress import Progress
 from engine.pipeline.stream import StreamAborted, Threads
 from engine.protocol.events import SegmentDone, Warned, WorkerProgress
 from engine.protocol.plan import Notice
 from engine.video.read.frame_reader import FrameReader
-from engine.workers.crew import Crew, Message, SpanFuture, died_with
+from engine.workers.crew import Crew, SpanFuture
 from engine.workers.door import Door
 from engine.workers.farm import Farm
 from engine.workers.fit import requirements_of
+from engine.workers.open_spans import OpenSpans
+from engine.workers.reports import (
+    Report,
+    ReportRefused,
+    check,
+    read,
+    read_made,
+    read_progress,
+    read_segment,
+)
 from engine.workers.survey import Survey
+from engine.workers.team import Team
 from engine.workers.worker import JobOrder, Made, SpanWorker
 
 logger = logging.getLogger(__name__)
 WorkerKind = Callable[[JobOrder], SpanWorker]
 
-_MOST_FAILURES = 3
 _POLL_S = 0.1
 # Spans for each worker that are known ahead (memory of what is known of the film before them), and
 # that Dask has, about: they are handed out some at a time, which costs less than one by one.
 _AHEAD, _HANDED_OUT = 16, 3
-_GONE_S = 10.0  # without any worker, after which none is waited for any more
-# A computer that slept so long finds everybody gone: until this time after, that is no failure.
-_ASLEEP_S, _WAKING_S = 20.0, 90.0
 _ENDING_S = 2.0  # that workers have to end cleanly
 
 
@@ -80,7 +88,7 @@ def hand_out(
         Threads() as threads,
     ):
         survey = Survey(context, segments, reader)
-        _HandOut(context, segments, threads, door).run(survey, worker)
+        _HandOut(context, segments, threads, survey, door).run(worker)
     for problem in reader.problems:
         _warn(
             context, Notice(code="source-damaged", severity="warning", params={"problem": problem})
@@ -104,57 +112,49 @@ def _job_order(context: JobContext, folder: Path) -> JobOrder:
     )
 
 
-@dataclass(slots=True)
-class _Worker:
-    """What is known of one that is not left out."""
-
-    failures: int = 0
-    open_frames: int = 0  # made, but in no finished segment yet
-    last: Made | None = None
-    has_left: bool = False  # its owner wanted it back
-
-
 class _HandOut:
     """Workers at what lacks of a film; used by the thread of the job, but for the survey."""
 
     def __init__(
-        self, context: JobContext, segments: SegmentLog, threads: Threads, door: Door | None
+        self,
+        context: JobContext,
+        segments: SegmentLog,
+        threads: Threads,
+        survey: Survey,
+        door: Door | None,
     ) -> None:
         count = len(context.plan.workers)
         self._context, self._segments, self._threads = context, segments, threads
-        self._inbox: queue.SimpleQueue[SpanFuture | Message | Span | EngineError | None]
+        self._survey = survey
+        self._spans = OpenSpans(
+            (*segments.records, *segments.ahead), survey, context.plan.segment_frames
+        )
+        self._inbox: queue.SimpleQueue[SpanFuture | Report | Span | EngineError | None]
         self._inbox = queue.SimpleQueue()
         self._order = _job_order(context, segments.path(0).parent)
         self._farm = None
         if door is not None:
-            self._farm = Farm(
-                self._order, requirements_of(context.plan), door, count, self._inbox.put
-            )
+            needs = requirements_of(context.plan)
+            self._farm = Farm(self._order, needs, door, self._inbox.put, self._spans.lacks)
+        self._team = Team(context.plan, self._farm)
         self._room = threading.Semaphore(_AHEAD * count)
         self._waiting: list[Span] = []
-        self._open: dict[SpanFuture, Span] = {}
-        self._ends: dict[int, tuple[int, Made]] = {}  # by first segment: worker, how it ended
+        self._ends: dict[tuple[int, int], Made] = {}  # by worker and first segment
         self._is_surveyed = False
-        self._workers = {number: _Worker() for number in range(count)}
-        self._known: dict[int, SegmentRecord] = {}
-        self._finished = self._largest = 0  # frames in finished segments, bytes of the largest
-        for record in (*segments.records, *segments.ahead):
-            self._count(record)
-        self._shown = self._finished
+        self._shown = self._spans.frames
         self._progress = Progress(context, self._shown)
         self._told_pause = context.control.is_paused
         self._warned: list[Notice] = []
-        self._seen = time.monotonic()  # when a worker was there
-        self._stepped, self._awake = time.time(), -_WAKING_S  # awake since then
-        self._may_come = door is not None  # workers that are not known yet
 
-    def run(self, survey: Survey, worker: WorkerKind) -> None:
+    def run(self, worker: WorkerKind) -> None:
         """Until all is made, or no worker is left."""
-        folder, count = self._segments.path(0).parent, len(self._workers)
-        with Crew(worker(self._order), folder, count, self._inbox.put, self._farm) as crew:
-            self._threads.start("survey", lambda: self._survey(survey))
+        folder, team = self._order.folder, self._team
+        with Crew(
+            worker(self._order), folder, len(team.workers), self._inbox.put, self._farm
+        ) as crew:
+            self._threads.start("survey", self._read_ahead)
             try:
-                while (self._workers or self._may_come) and self._lacks:
+                while (team.workers or team.may_grow) and self._lacks:
                     self._step(crew)
             except BaseException:
                 self._stop(crew)
@@ -171,11 +171,11 @@ class _HandOut:
     @property
     def _lacks(self) -> bool:
         """Whether anything is to be made."""
-        return bool(self._open or self._waiting) or not self._is_surveyed
+        return bool(self._spans or self._waiting) or not self._is_surveyed
 
-    def _survey(self, survey: Survey) -> None:
-        """In a thread of its own: read ahead, as far as there is room."""
-        for span in survey.spans():
+    def _read_ahead(self) -> None:
+        """In a thread of its own: as far as there is room."""
+        for span in self._survey.spans():
             while not self._room.acquire(timeout=_POLL_S):
                 self._context.control.check_cancelled()
                 if self._threads.aborted.is_set():
@@ -185,10 +185,7 @@ class _HandOut:
 
     def _step(self, crew: Crew) -> None:
         """Pass on what the user wants, and deal with the next thing that has come."""
-        control, now = self._context.control, time.monotonic()
-        if time.time() - self._stepped > _ASLEEP_S:
-            self._awake = now
-        self._stepped = time.time()
+        control = self._context.control
         if control.is_cancelled:
             raise Cancelled
         if self._threads.aborted.is_set():
@@ -197,19 +194,15 @@ class _HandOut:
         if control.is_paused != self._told_pause:
             self._told_pause = control.is_paused
             crew.tell("pause" if self._told_pause else "resume")
-        if crew.is_there:
-            self._seen = now
-        elif now - self._seen > _GONE_S:
-            self._workers.clear()
-            self._may_come = False
+        self._team.look(is_there=crew.is_there)
         self._take(crew)
-        if self._waiting and len(self._open) < _HANDED_OUT * len(self._workers):
-            check_room(self._context, self._segments.path(0).parent, self._largest)
+        if self._waiting and len(self._spans) < _HANDED_OUT * len(self._team.workers):
+            check_room(self._context, self._order.folder, self._spans.largest)
             self._hand_out(crew, self._waiting)
             self._waiting = []
 
     def _hand_out(self, crew: Crew, spans: list[Span], *, first: bool = False) -> None:
-        self._open.update(zip(crew.hand_out(spans, first=first), spans, strict=True))
+        self._spans.begin(crew.hand_out(spans, first=first), spans)
 
     def _take(self, crew: Crew) -> None:
         try:
@@ -226,102 +219,106 @@ class _HandOut:
             case EngineError():
                 raise found
             case _:
-                self._heard(found)
+                try:
+                    self._heard(found)
+                except ReportRefused as err:
+                    self._distrust(crew, found["number"], err)
 
     def _ended(self, crew: Crew, future: SpanFuture) -> None:
         """A span is made, or lost by its worker; then what is left of it is handed out again."""
-        span, dead = self._open.pop(future), died_with(future)
+        span, (number, why) = self._spans.end(future), crew.outcome_of(future)
+        assert span is not None
         self._room.release()
-        if dead is None:
-            number, made = self._ends.pop(span.first)
-            failure = made.failure
+        made = None if number is None else self._ends.pop((number, span.first), None)
+        rest = self._spans.rest(span)
+        if why is None and made is not None:
+            why = made.failure
             if made.has_preview and (preview := future.result()) is not None:
                 self._context.events.emit(preview)
-        else:
-            number, failure = dead, "its process has ended"
-        if number in self._workers:
-            self._workers[number].open_frames = 0
-        if failure:
-            self._lost(crew, number, failure)
-            rest = self._rest(span)
-            if rest.stop is None or rest.done < rest.stop:
-                self._hand_out(crew, [rest], first=True)
-                self._room.acquire(blocking=False)
+        if why is None and not self._spans.is_made(rest):
+            why = message("reason.worker.incomplete")
+        if number in self._team.workers:
+            self._team.workers[number].open_frames = 0
+        if why is not None:
+            self._lost(crew, number, why)
+        if not self._spans.is_made(rest):
+            self._hand_out(crew, [rest], first=True)
+            self._room.acquire(blocking=False)
 
-    def _rest(self, span: Span) -> Span:
-        """What is left of a span, whose worker may have finished some segments."""
-        made: list[SegmentRecord] = []
-        while (record := self._known.get(span.first + len(made))) is not None:
-            if span.stop is not None and record.begins >= span.stop:
-                break
-            made.append(record)
-        return span.rest(made)
-
-    def _lost(self, crew: Crew, number: int, failure: str) -> None:
-        logger.warning("worker %d lost its span: %s", number + 1, failure)
-        worker = self._workers.get(number)
-        has_slept = time.monotonic() - self._awake < _WAKING_S
-        if worker is None or worker.has_left or has_slept:
+    def _lost(self, crew: Crew, number: int | None, why: Message) -> None:
+        if number is None:
+            logger.warning("a span is lost: %s", why)
             return
-        worker.failures += 1
-        if worker.failures == _MOST_FAILURES:
-            del self._workers[number]
-            if self._farm is not None and number >= len(self._context.plan.workers):
-                self._farm.leave_out(number, failure)
-            else:
-                crew.leave_out(number)
-            self._warn_once(self._left_out(number, failure))
+        logger.warning("worker %d lost its span: %s", number + 1, why)
+        notice = self._team.failed(number, why)
+        if notice is None:
+            return
+        if self._farm is None or self._team.is_own(number):
+            crew.leave_out(number)
+        else:
+            self._farm.leave_out(number, why)
+        self._warn_once(notice)
 
-    def _left_out(self, number: int, failure: str) -> Notice:
-        name, case = self._name_of(number), "process"
-        if name:
-            case = "gpu" if number < len(self._context.plan.workers) else "machine"
-        params = {"worker": name or str(number + 1), "count": str(_MOST_FAILURES), "why": failure}
-        return Notice(code="worker-left-out", case=case, severity="warning", params=params)
+    def _distrust(self, crew: Crew, number: int, error: ReportRefused) -> None:
+        """A machine has reported what makes no sense: its span goes to another one.
 
-    def _name_of(self, number: int) -> str:
-        """Of the GPU or the machine that a worker has to itself; "" for a process."""
-        if number < len(self._context.plan.workers):
-            return self._context.plan.workers[number].card
-        return "" if self._farm is None else self._farm.name_of(number)
+        Raises:
+            ReportRefused: It is a worker of this machine: a mistake of ours.
+        """
+        if self._farm is None or self._team.is_own(number):
+            raise error
+        logger.warning("worker %d is sent away: %s", number + 1, error)
+        self._lost(crew, number, message("reason.worker.nonsense"))
+        self._team.left(number)  # one failure is enough
+        self._farm.dismiss(number)
 
-    def _heard(self, message: Message) -> None:
-        """Take a message of a worker."""
-        number, data = message["number"], message["data"]
-        match message["kind"]:
+    def _heard(self, report: Report) -> None:
+        """Take what a worker reports, or the farm.
+
+        Raises:
+            ReportRefused: It makes no sense.
+        """
+        number, data = report["number"], report["data"]
+        match report["kind"]:
             case "segment":
-                self._keep(from_plain(SegmentRecord, data))
-                if number in self._workers:
-                    self._workers[number].open_frames = 0
+                self._keep(data)
+                if number in self._team.workers:
+                    self._team.workers[number].open_frames = 0
             case "made":
-                self._ends[data["first"]] = number, from_plain(Made, data)
-                if number in self._workers:
-                    self._workers[number].last = self._ends[data["first"]][1]
-                if self._farm is not None and not data["failure"]:
-                    self._farm.made(number)
+                self._made(number, read_made(data))
             case "preview":
                 self._context.events.emit(data)
             case "progress":
-                self._shows(number, *data)
+                most = max(self._survey.frames, self._context.plan.frames)
+                self._shows(number, *read_progress(data, frames=most))
             case "warned":
-                self._warn_once(from_plain(Notice, data))
+                self._warn_once(read(Notice, data))
             case "joined":
                 self._joined(number)
-            case "left" if number in self._workers:
-                self._workers[number].has_left = True
+            case "left":
+                self._team.left(number)
             case "refused":
                 name, why = data
                 params = {"name": name, "why": why}
                 self._warn_once(Notice(code="machine-refused", severity="warning", params=params))
+            case _:
+                raise ReportRefused("of a kind that there is not")
+
+    def _made(self, number: int, made: Made) -> None:
+        """A worker tells how its span ended, before the span ends."""
+        check(self._spans.has(made.first), "of no span")
+        check(self._team.is_own(number) or not made.has_preview, "a picture that is not here")
+        self._ends[number, made.first] = made
+        if number in self._team.workers:
+            self._team.workers[number].last = made
+        if self._farm is not None and made.failure is None:
+            self._farm.made(number)
 
     def _joined(self, number: int) -> None:
         """A machine takes part from now on, perhaps again."""
-        if number in self._workers:
-            self._workers[number].has_left = False
-            return
-        self._workers[number] = _Worker()
-        for _ in range(_AHEAD):
-            self._room.release()
+        if self._team.joined(number):
+            for _ in range(_AHEAD):
+                self._room.release()
 
     def _warn_once(self, notice: Notice) -> None:
         """Pass on what one worker has found; the others find it, too."""
@@ -331,9 +328,9 @@ class _HandOut:
 
     def _shows(self, number: int, frame: int, begun: int, frames_per_second: float) -> None:
         """A worker is at a frame, with some since the last finished segment."""
-        if number not in self._workers:
+        if number not in self._team.workers:
             return
-        self._workers[number].open_frames = begun
+        self._team.workers[number].open_frames = begun
         if self._farm is not None:
             self._farm.works(number, frames_per_second)
         self._context.events.emit(
@@ -342,18 +339,23 @@ class _HandOut:
                 worker=number + 1,
                 frame=frame,
                 frames_per_second=frames_per_second,
-                name=self._name_of(number),
+                name=self._team.name_of(number),
             )
         )
         self._advance()
 
-    def _keep(self, record: SegmentRecord) -> None:
-        """Keep a segment, once."""
-        if record.number in self._known:
-            return
+    def _keep(self, data: Any) -> None:
+        """Keep a segment."""
+        record = read_segment(
+            data,
+            self._spans.rests(),
+            frames=self._survey.frames,
+            segment_frames=self._context.plan.segment_frames,
+            folder=self._order.folder,
+        )
         self._segments.add(record)
-        self._count(record)
-        finished = self._finished
+        self._spans.add(record)
+        finished = self._spans.frames
         self._context.events.emit(
             SegmentDone(
                 job_id=self._context.job_id,
@@ -365,14 +367,9 @@ class _HandOut:
         )
         self._advance()
 
-    def _count(self, record: SegmentRecord) -> None:
-        self._known[record.number] = record
-        self._finished += record.frames
-        self._largest = max(self._largest, record.bytes)
-
     def _advance(self) -> None:
         """Show how far all are together."""
-        now = self._finished + sum(worker.open_frames for worker in self._workers.values())
+        now = self._spans.frames + sum(one.open_frames for one in self._team.workers.values())
         if now > self._shown:
             self._progress.add(now - self._shown)
             self._shown = now
@@ -381,19 +378,20 @@ class _HandOut:
         """End what is under way; segments that are finished meanwhile are kept."""
         crew.tell("cancel")
         end = time.monotonic() + _ENDING_S
-        while self._open and (left := end - time.monotonic()) > 0:
+        while self._spans and (left := end - time.monotonic()) > 0:
             try:
                 found = self._inbox.get(timeout=left)
             except queue.Empty:
                 return
             if isinstance(found, Future):
-                self._open.pop(found, None)
+                self._spans.end(found)
             elif isinstance(found, Mapping):
-                self._heard(found)
+                with suppress(ReportRefused):
+                    self._heard(found)
 
     def _account(self) -> None:
         """Add what the workers took to what the job took."""
-        for worker in self._workers.values():
+        for worker in self._team.workers.values():
             if worker.last is not None:
                 self._context.workers_peak_bytes += worker.last.peak_bytes
                 for stage, seconds in worker.last.seconds.items():

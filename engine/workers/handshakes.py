@@ -1,18 +1,21 @@
-"""Limits for connections that have not shown a certificate yet.
+"""Who may connect to a scheduler: limits for those that have shown no certificate yet, and trust.
 
 Dask takes as many as come and waits for each without an end, even for one that has closed: a
 stranger could use up the files and the memory of this process. Here its listener of TLS has a time
-and a number.
+and a number, and whom it trusts can change while it listens.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
+from distributed import Scheduler
 from distributed.comm.registry import backends
-from distributed.comm.tcp import TLSBackend, TLSListener
+from distributed.comm.tcp import TLS, TLSBackend, TLSListener
+from distributed.security import Security
 
 logger = logging.getLogger(__name__)
 
@@ -50,3 +53,19 @@ class _BoundedTls(TLSBackend):
 def limit() -> None:
     """Let schedulers of this process that start from now on listen within the limits."""
     backends["tls"] = _BoundedTls()
+
+
+def renew(scheduler: Scheduler, security: Security) -> None:
+    """Trust the certificates that the files of `security` have now, in handshakes from now on."""
+    about: Any = security
+    context = about.get_listen_args("scheduler")["ssl_context"]
+    listeners: list[Any] = scheduler.listeners
+    for listener in listeners:
+        listener.tcp_server.ssl_options = context
+
+
+def end(scheduler: Scheduler, ends: Callable[[TLS], bool]) -> None:
+    """Close connections that others have made."""
+    for comm in tuple(scheduler._comms):
+        if isinstance(comm, TLS) and not comm.closed() and ends(comm):
+            comm.abort()

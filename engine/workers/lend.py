@@ -22,7 +22,7 @@ from engine.core import paths
 from engine.core.errors import AlreadyLent, MachineUnreachable
 from engine.farm.addresses import JOBS_PORT, split
 from engine.farm.discovery import Browser
-from engine.farm.identity import Peers
+from engine.farm.identity import Peers, fingerprints_in
 from engine.workers.door import Door
 from engine.workers.fit import LentDevice, own_devices
 
@@ -94,6 +94,7 @@ class Lending:
         self._folder = folder or paths.cache_folder() / "lent"
         self._devices = own_devices() if devices is None else tuple(devices)
         self._children: dict[int, _Child] = {}
+        self._trusted = fingerprints_in(door.trusted)
         self._changed = threading.Condition()
         self._is_paused = self._has_ended = False
         self._watch = threading.Thread(target=self._run, name="lending")
@@ -146,11 +147,21 @@ class Lending:
         if self._is_paused:
             self._end("paused")
             return
+        if self._has_other_peers:
+            self._end("ended")  # they may work for one that is forgotten
         lacking = [n for n in range(len(self._devices)) if n not in self._children]
         hosts = tuple(self._hosts()) if lacking else ()
         if any(_answers(host, self._door) for host in hosts):
             for number in lacking:
                 self._children[number] = self._started(number, hosts)
+
+    @property
+    def _has_other_peers(self) -> bool:
+        """Whether machines were paired or forgotten since the last look."""
+        before = self._trusted
+        with contextlib.suppress(OSError, ValueError):
+            self._trusted = fingerprints_in(self._door.trusted)
+        return self._trusted != before
 
     def _started(self, number: int, hosts: tuple[str, ...]) -> _Child:
         spawn = multiprocessing.get_context("spawn")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.core import atomic_file
+from engine.core.errors import SegmentDamaged
 from engine.pipeline.segments import segment_path
 from engine.video.write.segment_file import rename_durably
 
@@ -19,10 +20,6 @@ logger = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 20
 Send = Callable[[int, bytes, str], bool]  # where a piece begins, piece, SHA-256 with the last one
-
-
-class SegmentDamaged(Exception):
-    """The other machine did not get what was sent."""
 
 
 def send_segment(path: Path, send: Send) -> None:
@@ -43,7 +40,7 @@ def send_segment(path: Path, send: Send) -> None:
             is_right = send(at, piece, digest.hexdigest() if is_last else "")
             at += len(piece)
             if not is_right:
-                raise SegmentDamaged(f"{path.name} did not arrive as it was sent")
+                raise SegmentDamaged(name=path.name)
             if is_last:
                 break
     path.unlink()

@@ -20,6 +20,9 @@ class Survey:
 
     Memory: one frame, and a mark of each segment.
 
+    Attributes:
+        frames: That the film has, as far as it has been read.
+
     Args:
         context: Of the job.
         segments: What is finished is not handed out.
@@ -31,6 +34,7 @@ class Survey:
         self._control, self._reader = context.control, reader
         self._segment, self._longest = plan.segment_frames, plan.span_segments
         self._begin = first_lacking(segments, plan.segment_frames)
+        self.frames = self._begin.done
         self._there = {record.number for record in segments.ahead}
         self._detector = None
         if plan.work.takes_shots:
@@ -76,6 +80,7 @@ class Survey:
             frames_behind(self._reader, mark), start=mark.count if mark else 0
         ):
             self._control.check_cancelled()
+            self.frames = max(self.frames, index + 1)
             looks_new = self._detector is not None and self._detector.starts_shot(frame)
             if index >= done:
                 yield index, frame, looks_new and index > self._begin.shot

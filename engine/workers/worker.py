@@ -19,7 +19,9 @@ from distributed import Worker, WorkerPlugin, get_worker
 
 from engine.core.control import Control
 from engine.core.errors import EngineError, GpuLost, NumericOverflow
+from engine.core.file_access import reported
 from engine.core.log import job_log
+from engine.core.messages import Message, message
 from engine.core.serialization import to_plain
 from engine.hardware import devices
 from engine.hardware.out_of_memory import forget_frames, free_memory
@@ -72,14 +74,14 @@ class Made:
 
     Attributes:
         first: Number of its first segment.
-        failure: Why segments lack; "" where all are there.
+        failure: Why segments lack; None where all are there.
         has_preview: The result of the task is a picture of the newest frames.
         peak_bytes: Most main memory of the worker so far.
         seconds: Of the stages of the model, since the worker began.
     """
 
     first: int
-    failure: str = ""
+    failure: Message | None = None
     has_preview: bool = False
     peak_bytes: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -140,11 +142,11 @@ class SpanWorker(WorkerPlugin):
             EngineError: What keeps any worker from it: a full disk, a source that has gone.
             Cancelled: The job was cancelled.
         """
-        reports, failure = _Reports(self.tell, span.done, self._due), ""
+        reports, failure = _Reports(self.tell, span.done, self._due), None
         log = SpanSegments(self._order.folder, reports.keep, self.delivered)
         while True:
             if self._gpu_is_gone:
-                failure = "the GPU is not in this machine any more"
+                failure = message("reason.worker.gpu-gone")
                 break
             try:
                 with loss_noticed():
@@ -156,7 +158,7 @@ class SpanWorker(WorkerPlugin):
             else:
                 break
             self._let_go()
-            if failure:
+            if failure is not None:
                 break
             self.control.check()  # until the job is resumed
         preview = self.shown(reports.preview)
@@ -185,7 +187,7 @@ class SpanWorker(WorkerPlugin):
 
     def tell(self, kind: str, data: object) -> None:
         """Send a message of plain data to the process of the job."""
-        self._worker.log_event(TOPIC, {"number": self._number, "kind": kind, "data": data})
+        self._worker.log_event(TOPIC, {"kind": kind, "data": data})
 
     def _ready(self, reports: _Reports) -> SpanMaker:
         """The models, loaded with the first span."""
@@ -220,7 +222,7 @@ class SpanWorker(WorkerPlugin):
         self._around.close()
         free_memory()
 
-    def _failure(self, error: Exception) -> str:
+    def _failure(self, error: Exception) -> Message:
         """What is wrong with this worker; errors that any worker has are raised again.
 
         After the loss of its GPU a process is of no use: another one takes its place.
@@ -230,16 +232,17 @@ class SpanWorker(WorkerPlugin):
             os._exit(1)
         if self.ends_job(error):
             raise error
-        logger.error("a span failed: %s\n%s", error, forget_frames(error))
-        return str(error) or type(error).__name__
+        why = reported(error, "a span", logger).as_message
+        forget_frames(error)
+        return why
 
-    def _made(self, span: Span, failure: str, *, has_preview: bool) -> Made:
+    def _made(self, span: Span, failure: Message | None, *, has_preview: bool) -> Made:
         return Made(
             first=span.first,
             failure=failure,
             has_preview=has_preview,
             peak_bytes=peak_ram_bytes(),
-            seconds=self._context.meter.seconds() if not failure else {},
+            seconds=self._context.meter.seconds() if failure is None else {},
         )
 
 

@@ -19,7 +19,7 @@ from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
 from engine.protocol.events import Event, SegmentDone
 from engine.video.read.probe import probe
-from engine.workers import hand_out
+from engine.workers import hand_out, team
 from tests.faults.group import Group
 from tests.faults.outcomes import INCOMPLETE, INTERNAL, LOST, OK, Outcome
 from tests.helpers.farm_machines import Machine, paired
@@ -50,7 +50,7 @@ class FarmJobs(Group):
         self._plan = replace(plan, segment_frames=SEGMENT_FRAMES, span_segments=2)
         run(self._plan, folder / "right")
         self._right = _segments(folder / "right")
-        hand_out._GONE_S = _START_S
+        team._GONE_S = _START_S
         self._door, self._machines = paired(folder / "farm", _MACHINES, silence=_SILENCE)
         self._stack = ExitStack()
         self._relays = [self._stack.enter_context(Relay(self._door.port)) for _ in range(_MACHINES)]

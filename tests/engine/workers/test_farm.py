@@ -46,7 +46,7 @@ def dask_says_so(expected_log_errors: list[str]) -> None:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that loads its libraries next to other tests is slow."""
-    monkeypatch.setattr("engine.workers.hand_out._GONE_S", 120.0)
+    monkeypatch.setattr("engine.workers.team._GONE_S", 120.0)
 
 
 @dataclass(slots=True)
@@ -277,7 +277,7 @@ def test_other_weights_are_refused(has: str, tmp_path: Path, seen: Seen) -> None
 def test_without_any_machine_the_process_of_the_job_makes_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.workers.hand_out._GONE_S", 1.0)
+    monkeypatch.setattr("engine.workers.team._GONE_S", 1.0)
     plan = planned("lite", tmp_path)
     run(plan, tmp_path / "one")
     door, _ = paired(tmp_path, 1)

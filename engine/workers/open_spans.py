@@ -1,0 +1,84 @@
+"""Spans that workers have, and the segments that are finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from engine.pipeline.segments import SegmentRecord, Span
+from engine.workers.crew import SpanFuture
+from engine.workers.survey import Survey
+
+
+class OpenSpans:
+    """Used by the thread of the job, but for `lacks`.
+
+    Args:
+        finished: Segments that are there.
+        survey: Knows how far the film goes.
+        segment_frames: Of the plan.
+
+    Attributes:
+        frames: In finished segments.
+        largest: Bytes of the largest of them.
+    """
+
+    def __init__(
+        self, finished: Iterable[SegmentRecord], survey: Survey, segment_frames: int
+    ) -> None:
+        self._survey, self._segment_frames = survey, segment_frames
+        self._open: dict[SpanFuture, Span] = {}
+        self._finished: dict[int, SegmentRecord] = {}
+        self.frames = self.largest = 0
+        for record in finished:
+            self.add(record)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(self, futures: Iterable[SpanFuture], spans: Iterable[Span]) -> None:
+        """They are handed out."""
+        self._open.update(zip(futures, spans, strict=True))
+
+    def end(self, future: SpanFuture) -> Span | None:
+        """A span has ended, whichever way; None: one that is not known any more."""
+        return self._open.pop(future, None)
+
+    def add(self, record: SegmentRecord) -> None:
+        """A segment is finished."""
+        self._finished[record.number] = record
+        self.frames += record.frames
+        self.largest = max(self.largest, record.bytes)
+
+    def rest(self, span: Span) -> Span:
+        """What is left of a span, whose worker may have finished some segments."""
+        made: list[SegmentRecord] = []
+        while (record := self._finished.get(span.first + len(made))) is not None:
+            if span.stop is not None and record.begins >= span.stop:
+                break
+            made.append(record)
+        return span.rest(made)
+
+    def rests(self) -> Iterator[Span]:
+        """What is left of each."""
+        return map(self.rest, self._open.values())
+
+    def is_made(self, rest: Span) -> bool:
+        """Whether nothing is left of a span."""
+        return rest.done >= (self._survey.frames if rest.stop is None else rest.stop)
+
+    def has(self, first: int) -> bool:
+        """Whether one begins with a segment."""
+        return any(span.first == first for span in self._open.values())
+
+    def lacks(self, segment: int) -> bool:
+        """Whether a segment belongs to one of them and is not finished; in any thread."""
+        return segment not in self._finished and any(
+            span.first <= segment <= self._last_of(span) for span in tuple(self._open.values())
+        )
+
+    def _last_of(self, span: Span) -> int:
+        """The last number that a segment of a span may have."""
+        if span.stop is None:  # its segments may be short
+            return span.first + self._survey.frames - span.done
+        length = self._segment_frames
+        return span.first + (span.stop - 1) // length - span.done // length

@@ -1,0 +1,95 @@
+"""What workers report of their spans, checked: that of another machine may be anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any, TypeVar
+
+from engine.core.serialization import from_plain
+from engine.pipeline.segments import SegmentRecord, Span, segment_path
+from engine.workers.worker import Made
+
+T = TypeVar("T")
+Report = Mapping[str, Any]  # "number" of the worker, "kind" and "data"
+KINDS = ("segment", "made", "progress", "warned")
+
+
+class ReportRefused(Exception):
+    """A worker has reported what makes no sense."""
+
+
+def check(is_so: bool, what: str) -> None:
+    """Refuse a report unless something is so.
+
+    Raises:
+        ReportRefused: It is not.
+    """
+    if not is_so:
+        raise ReportRefused(what)
+
+
+def read(kind: type[T], data: Any) -> T:
+    """Data of a report.
+
+    Raises:
+        ReportRefused: They do not describe a `kind`.
+    """
+    try:
+        return from_plain(kind, data)
+    except (ValueError, TypeError, KeyError, RecursionError) as err:
+        raise ReportRefused(f"no {kind}: {err}") from err
+
+
+def read_segment(
+    data: Any, lacking: Iterable[Span], *, frames: int, segment_frames: int, folder: Path
+) -> SegmentRecord:
+    """The record of a finished segment.
+
+    Args:
+        data: Plain.
+        lacking: What is left of each span that is being made.
+        frames: Of the film, as far as it has been read.
+        segment_frames: Of the plan.
+        folder: Of the job, which has the file.
+
+    Raises:
+        ReportRefused: It is not the next one of such a span, or is not there.
+    """
+    record = read(SegmentRecord, data)
+    check(0 < record.frames <= segment_frames, "a segment without frames, or with too many")
+    check(record.frames == len(record.durations) == len(record.crcs), "other numbers of frames")
+    found = [one for one in lacking if (one.first, one.done) == (record.number, record.begins)]
+    check(bool(found), "a segment that does not lack")
+    stop, end = found[0].stop, record.end.count
+    check(end <= (frames if stop is None else stop), "a segment that goes too far")
+    check(stop is None or end == stop or end % segment_frames == 0, "a segment that is cut short")
+    path = segment_path(folder, record.number)
+    check(path.is_file() and path.stat().st_size == record.bytes, "a segment that is not there")
+    return record
+
+
+def read_made(data: Any) -> Made:
+    """How a span ended.
+
+    Raises:
+        ReportRefused: It makes no sense.
+    """
+    made = read(Made, data)
+    numbers = (made.peak_bytes, *made.seconds.values())
+    check(all(isfinite(one) and one >= 0 for one in numbers), "a number that makes no sense")
+    return made
+
+
+def read_progress(data: Any, *, frames: int) -> tuple[int, int, float]:
+    """Where a worker is, frames since its last finished segment, frames a second.
+
+    Raises:
+        ReportRefused: It makes no sense; the film has no such frame, for example.
+    """
+    check(isinstance(data, list | tuple) and len(data) == 3, "no progress")
+    frame, begun, speed = read(int, data[0]), read(int, data[1]), read(float, data[2])
+    check(0 <= begun <= frame <= frames, "a frame that is not there")
+    check(isfinite(speed) and speed >= 0, "a speed that makes no sense")
+    return frame, begun, speed
