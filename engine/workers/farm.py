@@ -14,7 +14,6 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from distributed import Scheduler
@@ -25,21 +24,21 @@ from tornado.ioloop import PeriodicCallback
 from engine import __version__
 from engine.core.file_access import RetryingFile, write_error
 from engine.core.messages import Message, message
-from engine.core.serialization import from_plain, to_plain
+from engine.core.serialization import to_plain
 from engine.farm.identity import clean_name, fingerprints_in
-from engine.protocol.events import Picture, PreviewReady
 from engine.protocol.machines import MachineInfo, MachineState
 from engine.workers import handshakes, machines
 from engine.workers.door import Door
-from engine.workers.fit import LentDevice, MachineOffer, Requirements, misfit
+from engine.workers.fit import LentDevice, Requirements, misfit
 from engine.workers.remote_segments import PIECE_BYTES, SegmentsReceived
+from engine.workers.reports import check, read, read_offer, read_preview
 from engine.workers.worker import JobOrder
 
 logger = logging.getLogger(__name__)
 
 MOST_BYTES = 1 << 22  # of the source at a time
 _BYTES = (bytes, bytearray, memoryview)  # as Dask gives them
-_MOST_DEVICES, _LONGEST_TITLE = 64, 200  # of a machine; characters
+_MOST_DEVICES = 64  # of a machine
 _LOOK_MS = 1000  # between looks at who is paired
 
 
@@ -155,13 +154,13 @@ class Farm:
         if version == __version__:
             return {"needs": to_plain(self._needs)}
         nothing = LentDevice(gpu="", title="", free_bytes=0)
-        version = clean_name(version)
+        version = clean_name(read(str, version))
         why = message("reason.machine.version", version=version, own=__version__)
         return self._refuse(self._known(comm, name, nothing), why)
 
     async def join(self, comm: Comm, offer: Any, name: str) -> dict[str, Any]:
         """The order of the job and a number, or why a machine cannot take part."""
-        offered = _offered(offer)
+        offered = read_offer(offer)
         why = misfit(self._needs, offered)
         member = self._known(comm, name, offered.device)
         key = (member.fingerprint, member.device.gpu)
@@ -181,7 +180,7 @@ class Farm:
     async def read(self, comm: Comm, number: int, begin: int, count: int) -> bytes:
         """A range of the source."""
         self._at_work(comm, number)
-        begin, count = from_plain(int, begin), from_plain(int, count)
+        begin, count = read(int, begin), read(int, count)
         return await asyncio.to_thread(self._bytes, begin, min(count, MOST_BYTES))
 
     async def keep(
@@ -189,10 +188,10 @@ class Farm:
     ) -> bool:
         """A piece of a finished segment; False where it is damaged."""
         self._at_work(comm, number)
-        segment, begin = from_plain(int, segment), from_plain(int, begin)
-        is_small = len(piece) <= PIECE_BYTES and 0 <= begin < self._most_bytes
-        if not (isinstance(piece, _BYTES) and is_small and self._lacks(segment)):
-            raise ValueError(f"such a piece of segment {segment} is not wanted")
+        segment, begin = read(int, segment), read(int, begin)
+        check(isinstance(piece, _BYTES) and len(piece) <= PIECE_BYTES, "no piece of a segment")
+        check(0 <= begin < self._most_bytes, "a segment that is too large")
+        check(self._lacks(segment), "a segment that does not lack")
         try:
             return await self._received.take(number, segment, begin, bytes(piece), sha256)
         except OSError as err:  # no fault of the machine
@@ -204,9 +203,8 @@ class Farm:
     ) -> None:
         """The newest frames that a machine has made."""
         self._at_work(comm, number)
-        shown = _with_pixels(from_plain(PreviewReady, preview), pixels)
-        if shown.job_id != self._order.job_id:
-            raise ValueError("not of this job")
+        shown = read_preview(preview, pixels)
+        check(shown.job_id == self._order.job_id, "a picture of another job")
         self._heard({"number": number, "kind": "preview", "data": shown})
 
     async def leave(self, comm: Comm, number: int, state: MachineState) -> None:
@@ -243,8 +241,7 @@ class Farm:
         """A Dask worker comes: of this machine, or with the number that its machine was given."""
         if _fingerprint(comm) not in self._own:
             member = self._checked(comm, int(name))
-            if member.state in ("left-out", "refused"):
-                raise ValueError(f"{member.name} does not take part")
+            check(member.state not in ("left-out", "refused"), f"{member.name} does not take part")
         await self._scheduler.add_worker(comm, name=name, **about)
 
     async def _look(self) -> None:
@@ -270,9 +267,9 @@ class Farm:
         member = self._members.get(key) or self._refused.get(key)
         if member is None:
             number = self._first + len(self._everyone)
-            if sum(one.fingerprint == fingerprint for one in self._everyone) >= _MOST_DEVICES:
-                raise ValueError("more devices than a machine has")
-            name = self.door.names.get(fingerprint) or clean_name(name)
+            devices = sum(one.fingerprint == fingerprint for one in self._everyone)
+            check(devices < _MOST_DEVICES, "more devices than a machine has")
+            name = self.door.names.get(fingerprint) or clean_name(read(str, name))
             member = _Member(number, fingerprint, name, "", device)
             self._refused[key] = member  # until it fits
         member.address, member.device = comm.peer_address.partition("://")[2], device
@@ -297,15 +294,15 @@ class Farm:
     def _at_work(self, comm: Comm, number: int) -> _Member:
         """As `_checked`; its Dask worker is there."""
         member = self._checked(comm, number)
-        if not any(member is one for one in self._at.values()):
-            raise ValueError("this machine does not take part now")
+        check(any(member is one for one in self._at.values()), "no Dask worker is there")
         return member
 
     def _checked(self, comm: Comm, number: int) -> _Member:
         """The machine with a number, which must be the one that speaks."""
         member = self._member(number)
-        if member is None or member.fingerprint != _fingerprint(comm):
-            raise ValueError("another machine has this number")
+        is_right = member is not None and member.fingerprint == _fingerprint(comm)
+        check(is_right, "another machine has this number")
+        assert member is not None
         return member
 
     async def _dismiss(self, member: _Member) -> None:
@@ -376,40 +373,7 @@ def _info(devices: list[_Member], film: str) -> MachineInfo:
     )
 
 
-def _offered(data: Any) -> MachineOffer:
-    """What a machine has, as it may be shown.
-
-    Raises:
-        ValueError, TypeError, KeyError: It makes no sense.
-    """
-    offer = from_plain(MachineOffer, data)
-    device = offer.device
-    is_short = max(len(device.gpu), len(device.title)) <= _LONGEST_TITLE
-    if not (is_short and device.title.isprintable() and 0 <= device.free_bytes < 2**60):
-        raise ValueError("a device that there is not")
-    return dataclasses.replace(offer, version=clean_name(offer.version))
-
-
 def _fingerprint(comm: Any) -> str:
     """SHA-256 of the certificate that the other end of a connection has proved to have."""
     found = comm.stream.socket.getpeercert(binary_form=True)
     return hashlib.sha256(found).hexdigest()
-
-
-def _with_pixels(preview: PreviewReady, sent: Sequence[bytes | None]) -> PreviewReady:
-    """A preview whose pictures were sent apart, as plain data have no bytes.
-
-    Raises:
-        ValueError: They are none.
-    """
-    pictures: list[Picture | None] = []
-    for picture, rgb in zip((preview.source, preview.result), sent, strict=True):
-        if picture is not None:
-            size = picture.size
-            if not isinstance(rgb, bytes) or size.is_empty or len(rgb) != 3 * size.pixels:
-                raise ValueError("a picture of another size")
-            picture = dataclasses.replace(picture, rgb=rgb)
-        pictures.append(picture)
-    if not (isfinite(preview.seconds) and 0 <= preview.frame < 2**31):
-        raise ValueError("a frame that is not there")
-    return dataclasses.replace(preview, source=pictures[0], result=pictures[1])

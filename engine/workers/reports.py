@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.core.serialization import from_plain
+from engine.farm.identity import clean_name
 from engine.pipeline.segments import SegmentRecord, Span, segment_path
+from engine.protocol.events import Picture, PreviewReady
+from engine.workers.fit import MachineOffer
 from engine.workers.worker import Made
 
 T = TypeVar("T")
 Report = Mapping[str, Any]  # "number" of the worker, "kind" and "data"
+_LONGEST_TITLE = 200  # characters
 KINDS = ("segment", "made", "progress", "warned")
 
 
@@ -93,3 +98,43 @@ def read_progress(data: Any, *, frames: int) -> tuple[int, int, float]:
     check(0 <= begun <= frame <= frames, "a frame that is not there")
     check(isfinite(speed) and speed >= 0, "a speed that makes no sense")
     return frame, begun, speed
+
+
+def read_offer(data: Any) -> MachineOffer:
+    """What a machine has, as it may be shown.
+
+    Raises:
+        ReportRefused: It makes no sense.
+    """
+    offer = read(MachineOffer, data)
+    device = offer.device
+    is_short = max(len(device.gpu), len(device.title)) <= _LONGEST_TITLE
+    check(is_short and device.title.isprintable(), "a device without a name")
+    check(0 <= device.free_bytes < 2**60, "memory that there is not")
+    return replace(offer, version=clean_name(offer.version))
+
+
+def read_preview(data: Any, pixels: Sequence[bytes | None]) -> PreviewReady:
+    """A preview.
+
+    Args:
+        data: Plain, without the bytes of its pictures.
+        pixels: Those of the source and of the result.
+
+    Raises:
+        ReportRefused: It cannot be shown.
+    """
+    preview = read(PreviewReady, data)
+    check(isfinite(preview.seconds) and 0 <= preview.frame < 2**31, "a frame that is not there")
+    check(isinstance(pixels, list | tuple) and len(pixels) == 2, "no pictures")
+    source, result = _whole(preview.source, pixels[0]), _whole(preview.result, pixels[1])
+    return replace(preview, source=source, result=result)
+
+
+def _whole(picture: Picture | None, rgb: bytes | None) -> Picture | None:
+    if picture is None:
+        return None
+    size = picture.size
+    if not isinstance(rgb, bytes) or size.is_empty or len(rgb) != 3 * size.pixels:
+        raise ReportRefused("a picture of another size")
+    return replace(picture, rgb=rgb)
