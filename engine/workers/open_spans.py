@@ -59,8 +59,9 @@ class OpenSpans:
         return span.rest(made)
 
     def rests(self) -> Iterator[Span]:
-        """What is left of each."""
-        return map(self.rest, self._open.values())
+        """What is left of each of which anything is."""
+        rests = map(self.rest, self._open.values())
+        return (rest for rest in rests if not self.is_made(rest))
 
     def is_made(self, rest: Span) -> bool:
         """Whether nothing is left of a span."""

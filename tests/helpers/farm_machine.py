@@ -35,8 +35,10 @@ def main() -> None:
 
 def _go_wrong(folder: Path) -> None:
     """In the process that computes: let go wrong what the file names, each time it is asked."""
+    from engine.core.serialization import to_plain
     from engine.video.write import segment_writer
     from engine.workers import lent
+    from engine.workers.worker import Made
 
     def fault() -> str:
         file = folder / _FAULT
@@ -44,6 +46,7 @@ def _go_wrong(folder: Path) -> None:
 
     right_send, right_write = lent.send_segment, segment_writer._VideoFile.write
     right_asked, right_version = lent._Process._asked, lent.__version__
+    right_tell, right_make = lent.LentWorker.tell, lent.LentWorker.make
 
     def send(path: Path, on: Any) -> None:
         def wrong(begin: int, piece: bytes, sha256: str) -> bool:
@@ -61,7 +64,27 @@ def _go_wrong(folder: Path) -> None:
         lent.__version__ = "0.0.1" if fault() == "version" else right_version
         return await right_asked(self, host)
 
+    def tell(self: Any, kind: str, data: Any) -> None:
+        match fault():
+            case "nonsense":
+                right_tell(self, kind, {"number": "first"})
+            case "another span":
+                right_tell(self, kind, {**data, "first": 99} if kind == "made" else data)
+            case "silence" if kind == "made":
+                pass
+            case _:
+                right_tell(self, kind, data)
+
+    def make(self: Any, span: Any) -> Any:
+        if fault() == "crash":
+            raise KeyError("a mistake")
+        if fault() == "nothing":
+            self.tell("made", to_plain(Made(first=span.first)))
+            return None
+        return right_make(self, span)
+
     lent.send_segment = send
+    lent.LentWorker.tell, lent.LentWorker.make = tell, make
     segment_writer._VideoFile.write = write
     lent._Process._asked = asked
 

@@ -64,7 +64,7 @@ class Machine:
         self._process.stdin.flush()
 
     def go_wrong(self, fault: str) -> None:
-        """Let something go wrong from now on: "bytes", "disk" or "version"; "" for nothing."""
+        """Let something go wrong from now on, as `farm_machine` names it; "" for nothing."""
         (self.folder / "fault").write_text(fault)
 
     @property

@@ -101,6 +101,22 @@ def test_without_a_paired_certificate_nothing_is_answered(
     assert answer(port_of(cluster), made[who]()) == b""
 
 
+def test_a_forgotten_computer_is_a_stranger_while_the_scheduler_runs(tmp_path: Path) -> None:
+    other = certificate_of(tmp_path / "other")
+    handshakes.limit()
+    with computer(tmp_path / "host"):
+        fingerprint = Peers().add(other, "other", "").fingerprint
+        identity, trusted = own_identity(), Peers().trusted_file()
+    key = identity_of(tmp_path / "other").key
+    with scheduler(identity, trusted) as own:
+        assert answer(port_of(own), key) != b""
+        with computer(tmp_path / "host"):
+            Peers().forget(fingerprint)
+        handshakes.renew(own.scheduler, security(identity.key, trusted))
+        assert answer(port_of(own), key) == b""
+        assert answer(port_of(own), identity.key) != b""
+
+
 def test_without_tls_nothing_is_answered(cluster: Any) -> None:
     with socket.create_connection(("127.0.0.1", port_of(cluster)), timeout=10) as plain:
         plain.sendall(_HELLO)

@@ -15,6 +15,7 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.errors import PortTaken
+from engine.farm.identity import Peers
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
@@ -27,7 +28,8 @@ from engine.workers.door import Door
 from engine.workers.hand_out import hand_out
 from tests.engine.workers.test_hand_out import Events, files, planned
 from tests.helpers.clips import make_clip
-from tests.helpers.farm_machines import Machine, paired, running
+from tests.helpers.farm import computer
+from tests.helpers.farm_machines import Machine, paired, running, until
 from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, plan_of, run, settings_of
 
 pytestmark = [
@@ -219,7 +221,9 @@ def test_what_crashed_is_cleaned_at_the_next_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["bytes", "disk"])
+@pytest.mark.parametrize(
+    "fault", ["bytes", "disk", "nonsense", "another span", "silence", "crash", "nothing"]
+)
 def test_a_machine_that_fails_three_times_is_left_out(
     fault: str, tmp_path: Path, seen: Seen
 ) -> None:
@@ -235,6 +239,29 @@ def test_a_machine_that_fails_three_times_is_left_out(
     assert "“machine 1” failed 3 times" in text
     assert seen.states("machine 1")[-1] == "left-out"
     assert not list((tmp_path / "farm").glob("*.part"))
+
+
+@pytest.mark.slow
+def test_a_machine_that_is_forgotten_is_sent_away_at_once(tmp_path: Path, seen: Seen) -> None:
+    plan = planned("lite", tmp_path, shots=LONG)
+    run(plan, tmp_path / "one")
+    door, (first, second) = paired(tmp_path, 2)
+
+    def forget() -> None:
+        until(lambda: "working" in seen.states("machine 1"))
+        with computer(tmp_path / "host"):
+            Peers().forget(Peers().named("machine 1").fingerprint)
+        until(lambda: seen.states("machine 1")[-1:] == ["away"], 10)
+
+    first.start()
+    with running([second]):
+        events = with_machines(plan, tmp_path / "farm", door, answer=after(2, forget), local=1)
+    assert first.end() == 0
+    assert not first.leftovers
+    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert not events.of(Warned)
+    assert seen.states("machine 1")[-2:] == ["working", "away"]
+    assert seen.states("machine 1").count("working") == 1, "it does not come again"
 
 
 @pytest.mark.slow

@@ -1,0 +1,123 @@
+"""Reports of workers that make no sense are refused, whatever is wrong with them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.core.geometry import Size
+from engine.core.messages import message
+from engine.core.serialization import to_plain
+from engine.pipeline.segments import SegmentRecord, Span, segment_path
+from engine.protocol.events import Picture, PreviewReady
+from engine.video.read.frame_mark import FrameMark
+from engine.workers.fit import LentDevice, MachineOffer
+from engine.workers.reports import (
+    ReportRefused,
+    read_made,
+    read_offer,
+    read_preview,
+    read_progress,
+    read_segment,
+)
+from engine.workers.worker import Made
+
+JUNK: tuple[Any, ...] = (None, 3, "text", [], {}, {"number": "1"}, {"first": None}, [[[]]])
+RECORD = SegmentRecord(
+    number=2, pts=(8, 9, 10, 11), durations=(1,) * 4, bytes=5, crcs=(7,) * 4, begins=8
+)
+LACKING = Span(first=2, marks=(FrameMark(count=8, pts=7, crc=7),), stop=16)
+
+
+def kept(record: SegmentRecord, folder: Path, span: Span = LACKING) -> SegmentRecord:
+    segment_path(folder, RECORD.number).write_bytes(b"12345")
+    return read_segment(to_plain(record), [span], frames=20, segment_frames=4, folder=folder)
+
+
+def test_the_next_segment_of_a_span_is_taken(tmp_path: Path) -> None:
+    assert kept(RECORD, tmp_path) == RECORD
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"number": 1},
+        {"number": 3},  # the second one of the span, without the first
+        {"begins": 12},
+        {"bytes": 4},
+        {"pts": (), "durations": (), "crcs": ()},
+        {"crcs": (7,) * 3},
+        {"pts": (8,) * 5, "durations": (1,) * 5, "crcs": (7,) * 5},
+        {"pts": (8,) * 3, "durations": (1,) * 3, "crcs": (7,) * 3},
+    ],
+)
+def test_another_segment_is_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ReportRefused):
+        kept(replace(RECORD, **wrong), tmp_path)
+
+
+def test_a_segment_beyond_the_film_or_without_a_file_is_refused(tmp_path: Path) -> None:
+    last = replace(LACKING, stop=None)
+    assert kept(RECORD, tmp_path, last) == RECORD
+    plain = to_plain(RECORD)
+    with pytest.raises(ReportRefused):
+        read_segment(plain, [last], frames=11, segment_frames=4, folder=tmp_path)
+    segment_path(tmp_path, RECORD.number).unlink()
+    with pytest.raises(ReportRefused):
+        read_segment(plain, [last], frames=20, segment_frames=4, folder=tmp_path)
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_junk_is_refused(junk: object, tmp_path: Path) -> None:
+    with pytest.raises(ReportRefused):
+        read_segment(junk, [LACKING], frames=20, segment_frames=4, folder=tmp_path)
+    with pytest.raises(ReportRefused):
+        read_made(junk)
+    with pytest.raises(ReportRefused):
+        read_progress(junk, frames=20)
+    with pytest.raises(ReportRefused):
+        read_offer(junk)
+    with pytest.raises(ReportRefused):
+        read_preview(junk, [None, None])
+
+
+def test_a_failure_keeps_its_message() -> None:
+    made = Made(first=1, failure=message("reason.machine.left-out", why=message("out-of-memory")))
+    assert read_made(to_plain(made)) == made
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0])
+def test_times_that_are_none_are_refused(seconds: float) -> None:
+    with pytest.raises(ReportRefused):
+        read_made(to_plain(Made(first=1, seconds={"decode": seconds})))
+
+
+@pytest.mark.parametrize(
+    "wrong", [[21, 1, 1.0], [3, 4, 1.0], [3, -1, 1.0], [3, 1, math.nan], [3, 1], [True, 0, 1.0]]
+)
+def test_progress_is_within_the_film(wrong: list[float]) -> None:
+    assert read_progress([20, 1, 1.5], frames=20) == (20, 1, 1.5)
+    with pytest.raises(ReportRefused):
+        read_progress(wrong, frames=20)
+
+
+@pytest.mark.parametrize("device", [{"free_bytes": -1}, {"title": "a\nb"}, {"gpu": "x" * 1000}])
+def test_a_device_can_be_shown(device: dict[str, Any]) -> None:
+    right = LentDevice(gpu="", title="CPU", free_bytes=1)
+    offer = MachineOffer(version="9" * 1000, device=right, files=())
+    assert len(read_offer(to_plain(offer)).version) == 40
+    with pytest.raises(ReportRefused):
+        read_offer(to_plain(replace(offer, device=replace(right, **device))))
+
+
+@pytest.mark.parametrize("rgb", [None, b"", bytes(11), bytes(13), "x" * 12])
+def test_a_picture_has_all_its_pixels(rgb: Any) -> None:
+    picture = Picture(size=Size(2, 2), rgb=bytes(12))
+    preview = PreviewReady(job_id="job", frame=1, seconds=0.5, source=picture)
+    assert read_preview(to_plain(preview), [bytes(12), None]) == preview
+    with pytest.raises(ReportRefused):
+        read_preview(to_plain(preview), [rgb, None])
