@@ -86,6 +86,7 @@ class Crew:
     ) -> None:
         self._worker, self._folder, self._count, self._heard = worker, folder, count, heard
         self._farm = farm
+        self._dead: set[str] = set()  # addresses of workers
 
     def __enter__(self) -> Crew:
         """Start; does not wait for the workers.
@@ -172,7 +173,10 @@ class Crew:
         return futures
 
     def outcome_of(self, future: SpanFuture) -> tuple[int | None, Message | None]:
-        """Who had a span that has ended, None where that is not known any more; and why it is lost.
+        """Who had a span that has ended, and why it is lost.
+
+        A worker that dies may have had several that it had not begun: it answers for the first one.
+        None stands for the others, and where it is not known any more.
 
         Raises:
             EngineError: What keeps any worker from it.
@@ -182,7 +186,11 @@ class Crew:
         try:
             future.result()
         except KilledWorker as err:
-            return int(str(err.last_worker.name)), message("reason.worker.ended")
+            dead, why = err.last_worker, message("reason.worker.ended")
+            if dead.address in self._dead:
+                return None, why
+            self._dead.add(dead.address)
+            return int(str(dead.name)), why
         except EngineError:
             raise
         except Cancelled:  # its process ends

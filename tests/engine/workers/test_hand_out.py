@@ -10,10 +10,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import dask
 import psutil
 import pytest
+from distributed import KilledWorker, Worker
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, WeightsError
@@ -23,7 +28,9 @@ from engine.pipeline.run import run_job
 from engine.protocol.events import Event, SegmentDone, StageProgress, Warned, WorkerProgress
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.probe import probe
+from engine.workers.crew import Crew, quiet
 from engine.workers.hand_out import hand_out
+from engine.workers.worker import SpanWorker
 from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, plan_of, run, settings_of
 from tests.helpers.seedvr2 import make_three_shots
 
@@ -156,6 +163,33 @@ def test_a_worker_that_dies_three_times_is_left_out(tmp_path: Path) -> None:
     assert files(tmp_path / "two") == files(tmp_path / "one")
 
 
+class LateWorker(SpanWorker):
+    """The first process of it has the order of a job that has ended."""
+
+    def setup(self, worker: Worker) -> None:
+        super().setup(worker)
+        mark = self._order.folder / "first"
+        if not mark.exists():
+            mark.touch()
+            self._order = replace(self._order, job_id="an earlier one")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("deaths")
+def test_a_worker_of_another_job_ends_and_its_span_is_made_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.workers.team._GONE_S", 120.0)  # it starts next to other tests
+    plan, events = planned("lite", tmp_path), Events()
+    run(plan, tmp_path / "one")
+    context = job_of(plan, tmp_path / "two", 1, events)
+    context.hand_out = partial(hand_out, worker=LateWorker)
+    run_job(context, Checkpoint(tmp_path / "two"), overwrite=True)
+    assert (tmp_path / "two" / "first").exists()
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert not events.of(Warned), "it was not left out, and nothing is left to this process"
+
+
 @pytest.mark.slow
 def test_a_cancelled_job_goes_on_where_it_was(tmp_path: Path) -> None:
     control, plan = Control(), planned("seedvr2", tmp_path)
@@ -234,6 +268,27 @@ def test_no_worker_outlives_its_job(tmp_path: Path) -> None:
     with_workers(plan, tmp_path / "two", 2, events)
     assert len(events.of(SegmentDone)) == 30 - kept // SEGMENT_FRAMES
     assert files(tmp_path / "two") == files(tmp_path / "one")
+
+
+def test_a_worker_that_dies_with_several_spans_has_failed_once(tmp_path: Path) -> None:
+    def died(address: str) -> Any:
+        def result() -> None:
+            raise KilledWorker("a span", SimpleNamespace(name="1", address=address), 0)
+
+        return SimpleNamespace(status="error", result=result)
+
+    crew = Crew(cast(Any, None), tmp_path, 2, lambda found: None)
+    found = [crew.outcome_of(died(address))[0] for address in ("a", "a", "a", "b")]
+    assert found == [1, None, None, 1]
+
+
+def test_dask_gets_lists_of_its_own_each_time() -> None:
+    routes = [f"distributed.{role}.http.routes" for role in ("worker", "scheduler")]
+    for _ in range(2):
+        with quiet():
+            for name in routes:
+                assert dask.config.get(name) == []
+                dask.config.get(name).append("distributed.http.scheduler.missing_bokeh")
 
 
 def test_an_error_that_every_worker_has_ends_the_job(tmp_path: Path) -> None:
