@@ -221,12 +221,11 @@ def test_what_crashed_is_cleaned_at_the_next_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "fault", ["bytes", "disk", "nonsense", "another span", "silence", "crash", "nothing"]
-)
+@pytest.mark.parametrize("fault", ["bytes", "disk", "nonsense", "crash", "nothing"])
 def test_a_machine_that_fails_three_times_is_left_out(
-    fault: str, tmp_path: Path, seen: Seen
+    fault: str, tmp_path: Path, seen: Seen, expected_log_errors: list[str]
 ) -> None:
+    expected_log_errors.append("engine.workers.crew")  # logs what a machine raises
     plan = planned("lite", tmp_path, shots=LONG)
     run(plan, tmp_path / "one")
     door, others = paired(tmp_path, 2)
@@ -239,6 +238,19 @@ def test_a_machine_that_fails_three_times_is_left_out(
     assert "“machine 1” failed 3 times" in text
     assert seen.states("machine 1")[-1] == "left-out"
     assert not list((tmp_path / "farm").glob("*.part"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["another span", "silence"])
+def test_how_a_span_ended_need_not_be_told(fault: str, tmp_path: Path) -> None:
+    plan = planned("lite", tmp_path)
+    run(plan, tmp_path / "one")
+    door, others = paired(tmp_path, 2)
+    others[0].go_wrong(fault)
+    with running(others):
+        events = with_machines(plan, tmp_path / "farm", door)
+    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert set(codes(events)) <= {"worker-left-out.machine"}
 
 
 @pytest.mark.slow
