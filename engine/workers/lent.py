@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import signal
 import socket
@@ -48,6 +49,7 @@ logger = logging.getLogger(__name__)
 _TRY_S = 2.0  # between two questions
 _IDLE_S = 60.0  # without an answer, after which it ends and gives its memory back
 _CONNECT_S, _ANSWER_S = 5.0, 60.0
+_ALONE_S = 15.0  # most, after the parent has gone; what it has written goes at the next start
 _REFUSED_S = 10.0  # until it asks again: the owner may have put a file there
 _VARIANTS = {WorkPlan: registry.plan_class}
 
@@ -107,12 +109,16 @@ class _Process:
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """In a thread of its own: the parent says why it ends, or has gone."""
+        has_parent = True
         try:
             self._why = self._parent.recv()
         except (EOFError, OSError):
-            self._why = "ended"
+            has_parent = False
         with suppress(RuntimeError):  # it has ended by itself
             loop.call_soon_threadsafe(self._ending.set)
+        if not has_parent:  # which would end what does not end by itself
+            time.sleep(_ALONE_S)
+            os._exit(1)
 
     async def _served(self, host: str) -> bool:
         """Work for a machine until its job has ended; False where it does not answer."""
