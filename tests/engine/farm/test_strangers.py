@@ -101,7 +101,7 @@ def test_without_a_paired_certificate_nothing_is_answered(
     assert answer(port_of(cluster), made[who]()) == b""
 
 
-def test_a_forgotten_computer_is_a_stranger_while_the_scheduler_runs(tmp_path: Path) -> None:
+def test_who_is_paired_counts_while_the_scheduler_runs(tmp_path: Path) -> None:
     other = certificate_of(tmp_path / "other")
     handshakes.limit()
     with computer(tmp_path / "host"):
@@ -115,6 +115,10 @@ def test_a_forgotten_computer_is_a_stranger_while_the_scheduler_runs(tmp_path: P
         handshakes.renew(own.scheduler, security(identity.key, trusted))
         assert answer(port_of(own), key) == b""
         assert answer(port_of(own), identity.key) != b""
+        with computer(tmp_path / "host"):
+            Peers().add(other, "other", "")
+        handshakes.renew(own.scheduler, security(identity.key, trusted))
+        assert answer(port_of(own), key) != b"", "paired again"
 
 
 def test_without_tls_nothing_is_answered(cluster: Any) -> None:
