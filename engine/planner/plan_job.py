@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.core.errors import NoUsableGpu
 from engine.core.geometry import FrameSpan, Size
-from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
-from engine.models.contracts import Step, WorkRequest
+from engine.models.contracts import WorkRequest
 from engine.models.planning.search import Room
 from engine.planner import first_pass, gpu_team, latents, machines, peaks, times, workers
 from engine.planner.advice import with_offers
 from engine.planner.notices import notices_of, other_model, refusal_of
 from engine.planner.rates import Rates
+from engine.planner.reasons import reasons_of
 from engine.planner.target import (
     check_size,
     default_output,
@@ -29,13 +28,10 @@ from engine.planner.target import (
 )
 from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import (
-    Alternative,
-    Limit,
     Notice,
     PassName,
     PicturePlan,
     Plan,
-    Reasons,
     StagePlan,
     WorkPlan,
 )
@@ -47,11 +43,16 @@ from engine.video.write import codecs, containers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is planned: a source, settings and, where the user named one, a result."""
+    """What is planned: a source, settings and, where the user named one, a result.
+
+    Attributes:
+        machines: Names of the computers that this one is paired with, by their fingerprint.
+    """
 
     media: MediaInfo
     settings: JobSettings
     output: Path | None = None
+    machines: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
@@ -70,8 +71,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     plan = bare_plan(request, budget, rates)
     if request.settings.model == "auto":
         request = replace(request, settings=replace(request.settings, model=plan.work.model))
-    priced = partial(_priced, plan, budget, rates)
-    plan = replace(plan, reasons=reasons_of(plan, request.settings, priced))
+    plan = replace(plan, reasons=reasons_of(plan, request, budget, rates))
     refusal = refusal_of(plan)
     if refusal is None:
         return plan
@@ -264,16 +264,6 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
     return replace(plan, notices=notices_of(plan, request, budget, wanted))
 
 
-def _priced(plan: Plan, budget: Budget, rates: Rates, work: WorkPlan) -> Price:
-    """What the job takes with another plan of its model."""
-    other = replace(plan, work=work)
-    return Price(
-        device_bytes=peaks.device_bytes(other),
-        ram_bytes=peaks.ram_bytes(other),
-        seconds=times.seconds(other, budget, rates),
-    )
-
-
 def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
     """Memory and time of each stage, in the order of the work."""
     memory = peaks.stage_peaks(plan)
@@ -286,112 +276,4 @@ def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
             seconds=seconds,
         )
         for stage, seconds in times.stage_seconds(plan, budget, rates).items()
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """What the whole job takes with one plan of its model: bytes and seconds."""
-
-    device_bytes: int
-    ram_bytes: int
-    seconds: float
-
-
-Priced = Callable[[WorkPlan], Price]
-
-
-def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
-    """The reasons for a plan.
-
-    Args:
-        plan: With its predictions.
-        settings: What the user wants.
-        priced: What the job would take with another plan of the same model.
-    """
-    family = registry.family_of(plan.work)
-    fits = all(notice.code != "plan-does-not-fit" for notice in plan.notices)
-    # the smallest plan, which does not fit, has nothing to be compared with
-    steps = sorted(family.steps(plan.work), key=lambda step: not step.is_more) if fits else []
-    found = [_alternative(plan, step, priced(step.work)) for step in steps]
-    more = [one for one, step in zip(found, steps, strict=True) if step.is_more]
-    limited_by = _limit(plan, settings, more)
-    needed = plan.device_bytes or plan.peak_bytes
-    allowed = plan.device_budget_bytes or plan.budget_bytes
-    of_gpu = limited_by == "video-memory"
-    return Reasons(
-        limited_by=limited_by,
-        params={
-            "needed": str(needed),
-            "allowed": str(allowed),
-            "size": memory_text(plan.device_bytes if of_gpu else plan.peak_bytes),
-            "budget": memory_text(plan.device_budget_bytes if of_gpu else plan.budget_bytes),
-        },
-        choices=(
-            *family.choices(plan.work),
-            *(first_pass.choices(plan) if plan.first_pass else ()),
-            *_workers_chosen(plan),
-        ),
-        alternatives=tuple(found),
-    )
-
-
-def _workers_chosen(plan: Plan) -> Iterator[Notice]:
-    if len(plan.workers) > 1:
-        yield from gpu_team.choices(plan) if plan.workers[0].gpu else workers.choices(plan)
-    if plan.takes_machines:
-        yield from machines.choices(plan)
-
-
-# --- what limits
-
-_SIZES = ("clip_frames", "encode_tile", "decode_tile", "tile")  # 0 as large as fits
-
-
-def _limit(plan: Plan, settings: JobSettings, more: list[Alternative]) -> Limit:
-    """What there is too little of; with too little of both what twice as much saves more time."""
-    on_gpu = plan.work.device == "cuda"
-    saved: dict[Limit, float] = {}
-    for one in (*more, _itself(plan)):
-        short: tuple[tuple[Limit, int, int], ...] = (
-            ("video-memory", one.device_bytes if on_gpu else 0, plan.device_budget_bytes),
-            ("memory", one.ram_bytes, plan.budget_bytes),
-        )
-        for limit, needed, allowed in short:
-            if needed > allowed:
-                # work that is repeated falls with the memory: twice as much saves half of it
-                share = 1 if needed <= 2 * allowed else 1 / 2
-                seconds = share * (plan.seconds - one.seconds)
-                saved[limit] = max(saved.get(limit, seconds), seconds)
-    if saved:
-        return max(saved, key=lambda limit: saved[limit])
-    is_set = any(getattr(settings, name) for name in _SIZES) or settings.blocks_on_device >= 0
-    return "settings" if is_set else "nothing"
-
-
-def _itself(plan: Plan) -> Alternative:
-    return Alternative(
-        code="",
-        message=None,
-        device_bytes=plan.device_bytes,
-        ram_bytes=plan.peak_bytes,
-        seconds=plan.seconds,
-        fits=True,
-    )
-
-
-# --- one step away
-
-
-def _alternative(plan: Plan, step: Step, price: Price) -> Alternative:
-    on_gpu = step.work.device == "cuda"
-    fits_gpu = price.device_bytes <= plan.device_budget_bytes or not on_gpu
-    return Alternative(
-        code=step.code,
-        message=step.message,
-        device_bytes=price.device_bytes,
-        ram_bytes=price.ram_bytes,
-        seconds=price.seconds,
-        fits=fits_gpu and price.ram_bytes <= plan.budget_bytes,
-        params=step.params,
     )
