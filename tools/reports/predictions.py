@@ -70,10 +70,10 @@ _FIT = """## Fit
 
 The planner takes for each generation a share of what the matrix units do at most
 (`GENERATION_SHARE` in `engine/planner/gpu_speed.py`): the median pace of the runs that are fitted
-to. A generation without any takes the geometric mean of its neighbours, or that of its only one. Reports
-are of whole runs: they cannot tell VAE and transformer apart. The runs of a generation are few and
-on one or two GPUs; those of Ampere are all of one GPU with 8 GB, with its blocks swapped and in
-small tiles.
+to. A generation without any takes the geometric mean of its neighbours, or that of its only one.
+Reports are of whole runs: they cannot tell VAE and transformer apart. The runs of a generation are
+few and on one or two GPUs; those of Ampere are all of one GPU with 8 GB, with its blocks swapped
+and in small tiles.
 """
 _LEFT_OUT = """Rows are those of a list of 35 reports. Those that are missing here do not say which
 GPU, size or number of frames it was (5, 16, 22, 24 to 27, 29 to 31, 33), are of a generation that
