@@ -12,11 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from distributed import Future
 
 from engine.core.errors import Cancelled, EngineError
+from engine.core.file_access import advised
 from engine.core.serialization import from_plain
 from engine.pipeline.context import JobContext
 from engine.pipeline.room import check_room
@@ -30,6 +30,7 @@ from engine.workers.crew import Crew, Message, SpanFuture, died_with
 from engine.workers.door import Door
 from engine.workers.farm import Farm
 from engine.workers.fit import requirements_of
+from engine.workers.paces import Paces
 from engine.workers.survey import Survey
 from engine.workers.worker import JobOrder, Made, SpanWorker
 
@@ -91,19 +92,6 @@ def _warn(context: JobContext, notice: Notice) -> None:
     context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
 
-def _job_order(context: JobContext, folder: Path) -> JobOrder:
-    return JobOrder(
-        job_id=context.job_id,
-        media=context.media,
-        plan=context.plan,
-        folder=folder,
-        gpus=tuple(worker.gpu for worker in context.plan.workers if worker.gpu),
-        pictures=context.pictures,
-        accepts_damage=context.accepts_damage,
-        is_paused=context.control.is_paused,
-    )
-
-
 @dataclass(slots=True)
 class _Worker:
     """What is known of one that is not left out."""
@@ -124,7 +112,7 @@ class _HandOut:
         self._context, self._segments, self._threads = context, segments, threads
         self._inbox: queue.SimpleQueue[SpanFuture | Message | Span | EngineError | None]
         self._inbox = queue.SimpleQueue()
-        self._order = _job_order(context, segments.path(0).parent)
+        self._order = JobOrder.of(context, segments.path(0).parent)
         self._farm = None
         if door is not None:
             self._farm = Farm(
@@ -136,6 +124,7 @@ class _HandOut:
         self._ends: dict[int, tuple[int, Made]] = {}  # by first segment: worker, how it ended
         self._is_surveyed = False
         self._workers = {number: _Worker() for number in range(count)}
+        self._paces = Paces(context.control.work_seconds)
         self._known: dict[int, SegmentRecord] = {}
         self._finished = self._largest = 0  # frames in finished segments, bytes of the largest
         for record in (*segments.records, *segments.ahead):
@@ -239,6 +228,7 @@ class _HandOut:
                 self._context.events.emit(preview)
         else:
             number, failure = dead, "its process has ended"
+            self._paces.rests(number)
         if number in self._workers:
             self._workers[number].open_frames = 0
         if failure:
@@ -290,11 +280,15 @@ class _HandOut:
         number, data = message["number"], message["data"]
         match message["kind"]:
             case "segment":
-                self._keep(from_plain(SegmentRecord, data))
+                record = from_plain(SegmentRecord, data)
+                self._paces.made(number, record.frames)
+                self._keep(record)
                 if number in self._workers:
                     self._workers[number].open_frames = 0
             case "made":
                 self._ends[data["first"]] = number, from_plain(Made, data)
+                if data["failure"] or len(self._open) <= len(self._workers):
+                    self._paces.rests(number)  # perhaps nothing waits for it
                 if number in self._workers:
                     self._workers[number].last = self._ends[data["first"]][1]
                 if self._farm is not None and not data["failure"]:
@@ -316,6 +310,7 @@ class _HandOut:
 
     def _joined(self, number: int) -> None:
         """A machine takes part from now on, perhaps again."""
+        self._paces.rests(number)
         if number in self._workers:
             self._workers[number].has_left = False
             return
@@ -334,6 +329,7 @@ class _HandOut:
         if number not in self._workers:
             return
         self._workers[number].open_frames = begun
+        self._paces.works(number, begun)
         if self._farm is not None:
             self._farm.works(number, frames_per_second)
         self._context.events.emit(
@@ -392,9 +388,11 @@ class _HandOut:
                 self._heard(found)
 
     def _account(self) -> None:
-        """Add what the workers took to what the job took."""
+        """Add what the workers took to what the job took; keep how fast other machines were."""
         for worker in self._workers.values():
             if worker.last is not None:
                 self._context.workers_peak_bytes += worker.last.peak_bytes
                 for stage, seconds in worker.last.seconds.items():
                     self._context.meter.add(stage, seconds)
+        if (farm := self._farm) is not None:
+            advised(lambda: self._paces.learn(self._context.plan, farm.fingerprint_of), None)
