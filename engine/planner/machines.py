@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from engine.core.messages import Param
 from engine.core.units import minutes_message
 from engine.hardware.budget import Budget
 from engine.models.planning.notices import chosen
@@ -174,6 +175,7 @@ def _one_more(film: _Film, others: Sequence[float], seconds: float) -> Notice:
 
 
 def _timed(code: str, seconds: float, case: str = "", names: tuple[str, ...] = ()) -> Notice:
-    params = {"seconds": str(round(seconds)), "time": minutes_message(seconds)}
-    own = {"names": names} if names else {}
-    return Notice(code=code, case=case, severity="info", params={**params, **own})
+    params: dict[str, Param] = {"seconds": str(round(seconds)), "time": minutes_message(seconds)}
+    if names:
+        params["names"] = names
+    return Notice(code=code, case=case, severity="info", params=params)

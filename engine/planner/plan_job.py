@@ -71,7 +71,8 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     plan = bare_plan(request, budget, rates)
     if request.settings.model == "auto":
         request = replace(request, settings=replace(request.settings, model=plan.work.model))
-    plan = replace(plan, reasons=reasons_of(plan, request, budget, rates))
+    team = gpu_team.budget_of(plan, budget)
+    plan = replace(plan, reasons=reasons_of(plan, request, team, rates))
     refusal = refusal_of(plan)
     if refusal is None:
         return plan

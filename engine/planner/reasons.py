@@ -25,7 +25,7 @@ def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Re
     Args:
         plan: With its predictions.
         request: What it was made for.
-        budget: What the machine has.
+        budget: What those of its GPUs allow that make the plan.
         rates: How fast it and others are.
     """
     family = registry.family_of(plan.work)

@@ -109,7 +109,11 @@ def _with_machines(player: Player) -> None:
     said = [replace(e, media=media) if e is queued else e for e in player.recording.on_gpu]
     telemetry(player, READING)
     show(player, said, settings, _as_if_here(plan_job(request, budget, Rates(jobs=jobs))))
-    player.program.window.columns.why_sheet.open_up()
+    sheet = player.program.window.columns.why_sheet
+    sheet.open_up()
+    player.settle()
+    bar = sheet.findChild(QScrollArea).verticalScrollBar()
+    bar.setValue(bar.maximum())
     player.settle()
 
 

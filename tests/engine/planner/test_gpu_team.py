@@ -176,3 +176,13 @@ def test_a_film_that_is_read_no_faster_gets_no_second_gpu() -> None:
     both = planned(machine("RTX 4090", "RTX 4090"), size=SMALL, model="lite")
     assert not both.workers
     assert [notice.case for notice in left_out(both)] == ["slower"]
+
+
+def test_reasons_are_those_of_the_gpus_that_take_part() -> None:
+    found = []
+    for names in (("RTX 5090", "RTX 4090"), ("RTX 5090",)):
+        plan = planned(machine(*names), matmul="nvfp4", machines="all")
+        assert not plan.workers[1:]
+        assert plan.reasons is not None
+        found.append((plan.reasons.choices, plan.reasons.alternatives))
+    assert found[0] == found[1]
