@@ -16,7 +16,7 @@ from engine.core.messages import Param
 from engine.core.units import minutes_message
 from engine.hardware.budget import Budget
 from engine.models.planning.notices import chosen
-from engine.planner import sharing, times, workers
+from engine.planner import machine_times, sharing, times, workers
 from engine.planner.rates import Rates
 from engine.planner.simulation import GIGABIT, LOCAL, Connection, SpanTimes, simulate
 from engine.protocol.media import MediaInfo
@@ -63,7 +63,7 @@ def choices(plan: Plan, request: Request, budget: Budget, known: Rates) -> Itera
     """
     yield chosen("machines", frames=plan.span_segments * plan.segment_frames)
     film = _Film.of(plan, request.media, budget, known)
-    found = {one: times.machine_rate(plan, one, known) for one in request.machines}
+    found = {one: machine_times.machine_rate(plan, one, known) for one in request.machines}
     rates = [rate for rate in found.values() if rate is not None]
     seconds = film.seconds(rates)
     if rates:
@@ -104,7 +104,7 @@ class _Film:
     @classmethod
     def of(cls, plan: Plan, media: MediaInfo, budget: Budget, known: Rates) -> _Film:
         computed = tuple(sharing.computed_frames(plan))
-        before, after = times.around_seconds(plan, budget, known)
+        before, after = machine_times.around_seconds(plan, budget, known)
         count, frames = len(computed), media.video.frame_count or plan.frames
         return cls(
             spans=SpanTimes(
@@ -116,7 +116,7 @@ class _Film:
                 join_s=after,
             ),
             around_s=before,
-            own=times.own_rates(plan, budget, known),
+            own=machine_times.own_rates(plan, budget, known),
         )
 
     def seconds(self, others: Sequence[float], link: Connection = GIGABIT) -> float:

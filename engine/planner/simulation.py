@@ -79,7 +79,7 @@ class Simulated:
 
     Attributes:
         seconds: From the start to the result.
-        made: Numbers of the spans that each worker makes.
+        made: Which spans each worker makes, counted from 0.
         busy: Share of that time in which each part is at work; for workers, their mean.
     """
 

@@ -1,24 +1,18 @@
 """Predicted time of a plan, from its work and the rates of this machine.
 
-What was not measured follows from the rates of a typical processor and from `gpu_speed`. The speed
-test and every finished job correct it for the device they ran on.
+GPUs differ by what their matrix units, their memory and the link to main memory can do at most
+(`resources/gpus.toml`). The shares of it that programs get follow from runs of other programs with
+these models (`docs/predictions.md`); none was seen on a GPU with Upreel. The speed test and every
+finished job correct them for the GPU they ran on.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from engine.hardware.budget import Budget
-from engine.hardware.gpu_table import GpuSpec, counted_gpu
+from engine.hardware.gpu_table import Generation, GpuSpec, counted_gpu
 from engine.models import registry
+from engine.models.contracts import WorkKind
 from engine.planner import sharing, workers
-from engine.planner.gpu_speed import (
-    BANDWIDTH_SHARE,
-    compute_seconds,
-    copy_seconds,
-    restore_seconds,
-    with_copying,
-)
 from engine.planner.rates import Rates, Spread
 from engine.protocol.plan import LatentPlan, Plan, WorkPlan
 
@@ -28,8 +22,8 @@ _VERIFY_THREADS = 3  # two decoders, and the comparison
 _START_S = 0.3  # of a job, waiting: threads, files, the result given its name
 _LOAD_S = 1e-9  # of a byte of model files: read, checked, brought to the device
 _WORKERS_S = 3.0  # until worker processes have loaded their libraries
-_LAST = "verify"
-_FIRST = "latents"
+LAST = "verify"
+FIRST = "latents"
 _OTHER_THREADS = ("read", "write")  # all other stages take turns in the device's thread
 
 
@@ -39,7 +33,6 @@ GUESSED_GPU = Spread(0.6, 4.0)
 _GUESSED = Spread.of_error(1.0)
 _TESTED_GPU = Spread(0.7, 1.6)  # convolutions and products; not how well stages overlap
 _TESTED = Spread.of_error(0.3)
-_NOMINAL = Budget(ram_bytes=0, threads=8, capability=(8, 9))  # of a computer that is not known
 _LEAST_ERROR, _MOST_ERROR = 0.08, 0.5  # of what jobs taught
 
 
@@ -72,7 +65,7 @@ def seconds(plan: Plan, budget: Budget, known: Rates) -> float:
 
 def _seconds_together(plan: Plan, budget: Budget, known: Rates) -> float:
     """Seconds of the work of several GPUs, each corrected by what was measured of it."""
-    around, shared, _ = _parts(plan, budget, known)
+    around, shared, _ = work_parts(plan, budget, known)
     together = sharing.shared_out(plan, frame_rates(plan, budget, known)).seconds
     on_processor = shared * (1 + workers.made_twice(plan))
     return around + max(on_processor, together, survey_seconds(plan, budget, known))
@@ -83,53 +76,15 @@ def frame_rates(plan: Plan, budget: Budget, known: Rates) -> tuple[float, ...]:
     return tuple(
         plan.frames
         / known.factor(kind(plan), gpu_title(plan.work, one))
-        / _parts(plan, one, known)[2]
+        / work_parts(plan, one, known)[2]
         for one in budget.gpus
     )
-
-
-def own_rates(plan: Plan, budget: Budget, known: Rates) -> tuple[float, ...]:
-    """Frames/s of each process of this computer that makes parts of a film; corrected."""
-    if budget.gpus:
-        return frame_rates(plan, budget, known)
-    count, factor = len(plan.workers), known.factor(kind(plan), gpu_title(plan.work, budget))
-    _, shared, alone = _parts(plan, budget, known)
-    return (plan.frames / factor / max(count * shared, alone),) * count
-
-
-def machine_rate(plan: Plan, fingerprint: str, known: Rates) -> float | None:
-    """Frames/s of another computer, as jobs like this one taught; None where none did."""
-    found = known.learned(kind(plan), machine_title(fingerprint))
-    return None if found is None else plan.frames / found.factor / nominal_seconds(plan)
-
-
-def machine_title(fingerprint: str) -> str:
-    """What the speed of another computer is kept under."""
-    return f"machine:{fingerprint}"
-
-
-def nominal_seconds(plan: Plan) -> float:
-    """Seconds of the shared work by a computer of which nothing is known.
-
-    The speed of other computers is kept in relation to it, so that it does not depend on this one.
-    """
-    return max(_parts(replace(plan, workers=()), _NOMINAL, Rates())[1:])
 
 
 def survey_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
     """Seconds of reading the film ahead of the processes that share it."""
     factor = known.factor(kind(plan)) if plan.work.device == "cpu" else 1.0
-    return factor * _alone(plan, budget, known)["read"]
-
-
-def around_seconds(plan: Plan, budget: Budget, known: Rates) -> tuple[float, float]:
-    """Seconds before and after the work that processes share."""
-    factor = 1.0
-    if not budget.gpus:
-        factor = known.factor(kind(plan), gpu_title(plan.work, budget))
-    found = _alone(plan, budget, known)
-    before, after = (factor * found.get(stage, 0.0) for stage in (_FIRST, _LAST))
-    return fixed_seconds(plan, known) + before, after
+    return factor * stages_alone(plan, budget, known)["read"]
 
 
 def fixed_seconds(plan: Plan, known: Rates) -> float:
@@ -155,15 +110,15 @@ def work_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
 
     The limit is the GPU, all cores together, or what one thread does alone.
     """
-    around, shared, alone = _parts(plan, budget, known)
+    around, shared, alone = work_parts(plan, budget, known)
     twice = workers.made_twice(plan) if plan.workers else 0.0
     return around + max(shared, alone / max(1, len(plan.workers))) * (1 + twice)
 
 
-def _parts(plan: Plan, budget: Budget, known: Rates) -> tuple[float, float, float]:
+def work_parts(plan: Plan, budget: Budget, known: Rates) -> tuple[float, float, float]:
     """Seconds before and after the work, of it on all cores, and of a process that is alone."""
-    found = _alone(plan, budget, known)
-    around = found.pop(_FIRST, 0.0) + found.pop(_LAST, 0.0)
+    found = stages_alone(plan, budget, known)
+    around = found.pop(FIRST, 0.0) + found.pop(LAST, 0.0)
     on_processor = {name: s for name, s in found.items() if not _is_on_gpu(plan, name)}
     cores, own = _cores(budget.threads), _own_cores(plan, budget)
     shared = sum(s * _threads(name, own) for name, s in on_processor.items()) / cores
@@ -182,7 +137,7 @@ def stage_seconds(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     Stages as in `peaks`, and "verify". Some overlap: a job on a GPU takes less than their sum.
     """
     factor = known.factor(kind(plan), gpu_title(plan.work, budget))
-    return {name: factor * s for name, s in _alone(plan, budget, known).items()}
+    return {name: factor * s for name, s in stages_alone(plan, budget, known).items()}
 
 
 def cpu_seconds(plan: Plan, known: Rates) -> float:
@@ -245,11 +200,11 @@ def _is_tested(plan: Plan, budget: Budget, known: Rates) -> bool:
 # --- all stages
 
 
-def _alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
+def stages_alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     """Seconds of each stage by itself."""
     cores, own = _cores(budget.threads), _own_cores(plan, budget)
     found = {
-        name: s / _threads(name, cores if name in (_FIRST, _LAST) else own)
+        name: s / _threads(name, cores if name in (FIRST, LAST) else own)
         for name, s in _processor(plan, known).items()
     }
     if plan.work.device != "cuda":
@@ -261,8 +216,8 @@ def _alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     }
     on_gpu["restore"] = restore_seconds(gpu_of(budget), plan.picture.size.pixels * plan.frames)
     if plan.latent is not None and plan.latent.device == "cuda":
-        found[_FIRST] += _latent_on_gpu(plan, plan.latent, budget, known)
-    order = (_FIRST, "read", *on_gpu, "write", _LAST)
+        found[FIRST] += _latent_on_gpu(plan, plan.latent, budget, known)
+    order = (FIRST, "read", *on_gpu, "write", LAST)
     return {name: (found | on_gpu)[name] for name in order if name in found | on_gpu}
 
 
@@ -282,10 +237,10 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
     output = picture.size.pixels * plan.frames / 1e6
     latent, found = plan.latent, dict[str, float]()
     if latent is not None:
-        found[_FIRST] = source * known.cost("ffv1")
+        found[FIRST] = source * known.cost("ffv1")
         if latent.device != "cuda":
             operations = _latent_operations(plan, latent)
-            found[_FIRST] += operations / 1e12 * known.cost(f"vae-{latent.dtype}")
+            found[FIRST] += operations / 1e12 * known.cost(f"vae-{latent.dtype}")
     found["read"] = source * known.cost("read") + plan.frames * known.cost("frame")
     if not on_gpu:
         for work in plan.passes:
@@ -297,7 +252,7 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
     found["write"] += segments * known.cost(f"open-{picture.encoder}")
     decoding = known.cost(f"decode-{picture.encoder}") - known.cost("decode-libx264")
     each = max(known.cost("verify") + decoding, known.cost("verify") / 2)
-    found[_LAST] = output * each + plan.frames * known.cost("check")
+    found[LAST] = output * each + plan.frames * known.cost("check")
     return found
 
 
@@ -314,7 +269,7 @@ def _cores(threads: int) -> int:
 
 def _threads(stage: str, cores: int) -> int:
     """That a stage of the processor can use."""
-    return min(cores, {"read": _READ_THREADS, _LAST: _VERIFY_THREADS}.get(stage, cores))
+    return min(cores, {"read": _READ_THREADS, LAST: _VERIFY_THREADS}.get(stage, cores))
 
 
 # --- the model
@@ -345,7 +300,7 @@ def _on_gpu(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> dict[s
             copying = copy_seconds(gpu, stage.pinned_bytes, stage.paged_bytes)
             found[name] = with_copying(found[name], copying)
         found[name] += copy_seconds(gpu, stage.parked_pinned_bytes, stage.parked_bytes)
-        found[name] += stage.moved_bytes / (gpu.bandwidth * BANDWIDTH_SHARE)
+        found[name] += stage.moved_bytes / (gpu.bandwidth * _BANDWIDTH_SHARE)
     return found or {"upscale": 0.0}
 
 
@@ -383,3 +338,61 @@ def name_of(gpu: GpuSpec | None, capability: tuple[int, int] | None) -> str:
     if gpu is not None:
         return gpu.title
     return "CUDA {}.{}".format(*(capability or (0, 0)))
+
+
+# --- speed of a GPU of which nothing was measured
+
+
+# Of the matrix units' rate, by the VAE and the transformer. docs/predictions.md has the runs of
+# other programs that they are fitted to; a test compares. Runs cannot tell the two apart.
+GENERATION_SHARE: dict[Generation, float] = {
+    "turing": 0.34,
+    "ampere": 0.34,
+    "ada": 0.39,
+    "blackwell": 0.46,
+}
+_LITE_SHARE = 0.2  # a guess
+_SINGLE_SHARE = 0.5  # in float32, which the matrix units do not compute
+# Operations for a byte that is moved to or from the GPU's memory, in half precision: the VAE
+# of SeedVR2 with norms in passes of their own 1000, the transformer's layers over whole clips 500,
+# the few channels of Lite 60.
+_INTENSITY: dict[WorkKind, float] = {"vae": 1000, "transformer": 500, "lite": 60}
+_BANDWIDTH_SHARE = 0.6
+_PINNED_SHARE, _PAGED_SHARE = 0.8, 0.3  # of the link, from pinned memory and from any other
+_EXPOSED = 0.1  # of the shorter of computing and copying is not hidden by the other
+_RESTORE_BYTES = 100  # moved for a pixel of the result: exact size, colours, code values
+_TRANSFER_BYTES = 6  # of a pixel that goes to main memory
+_HALF = ("float16", "bfloat16")
+
+
+def compute_seconds(gpu: GpuSpec, kind: WorkKind, dtype: str, operations: float) -> float:
+    """Seconds of so many floating-point operations.
+
+    Args:
+        gpu: What it can do at most.
+        kind: Of the work.
+        dtype: GPUs before Ampere do not multiply bfloat16 in matrix units.
+        operations: One multiply-add is two.
+    """
+    is_half = dtype in _HALF and not (dtype == "bfloat16" and gpu.capability < (8, 0))
+    share = _LITE_SHARE if kind == "lite" else GENERATION_SHARE[gpu.generation]
+    rate = gpu.half_flops * share if is_half else gpu.single_flops * _SINGLE_SHARE
+    moved = operations / _INTENSITY[kind] * (1 if dtype in _HALF else 2)
+    return max(operations / rate, moved / (gpu.bandwidth * _BANDWIDTH_SHARE))
+
+
+def copy_seconds(gpu: GpuSpec, pinned_bytes: float, paged_bytes: float) -> float:
+    """Seconds of copying between the GPU and pinned main memory, and any other."""
+    link = gpu.link_bandwidth
+    return pinned_bytes / (link * _PINNED_SHARE) + paged_bytes / (link * _PAGED_SHARE)
+
+
+def with_copying(computing: float, copying: float) -> float:
+    """Seconds of a stage whose weights are copied while it computes; most of it hides."""
+    return max(computing, copying) + _EXPOSED * min(computing, copying)
+
+
+def restore_seconds(gpu: GpuSpec, pixels: float) -> float:
+    """Seconds of bringing so many pixels of the result to their size and colours, and away."""
+    moving = pixels * _RESTORE_BYTES / (gpu.bandwidth * _BANDWIDTH_SHARE)
+    return moving + pixels * _TRANSFER_BYTES / (gpu.link_bandwidth * _PAGED_SHARE)

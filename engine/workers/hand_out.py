@@ -388,7 +388,7 @@ class _HandOut:
                 self._heard(found)
 
     def _account(self) -> None:
-        """Add what the workers took to what the job took; keep how fast other machines were."""
+        """Add what the workers took to what the job took; keep how fast machines were."""
         for worker in self._workers.values():
             if worker.last is not None:
                 self._context.workers_peak_bytes += worker.last.peak_bytes

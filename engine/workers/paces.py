@@ -61,17 +61,21 @@ class Paces:
             self._of[number].since = None
 
     def learn(self, plan: Plan, fingerprint_of: Callable[[int], str]) -> None:
-        """Keep how fast other computers were, for later plans.
+        """Keep how fast computers were, for later plans.
+
+        That of several processes of this computer says nothing of one.
 
         Args:
             plan: Of the job.
-            fingerprint_of: Of the computer that a worker belongs to; "" for one of this computer.
+            fingerprint_of: Of the computer that a worker belongs to; "" for this one.
         """
         devices: dict[str, list[_Pace]] = {}
         for number, pace in self._of.items():
-            if pace.frames > 0 and pace.seconds > 0 and (whose := fingerprint_of(number)):
+            whose = fingerprint_of(number)
+            counts = whose or len(plan.workers) == 1
+            if counts and pace.frames > 0 and pace.seconds > 0:
                 devices.setdefault(whose, []).append(pace)
         for whose, paces in devices.items():
             seconds = max(pace.seconds for pace in paces)
             frames = sum(pace.frames / pace.seconds for pace in paces) * seconds
-            learning.learn_machine(plan, whose, frames, seconds)
+            learning.learn_part(plan, frames, seconds, whose)

@@ -59,7 +59,7 @@ _HEAD = f"""# Plans for every GPU
 
 Made by `python -m tools.reports.plan_table > docs/presets.md`; a test compares. Every figure is
 **predicted, not measured**: bytes by the models' cost models, speeds from the specified rates of
-the GPUs and assumed shares of them (`engine/planner/gpu_speed.py`).
+the GPUs and assumed shares of them (`engine/planner/times.py`).
 
 For each GPU of `resources/gpus.toml`, a machine with {RAM_GIB} GB of main memory of which a job
 may take {SHARE:.0%}, 8 threads, and a film of 25 frames/s whose pictures are half as wide and high

@@ -28,7 +28,7 @@ from engine.models.seedvr2.planning.requirements import stage_work
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VAE
 from engine.models.video_vae.workload import VaeWorkload
-from engine.planner import gpu_speed, times
+from engine.planner import times
 from engine.planner.plan_job import Request, bare_plan
 from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo, VideoInfo
@@ -69,11 +69,11 @@ _OUTLIERS = {
 _FIT = """## Fit
 
 The planner takes for each generation a share of what the matrix units do at most
-(`GENERATION_SHARE` in `engine/planner/gpu_speed.py`): the median pace of the runs that are fitted
-to. A generation without any takes the geometric mean of its neighbours, or that of its only one.
-Reports are of whole runs: they cannot tell VAE and transformer apart. The runs of a generation are
-few and on one or two GPUs; those of Ampere are all of one GPU with 8 GB, with its blocks swapped
-and in small tiles.
+(`GENERATION_SHARE` in `engine/planner/times.py`): the median pace of the runs that are fitted to. A
+generation without any takes the geometric mean of its neighbours, or that of its only one. Reports
+are of whole runs: they cannot tell VAE and transformer apart. The runs of a generation are few and
+on one or two GPUs; those of Ampere are all of one GPU with 8 GB, with its blocks swapped and in
+small tiles.
 """
 _LEFT_OUT = """Rows are those of a list of 35 reports. Those that are missing here do not say which
 GPU, size or number of frames it was (5, 16, 22, 24 to 27, 29 to 31, 33), are of a generation that
@@ -211,7 +211,7 @@ def comparisons() -> tuple[Comparison, ...]:
 
 def fitted_shares(some: Sequence[Comparison]) -> dict[Generation, float]:
     """Share of each generation: the median pace of its runs, else the mean of its neighbours'."""
-    names = list(gpu_speed.GENERATION_SHARE)
+    names = list(times.GENERATION_SHARE)
     paces = {name: _fitted_paces(some, name) for name in names}
     known = [statistics.median(paces[name]) if paces[name] else None for name in names]
 
@@ -318,7 +318,7 @@ def _fit_section(some: Sequence[Comparison]) -> Iterator[str]:
     yield "| generation | runs | fitted | share in plans |"
     yield "|---|---:|---:|---:|"
     for name, fitted in fitted_shares(some).items():
-        runs, share = len(_fitted_paces(some, name)), gpu_speed.GENERATION_SHARE[name]
+        runs, share = len(_fitted_paces(some, name)), times.GENERATION_SHARE[name]
         yield f"| {name.capitalize()} | {runs} | {fitted:.2f} | {share:.2f} |"
     yield ""
     yield (

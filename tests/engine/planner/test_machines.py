@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.geometry import Size
-from engine.planner import times
+from engine.planner import machine_times
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Learned, Rates
 from engine.protocol.plan import Notice, Plan, WorkerPlan
@@ -32,7 +32,7 @@ def with_others(
     """A plan with paired computers: seconds of each over those of this one; None: not known."""
     paired = {f"{number:x}" * 64: NAMES[number % 4] for number in range(len(factors))}
     jobs = {
-        f"{KIND} on {times.machine_title(one)}": Learned(factor=factor)
+        f"{KIND} on {machine_times.machine_title(one)}": Learned(factor=factor)
         for one, factor in zip(paired, factors, strict=True)
         if factor is not None
     }

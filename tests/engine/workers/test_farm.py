@@ -18,7 +18,7 @@ from engine.core.errors import PortTaken
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
-from engine.planner import times
+from engine.planner import machine_times
 from engine.planner.rates import load_rates
 from engine.protocol.events import Event, SegmentDone, Warned
 from engine.protocol.machines import MachineInfo
@@ -132,7 +132,7 @@ def test_a_machine_makes_the_segments_of_one_process(tmp_path: Path, seen: Seen)
     assert machines.present() == ()
     assert others[0].said[:1] == [f"working 127.0.0.1:{door.port}"]
     (fingerprint,) = door.names
-    assert times.machine_rate(plan, fingerprint, load_rates()) is not None
+    assert machine_times.machine_rate(plan, fingerprint, load_rates()) is not None
 
 
 @pytest.mark.slow

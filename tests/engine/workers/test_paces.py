@@ -1,4 +1,4 @@
-"""How fast other computers were, and what later plans say of it."""
+"""How fast computers were, and what later plans say of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from engine.farm.identity import Peers
 from engine.pipeline.prepare import Machine, make_plan
-from engine.planner import times
+from engine.planner import machine_times
 from engine.planner.rates import load_rates
 from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
@@ -49,7 +49,7 @@ def learned(plan: Plan, paces: Paces, *owners: str) -> dict[str, float]:
     """Frames/s of the computers that own workers 0, 1, ...; "" for this one."""
     paces.learn(plan, lambda number: owners[number])
     known = load_rates()
-    found = {one: times.machine_rate(plan, one, known) for one in owners if one}
+    found = {one: machine_times.machine_rate(plan, one, known) for one in owners if one}
     return {one: round(rate, 2) for one, rate in found.items() if rate is not None}
 
 
@@ -60,7 +60,7 @@ def test_frames_over_the_time_in_which_they_were_made(
     paces.works(1, 10)
     clock.now += HOUR
     paces.made(1, 36_000 + 10)
-    paces.works(1, 90)  # told next to the first ones
+    paces.works(1, 90)  # next to the first ones
     clock.now += HOUR
     paces.made(1, 36_000)
     paces.rests(1)
@@ -93,6 +93,25 @@ def test_who_has_made_nothing_is_not_known(paces: Paces, clock: Clock, tmp_path:
     assert not load_rates().jobs
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_one_process_of_this_computer_tells_its_own_speed(
+    processes: int, paces: Paces, clock: Clock, tmp_path: Path
+) -> None:
+    plan = planned(tmp_path, machines="all")
+    plan = replace(plan, workers=processes * plan.workers)
+    shared = plan.seconds - next(one.seconds for one in plan.stages if one.stage == "verify")
+    for number in range(processes):
+        paces.works(number, 0)
+    clock.now = 3 * HOUR
+    for number in range(processes):
+        paces.made(number, round(plan.frames / shared * HOUR))
+    paces.learn(plan, lambda number: "")
+    later = planned(tmp_path)
+    assert later.is_measured == (processes == 1)
+    if processes == 1:
+        assert later.seconds == pytest.approx(3 * plan.seconds, rel=0.02)
+
+
 def test_a_later_plan_counts_with_computers_that_are_still_paired(
     paces: Paces, clock: Clock, tmp_path: Path
 ) -> None:
@@ -106,7 +125,7 @@ def test_a_later_plan_counts_with_computers_that_are_still_paired(
     frames = round(plan.frames / plan.seconds * HOUR)
     paces.made(0, frames)
     paces.made(1, frames)
-    paces.learn(plan, (peer.fingerprint, OTHER).__getitem__)  # the second was forgotten since
+    paces.learn(plan, (peer.fingerprint, OTHER).__getitem__)  # OTHER was forgotten since
     assert planned(tmp_path).seconds == plan.seconds
     later = planned(tmp_path, machines="all")
     assert later.reasons is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.planner import gpu_speed
+from engine.planner import times
 from tools.reports.predictions import (
     HELD,
     LIMIT,
@@ -31,7 +31,7 @@ def test_the_page_in_docs_is_that_of_this_program():
 
 def test_shares_of_peak_are_those_of_half_of_the_runs(compared):
     for name, share in fitted_shares(compared).items():
-        assert gpu_speed.GENERATION_SHARE[name] == pytest.approx(share, abs=0.006), name
+        assert times.GENERATION_SHARE[name] == pytest.approx(share, abs=0.006), name
 
 
 def test_the_other_half_confirms_them(compared):
