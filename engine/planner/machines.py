@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _TOGETHER = 8  # workers that spans are made short enough for; who will come is not known
 _WORTH = 0.95  # of the time, at most, is a film for which one more computer helps
-_SHORT_S = 300.0  # a film that takes less needs no more of them
+_SHORT_S = 300.0  # a film that takes less needs no others
 _FINER = 8  # parts of a span, to see whether their length limits
 
 
@@ -62,6 +62,8 @@ def choices(plan: Plan, request: Request, budget: Budget, known: Rates) -> Itera
         known: How fast it and the others are.
     """
     yield chosen("machines", frames=plan.span_segments * plan.segment_frames)
+    if plan.seconds < _SHORT_S:
+        return
     film = _Film.of(plan, request.media, budget, known)
     found = {one: machine_times.machine_rate(plan, one, known) for one in request.machines}
     rates = [rate for rate in found.values() if rate is not None]
@@ -72,7 +74,7 @@ def choices(plan: Plan, request: Request, budget: Budget, known: Rates) -> Itera
     if unknown := [one for one, rate in found.items() if rate is None]:
         params = {"names": _names(request, unknown)}
         yield Notice(code="machines-not-counted", severity="info", params=params)
-    if seconds > _SHORT_S:
+    if seconds >= _SHORT_S:
         yield _one_more(film, rates, seconds)
 
 

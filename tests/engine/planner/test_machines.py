@@ -147,5 +147,9 @@ def test_what_limits_is_named_where_one_more_would_not_help(
         assert float(str(notice.params["needed"])) > 940
 
 
-def test_a_film_that_is_soon_done_needs_no_more_computers() -> None:
-    assert not said(with_others(frames=500, machines="all"), "one-more-machine")
+def test_a_film_that_is_soon_done_needs_no_other_computers() -> None:
+    plan = with_others(AS_FAST, None, frames=500, machines="all")
+    assert chosen(plan)[-1] == "machines"
+    soon = with_others(*FAST, machines="all")
+    assert seconds(soon, "machines-together") < 300 < soon.seconds
+    assert not said(soon, "one-more-machine")
