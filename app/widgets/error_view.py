@@ -19,7 +19,8 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
     ),
     "folder": "output-error output-unwritable",
     "log": (
-        "engine-error not-gguf update-error update-not-in-build update-unreachable "
+        "engine-error identity-damaged machine-error unknown-machine not-gguf update-error "
+        "update-not-in-build update-unreachable "
         "update-untrusted update-too-new update-damaged update-missing update-busy "
         "update-not-installable engine-stopped system-refusal internal-error"
     ),
@@ -33,7 +34,10 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
     "rename": "output-exists output-is-input output-name",
     "restart": "gpu-lost",
     "result": "disk-full",
-    "retry": "source-missing source-unreadable out-of-memory job-error job-busy",
+    "retry": (
+        "source-missing source-unreadable out-of-memory job-error job-busy port-taken "
+        "already-lent machine-unreachable pairing-failed"
+    ),
     "run_again": "result-gone",
     "runtime": (
         "runtime-error unknown-runtime runtime-not-accepted runtime-busy runtime-broken "

@@ -42,7 +42,7 @@ def test_a_gpu_has_its_name_next_to_the_progress_of_all() -> None:
     progress = progress_on(stream)
     for worker, gpu in ((1, "RTX 4090, 24 GB"), (2, "")):
         progress.show_worker(
-            WorkerProgress(job_id="a", worker=worker, frame=48, frames_per_second=1.25, card=gpu)
+            WorkerProgress(job_id="a", worker=worker, frame=48, frames_per_second=1.25, name=gpu)
         )
     progress.show(at(100))
     words = stream.getvalue()
