@@ -12,7 +12,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import labels
+from app import engine_messages, labels
 from app.i18n import tr
 from app.plan.memory_bars import MemoryBars, fullest
 from app.plan.notices import PRETENDED, PlanNotices
@@ -23,7 +23,9 @@ from app.theme.icons import pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.notice_line import colour_of
 from engine.core.errors import WeightsMissing
+from engine.core.messages import Message
 from engine.core.units import bytes_text, memory_text
+from engine.protocol.plan import Plan
 
 _OF_PRETENDED = (PRETENDED, WeightsMissing.code)  # refusals that are not about memory
 
@@ -83,8 +85,7 @@ class PlanCard(QFrame):
         self._why.setText(tr("Why this plan"))
         self._streams.setText(summary(row))
         self._streams.setVisible(bool(self._streams.whole))
-        self._machines.setText(tr("Paired computers make parts of it, too"))
-        self._machines.setVisible(row.plan.takes_machines)
+        self._show_machines(row.plan)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language and the theme."""
@@ -166,6 +167,18 @@ class PlanCard(QFrame):
         can_be_measured = not plan.is_measured and not plan.is_pretended
         may_start = row.state.can_change and not can_download(row)
         self._guess.setVisible(can_be_measured and may_start)
+
+    def _show_machines(self, plan: Plan) -> None:
+        self._machines.setVisible(plan.takes_machines)
+        choices = plan.reasons.choices if plan.reasons is not None else ()
+        together = next((one for one in choices if one.code == "machines-together"), None)
+        if together is None:
+            self._machines.setText(tr("Paired computers make parts of it, too"))
+        else:
+            time = together.params["time"]
+            assert isinstance(time, Message)
+            shorter = tr("About {time} with paired computers", time=engine_messages.text(time))
+            self._machines.setText(engine_messages.text(together), shorter)
 
 
 class _Figure(QWidget):

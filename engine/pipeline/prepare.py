@@ -78,11 +78,13 @@ def make_plan(
 
     Raises:
         EngineError: As planner.plan_job.plan_job.
+        IdentityDamaged: Other computers are wanted, and the list of them makes no sense.
     """
     chosen = machine.settings
     output = windows_paths.openable(output) if output is not None else None
     named = None if output is None or is_folder(output) else output
-    request = Request(media=media, settings=settings, output=named)
+    paired = _paired() if settings.machines != "off" else {}
+    request = Request(media=media, settings=settings, output=named, machines=paired)
     place = output or Path(chosen.output_folder or media.path)
     plan = plan_job(request, _budget(settings, place, machine), load_rates())
     if named is None:
@@ -97,6 +99,13 @@ def make_plan(
     except OutputError as err:
         plan = _refused(plan, err)
     return _refused(plan, PretendedGpu(gpu=plan.card)) if plan.is_pretended else plan
+
+
+def _paired() -> dict[str, str]:
+    """Names of the computers that this one is paired with, by their fingerprint."""
+    from engine.farm.identity import Peers
+
+    return {peer.fingerprint: peer.name for peer in Peers().all()}
 
 
 def taken_up(

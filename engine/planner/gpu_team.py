@@ -86,6 +86,13 @@ def _joint(team: Sequence[Budget]) -> Budget:
     )
 
 
+def budget_of(plan: Plan, budget: Budget) -> Budget:
+    """What the GPUs allow that make a plan, where others of a budget are left out."""
+    own = {worker.gpu for worker in plan.workers if worker.gpu} or {plan.gpu}
+    team = [one for one in budget.gpus if one.gpu_value in own]
+    return _joint(team) if team else budget
+
+
 def workers_of(budget: Budget) -> tuple[WorkerPlan, ...]:
     """A process for each GPU of a team."""
     return tuple(WorkerPlan(gpu=one.gpu_value, card=_name(one)) for one in budget.gpus)

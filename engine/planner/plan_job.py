@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.core.errors import NoUsableGpu
@@ -47,11 +46,16 @@ from engine.video.write import codecs, containers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is planned: a source, settings and, where the user named one, a result."""
+    """What is planned: a source, settings and, where the user named one, a result.
+
+    Attributes:
+        machines: Names of the computers that this one is paired with, by their fingerprint.
+    """
 
     media: MediaInfo
     settings: JobSettings
     output: Path | None = None
+    machines: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
@@ -70,8 +74,8 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     plan = bare_plan(request, budget, rates)
     if request.settings.model == "auto":
         request = replace(request, settings=replace(request.settings, model=plan.work.model))
-    priced = partial(_priced, plan, budget, rates)
-    plan = replace(plan, reasons=reasons_of(plan, request.settings, priced))
+    team = gpu_team.budget_of(plan, budget) if budget.gpus else budget
+    plan = replace(plan, reasons=reasons_of(plan, request, team, rates))
     refusal = refusal_of(plan)
     if refusal is None:
         return plan
@@ -264,16 +268,6 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
     return replace(plan, notices=notices_of(plan, request, budget, wanted))
 
 
-def _priced(plan: Plan, budget: Budget, rates: Rates, work: WorkPlan) -> Price:
-    """What the job takes with another plan of its model."""
-    other = replace(plan, work=work)
-    return Price(
-        device_bytes=peaks.device_bytes(other),
-        ram_bytes=peaks.ram_bytes(other),
-        seconds=times.seconds(other, budget, rates),
-    )
-
-
 def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
     """Memory and time of each stage, in the order of the work."""
     memory = peaks.stage_peaks(plan)
@@ -289,33 +283,22 @@ def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """What the whole job takes with one plan of its model: bytes and seconds."""
-
-    device_bytes: int
-    ram_bytes: int
-    seconds: float
-
-
-Priced = Callable[[WorkPlan], Price]
-
-
-def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
+def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Reasons:
     """The reasons for a plan.
 
     Args:
         plan: With its predictions.
-        settings: What the user wants.
-        priced: What the job would take with another plan of the same model.
+        request: What it was made for.
+        budget: What those of its GPUs allow that make the plan.
+        rates: How fast it and others are.
     """
     family = registry.family_of(plan.work)
     fits = all(notice.code != "plan-does-not-fit" for notice in plan.notices)
     # the smallest plan, which does not fit, has nothing to be compared with
     steps = sorted(family.steps(plan.work), key=lambda step: not step.is_more) if fits else []
-    found = [_alternative(plan, step, priced(step.work)) for step in steps]
+    found = [_alternative(plan, budget, rates, step) for step in steps]
     more = [one for one, step in zip(found, steps, strict=True) if step.is_more]
-    limited_by = _limit(plan, settings, more)
+    limited_by = _limit(plan, request.settings, more)
     needed = plan.device_bytes or plan.peak_bytes
     allowed = plan.device_budget_bytes or plan.budget_bytes
     of_gpu = limited_by == "video-memory"
@@ -331,6 +314,7 @@ def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
             *family.choices(plan.work),
             *(first_pass.choices(plan) if plan.first_pass else ()),
             *_workers_chosen(plan),
+            *(machines.choices(plan, request, budget, rates) if plan.takes_machines else ()),
         ),
         alternatives=tuple(found),
     )
@@ -339,8 +323,6 @@ def reasons_of(plan: Plan, settings: JobSettings, priced: Priced) -> Reasons:
 def _workers_chosen(plan: Plan) -> Iterator[Notice]:
     if len(plan.workers) > 1:
         yield from gpu_team.choices(plan) if plan.workers[0].gpu else workers.choices(plan)
-    if plan.takes_machines:
-        yield from machines.choices(plan)
 
 
 # --- what limits
@@ -383,15 +365,17 @@ def _itself(plan: Plan) -> Alternative:
 # --- one step away
 
 
-def _alternative(plan: Plan, step: Step, price: Price) -> Alternative:
-    on_gpu = step.work.device == "cuda"
-    fits_gpu = price.device_bytes <= plan.device_budget_bytes or not on_gpu
+def _alternative(plan: Plan, budget: Budget, rates: Rates, step: Step) -> Alternative:
+    """What the whole job takes with another plan of its model."""
+    other = replace(plan, work=step.work)
+    device_bytes, ram_bytes = peaks.device_bytes(other), peaks.ram_bytes(other)
+    fits_gpu = device_bytes <= plan.device_budget_bytes or step.work.device != "cuda"
     return Alternative(
         code=step.code,
         message=step.message,
-        device_bytes=price.device_bytes,
-        ram_bytes=price.ram_bytes,
-        seconds=price.seconds,
-        fits=fits_gpu and price.ram_bytes <= plan.budget_bytes,
+        device_bytes=device_bytes,
+        ram_bytes=ram_bytes,
+        seconds=times.seconds(other, budget, rates),
+        fits=fits_gpu and ram_bytes <= plan.budget_bytes,
         params=step.params,
     )

@@ -1,15 +1,12 @@
-"""How several GPUs share a film: a simulation of what is handed out when, from predicted times.
-
-Each span goes to the GPU that is free first, as `engine.workers` hands them out.
-"""
+"""How workers share the film of a plan, by their predicted speed."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from engine.planner import workers
+from engine.planner.simulation import SpanTimes, simulate
 from engine.protocol.plan import Plan
 
 _LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # segments of a span that are tried
@@ -24,7 +21,7 @@ class Shares:
 
     Attributes:
         seconds: Until the last span is made.
-        frames: That each GPU makes, in their order.
+        frames: That each worker makes, in their order.
         spans: How many each makes.
     """
 
@@ -38,19 +35,32 @@ def shared_out(plan: Plan, rates: Sequence[float]) -> Shares:
 
     Args:
         plan: With the length of its spans.
-        rates: Frames/s of each GPU; of those that are free at the same time the first one is next.
+        rates: Frames/s of each worker; of those that are free at the same time the first one is
+            next.
     """
-    length, around = plan.span_segments * plan.segment_frames, workers.frames_around(plan) / 2
-    free = [(0.0, number) for number in range(len(rates))]
-    frames, spans, end = [0] * len(rates), [0] * len(rates), 0.0
+    spans, computed = tuple(frames_of_spans(plan)), tuple(computed_frames(plan))
+    found = simulate(SpanTimes(spans=len(spans), span_s=computed), rates, near=len(rates))
+    return Shares(
+        seconds=found.seconds,
+        frames=tuple(sum(spans[one] for one in made) for made in found.made),
+        spans=tuple(map(len, found.made)),
+    )
+
+
+def frames_of_spans(plan: Plan) -> Iterator[int]:
+    """Frames of each span of a plan."""
+    length = plan.span_segments * plan.segment_frames
     for begin in range(0, plan.frames, length):
-        at, number = heapq.heappop(free)
-        own = min(length, plan.frames - begin)
+        yield min(length, plan.frames - begin)
+
+
+def computed_frames(plan: Plan) -> Iterator[float]:
+    """Frames that a worker computes for each span, with those around it."""
+    around, begin = workers.frames_around(plan) / 2, 0
+    for own in frames_of_spans(plan):
         edges = (begin > 0) + (begin + own < plan.frames)
-        at += (own + edges * around) / rates[number]
-        heapq.heappush(free, (at, number))
-        frames[number], spans[number], end = frames[number] + own, spans[number] + 1, max(end, at)
-    return Shares(seconds=end, frames=tuple(frames), spans=tuple(spans))
+        yield own + edges * around
+        begin += own
 
 
 def with_best_spans(plan: Plan, rates: Sequence[float]) -> Plan:

@@ -22,8 +22,8 @@ _VERIFY_THREADS = 3  # two decoders, and the comparison
 _START_S = 0.3  # of a job, waiting: threads, files, the result given its name
 _LOAD_S = 1e-9  # of a byte of model files: read, checked, brought to the device
 _WORKERS_S = 3.0  # until worker processes have loaded their libraries
-_LAST = "verify"
-_FIRST = "latents"
+LAST = "verify"
+FIRST = "latents"
 _OTHER_THREADS = ("read", "write")  # all other stages take turns in the device's thread
 
 
@@ -65,9 +65,10 @@ def seconds(plan: Plan, budget: Budget, known: Rates) -> float:
 
 def _seconds_together(plan: Plan, budget: Budget, known: Rates) -> float:
     """Seconds of the work of several GPUs, each corrected by what was measured of it."""
-    around, shared, _ = _parts(plan, budget, known)
+    around, shared, _ = work_parts(plan, budget, known)
     together = sharing.shared_out(plan, frame_rates(plan, budget, known)).seconds
-    return around + max(shared * (1 + workers.made_twice(plan)), together)
+    on_processor = shared * (1 + workers.made_twice(plan))
+    return around + max(on_processor, together, survey_seconds(plan, budget, known))
 
 
 def frame_rates(plan: Plan, budget: Budget, known: Rates) -> tuple[float, ...]:
@@ -75,9 +76,15 @@ def frame_rates(plan: Plan, budget: Budget, known: Rates) -> tuple[float, ...]:
     return tuple(
         plan.frames
         / known.factor(kind(plan), gpu_title(plan.work, one))
-        / _parts(plan, one, known)[2]
+        / work_parts(plan, one, known)[2]
         for one in budget.gpus
     )
+
+
+def survey_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
+    """Seconds of reading the film ahead of the processes that share it."""
+    factor = known.factor(kind(plan)) if plan.work.device == "cpu" else 1.0
+    return factor * stages_alone(plan, budget, known)["read"]
 
 
 def fixed_seconds(plan: Plan, known: Rates) -> float:
@@ -103,15 +110,15 @@ def work_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
 
     The limit is the GPU, all cores together, or what one thread does alone.
     """
-    around, shared, alone = _parts(plan, budget, known)
+    around, shared, alone = work_parts(plan, budget, known)
     twice = workers.made_twice(plan) if plan.workers else 0.0
     return around + max(shared, alone / max(1, len(plan.workers))) * (1 + twice)
 
 
-def _parts(plan: Plan, budget: Budget, known: Rates) -> tuple[float, float, float]:
+def work_parts(plan: Plan, budget: Budget, known: Rates) -> tuple[float, float, float]:
     """Seconds before and after the work, of it on all cores, and of a process that is alone."""
-    found = _alone(plan, budget, known)
-    around = found.pop(_FIRST, 0.0) + found.pop(_LAST, 0.0)
+    found = stages_alone(plan, budget, known)
+    around = found.pop(FIRST, 0.0) + found.pop(LAST, 0.0)
     on_processor = {name: s for name, s in found.items() if not _is_on_gpu(plan, name)}
     cores, own = _cores(budget.threads), _own_cores(plan, budget)
     shared = sum(s * _threads(name, own) for name, s in on_processor.items()) / cores
@@ -130,7 +137,7 @@ def stage_seconds(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     Stages as in `peaks`, and "verify". Some overlap: a job on a GPU takes less than their sum.
     """
     factor = known.factor(kind(plan), gpu_title(plan.work, budget))
-    return {name: factor * s for name, s in _alone(plan, budget, known).items()}
+    return {name: factor * s for name, s in stages_alone(plan, budget, known).items()}
 
 
 def cpu_seconds(plan: Plan, known: Rates) -> float:
@@ -193,11 +200,11 @@ def _is_tested(plan: Plan, budget: Budget, known: Rates) -> bool:
 # --- all stages
 
 
-def _alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
+def stages_alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     """Seconds of each stage by itself."""
     cores, own = _cores(budget.threads), _own_cores(plan, budget)
     found = {
-        name: s / _threads(name, cores if name in (_FIRST, _LAST) else own)
+        name: s / _threads(name, cores if name in (FIRST, LAST) else own)
         for name, s in _processor(plan, known).items()
     }
     if plan.work.device != "cuda":
@@ -209,8 +216,8 @@ def _alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     }
     on_gpu["restore"] = restore_seconds(gpu_of(budget), plan.picture.size.pixels * plan.frames)
     if plan.latent is not None and plan.latent.device == "cuda":
-        found[_FIRST] += _latent_on_gpu(plan, plan.latent, budget, known)
-    order = (_FIRST, "read", *on_gpu, "write", _LAST)
+        found[FIRST] += _latent_on_gpu(plan, plan.latent, budget, known)
+    order = (FIRST, "read", *on_gpu, "write", LAST)
     return {name: (found | on_gpu)[name] for name in order if name in found | on_gpu}
 
 
@@ -230,10 +237,10 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
     output = picture.size.pixels * plan.frames / 1e6
     latent, found = plan.latent, dict[str, float]()
     if latent is not None:
-        found[_FIRST] = source * known.cost("ffv1")
+        found[FIRST] = source * known.cost("ffv1")
         if latent.device != "cuda":
             operations = _latent_operations(plan, latent)
-            found[_FIRST] += operations / 1e12 * known.cost(f"vae-{latent.dtype}")
+            found[FIRST] += operations / 1e12 * known.cost(f"vae-{latent.dtype}")
     found["read"] = source * known.cost("read") + plan.frames * known.cost("frame")
     if not on_gpu:
         for work in plan.passes:
@@ -245,7 +252,7 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
     found["write"] += segments * known.cost(f"open-{picture.encoder}")
     decoding = known.cost(f"decode-{picture.encoder}") - known.cost("decode-libx264")
     each = max(known.cost("verify") + decoding, known.cost("verify") / 2)
-    found[_LAST] = output * each + plan.frames * known.cost("check")
+    found[LAST] = output * each + plan.frames * known.cost("check")
     return found
 
 
@@ -262,7 +269,7 @@ def _cores(threads: int) -> int:
 
 def _threads(stage: str, cores: int) -> int:
     """That a stage of the processor can use."""
-    return min(cores, {"read": _READ_THREADS, _LAST: _VERIFY_THREADS}.get(stage, cores))
+    return min(cores, {"read": _READ_THREADS, LAST: _VERIFY_THREADS}.get(stage, cores))
 
 
 # --- the model

@@ -118,6 +118,11 @@ class Farm:
         member = self._member(number)
         return "" if member is None else member.name
 
+    def fingerprint_of(self, number: int) -> str:
+        """Of the machine with that number; "" for a worker of this one."""
+        member = self._member(number)
+        return "" if member is None else member.fingerprint
+
     def works(self, number: int, frames_per_second: float) -> None:
         """A machine has reported how fast it is."""
         if (member := self._member(number)) is not None:

@@ -12,12 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from distributed import Future
 
 from engine.core.errors import Cancelled, EngineError
+from engine.core.file_access import advised
 from engine.core.messages import Message, message
 from engine.pipeline.context import JobContext
 from engine.pipeline.room import check_room
@@ -32,6 +32,7 @@ from engine.workers.door import Door
 from engine.workers.farm import Farm
 from engine.workers.fit import requirements_of
 from engine.workers.open_spans import OpenSpans
+from engine.workers.paces import Paces
 from engine.workers.reports import (
     Report,
     ReportRefused,
@@ -99,19 +100,6 @@ def _warn(context: JobContext, notice: Notice) -> None:
     context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
 
-def _job_order(context: JobContext, folder: Path) -> JobOrder:
-    return JobOrder(
-        job_id=context.job_id,
-        media=context.media,
-        plan=context.plan,
-        folder=folder,
-        gpus=tuple(worker.gpu for worker in context.plan.workers if worker.gpu),
-        pictures=context.pictures,
-        accepts_damage=context.accepts_damage,
-        is_paused=context.control.is_paused,
-    )
-
-
 class _HandOut:
     """Workers at what lacks of a film; used by the thread of the job, but for the survey."""
 
@@ -131,7 +119,7 @@ class _HandOut:
         )
         self._inbox: queue.SimpleQueue[SpanFuture | Report | Span | EngineError | None]
         self._inbox = queue.SimpleQueue()
-        self._order = _job_order(context, segments.path(0).parent)
+        self._order = JobOrder.of(context, segments.path(0).parent)
         self._farm = None
         if door is not None:
             needs = requirements_of(context.plan)
@@ -141,6 +129,7 @@ class _HandOut:
         self._waiting: list[Span] = []
         self._ends: dict[tuple[int, int], Made] = {}  # by worker and first segment
         self._is_surveyed = False
+        self._paces = Paces(context.control.work_seconds)
         self._shown = self._spans.frames
         self._progress = Progress(context, self._shown)
         self._told_pause = context.control.is_paused
@@ -250,6 +239,7 @@ class _HandOut:
             logger.warning("a span is lost: %s", why)
             return
         logger.warning("worker %d lost its span: %s", number + 1, why)
+        self._paces.rests(number)
         notice = self._team.failed(number, why)
         if notice is None:
             return
@@ -281,7 +271,7 @@ class _HandOut:
         number, data = report["number"], report["data"]
         match report["kind"]:
             case "segment":
-                self._keep(data)
+                self._keep(number, data)
                 if number in self._team.workers:
                     self._team.workers[number].open_frames = 0
             case "made":
@@ -309,6 +299,8 @@ class _HandOut:
         check(self._spans.has(made.first), "of no span")
         check(self._team.is_own(number) or not made.has_preview, "a picture that is not here")
         self._ends[number, made.first] = made
+        if made.failure is not None or len(self._spans) <= len(self._team.workers):
+            self._paces.rests(number)  # perhaps nothing waits for it
         if number in self._team.workers:
             self._team.workers[number].last = made
         if self._farm is not None and made.failure is None:
@@ -316,6 +308,7 @@ class _HandOut:
 
     def _joined(self, number: int) -> None:
         """A machine takes part from now on, perhaps again."""
+        self._paces.rests(number)
         if self._team.joined(number):
             for _ in range(_AHEAD):
                 self._room.release()
@@ -331,6 +324,7 @@ class _HandOut:
         if number not in self._team.workers:
             return
         self._team.workers[number].open_frames = begun
+        self._paces.works(number, begun)
         if self._farm is not None:
             self._farm.works(number, frames_per_second)
         self._context.events.emit(
@@ -344,8 +338,8 @@ class _HandOut:
         )
         self._advance()
 
-    def _keep(self, data: Any) -> None:
-        """Keep a segment."""
+    def _keep(self, number: int, data: Any) -> None:
+        """Keep a segment that a worker has made."""
         record = read_segment(
             data,
             self._spans.rests(),
@@ -353,6 +347,7 @@ class _HandOut:
             segment_frames=self._context.plan.segment_frames,
             folder=self._order.folder,
         )
+        self._paces.made(number, record.frames)
         self._segments.add(record)
         self._spans.add(record)
         finished = self._spans.frames
@@ -390,9 +385,11 @@ class _HandOut:
                     self._heard(found)
 
     def _account(self) -> None:
-        """Add what the workers took to what the job took."""
+        """Add what the workers took to what the job took; keep how fast machines were."""
         for worker in self._team.workers.values():
             if worker.last is not None:
                 self._context.workers_peak_bytes += worker.last.peak_bytes
                 for stage, seconds in worker.last.seconds.items():
                     self._context.meter.add(stage, seconds)
+        if (farm := self._farm) is not None:
+            advised(lambda: self._paces.learn(self._context.plan, farm.fingerprint_of), None)

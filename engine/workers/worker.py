@@ -67,6 +67,20 @@ class JobOrder:
     accepts_damage: bool = False
     is_paused: bool = False
 
+    @classmethod
+    def of(cls, context: JobContext, folder: Path) -> JobOrder:
+        """The order of a running job."""
+        return cls(
+            job_id=context.job_id,
+            media=context.media,
+            plan=context.plan,
+            folder=folder,
+            gpus=tuple(worker.gpu for worker in context.plan.workers if worker.gpu),
+            pictures=context.pictures,
+            accepts_damage=context.accepts_damage,
+            is_paused=context.control.is_paused,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.bench.cases.farm import COUNTS, FASTER, LINKS, Recorded, film_of
-from engine.bench.farm import Simulated, simulate
 from engine.bench.report.machine import machine_of
 from engine.bench.report.markdown import piped
+from engine.planner.simulation import Simulated, simulate
 
 ROOT = Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "benchmarks"
@@ -103,7 +103,7 @@ def _speed(faster: int) -> str:
 
 def _lines(times: Recorded, faster: int) -> Iterator[tuple[str, ...]]:
     for name, link in LINKS.items():
-        found = [simulate(film_of(times, count, faster), count, link) for count in COUNTS]
+        found = [simulate(film_of(times, count, faster), count * (1.0,), link) for count in COUNTS]
         yield name, *(_cell(one, found[0]) for one in found)
 
 

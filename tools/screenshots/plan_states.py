@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QScrollArea, QWidget
 
 from engine.core.errors import ResultHeldBack
 from engine.core.messages import message
+from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import named
+from engine.planner import machine_times, times
 from engine.planner.availability import devices_here
+from engine.planner.plan_job import Request, plan_job
+from engine.planner.rates import Learned, Rates
 from engine.protocol import events
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
 from engine.protocol.plan import Notice, Plan
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 GPU, SMALL_GPU = "RTX 5070 Ti", "RTX 4060"
 FITS = JobSettings(height=1080, working_size=84)  # "auto" and the preset Balanced
 TOO_MUCH = JobSettings(model="seedvr2-7b", height=8640)
+_FRAMES = 40 * 60 * 24  # of a film that takes hours
 _OF_THIS_MACHINE = ("pretended-card", "weights-missing")
 READING = GpuReading(
     name="NVIDIA GeForce RTX 5070 Ti",
@@ -84,6 +90,30 @@ def _on_gpu(player: Player) -> None:
 def _why(player: Player) -> None:
     _on_gpu(player)
     player.program.window.columns.why_sheet.open_up()
+    player.settle()
+
+
+def _with_machines(player: Player) -> None:
+    """Two paired computers have helped with such films before, a third one has not."""
+    queued = next(e for e in player.recording.on_gpu if isinstance(e, events.JobQueued))
+    video = replace(queued.media.video, frame_count=_FRAMES, duration=Fraction(_FRAMES, 24))
+    media, settings = replace(queued.media, video=video), replace(FITS, machines="all")
+    paired = {"1": "Studio", "2": "Cutting room", "3": "Laptop"}
+    request = Request(media=media, settings=settings, machines=paired)
+    budget = pretended_budget(named(GPU), ram_bytes=24 * 2**30)
+    kind = times.kind(plan_job(request, budget, Rates()))
+    jobs = {
+        f"{kind} on {machine_times.machine_title(one)}": Learned(factor=factor)
+        for one, factor in (("1", 0.9), ("2", 2.2))
+    }
+    said = [replace(e, media=media) if e is queued else e for e in player.recording.on_gpu]
+    telemetry(player, READING)
+    show(player, said, settings, _as_if_here(plan_job(request, budget, Rates(jobs=jobs))))
+    sheet = player.program.window.columns.why_sheet
+    sheet.open_up()
+    player.settle()
+    bar = sheet.findChild(QScrollArea).verticalScrollBar()
+    bar.setValue(bar.maximum())
     player.settle()
 
 
@@ -286,6 +316,7 @@ def _preset_menu(player: Player) -> None:
 STATES: dict[str, Callable[[Player], None]] = {
     "card": _on_gpu,
     "card_why": _why,
+    "card_machines": _with_machines,
     "card_pretended": _pretended,
     "card_refused": _refused,
     "card_spilled": _spilled,

@@ -19,7 +19,6 @@ from statistics import fmean, median
 from engine.bench.cases import idle_workers
 from engine.bench.cases.workers import planned, with_workers
 from engine.bench.clips import SyntheticClip
-from engine.bench.farm import LOCAL, Connection, SpanTimes, simulate
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
 from engine.bench.timing.one_job import SegmentList, run_once
@@ -28,6 +27,7 @@ from engine.core.geometry import Size
 from engine.hardware import devices
 from engine.pipeline.context import JobContext
 from engine.pipeline.segments import Span
+from engine.planner.simulation import GIGABIT, LOCAL, Connection, SpanTimes, simulate
 from engine.planner.workers import span_segments
 from engine.protocol.events import PreviewReady
 from engine.protocol.media import MediaInfo
@@ -41,7 +41,7 @@ from engine.workers.worker import JobOrder, SpanWorker
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 LINKS = {
     "none": LOCAL,
-    "1 Gbit/s": Connection(mbit_s=940, latency_s=0.0005),
+    "1 Gbit/s": GIGABIT,
     "100 Mbit/s": Connection(mbit_s=94, latency_s=0.002),
     "20 Mbit/s": Connection(mbit_s=20, latency_s=0.02),
 }
@@ -123,7 +123,10 @@ def _waiting(order: JobOrder) -> Iterator[Row]:
         spans = _WAITING_SPANS * count
         found = idle_workers.served(order, count, spans, _WAIT_S).wall_s
         times = SpanTimes(spans=spans, span_s=(_WAIT_S,))
-        yield {"waiting_workers": count, **_compared(found, simulate(times, count).seconds)}
+        yield {
+            "waiting_workers": count,
+            **_compared(found, simulate(times, count * (1.0,)).seconds),
+        }
 
 
 def _real(media: MediaInfo, plan: Plan, folder: Path, times: Recorded) -> Iterator[Row]:
@@ -135,8 +138,8 @@ def _real(media: MediaInfo, plan: Plan, folder: Path, times: Recorded) -> Iterat
     start = 0.0
     for count in (one for one in (1, 2, 4) if one <= devices.cpu_threads()):
         found = run_once(media, with_workers(plan, count), folder).steps["run"].wall_s
-        start = start or max(0.0, found - simulate(replace(of_job, start_s=0.0), 1).seconds)
-        seconds = simulate(replace(of_job, start_s=start), count).seconds
+        start = start or max(0.0, found - simulate(replace(of_job, start_s=0.0), (1.0,)).seconds)
+        seconds = simulate(replace(of_job, start_s=start), count * (1.0,)).seconds
         yield {"real_workers": count, **_compared(found, seconds)}
 
 
@@ -175,9 +178,9 @@ def simulated_rows(times: Recorded) -> Iterator[Row]:
     """A row for each link, speed and number of workers."""
     for name, link in LINKS.items():
         for faster in FASTER:
-            one = simulate(film_of(times, 1, faster), 1, link)
+            one = simulate(film_of(times, 1, faster), (1.0,), link)
             for count in COUNTS:
-                found = simulate(film_of(times, count, faster), count, link)
+                found = simulate(film_of(times, count, faster), count * (1.0,), link)
                 yield {
                     "link": name,
                     "faster": faster,

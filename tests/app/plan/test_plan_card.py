@@ -10,7 +10,7 @@ from app.plan.memory_bars import rows_of
 from app.plan.notices import offers_of
 from engine.core.messages import message
 from engine.protocol import commands, events
-from engine.protocol.plan import Notice, Plan
+from engine.protocol.plan import Notice, Plan, Reasons
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench, texts
 from tests.helpers.fakes import make_media, make_plan
@@ -213,3 +213,21 @@ def test_a_plan_that_lets_other_computers_in_says_so(bench):
     bench.emit(events.PlanChosen(job_id=job_id, plan=made))
     assert bench.find("planMachines").whole == "Paired computers make parts of it, too"
     assert bench.find("planMachines").isVisible()
+
+
+def test_the_time_with_paired_computers_stands_on_the_card(bench):
+    time = message("duration.hours", hours="2", minutes="10")
+    together = Notice(
+        code="machines-together",
+        severity="info",
+        params={"seconds": "7800", "time": time, "names": ("Studio PC", "Laptop")},
+    )
+    reasons = Reasons(limited_by="nothing", choices=(together,))
+    made = dataclasses.replace(plan(), takes_machines=True, reasons=reasons)
+    say_plan(bench, made)
+    label = bench.find("planMachines")
+    assert label.whole == (
+        "About 2 h 10 min with these, if they are as fast as last time: Studio PC, Laptop."
+    )
+    label.resize(260, label.height())
+    assert label.text() == "About 2 h 10 min with paired computers"

@@ -4,8 +4,13 @@ from typing import Any
 
 import pytest
 
-from engine.core import windows_paths
-from engine.core.errors import FeatureMissing, PretendedGpu, WeightsMissing
+from engine.core import paths, windows_paths
+from engine.core.errors import (
+    FeatureMissing,
+    IdentityDamaged,
+    PretendedGpu,
+    WeightsMissing,
+)
 from engine.core.geometry import Size
 from engine.hardware import budget, devices
 from engine.hardware.gpu_table import named
@@ -171,3 +176,15 @@ def test_what_can_be_carried_out_no_more_is_refused_before_a_job_goes_on(tmp_pat
     settings = JobSettings(model="lite", switches="run.tf32=on")
     with pytest.raises(FeatureMissing, match=r"run\.tf32=on"):
         check_plan(media, taken_up(media, settings, None, begun, here), overwrite=False)
+
+
+def test_a_damaged_list_of_paired_computers_keeps_those_plans_only_that_need_it(
+    tmp_path: Path,
+) -> None:
+    damaged = paths.data_folder() / "farm" / "machines.json"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("[1]")
+    media = probe(make_clip(tmp_path / "film.mkv", frames=3))
+    assert make_plan(media, COPY, None, machine(tmp_path)).fits
+    with pytest.raises(IdentityDamaged):
+        make_plan(media, replace(COPY, machines="all"), None, machine(tmp_path))

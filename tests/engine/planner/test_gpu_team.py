@@ -12,7 +12,7 @@ from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
 from engine.hardware.budget import Budget, pretended_budget
 from engine.hardware.gpu_table import named
-from engine.planner import peaks, sharing
+from engine.planner import peaks, sharing, times
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Learned, Rates
 from engine.protocol.plan import Notice, Plan
@@ -90,7 +90,9 @@ def test_all_work_by_the_plan_of_the_one_with_the_least_memory() -> None:
 
 def test_what_the_oldest_cannot_compute_none_does() -> None:
     oldest = planned(machine("RTX 2060"), size=SMALL, model="lite", device="auto")
-    both = planned(machine("RTX 4090", "RTX 2060"), size=SMALL, model="lite")
+    two, kind = machine("RTX 4090", "RTX 2060"), times.kind(oldest)
+    slow = {f"{kind} on {one.title}": Learned(factor=10.0) for one in two.gpus}  # not the reading
+    both = planned(two, size=SMALL, model="lite", rates=Rates(jobs=slow))
     assert len(both.workers) == 2
     assert both.work.switches == oldest.work.switches
     refusing = planned(machine("RTX 5090", "RTX 4090"), matmul="nvfp4")
@@ -168,3 +170,19 @@ def test_spans_are_long_where_edges_cost_much_and_short_where_gpus_would_end_apa
     assert 1 < best < 720 / 2
     short = dataclasses.replace(base, work=replace(base.work, clip=1, shared=0))
     assert sharing.with_best_spans(short, (1.0, 1.0)).span_segments <= best
+
+
+def test_a_film_that_is_read_no_faster_gets_no_second_gpu() -> None:
+    both = planned(machine("RTX 4090", "RTX 4090"), size=SMALL, model="lite")
+    assert not both.workers
+    assert [notice.case for notice in left_out(both)] == ["slower"]
+
+
+def test_reasons_are_those_of_the_gpus_that_take_part() -> None:
+    found = []
+    for names in (("RTX 5090", "RTX 4090"), ("RTX 5090",)):
+        plan = planned(machine(*names), matmul="nvfp4", machines="all")
+        assert not plan.workers[1:]
+        assert plan.reasons is not None
+        found.append((plan.reasons.choices, plan.reasons.alternatives))
+    assert found[0] == found[1]

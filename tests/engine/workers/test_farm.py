@@ -19,6 +19,8 @@ from engine.farm.identity import Peers
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
+from engine.planner import machine_times
+from engine.planner.rates import load_rates
 from engine.protocol.events import Event, SegmentDone, Warned
 from engine.protocol.machines import MachineInfo
 from engine.protocol.plan import Plan, WorkerPlan
@@ -131,6 +133,8 @@ def test_a_machine_makes_the_segments_of_one_process(tmp_path: Path, seen: Seen)
     assert seen.spans("machine 1") == 5
     assert machines.present() == ()
     assert others[0].said[:1] == [f"working 127.0.0.1:{door.port}"]
+    (fingerprint,) = door.names
+    assert machine_times.machine_rate(plan, fingerprint, load_rates()) is not None
 
 
 @pytest.mark.slow

@@ -1,13 +1,14 @@
-"""Simulation of one film that is made by many workers: how long it takes, and what limits.
+"""Simulation of one film that several workers make: how long it takes, who makes what, what limits.
 
 Discrete events: whatever serves one span at a time (survey, host, link, disk, worker) is free again
-at a known time, and a span goes through them one after the other. Times come from a real job.
+at a known time, and a span goes through them one after the other. Each span goes to the worker that
+is free first, as `engine.workers` hands them out.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Literal
@@ -21,7 +22,7 @@ class SpanTimes:
 
     Attributes:
         spans: Of the film.
-        span_s: A worker computes; spans of a longer film repeat them in order.
+        span_s: A worker of speed 1 computes; spans of a longer film repeat them in order.
         survey_s: The host reads the film ahead.
         host_s: The host hands out, and keeps what comes back.
         source_bytes: That a worker reads of the source.
@@ -41,13 +42,13 @@ class SpanTimes:
 
     @property
     def each(self) -> Iterator[float]:
-        """Seconds of a worker for each span."""
+        """Seconds of a worker of speed 1 for each span."""
         return islice(cycle(self.span_s), self.spans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """Between the host and all others; both directions at once, each shared by all workers.
+    """Between the host and other machines; both directions at once, each shared by all of them.
 
     Attributes:
         mbit_s: Of each direction; 0 for no limit.
@@ -69,6 +70,7 @@ class Connection:
 
 
 LOCAL = Connection()
+GIGABIT = Connection(mbit_s=940, latency_s=0.0005)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +78,13 @@ class Simulated:
     """How long a film takes.
 
     Attributes:
-        workers: How many make it.
         seconds: From the start to the result.
+        made: Which spans each worker makes, counted from 0.
         busy: Share of that time in which each part is at work; for workers, their mean.
     """
 
-    workers: int
     seconds: float
+    made: tuple[tuple[int, ...], ...]
     busy: dict[Limit, float]
 
     @property
@@ -92,7 +94,7 @@ class Simulated:
 
     def efficiency(self, one: Simulated) -> float:
         """Speed for each worker, next to that of one worker."""
-        return one.seconds / self.seconds / self.workers
+        return one.seconds / self.seconds / len(self.made)
 
 
 @dataclass(slots=True)
@@ -111,75 +113,91 @@ class _Server:
 
 @dataclass(slots=True)
 class _Farm:
-    """The servers that all workers share, and the events that are to come, by their time."""
+    """The servers that workers share, and the events that are to come.
+
+    Attributes:
+        near: So many of the workers, the first ones, need no link.
+        events: Time, whether the result is there (the worker is idle) or not yet, the worker.
+    """
 
     times: SpanTimes
+    speeds: Sequence[float]
     link: Connection
+    near: int
     host: _Server = field(default_factory=_Server)
     to_workers: _Server = field(default_factory=_Server)
     back: _Server = field(default_factory=_Server)
     disk: _Server = field(default_factory=_Server)
     workers_s: float = 0.0
-    events: list[tuple[float, int, str, float]] = field(default_factory=list)
-    _count: int = 0
+    kept_at: float = 0.0  # the last span that is finished
+    events: list[tuple[float, bool, int]] = field(default_factory=list)
 
-    def comes(self, at: float, what: str, seconds: float = 0.0) -> None:
-        self._count += 1  # those of one time stay in order
-        heapq.heappush(self.events, (at, self._count, what, seconds))
-
-    def made(self) -> float:
-        """Run all spans through; when the last one is kept."""
-        end, waiting, known = 0.0, list(self.times.each)[::-1], 0
-        idle: list[float] = []
+    def run(self) -> tuple[tuple[int, ...], ...]:
+        """Make all spans; those of each worker."""
+        made: list[list[int]] = [[] for _ in self.speeds]
+        self.events = [(self.times.start_s, True, worker) for worker in range(len(self.speeds))]
+        for span, seconds in enumerate(self.times.each):
+            while not self.events[0][1]:
+                self._come_back()
+            at, _, worker = heapq.heappop(self.events)
+            known_at = (span + 1) * self.times.survey_s
+            made[worker].append(span)
+            self._hand_out(max(at, known_at), seconds / self.speeds[worker], worker)
         while self.events:
-            at, _, what, seconds = heapq.heappop(self.events)
-            match what:
-                case "known":
-                    known += 1
-                case "idle":
-                    idle.append(at)
-                case "fetched":
-                    self.workers_s += seconds
-                    self.comes(at + seconds, "computed")
-                case "computed":
-                    end = max(end, self._sent_back(at))
-            while idle and known and waiting:
-                idle.pop(0)
-                known -= 1
-                self._hand_out(at, waiting.pop())
-        return end
+            if self.events[0][1]:
+                heapq.heappop(self.events)
+            else:
+                self._come_back()
+        return tuple(map(tuple, made))
 
-    def _hand_out(self, at: float, seconds: float) -> None:
-        there = self.host.serve(at, self.times.host_s) + self.link.latency_s
-        source = self.times.source_bytes
-        asked = there + self.link.latency_s if source else there
+    def _hand_out(self, at: float, seconds: float, worker: int) -> None:
+        there = self.host.serve(at, self.times.host_s)
+        if worker >= self.near:
+            there = self._fetched(there + self.link.latency_s)
+        self.workers_s += seconds
+        done = there + seconds
+        if worker >= self.near:
+            heapq.heappush(self.events, (done, False, worker))
+        else:
+            self._keep(done, worker)
+
+    def _fetched(self, at: float) -> float:
+        """When a worker that has its order has its part of the source."""
+        source, latency = self.times.source_bytes, self.link.latency_s
+        asked = at + latency if source else at
         sent = self.to_workers.serve(asked, self.link.sending_s(source))
-        self.comes(sent + self.link.latency_s if source else sent, "fetched", seconds)
+        return sent + latency if source else sent
 
-    def _sent_back(self, at: float) -> float:
-        """The worker is free once its result is there; the host keeps it meanwhile."""
+    def _come_back(self) -> None:
+        """The next result of another machine is sent."""
+        at, _, worker = heapq.heappop(self.events)
         result = self.times.result_bytes
-        there = self.back.serve(at, self.link.sending_s(result)) + self.link.latency_s
-        self.comes(there, "idle")
-        return self.disk.serve(there, self.link.writing_s(result))
+        self._keep(self.back.serve(at, self.link.sending_s(result)) + self.link.latency_s, worker)
+
+    def _keep(self, at: float, worker: int) -> None:
+        """The worker is free once its result is there; the host keeps it meanwhile."""
+        heapq.heappush(self.events, (at, True, worker))
+        kept = self.disk.serve(at, self.link.writing_s(self.times.result_bytes))
+        self.kept_at = max(self.kept_at, kept)
 
 
-def simulate(times: SpanTimes, workers: int, link: Connection = LOCAL) -> Simulated:
+def simulate(
+    times: SpanTimes, speeds: Sequence[float], link: Connection = LOCAL, *, near: int = 0
+) -> Simulated:
     """Make a film with some workers.
 
     Args:
         times: Of a job.
-        workers: At least 1.
-        link: Between the host and them.
+        speeds: Of each worker, at least one; of those that are free at the same time the first one
+            is next.
+        link: Between the host and other machines.
+        near: So many workers, the first ones, are processes of the host.
     """
-    farm = _Farm(times, link)
-    for number in range(times.spans):
-        farm.comes((number + 1) * times.survey_s, "known")
-    for _ in range(workers):
-        farm.comes(times.start_s, "idle")
-    seconds = farm.made() + times.join_s
+    farm = _Farm(times, speeds, link, near)
+    made = farm.run()
+    seconds = farm.kept_at + times.join_s
     busy: dict[Limit, float] = {
-        "workers": farm.workers_s / workers,
+        "workers": farm.workers_s / len(speeds),
         "survey": times.spans * times.survey_s,
         "host": farm.host.busy_s,
         "link": max(farm.to_workers.busy_s, farm.back.busy_s),
@@ -187,7 +205,7 @@ def simulate(times: SpanTimes, workers: int, link: Connection = LOCAL) -> Simula
         "join": times.join_s,
     }
     return Simulated(
-        workers=workers,
         seconds=seconds,
+        made=made,
         busy={name: value / seconds for name, value in busy.items()},
     )
