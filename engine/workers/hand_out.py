@@ -34,8 +34,8 @@ from engine.workers.fit import requirements_of
 from engine.workers.open_spans import OpenSpans
 from engine.workers.paces import Paces
 from engine.workers.reports import (
+    InvalidReport,
     Report,
-    ReportRefused,
     check,
     read,
     read_made,
@@ -210,7 +210,7 @@ class _HandOut:
             case _:
                 try:
                     self._heard(found)
-                except ReportRefused as err:
+                except InvalidReport as err:
                     self._distrust(crew, found["number"], err)
 
     def _ended(self, crew: Crew, future: SpanFuture) -> None:
@@ -249,11 +249,11 @@ class _HandOut:
             self._farm.leave_out(number, why)
         self._warn_once(notice)
 
-    def _distrust(self, crew: Crew, number: int, error: ReportRefused) -> None:
+    def _distrust(self, crew: Crew, number: int, error: InvalidReport) -> None:
         """A machine has reported what makes no sense: its span goes to another one.
 
         Raises:
-            ReportRefused: It is a worker of this machine: a mistake of ours.
+            InvalidReport: It is a worker of this machine: a mistake of ours.
         """
         if self._farm is None or self._team.is_own(number):
             raise error
@@ -266,7 +266,7 @@ class _HandOut:
         """Take what a worker reports, or the farm.
 
         Raises:
-            ReportRefused: It makes no sense.
+            InvalidReport: It makes no sense.
         """
         number, data = report["number"], report["data"]
         match report["kind"]:
@@ -292,7 +292,7 @@ class _HandOut:
                 params = {"name": name, "why": why}
                 self._warn_once(Notice(code="machine-refused", severity="warning", params=params))
             case _:
-                raise ReportRefused("of a kind that there is not")
+                raise InvalidReport("of a kind that there is not")
 
     def _made(self, number: int, made: Made) -> None:
         """A worker tells how its span ended, before the span ends."""
@@ -381,7 +381,7 @@ class _HandOut:
             if isinstance(found, Future):
                 self._spans.end(found)
             elif isinstance(found, Mapping):
-                with suppress(ReportRefused):
+                with suppress(InvalidReport):
                     self._heard(found)
 
     def _account(self) -> None:

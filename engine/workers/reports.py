@@ -21,7 +21,7 @@ _LONGEST_TITLE = 200  # characters
 KINDS = ("segment", "made", "progress", "warned")
 
 
-class ReportRefused(Exception):
+class InvalidReport(Exception):
     """A worker has reported what makes no sense."""
 
 
@@ -29,22 +29,22 @@ def check(is_so: bool, what: str) -> None:
     """Refuse a report unless something is so.
 
     Raises:
-        ReportRefused: It is not.
+        InvalidReport: It is not.
     """
     if not is_so:
-        raise ReportRefused(what)
+        raise InvalidReport(what)
 
 
 def read(kind: type[T], data: Any) -> T:
     """Data of a report.
 
     Raises:
-        ReportRefused: They do not describe a `kind`.
+        InvalidReport: They do not describe a `kind`.
     """
     try:
         return from_plain(kind, data)
     except (ValueError, TypeError, KeyError, RecursionError) as err:
-        raise ReportRefused(f"no {kind}: {err}") from err
+        raise InvalidReport(f"no {kind}: {err}") from err
 
 
 def read_segment(
@@ -60,7 +60,7 @@ def read_segment(
         folder: Of the job, which has the file.
 
     Raises:
-        ReportRefused: It is not the next one of such a span, or is not there.
+        InvalidReport: It is not the next one of such a span, or is not there.
     """
     record = read(SegmentRecord, data)
     check(0 < record.frames <= segment_frames, "a segment without frames, or with too many")
@@ -79,7 +79,7 @@ def read_made(data: Any) -> Made:
     """How a span ended.
 
     Raises:
-        ReportRefused: It makes no sense.
+        InvalidReport: It makes no sense.
     """
     made = read(Made, data)
     numbers = (made.peak_bytes, *made.seconds.values())
@@ -91,7 +91,7 @@ def read_progress(data: Any, *, frames: int) -> tuple[int, int, float]:
     """Where a worker is, frames since its last finished segment, frames a second.
 
     Raises:
-        ReportRefused: It makes no sense; the film has no such frame, for example.
+        InvalidReport: It makes no sense; the film has no such frame, for example.
     """
     check(isinstance(data, list | tuple) and len(data) == 3, "no progress")
     frame, begun, speed = read(int, data[0]), read(int, data[1]), read(float, data[2])
@@ -104,7 +104,7 @@ def read_offer(data: Any) -> MachineOffer:
     """What a machine has, as it may be shown.
 
     Raises:
-        ReportRefused: It makes no sense.
+        InvalidReport: It makes no sense.
     """
     offer = read(MachineOffer, data)
     device = offer.device
@@ -122,7 +122,7 @@ def read_preview(data: Any, pixels: Sequence[bytes | None]) -> PreviewReady:
         pixels: Those of the source and of the result.
 
     Raises:
-        ReportRefused: It cannot be shown.
+        InvalidReport: It cannot be shown.
     """
     preview = read(PreviewReady, data)
     check(isfinite(preview.seconds) and 0 <= preview.frame < 2**31, "a frame that is not there")
@@ -136,5 +136,5 @@ def _whole(picture: Picture | None, rgb: bytes | None) -> Picture | None:
         return None
     size = picture.size
     if not isinstance(rgb, bytes) or size.is_empty or len(rgb) != 3 * size.pixels:
-        raise ReportRefused("a picture of another size")
+        raise InvalidReport("a picture of another size")
     return replace(picture, rgb=rgb)

@@ -20,7 +20,7 @@ from engine.video.read.probe import probe
 from engine.workers.door import own_door
 from engine.workers.farm import Farm
 from engine.workers.fit import LentDevice, MachineOffer, Requirements
-from engine.workers.reports import ReportRefused
+from engine.workers.reports import InvalidReport
 from engine.workers.worker import JobOrder
 from tests.helpers.clips import make_clip
 from tests.helpers.farm import certificate_of, computer
@@ -146,7 +146,7 @@ def test_pieces_that_make_no_sense_are_not_written(host: Host, wrong: dict[str, 
     async def talk() -> None:
         await host.open()
         number = await host.join()
-        with pytest.raises((ReportRefused, TypeError)):
+        with pytest.raises((InvalidReport, TypeError)):
             await host.ask("keep", number=number, **piece_of(**wrong))
 
     asyncio.run(talk())
@@ -163,7 +163,7 @@ def test_odd_ranges_harm_nobody(host: Host, wrong: dict[str, Any]) -> None:
         number = await host.join()
         try:
             found = await host.ask("read", number=number, **({"begin": 0, "count": 5} | wrong))
-        except (ReportRefused, OSError, ValueError):
+        except (InvalidReport, OSError, ValueError):
             found = b""
         assert len(found) <= len(host.source)
         assert await host.ask("read", number=number, begin=3, count=4) == host.source[3:7]
@@ -183,11 +183,11 @@ def test_the_number_of_another_machine_is_not_accepted(host: Host) -> None:
             ("leave", {"state": "paused"}),
         ]
         for what, about in asked:
-            with pytest.raises(ReportRefused):
+            with pytest.raises(InvalidReport):
                 await host.ask(what, "two", number=one, **about)
-        with pytest.raises(ReportRefused):
+        with pytest.raises(InvalidReport):
             await host.ask("register-worker", "two", name=str(one), address="as one")
-        with pytest.raises(ReportRefused):  # and none of this machine
+        with pytest.raises(InvalidReport):  # and none of this machine
             await host.ask("register-worker", "two", name="0", address="as a local one")
 
     asyncio.run(talk())
@@ -210,12 +210,12 @@ def test_one_that_was_sent_away_or_refused_delivers_nothing(host: Host) -> None:
         number = await host.join()
         await host.ask("leave", number=number, state="paused")
         for what, about in (("read", {"begin": 0, "count": 1}), ("keep", piece_of())):
-            with pytest.raises(ReportRefused):
+            with pytest.raises(InvalidReport):
                 await host.ask(what, number=number, **about)
         other = replace(DEVICE, free_bytes=0)
         small = to_plain(MachineOffer(version=__version__, device=other, files=()))
         assert "refused" in await host.ask("join", offer=small, name="one")
-        with pytest.raises(ReportRefused):
+        with pytest.raises(InvalidReport):
             await host.ask("register-worker", name=str(number), address="again")
 
     asyncio.run(talk())
@@ -229,7 +229,7 @@ def test_a_machine_has_no_end_of_devices(host: Host) -> None:
             gpu = to_plain(replace(DEVICE, gpu=f"GPU {number}"))
             try:
                 await host.ask("join", offer=OFFER | {"device": gpu}, name="one")
-            except ReportRefused:
+            except InvalidReport:
                 return number
         return 1000
 

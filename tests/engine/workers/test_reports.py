@@ -17,7 +17,7 @@ from engine.protocol.events import Picture, PreviewReady
 from engine.video.read.frame_mark import FrameMark
 from engine.workers.fit import LentDevice, MachineOffer
 from engine.workers.reports import (
-    ReportRefused,
+    InvalidReport,
     read_made,
     read_offer,
     read_preview,
@@ -56,7 +56,7 @@ def test_the_next_segment_of_a_span_is_taken(tmp_path: Path) -> None:
     ],
 )
 def test_another_segment_is_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ReportRefused):
+    with pytest.raises(InvalidReport):
         kept(replace(RECORD, **wrong), tmp_path)
 
 
@@ -64,24 +64,24 @@ def test_a_segment_beyond_the_film_or_without_a_file_is_refused(tmp_path: Path) 
     last = replace(LACKING, stop=None)
     assert kept(RECORD, tmp_path, last) == RECORD
     plain = to_plain(RECORD)
-    with pytest.raises(ReportRefused):
+    with pytest.raises(InvalidReport):
         read_segment(plain, [last], frames=11, segment_frames=4, folder=tmp_path)
     segment_path(tmp_path, RECORD.number).unlink()
-    with pytest.raises(ReportRefused):
+    with pytest.raises(InvalidReport):
         read_segment(plain, [last], frames=20, segment_frames=4, folder=tmp_path)
 
 
 @pytest.mark.parametrize("junk", JUNK)
 def test_junk_is_refused(junk: object, tmp_path: Path) -> None:
-    with pytest.raises(ReportRefused):
+    with pytest.raises(InvalidReport):
         read_segment(junk, [LACKING], frames=20, segment_frames=4, folder=tmp_path)
-    with pytest.raises(ReportRefused):
+    with pytest.raises(InvalidReport):
         read_made(junk)
-    with pytest.raises(ReportRefused):
+    with pytest.raises(InvalidReport):
         read_progress(junk, frames=20)
-    with pytest.raises(ReportRefused):
+    with pytest.raises(InvalidReport):
         read_offer(junk)
-    with pytest.raises(ReportRefused):
+    with pytest.raises(InvalidReport):
         read_preview(junk, [None, None])
 
 
@@ -92,7 +92,7 @@ def test_a_failure_keeps_its_message() -> None:
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0])
 def test_times_that_are_none_are_refused(seconds: float) -> None:
-    with pytest.raises(ReportRefused):
+    with pytest.raises(InvalidReport):
         read_made(to_plain(Made(first=1, seconds={"decode": seconds})))
 
 
@@ -101,7 +101,7 @@ def test_times_that_are_none_are_refused(seconds: float) -> None:
 )
 def test_progress_is_within_the_film(wrong: list[float]) -> None:
     assert read_progress([20, 1, 1.5], frames=20) == (20, 1, 1.5)
-    with pytest.raises(ReportRefused):
+    with pytest.raises(InvalidReport):
         read_progress(wrong, frames=20)
 
 
@@ -110,7 +110,7 @@ def test_a_device_can_be_shown(device: dict[str, Any]) -> None:
     right = LentDevice(gpu="", title="CPU", free_bytes=1)
     offer = MachineOffer(version="9" * 1000, device=right, files=())
     assert len(read_offer(to_plain(offer)).version) == 40
-    with pytest.raises(ReportRefused):
+    with pytest.raises(InvalidReport):
         read_offer(to_plain(replace(offer, device=replace(right, **device))))
 
 
@@ -119,5 +119,5 @@ def test_a_picture_has_all_its_pixels(rgb: Any) -> None:
     picture = Picture(size=Size(2, 2), rgb=bytes(12))
     preview = PreviewReady(job_id="job", frame=1, seconds=0.5, source=picture)
     assert read_preview(to_plain(preview), [bytes(12), None]) == preview
-    with pytest.raises(ReportRefused):
+    with pytest.raises(InvalidReport):
         read_preview(to_plain(preview), [rgb, None])
