@@ -55,7 +55,7 @@ _CLOSING_S = 60.0  # most: a worker that starts ends once it has started
 
 
 def quiet() -> AbstractContextManager[object]:
-    """Inside, Dask shows no pages, and does not do what nobody needs."""
+    """Inside, Dask shows no pages, and leaves out what is not needed here."""
     lists: dict[str, list[str]] = {
         f"distributed.{role}.http.routes": [] for role in ("worker", "scheduler")
     }

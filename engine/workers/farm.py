@@ -81,7 +81,7 @@ class Farm:
         self._order, self._needs, self.door = order, needs, door
         self.is_paused = order.is_paused
         self._heard, self._lacks = heard, lacks
-        self._first = len(order.plan.workers)  # numbers before are those of this machine
+        self._first = len(order.plan.workers)  # those before are of this machine
         self._members: dict[tuple[str, str], _Member] = {}  # by machine and device
         self._refused: dict[tuple[str, str], _Member] = {}
         self._at: dict[str, _Member] = {}  # by the address of a Dask worker

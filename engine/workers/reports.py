@@ -82,8 +82,8 @@ def read_made(data: Any) -> Made:
         InvalidReport: It makes no sense.
     """
     made = read(Made, data)
-    numbers = (made.peak_bytes, *made.seconds.values())
-    check(all(isfinite(one) and one >= 0 for one in numbers), "a number that makes no sense")
+    taken = (made.peak_bytes, *made.seconds.values())
+    check(all(isfinite(one) and one >= 0 for one in taken), "a size or a time below zero")
     return made
 
 

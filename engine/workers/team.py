@@ -42,7 +42,7 @@ class Team:
         self._looked, self._awake = time.time(), -_WAKING_S  # awake since then
 
     def look(self, *, is_there: bool) -> None:
-        """Called again and again: notices that this computer slept, and that nobody is left.
+        """Called again and again: notices that this computer slept, and that no worker is left.
 
         Args:
             is_there: Any worker is ready, at work, or starts.

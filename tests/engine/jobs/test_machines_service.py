@@ -297,13 +297,11 @@ def test_a_computer_that_is_lent_by_another_upreel_says_so(engine: Engine, heard
 def test_a_lent_computer_lets_those_in_that_are_paired_meanwhile(
     engine: Engine, heard: Listener, waiting: Waits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trusted: list[str] = []
+    lent: list[tuple[Door, Hosts, Heard]] = []
 
     @contextlib.contextmanager
-    def lending(door: Door, hosts: Hosts, heard: Heard) -> Iterator[None]:
-        trusted.append(door.trusted.read_text())
-        for host in hosts():
-            heard("working", host)
+    def lending(*about: Any) -> Iterator[None]:
+        lent.append(about)
         yield
 
     monkeypatch.setattr(lend, "Lending", lending)
@@ -313,10 +311,9 @@ def test_a_lent_computer_lets_those_in_that_are_paired_meanwhile(
     heard.wait(e.PairingWords)
     engine.send(c.ConfirmPairing(are_same=True))
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
-    end = time.monotonic() + 10
-    while len(trusted) < 2 and time.monotonic() < end:
-        time.sleep(0.02)
-    assert certificate_of(other.folder) in trusted[-1]
+    [(door, hosts, tell)] = lent
+    assert certificate_of(other.folder) in door.trusted.read_text(), "which the lending looks at"
+    tell("working", *hosts())
     engine.send(c.ShowMachines())
     state = state_with(heard, is_lent=True)
     assert state.lent_to == state.machines[0].name

@@ -132,7 +132,7 @@ def test_what_is_right_is_answered(host: Host) -> None:
         {"segment": -1},
         {"segment": 10**30},
         {"segment": "../../x"},
-        {"segment": WANTED + 1},  # finished, or nobody's
+        {"segment": WANTED + 1},  # finished, or in no span
         {"segment": 4.0},
         {"begin": -1},
         {"begin": 10**12},
