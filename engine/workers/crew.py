@@ -103,7 +103,8 @@ class Crew:
             if self._farm is not None:
                 self._cluster.sync(self._farm.open, self._cluster.scheduler)
             scheduler: Any = self._cluster.scheduler
-            scheduler.add_plugin(_Ear(scheduler, self._heard))
+            self._ear = _Ear(scheduler, self._heard)
+            scheduler.add_plugin(self._ear)
             self._cluster.scale(self._count)
         return self
 
@@ -212,8 +213,9 @@ class Crew:
         return int(found[0].name) if found else None
 
     def tell(self, word: Word) -> None:
-        """Pause, resume or cancel all workers at once."""
+        """Pause, resume or cancel all workers at once, also those that come later."""
         cluster: Any = self._cluster
+        self._ear.word = word
         if self._farm is not None:
             self._farm.is_paused = word == "pause"
         for address in tuple(cluster.scheduler.workers):
@@ -238,12 +240,21 @@ class _Ear(SchedulerPlugin):
     """Hears the reports of workers; who has sent one is what Dask says.
 
     They come in the order in which they were sent, and before the span has ended.
+
+    Attributes:
+        word: The last one, for workers that come; None where there was none.
     """
 
     name = "upreel-reports"
 
     def __init__(self, scheduler: Scheduler, heard: Callable[[Report], None]) -> None:
         self._scheduler, self._heard = scheduler, heard
+        self.word: Word | None = None
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        if self.word is not None:
+            to: Any = scheduler
+            to.worker_send(worker, {"op": WORD, "word": self.word})
 
     def log_event(self, topic: str, msg: Any) -> None:
         if topic != TOPIC or not isinstance(msg, dict):

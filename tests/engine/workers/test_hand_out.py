@@ -233,6 +233,17 @@ def test_a_pause_reaches_the_workers(tmp_path: Path) -> None:
     assert len(times) == 30
 
 
+@pytest.mark.slow
+def test_a_worker_that_comes_after_a_job_is_resumed_works(tmp_path: Path) -> None:
+    plan, control = planned("lite", tmp_path), Control()
+    run(plan, tmp_path / "one")
+    context = job_of(plan, tmp_path / "two", 1, Events(), control)
+    control.pause()
+    threading.Timer(0.5, control.resume).start()  # before any worker is there
+    hand_out(context, Checkpoint(tmp_path / "two"))
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+
+
 COORDINATOR = """
 import sys
 from pathlib import Path
