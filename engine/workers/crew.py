@@ -197,10 +197,9 @@ class Crew:
         except Cancelled:  # its process ends
             return self._owner_of(future), message("reason.worker.ended")
         except Exception as err:
-            number = self._owner_of(future)
-            if number is None:
+            if future.status != "error":  # not of a worker
                 raise
-            return number, reported(err, "a span", logger).as_message
+            return self._owner_of(future), reported(err, "a span", logger).as_message
         return self._owner_of(future), None
 
     def _owner_of(self, future: SpanFuture) -> int | None:

@@ -293,6 +293,20 @@ def test_a_worker_that_dies_with_several_spans_has_failed_once(tmp_path: Path) -
     assert found == [1, None, None, 1]
 
 
+def test_an_error_of_a_worker_that_has_gone_meanwhile_ends_no_job(
+    tmp_path: Path, expected_log_errors: list[str]
+) -> None:
+    def result() -> None:
+        raise KeyError("a mistake")
+
+    expected_log_errors.append("engine.workers.crew")
+    crew: Any = Crew(cast(Any, None), tmp_path, 2, lambda found: None)
+    crew._cluster = SimpleNamespace(scheduler=SimpleNamespace(tasks={}))
+    number, why = crew.outcome_of(SimpleNamespace(status="error", key="a span", result=result))
+    assert number is None
+    assert "KeyError" in str(why)
+
+
 def test_dask_gets_lists_of_its_own_each_time() -> None:
     routes = [f"distributed.{role}.http.routes" for role in ("worker", "scheduler")]
     for _ in range(2):
