@@ -35,7 +35,9 @@ from engine.pipeline.spans import SpanMaker
 from engine.protocol.events import Event, PreviewReady, StageProgress, Warned
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
+from engine.workers import clock
 
+clock.limit()  # a process of Dask loads this module before it reads a clock
 logger = logging.getLogger(__name__)
 
 PLUGIN, TOPIC, WORD = "spans", "upreel", "upreel_word"
