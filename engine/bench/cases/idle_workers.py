@@ -23,7 +23,7 @@ from engine.bench.timing.one_job import SegmentList
 from engine.core.control import Control
 from engine.core.serialization import to_plain
 from engine.pipeline.context import JobContext
-from engine.pipeline.segments import SegmentRecord, Span
+from engine.pipeline.segments import SegmentRecord, Span, segment_path
 from engine.protocol.events import Event, PreviewReady
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkerPlan
@@ -56,6 +56,7 @@ class Idle(SpanWorker):
             crcs=(0,) * len(times),
             begins=span.done,
         )
+        segment_path(self._order.folder, span.first).touch()
         self.tell("segment", to_plain(record))
         self.tell("made", to_plain(Made(first=span.first)))
         return None
@@ -163,4 +164,5 @@ async def _all(address: str, security: Security, count: int) -> None:
             for number in range(count)
         ]
         await asyncio.gather(*workers)
-        await asyncio.Event().wait()  # until the process is ended
+        for one in workers:  # at last they end with the scheduler
+            await one.finished()  # type: ignore[no-untyped-call]
