@@ -135,11 +135,13 @@ class PackedProgram:
 
     def spawned(self) -> list[psutil.Process]:
         """Processes that the program has started from itself."""
-        own = Path(self.command[-1]).resolve().as_posix()
+        name = self.command[-1]
+        own = PureWindowsPath(name) if self.is_for_windows else Path(name).resolve()
         found = []
         for process in psutil.process_iter(["cmdline"]):
-            words = process.info["cmdline"] or []
-            if "--multiprocessing-fork" in words and words[0].replace("\\", "/").endswith(own):
+            words = process.info["cmdline"] or [""]
+            started = PureWindowsPath(words[0]).as_posix()
+            if "--multiprocessing-fork" in words and started.endswith(own.as_posix()):
                 found.append(process)
         return found
 
