@@ -173,15 +173,21 @@ class Crew:
             future.add_done_callback(self._heard)
         return futures
 
-    def outcome_of(self, future: SpanFuture) -> tuple[int | None, Message | None]:
+    def outcome_of(self, future: SpanFuture) -> tuple[int | None, Message | None] | None:
         """Who had a span that has ended, and why it is lost.
 
         A worker that dies may have had several that it had not begun: it answers for the first one.
         None stands for the others, and where it is not known any more.
 
+        Returns:
+            None where its worker has gone with the result, so that Dask has another one make it.
+
         Raises:
             EngineError: What keeps any worker from it.
         """
+        if not future.done():
+            future.add_done_callback(self._heard)
+            return None
         if future.status == "finished":  # to ask for a result takes four messages
             return self._owner_of(future), None
         try:
@@ -222,8 +228,10 @@ class Crew:
             cluster.loop.add_callback(cluster.scheduler.worker_send, address, message)
 
     def leave_out(self, worker: int) -> None:
-        """End a worker of this machine for good."""
-        self._cluster.sync(self._cluster.workers[worker].close, timeout=_CLOSING_S)
+        """End a worker of this machine for good, also while others start."""
+        cluster: Any = self._cluster
+        process = next(one for one in cluster._created if one.name == worker)
+        cluster.sync(process.close, timeout=_CLOSING_S)
 
 
 def _is_port_taken(error: BaseException | None) -> bool:

@@ -215,7 +215,9 @@ class _HandOut:
 
     def _ended(self, crew: Crew, future: SpanFuture) -> None:
         """A span is made, or lost by its worker; then what is left of it is handed out again."""
-        span, (number, why) = self._spans.end(future), crew.outcome_of(future)
+        if (outcome := crew.outcome_of(future)) is None:
+            return  # it is made again
+        span, (number, why) = self._spans.end(future), outcome
         assert span is not None
         self._room.release()
         made = None if number is None else self._ends.pop((number, span.first), None)
@@ -296,7 +298,8 @@ class _HandOut:
 
     def _made(self, number: int, made: Made) -> None:
         """A worker tells how its span ended, before the span ends."""
-        check(self._spans.has(made.first), "of no span")
+        if not self._spans.has(made.first):
+            return  # another one has made it meanwhile
         check(self._team.is_own(number) or not made.has_preview, "a picture that is not here")
         self._ends[number, made.first] = made
         if made.failure is not None or len(self._spans) <= len(self._team.workers):
@@ -343,20 +346,22 @@ class _HandOut:
         record = read_segment(
             data,
             self._spans.rests(),
+            self._spans.finished,
             frames=self._survey.frames,
             segment_frames=self._context.plan.segment_frames,
             folder=self._order.folder,
         )
+        if record is None:
+            return  # another one has made it meanwhile
         self._paces.made(number, record.frames)
         self._segments.add(record)
         self._spans.add(record)
-        finished = self._spans.frames
         self._context.events.emit(
             SegmentDone(
                 job_id=self._context.job_id,
                 segment=record.number,
-                frames_done=finished,
-                frames_total=max(finished, self._context.plan.frames),
+                frames_done=self._spans.frames,
+                frames_total=max(self._spans.frames, self._context.plan.frames),
                 bytes=record.bytes,
             )
         )

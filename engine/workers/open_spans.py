@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from engine.pipeline.segments import SegmentRecord, Span
 from engine.workers.crew import SpanFuture
@@ -34,6 +34,11 @@ class OpenSpans:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def finished(self) -> Container[int]:
+        """Numbers of the segments that are finished."""
+        return self._finished
 
     def begin(self, futures: Iterable[SpanFuture], spans: Iterable[Span]) -> None:
         """They are handed out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
@@ -48,13 +48,20 @@ def read(kind: type[T], data: Any) -> T:
 
 
 def read_segment(
-    data: Any, lacking: Iterable[Span], *, frames: int, segment_frames: int, folder: Path
-) -> SegmentRecord:
-    """The record of a finished segment.
+    data: Any,
+    lacking: Iterable[Span],
+    finished: Container[int],
+    *,
+    frames: int,
+    segment_frames: int,
+    folder: Path,
+) -> SegmentRecord | None:
+    """The record of a finished segment; None where it is there already.
 
     Args:
         data: Plain.
         lacking: What is left of each span that is being made.
+        finished: Numbers of segments that are there.
         frames: Of the film, as far as it has been read.
         segment_frames: Of the plan.
         folder: Of the job, which has the file.
@@ -63,6 +70,8 @@ def read_segment(
         InvalidReport: It is not the next one of such a span, or is not there.
     """
     record = read(SegmentRecord, data)
+    if record.number in finished:
+        return None
     check(0 < record.frames <= segment_frames, "a segment without frames, or with too many")
     check(record.frames == len(record.durations) == len(record.crcs), "other numbers of frames")
     found = [one for one in lacking if (one.first, one.done) == (record.number, record.begins)]

@@ -33,9 +33,9 @@ RECORD = SegmentRecord(
 LACKING = Span(first=2, marks=(FrameMark(count=8, pts=7, crc=7),), stop=16)
 
 
-def kept(record: SegmentRecord, folder: Path, span: Span = LACKING) -> SegmentRecord:
+def kept(record: SegmentRecord, folder: Path, span: Span = LACKING) -> SegmentRecord | None:
     segment_path(folder, RECORD.number).write_bytes(b"12345")
-    return read_segment(to_plain(record), [span], frames=20, segment_frames=4, folder=folder)
+    return read_segment(to_plain(record), [span], (), frames=20, segment_frames=4, folder=folder)
 
 
 def test_the_next_segment_of_a_span_is_taken(tmp_path: Path) -> None:
@@ -65,16 +65,22 @@ def test_a_segment_beyond_the_film_or_without_a_file_is_refused(tmp_path: Path) 
     assert kept(RECORD, tmp_path, last) == RECORD
     plain = to_plain(RECORD)
     with pytest.raises(InvalidReport):
-        read_segment(plain, [last], frames=11, segment_frames=4, folder=tmp_path)
+        read_segment(plain, [last], (), frames=11, segment_frames=4, folder=tmp_path)
     segment_path(tmp_path, RECORD.number).unlink()
     with pytest.raises(InvalidReport):
-        read_segment(plain, [last], frames=20, segment_frames=4, folder=tmp_path)
+        read_segment(plain, [last], (), frames=20, segment_frames=4, folder=tmp_path)
+
+
+def test_a_segment_that_another_worker_has_made_meanwhile_is_left(tmp_path: Path) -> None:
+    plain, finished = to_plain(RECORD), {RECORD.number}
+    found = read_segment(plain, [], finished, frames=20, segment_frames=4, folder=tmp_path)
+    assert found is None
 
 
 @pytest.mark.parametrize("junk", JUNK)
 def test_junk_is_refused(junk: object, tmp_path: Path) -> None:
     with pytest.raises(InvalidReport):
-        read_segment(junk, [LACKING], frames=20, segment_frames=4, folder=tmp_path)
+        read_segment(junk, [LACKING], (), frames=20, segment_frames=4, folder=tmp_path)
     with pytest.raises(InvalidReport):
         read_made(junk)
     with pytest.raises(InvalidReport):
