@@ -36,7 +36,7 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
     "result": "disk-full",
     "retry": (
         "source-missing source-unreadable out-of-memory job-error job-busy port-taken "
-        "already-lent machine-unreachable pairing-failed"
+        "already-lent machine-unreachable pairing-failed segment-damaged"
     ),
     "run_again": "result-gone",
     "runtime": (

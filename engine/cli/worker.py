@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, context: CommandContext) -> int:
     if not Peers().all():
         raise UnknownMachine("none-paired")
     hosts: Callable[[], tuple[str, ...]]
-    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         end = stack.enter_context(_ended())
         if args.address:
             hosts = partial(tuple, [joined(*split(args.address, JOBS_PORT))])
@@ -76,10 +76,12 @@ _TEXTS = {
 
 @contextlib.contextmanager
 def _ended() -> Iterator[threading.Event]:
-    """Set when a service manager ends this program; Ctrl-C is an exception."""
+    """Set by Ctrl-C, also in a background job of a shell, or by a service manager."""
     end = threading.Event()
-    before = signal.signal(signal.SIGTERM, lambda *_: end.set())
+    names = [signal.SIGINT, signal.SIGTERM]
+    before = {name: signal.signal(name, lambda *_: end.set()) for name in names}
     try:
         yield end
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for name, handler in before.items():
+            signal.signal(name, handler)
