@@ -86,8 +86,10 @@ class SegmentsReceived:
             if is_right and _sha256_of(part) == sha256:
                 rename_durably(part, path)
                 return True
-        except OSError:
+        except OSError as err:
             atomic_file.discard(part)
+            if isinstance(err, FileNotFoundError) and self._folder.is_dir():
+                return False  # the worker has gone meanwhile, and what it had begun with it
             raise
         logger.warning("segment %d of worker %d is damaged", segment, worker + 1)
         atomic_file.discard(part)

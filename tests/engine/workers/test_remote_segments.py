@@ -59,3 +59,22 @@ def test_an_older_file_stays_until_all_has_arrived(tmp_path: Path) -> None:
     assert path.read_bytes() == b"before"
     received.forget(0)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_worker_that_goes_while_its_last_piece_is_checked_is_no_failure_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received, sha256_of = SegmentsReceived(tmp_path), remote_segments._sha256_of
+
+    def goes(part: Path) -> str:
+        received.forget(3)
+        return sha256_of(part)
+
+    monkeypatch.setattr(remote_segments, "_sha256_of", goes)
+    assert not asyncio.run(received.take(3, 7, 0, b"all", "0" * 64))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_has_gone_is_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        asyncio.run(SegmentsReceived(tmp_path / "gone").take(3, 7, 0, b"all", ""))
