@@ -37,7 +37,7 @@ class OpenSpans:
 
     @property
     def finished(self) -> Container[int]:
-        """Numbers of the segments that are finished."""
+        """Segments that are finished, by their number."""
         return self._finished
 
     def begin(self, futures: Iterable[SpanFuture], spans: Iterable[Span]) -> None:

@@ -61,7 +61,7 @@ def read_segment(
     Args:
         data: Plain.
         lacking: What is left of each span that is being made.
-        finished: Numbers of segments that are there.
+        finished: Segments that are there, by their number.
         frames: Of the film, as far as it has been read.
         segment_frames: Of the plan.
         folder: Of the job, which has the file.

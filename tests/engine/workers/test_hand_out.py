@@ -286,7 +286,7 @@ def test_a_worker_that_dies_with_several_spans_has_failed_once(tmp_path: Path) -
         def result() -> None:
             raise KilledWorker("a span", SimpleNamespace(name="1", address=address), 0)
 
-        return SimpleNamespace(status="error", result=result)
+        return SimpleNamespace(status="error", result=result, done=lambda: True)
 
     crew = Crew(cast(Any, None), tmp_path, 2, lambda found: None)
     found = [crew.outcome_of(died(address))[0] for address in ("a", "a", "a", "b")]
@@ -302,7 +302,8 @@ def test_an_error_of_a_worker_that_has_gone_meanwhile_ends_no_job(
     expected_log_errors.append("engine.workers.crew")
     crew: Any = Crew(cast(Any, None), tmp_path, 2, lambda found: None)
     crew._cluster = SimpleNamespace(scheduler=SimpleNamespace(tasks={}))
-    number, why = crew.outcome_of(SimpleNamespace(status="error", key="a span", result=result))
+    future = SimpleNamespace(status="error", key="a span", result=result, done=lambda: True)
+    number, why = crew.outcome_of(future)
     assert number is None
     assert "KeyError" in str(why)
 
