@@ -14,7 +14,7 @@ from app.main_window import MainWindow
 from app.state.machines_model import MachinesModel, Step
 from app.ui_state import UiState
 from app.widgets.controls import bring_up, is_confirmed
-from engine.protocol import commands
+from engine.protocol import commands, machines
 from engine.settings.schema import EngineSettings
 
 
@@ -75,7 +75,7 @@ class MachinesController(QObject):
         """Ask a computer for a pairing."""
         if not self._model.is_running:
             self._model.request(address)
-            self._controller.send(commands.PairMachine(address=address))
+            self._controller.send(machines.PairMachine(address=address))
 
     def confirm_forget(self, name: str) -> bool:
         """Ask before a pairing is undone: a new one needs both screens."""
@@ -89,7 +89,7 @@ class MachinesController(QObject):
 
     def open_page(self) -> None:
         """Show the page; from here on this computer can be found."""
-        self._controller.send(commands.ShowMachines())
+        self._controller.send(machines.ShowMachines())
         bring_up(self.page)
 
     def _open(self, page: str) -> None:
@@ -99,7 +99,7 @@ class MachinesController(QObject):
     def _hide(self) -> None:
         """The page was closed: from here on this computer cannot be found."""
         self._model.dismiss()
-        self._controller.send(commands.ShowMachines(are_shown=False))
+        self._controller.send(machines.ShowMachines(are_shown=False))
 
     def _follow(self) -> None:
         """Show a pairing as soon as there is one; it may have begun on the other computer."""
@@ -112,7 +112,7 @@ class MachinesController(QObject):
     def _answer(self, are_same: bool) -> None:
         if are_same:
             self._model.confirm()
-        self._controller.send(commands.ConfirmPairing(are_same=are_same))
+        self._controller.send(machines.ConfirmPairing(are_same=are_same))
 
     def _cancel(self) -> None:
         self._controller.send(commands.StopTask(kind=self._model.kind))
@@ -121,9 +121,9 @@ class MachinesController(QObject):
     def _forget(self, fingerprint: str) -> None:
         machine = self._model.find(fingerprint)
         if machine is not None and self.confirm_forget(machine.name):
-            self._controller.send(commands.ForgetMachine(fingerprint=fingerprint))
+            self._controller.send(machines.ForgetMachine(fingerprint=fingerprint))
 
     def _lend(self, settings: EngineSettings) -> None:
         if settings.lend != self._is_lent:
             self._is_lent = settings.lend
-            self._controller.send(commands.LendMachine(is_lent=settings.lend))
+            self._controller.send(machines.LendMachine(is_lent=settings.lend))

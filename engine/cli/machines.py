@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from engine.cli.console import Console
 from engine.cli.context import DONE, CommandContext
 from engine.cli.options import add_verb
-from engine.core.errors import EngineError, MachineUnreachable, PairingFailed
+from engine.core.errors import EngineError
 from engine.core.messages import message
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def _waited_for(
     """The first computer whose pairing both users confirm."""
     from engine.farm.addresses import PAIRING_PORT, joined, own_addresses
     from engine.farm.discovery import announced
+    from engine.farm.errors import MachineUnreachable, PairingFailed
     from engine.farm.pairing_port import PairingPort
 
     ended: queue.SimpleQueue[Peer | EngineError] = queue.SimpleQueue()

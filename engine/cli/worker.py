@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from engine.cli.context import DONE, CommandContext
-from engine.core.errors import UnknownMachine
 
 _EXAMPLES = """examples:
   python -m engine worker                          work for all paired computers, until Ctrl-C
@@ -42,6 +41,7 @@ def run(args: argparse.Namespace, context: CommandContext) -> int:
         MachineUnreachable: The address is none.
     """
     from engine.farm.addresses import JOBS_PORT, joined, split
+    from engine.farm.errors import UnknownMachine
     from engine.farm.identity import Peers
     from engine.workers.door import own_door
     from engine.workers.lend import Lending, paired_hosts

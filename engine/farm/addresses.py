@@ -7,7 +7,7 @@ import socket
 
 import psutil
 
-from engine.core.errors import MachineUnreachable
+from engine.farm.errors import MachineUnreachable
 
 JOBS_PORT = 47110  # of the computer that owns a film, while others may work for it
 PAIRING_PORT = 47111  # of a computer that waits to be paired

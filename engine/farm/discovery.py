@@ -13,11 +13,11 @@ import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from engine.core.errors import MachineUnreachable
 from engine.core.file_access import reason_of
 from engine.farm.addresses import JOBS_PORT, joined, own_addresses
+from engine.farm.errors import MachineUnreachable
 from engine.farm.identity import clean_name, own_identity
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ class Browser:
 
         self._own = own_identity().fingerprint
         network = self._stack.enter_context(_multicast(self._interfaces))
-        ServiceBrowser(network, _TYPE, listener=self)  # type: ignore[arg-type]  # as ServiceListener
+        listener: Any = self  # has the methods of a ServiceListener, which is loaded late
+        ServiceBrowser(network, _TYPE, listener=listener)
         return self
 
     def __exit__(self, *error: object) -> None:

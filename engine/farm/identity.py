@@ -21,9 +21,9 @@ from pathlib import Path
 import filelock
 
 from engine.core import atomic_file, paths
-from engine.core.errors import IdentityDamaged, UnknownMachine
 from engine.core.file_access import writing
 from engine.core.serialization import from_plain, read_json, to_plain
+from engine.farm.errors import IdentityDamaged, UnknownMachine
 
 _IDENTITY, _PEERS, _TRUSTED, _LOCK = "identity.pem", "machines.json", "trusted.pem", "lock"
 _MOST_BYTES = 20_000  # of a key with its certificate
@@ -248,7 +248,7 @@ def _read_identity(path: Path) -> Identity:
             text = file.read(_MOST_BYTES).decode("ascii")
         fingerprint = fingerprint_of(text[text.index(_BEGIN) :])
         # The key is that of the certificate, and no password is asked for.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path, password="-")  # noqa: S106 - of no key
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path, password=lambda: "")
     except (OSError, ValueError) as err:  # ssl.SSLError is an OSError
         raise IdentityDamaged("own", file=path, reason=err) from err
     return Identity(

@@ -30,11 +30,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from engine.core import paths
-from engine.core.errors import Cancelled, MachineUnreachable, PairingFailed
+from engine.core.errors import Cancelled
 from engine.core.file_access import reason_of
 from engine.core.serialization import from_plain
 from engine.farm.addresses import JOBS_PORT, PAIRING_PORT, joined, split
 from engine.farm.channel import Channel, read
+from engine.farm.errors import MachineUnreachable, PairingFailed
 from engine.farm.identity import Identity, Peer, Peers, clean_name, fingerprint_of, own_identity
 
 ANSWER_S = 10.0  # for the messages before the words, and after them

@@ -16,10 +16,11 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from engine.core.errors import Cancelled, EngineError, MachineUnreachable
+from engine.core.errors import Cancelled, EngineError
 from engine.core.file_access import reason_of, reported
 from engine.farm import pairing
 from engine.farm.addresses import JOBS_PORT, PAIRING_PORT, plain
+from engine.farm.errors import MachineUnreachable
 from engine.farm.identity import Peer, own_identity
 from engine.farm.pairing import PairingOffer, Show
 

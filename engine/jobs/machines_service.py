@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, replace
 from functools import partial
 
 from engine.core.control import Control
-from engine.core.errors import EngineError, MachineError, MachineUnreachable
+from engine.core.errors import EngineError
 from engine.core.file_access import reported
 from engine.core.messages import Message
 from engine.farm.addresses import PAIRING_PORT, joined, own_addresses
 from engine.farm.discovery import Browser, announced
+from engine.farm.errors import MachineError, MachineUnreachable
 from engine.farm.identity import Peer, Peers, own_identity
 from engine.farm.pairing import PairingOffer, ask
 from engine.farm.pairing_port import PairingPort
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol import machines as m
 from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
 from engine.protocol.tasks import RunningTask, Task, TaskKind
 from engine.workers import machines
@@ -46,7 +49,7 @@ class _Answer(Future[bool]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked(c.MachineCommand):
+class _Asked(m.MachineCommand):
     """Another computer has begun a pairing; its port sends this."""
 
     offer: PairingOffer
@@ -64,7 +67,7 @@ class MachinesService:
     """
 
     kind = TaskKind.PAIRING
-    commands = c.MachineCommand
+    commands = m.MachineCommand
 
     def __init__(
         self,
@@ -78,27 +81,27 @@ class MachinesService:
         self._lent = _Lent(self._lending_failed, self._shown.look)
         self._emitted: MachinesState | None = None
 
-    def answer(self, command: c.MachineCommand) -> Task | tuple[e.Event, ...]:
+    def answer(self, command: m.MachineCommand) -> Task | tuple[e.Event, ...]:
         """The state, or a pairing.
 
         Raises:
             EngineError: A computer cannot be forgotten, or the files of all of them be read.
         """
         match command:
-            case c.ShowMachines(are_shown=are_shown):
+            case m.ShowMachines(are_shown=are_shown):
                 self._shown.begin() if are_shown else self._shown.end()
-            case c.PairMachine(address=address):
+            case m.PairMachine(address=address):
                 return self._task(address, partial(self._ask, address))
             case _Asked():
                 return self._task("", partial(self._be_asked, command))
-            case c.ConfirmPairing(are_same=are_same):
+            case m.ConfirmPairing(are_same=are_same):
                 if self._answer is not None:
                     with contextlib.suppress(InvalidStateError):  # it has just ended
                         self._answer.set_result(are_same)
                 return ()
-            case c.ForgetMachine(fingerprint=fingerprint):
+            case m.ForgetMachine(fingerprint=fingerprint):
                 Peers().forget(fingerprint)
-            case c.LendMachine(is_lent=is_lent):
+            case m.LendMachine(is_lent=is_lent):
                 self._lent.begin() if is_lent else self._lent.end()
         return (self._known(),)
 
@@ -148,21 +151,21 @@ class MachinesService:
     ) -> Future[bool]:
         self._answer = answer
         if not answer.done():
-            work.emit(e.PairingWords(words=offer.words, name=offer.name, asks=asks))
+            work.emit(m.PairingWords(words=offer.words, name=offer.name, asks=asks))
         return answer
 
     # The state
 
-    def _known(self) -> e.MachinesKnown:
+    def _known(self) -> m.MachinesKnown:
         self._emitted = self._state()
-        return e.MachinesKnown(state=self._emitted)
+        return m.MachinesKnown(state=self._emitted)
 
     def _tell(self) -> None:
         """Emit what has changed since the last event; in the thread that looks."""
         state = self._state()
         if state != self._emitted:
             self._emitted = state
-            self._sink.emit(e.MachinesKnown(state=state))
+            self._sink.emit(m.MachinesKnown(state=state))
 
     def _state(self) -> MachinesState:
         peers = Peers().all()
@@ -190,7 +193,7 @@ def _info(peer: Peer, present: MachineInfo | None) -> MachineInfo:
     return replace(present, name=peer.name, address=peer.address)
 
 
-class _Background:
+class _Background(ABC):
     """Something with a thread of its own, which begins and ends as the user wants it."""
 
     def __init__(self, name: str) -> None:
@@ -227,9 +230,9 @@ class _Background:
         if not ends.is_set():
             self._work(ends)
 
+    @abstractmethod
     def _work(self, ends: threading.Event) -> None:
         """Until `ends` is set."""
-        raise NotImplementedError
 
 
 class _Shown(_Background):

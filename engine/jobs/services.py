@@ -17,6 +17,7 @@ from engine.pipeline.prepare import examined_source, required_latents
 from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol import machines as m
 from engine.protocol.tasks import Outcome, RunningTask, Task, TaskKind
 from engine.settings import preset_store
 
@@ -202,13 +203,13 @@ class MachinesOnDemand:
     """
 
     kind = TaskKind.PAIRING
-    commands = c.MachineCommand
+    commands = m.MachineCommand
 
     def __init__(self, *about: Any) -> None:
         self._about = about
         self._loaded: MachinesService | None = None
 
-    def answer(self, command: c.MachineCommand) -> Task | tuple[e.Event, ...]:
+    def answer(self, command: m.MachineCommand) -> Task | tuple[e.Event, ...]:
         """As of MachinesService."""
         if self._loaded is None:
             from engine.jobs.machines_service import MachinesService

@@ -365,49 +365,6 @@ class InstallUpdate(UpdateCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MachineCommand(Command):
-    """Something about other computers that make parts of films; PairMachine is a task."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowMachines(MachineCommand):
-    """Answered by MachinesKnown, now and whenever something has changed, as long as they are shown.
-
-    While they are shown this computer can be found and paired.
-    """
-
-    are_shown: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairMachine(MachineCommand):
-    """Pair with a computer: a task that shows PairingWords and waits for ConfirmPairing."""
-
-    address: str  # "host" or "host:port"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmPairing(MachineCommand):
-    """Whether the words on both screens are the same; without it a pairing lapses."""
-
-    are_same: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetMachine(MachineCommand):
-    """Undo a pairing: from now on that computer is a stranger."""
-
-    fingerprint: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LendMachine(MachineCommand):
-    """Whether this computer works for those that it is paired with."""
-
-    is_lent: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StopTask(Command):
     """Stop tasks that run or wait; what was downloaded stays. Each answers with TaskStopped."""
 

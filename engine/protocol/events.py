@@ -14,7 +14,6 @@ from engine.core.geometry import Box, Size
 from engine.core.messages import Message
 from engine.protocol.excerpt import Excerpt, Scene
 from engine.protocol.gpu_reading import GpuReading
-from engine.protocol.machines import MachinesState
 from engine.protocol.media import MediaInfo, Reading
 from engine.protocol.model_file_state import PublishedState
 from engine.protocol.plan import Notice, Plan
@@ -297,28 +296,6 @@ class UpdateKnown(Event):
     """State of an update; emitted on request, and whenever a task may have changed it."""
 
     state: UpdateState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachinesKnown(Event):
-    """Other computers; emitted on request, and while they are shown whenever one has changed."""
-
-    state: MachinesState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairingWords(Event):
-    """Words that have to be the same on both screens, while a pairing waits for ConfirmPairing.
-
-    Attributes:
-        words: Six of them.
-        name: That the other computer gives itself.
-        asks: The other computer began.
-    """
-
-    words: tuple[str, ...]
-    name: str
-    asks: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Other computers that make spans of a film, as the window and the command line see them."""
+"""Other computers that make spans of a film: what is known of them, commands and events."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.core.messages import Message
+from engine.protocol.commands import Command
+from engine.protocol.events import Event
 
 MachineState = Literal["away", "idle", "working", "paused", "refused", "left-out"]
 
@@ -70,3 +72,74 @@ class MachinesState:
     is_lent: bool = False
     lent_to: str = ""
     problem: Message | None = None
+
+
+# --- commands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineCommand(Command):
+    """Something about other computers that make parts of films; PairMachine is a task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowMachines(MachineCommand):
+    """Answered by MachinesKnown, now and whenever something has changed, as long as they are shown.
+
+    While they are shown this computer can be found and paired.
+    """
+
+    are_shown: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairMachine(MachineCommand):
+    """Pair with a computer: a task that shows PairingWords and waits for ConfirmPairing."""
+
+    address: str  # "host" or "host:port"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmPairing(MachineCommand):
+    """Whether the words on both screens are the same; without it a pairing lapses."""
+
+    are_same: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetMachine(MachineCommand):
+    """Undo a pairing: from now on that computer is a stranger."""
+
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LendMachine(MachineCommand):
+    """Whether this computer works for those that it is paired with."""
+
+    is_lent: bool
+
+
+# --- events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachinesKnown(Event):
+    """Other computers; emitted on request, and while they are shown whenever one has changed."""
+
+    state: MachinesState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairingWords(Event):
+    """Words that have to be the same on both screens, while a pairing waits for ConfirmPairing.
+
+    Attributes:
+        words: Six of them.
+        name: That the other computer gives itself.
+        asks: The other computer began.
+    """
+
+    words: tuple[str, ...]
+    name: str
+    asks: bool

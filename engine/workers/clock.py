@@ -8,13 +8,15 @@ reads them without an end. Here one reading has to do; it is not less exact.
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from distributed import metrics
 
 
 def limit() -> None:
     """Let the clocks of this process be read once, from now on."""
-    metrics._WindowsTime.resync = _resync  # type: ignore[assignment,method-assign]
+    clocks: Any = metrics._WindowsTime
+    clocks.resync = _resync
 
 
 def _resync(clock: metrics._WindowsTime) -> None:

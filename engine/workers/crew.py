@@ -20,9 +20,10 @@ from distributed import Client, Future, KilledWorker, LocalCluster, Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.security import Security
 
-from engine.core.errors import Cancelled, EngineError, PortTaken
+from engine.core.errors import Cancelled, EngineError
 from engine.core.file_access import reported
 from engine.core.messages import Message, message
+from engine.farm.errors import PortTaken
 from engine.pipeline.segments import Span
 from engine.protocol.events import PreviewReady
 from engine.workers import handshakes
@@ -202,7 +203,7 @@ class Crew:
             raise
         except Cancelled:  # its process ends
             return self._owner_of(future), message("reason.worker.ended")
-        except Exception as err:
+        except Exception as err:  # of any class: a worker may be of another machine
             if future.status != "error":  # not of a worker
                 raise
             return self._owner_of(future), reported(err, "a span", logger).as_message

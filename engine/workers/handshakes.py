@@ -25,7 +25,8 @@ _MOST = 64  # at once; an honest computer whose connection is closed tries again
 
 class _BoundedListener(TLSListener):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
+        listener: Any = super()
+        listener.__init__(*args, **kwargs)
         self._begun: set[Any] = set()  # streams
 
     async def _prepare_stream(self, stream: Any, address: str) -> Any:
@@ -36,8 +37,8 @@ class _BoundedListener(TLSListener):
             return None
         self._begun.add(stream)
         try:
-            handshake = super()._prepare_stream(stream, address)  # type: ignore[no-untyped-call]
-            return await asyncio.wait_for(handshake, _LONGEST_S)
+            listener: Any = super()
+            return await asyncio.wait_for(listener._prepare_stream(stream, address), _LONGEST_S)
         except TimeoutError:  # also where it has closed meanwhile: nothing tells Dask of that
             logger.info("%s has not shown a certificate in time", address)
             stream.close()

@@ -19,9 +19,9 @@ from typing import Any
 import filelock
 
 from engine.core import paths
-from engine.core.errors import AlreadyLent, MachineUnreachable
 from engine.farm.addresses import JOBS_PORT, split
 from engine.farm.discovery import Browser
+from engine.farm.errors import AlreadyLent, MachineUnreachable
 from engine.farm.identity import Peers, fingerprints_in
 from engine.workers.door import Door
 from engine.workers.fit import LentDevice, own_devices

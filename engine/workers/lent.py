@@ -128,7 +128,7 @@ class _Process:
             job = await self._asked(host)
         except (OSError, TimeoutError):
             return False
-        except Exception:
+        except Exception:  # of any class: what comes may be anything
             logger.warning("%s answers what makes no sense", host, exc_info=True)
             job = None
         if job is None:
@@ -136,7 +136,7 @@ class _Process:
             return True
         try:
             await self._work(job)
-        except Exception:
+        except Exception:  # of any class: it costs this job, and the next one begins again
             logger.warning("the work for %s ended", host, exc_info=True)
         self._tell("idle", "")
         return True

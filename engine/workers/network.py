@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 
-from engine.core.errors import MachineUnreachable
 from engine.farm.discovery import announced
+from engine.farm.errors import MachineUnreachable
 from engine.pipeline.context import JobContext
 from engine.pipeline.segments import SegmentLog
 from engine.workers.door import own_door

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.core import atomic_file
-from engine.core.errors import SegmentDamaged
+from engine.farm.errors import SegmentDamaged
 from engine.pipeline.segments import segment_path
 from engine.video.write.segment_file import rename_durably
 

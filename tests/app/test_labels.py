@@ -8,6 +8,7 @@ from app.widgets.error_view import ACTION_OF, error_title
 from engine.core import errors
 from engine.core.errors import EngineError, ErrorInfo
 from engine.core.geometry import Size
+from engine.farm import errors as farm_errors
 from tests.helpers.plans import a_media, a_plan
 
 
@@ -33,7 +34,7 @@ def test_a_turned_film_is_named_by_the_sizes_that_are_seen():
 def test_every_error_of_the_engine_has_a_button_and_an_unknown_one_a_title(qapp):
     codes = {
         kind.code
-        for kind in vars(errors).values()
+        for kind in (vars(errors) | vars(farm_errors)).values()
         if isinstance(kind, type) and issubclass(kind, EngineError)
     }
     assert codes == set(ACTION_OF)

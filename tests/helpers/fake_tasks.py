@@ -10,6 +10,7 @@ from engine.core.errors import ErrorInfo
 from engine.core.messages import message
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol import machines as m
 from engine.protocol.model_file_state import State
 from engine.protocol.plan import Notice
 from engine.protocol.runtime_state import RuntimeState
@@ -113,23 +114,23 @@ class FakeTasks:
                 self._show_latent(command)
             case c.PresetCommand():
                 self._answer_preset(command)
-            case c.MachineCommand():
+            case m.MachineCommand():
                 self._answer_machine(command)
 
-    def _answer_machine(self, command: c.MachineCommand) -> None:
+    def _answer_machine(self, command: m.MachineCommand) -> None:
         match command:
-            case c.PairMachine(address=address):
+            case m.PairMachine(address=address):
                 self.begin(TaskKind.PAIRING, address)
                 return
-            case c.ConfirmPairing(are_same=False):
+            case m.ConfirmPairing(are_same=False):
                 self.fail(TaskKind.PAIRING)
                 return
-            case c.ForgetMachine(fingerprint=gone):
+            case m.ForgetMachine(fingerprint=gone):
                 left = tuple(one for one in self.machines.machines if one.fingerprint != gone)
                 self.machines = replace(self.machines, machines=left)
-            case c.LendMachine(is_lent=is_lent):
+            case m.LendMachine(is_lent=is_lent):
                 self.machines = replace(self.machines, is_lent=is_lent)
-        self.sink.emit(e.MachinesKnown(state=self.machines))
+        self.sink.emit(m.MachinesKnown(state=self.machines))
 
     # What a test makes happen
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.core.errors import MachineUnreachable, PairingFailed
 from engine.core.messages import message
-from engine.protocol import events
+from engine.farm.errors import MachineUnreachable, PairingFailed
+from engine.protocol import events, machines
 from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
 from engine.protocol.tasks import TaskKind
 
@@ -42,7 +42,7 @@ _WORDS = ("harbour", "violin", "pepper", "window", "ocean", "candle")
 
 def _open(player: Player, state: MachinesState = _OWN) -> None:
     player.program.window.do("machines")
-    player.say([events.MachinesKnown(state=state)])
+    player.say([machines.MachinesKnown(state=state)])
 
 
 def _working(machine: MachineInfo, speed: float, spans: int) -> MachineInfo:
@@ -104,13 +104,13 @@ def _asking(player: Player) -> None:
 def _words(player: Player) -> None:
     """On the computer that asked."""
     _asking(player)
-    player.say([events.PairingWords(words=_WORDS, name="Attic", asks=False)])
+    player.say([machines.PairingWords(words=_WORDS, name="Attic", asks=False)])
 
 
 def _asked(player: Player) -> None:
     """On the other one."""
     _open(player)
-    player.say([events.PairingWords(words=_WORDS, name="Office", asks=True)])
+    player.say([machines.PairingWords(words=_WORDS, name="Office", asks=True)])
 
 
 def _waiting(player: Player) -> None:
@@ -130,7 +130,7 @@ def _paired(player: Player) -> None:
     player.say([events.TaskDone(kind=TaskKind.PAIRING, subject=_ATTIC.address)])
     _attic = replace(_LAPTOP, name="Attic", state="idle", devices=("RTX 5070 Ti, 16 GB",))
     _one_more = replace(_OWN, machines=(replace(_attic, free_bytes=14_900_000_000), _STUDIO))
-    player.say([events.MachinesKnown(state=_one_more)])
+    player.say([machines.MachinesKnown(state=_one_more)])
 
 
 def _workers(player: Player) -> None:

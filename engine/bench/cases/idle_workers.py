@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import dask
 from distributed import Worker
@@ -159,10 +160,10 @@ def _run(address: str, security: Security, count: int) -> None:
 
 async def _all(address: str, security: Security, count: int) -> None:
     with dask.config.set({"distributed.worker.profile.enabled": False}):
-        workers = [
+        workers: list[Any] = [
             Worker(address, security=security, nthreads=1, name=str(number), memory_limit=0)
             for number in range(count)
         ]
         await asyncio.gather(*workers)
         for one in workers:  # at last they end with the scheduler
-            await one.finished()  # type: ignore[no-untyped-call]
+            await one.finished()

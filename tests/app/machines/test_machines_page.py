@@ -12,7 +12,7 @@ from app.machines.machines_page import MachinesPage
 from app.widgets.controls import ElidedLabel, Switch
 from engine.core.errors import DiskFull
 from engine.core.messages import message
-from engine.protocol import commands, events
+from engine.protocol import events, machines
 from engine.protocol.machines import FoundMachine
 from engine.protocol.tasks import TaskKind
 from tests.app.conftest import Bench, part, texts
@@ -57,22 +57,22 @@ def test_the_first_page_says_what_to_do_on_both_computers(bench):
     bench.window.resize(1500, 900)
     bench.hear()
     bench.press("machinesButton")
-    bench.engine.sink.emit(events.MachinesKnown(state=NO_MACHINES))
+    bench.engine.sink.emit(machines.MachinesKnown(state=NO_MACHINES))
     bench.hear()
     shown = whole(bench)
     for text in ("Office", "Address: 192.168.1.20:47110", "No other computer", "1. On", "2. Here"):
         assert text in shown
     assert "right to run programs here" in shown
-    assert bench.asked(commands.ShowMachines) == [commands.ShowMachines()]
+    assert bench.asked(machines.ShowMachines) == [machines.ShowMachines()]
 
 
 def test_this_computer_is_found_only_while_the_page_is_open(bench):
     shown = page(bench)
     QTest.keyClick(shown, Qt.Key.Key_Escape)
-    assert [c.are_shown for c in bench.asked(commands.ShowMachines)] == [True, False]
+    assert [c.are_shown for c in bench.asked(machines.ShowMachines)] == [True, False]
     bench.do("machines")
     press(bench, "closeMachines")
-    assert [c.are_shown for c in bench.asked(commands.ShowMachines)] == [True, False] * 2
+    assert [c.are_shown for c in bench.asked(machines.ShowMachines)] == [True, False] * 2
 
 
 def test_a_row_says_what_a_computer_lends_and_does(bench):
@@ -85,7 +85,7 @@ def test_a_row_says_what_a_computer_lends_and_does(bench):
     assert "No other computer" not in shown
     assert "For a film: More choices, Other computers: All paired ones." in shown
     working = replace(STUDIO, state="working", film="a.mkv", frames_per_second=1.923, spans_done=31)
-    bench.emit(events.MachinesKnown(state=replace(NO_MACHINES, machines=(ATTIC, working))))
+    bench.emit(machines.MachinesKnown(state=replace(NO_MACHINES, machines=(ATTIC, working))))
     shown = whole(bench)
     assert "Working" in shown
     assert "a.mkv · 1.92 frames/s · 31 parts finished" in shown
@@ -112,10 +112,10 @@ def test_a_computer_is_forgotten_after_a_question(bench):
     asked = accept(bench, is_accepted=False)
     press(bench, f"forget-{ATTIC.fingerprint}")
     assert asked == ["Attic"]
-    assert not bench.asked(commands.ForgetMachine)
+    assert not bench.asked(machines.ForgetMachine)
     accept(bench, is_accepted=True)
     press(bench, f"forget-{ATTIC.fingerprint}")
-    assert [c.fingerprint for c in bench.asked(commands.ForgetMachine)] == [ATTIC.fingerprint]
+    assert [c.fingerprint for c in bench.asked(machines.ForgetMachine)] == [ATTIC.fingerprint]
     assert "Attic" not in whole(bench)
     assert "Studio" in whole(bench)
 
@@ -125,15 +125,15 @@ def test_lending_is_kept_and_begins_again_at_the_next_start(bench):
     switch = part(shown, "lendMachine", Switch)
     switch.click()
     bench.hear()
-    assert [c.is_lent for c in bench.asked(commands.LendMachine)] == [True]
+    assert [c.is_lent for c in bench.asked(machines.LendMachine)] == [True]
     assert switch.isChecked()
     assert bench.program.ui_state.engine_settings.lend
     bench.engine.commands.clear()
     bench.program.machines.look()
-    assert not bench.asked(commands.LendMachine)  # it is lent already
+    assert not bench.asked(machines.LendMachine)  # it is lent already
     switch.click()
     bench.hear()
-    assert [c.is_lent for c in bench.asked(commands.LendMachine)] == [False]
+    assert [c.is_lent for c in bench.asked(machines.LendMachine)] == [False]
     assert not bench.program.ui_state.engine_settings.lend
 
 
@@ -141,7 +141,7 @@ def test_a_computer_that_was_lent_is_lent_from_the_start(bench, qapp):
     settings = bench.program.ui_state.engine_settings
     bench.program.ui_state.engine_settings = replace(settings, lend=True)
     bench.program.machines.look()
-    assert [c.is_lent for c in bench.asked(commands.LendMachine)] == [True]
+    assert [c.is_lent for c in bench.asked(machines.LendMachine)] == [True]
 
 
 def test_the_page_says_whom_this_computer_works_for(bench):
@@ -157,7 +157,7 @@ def test_an_address_is_typed_and_enter_pairs(bench):
     QTest.keyClicks(field, " 192.168.1.31 ")
     QTest.keyClick(field, Qt.Key.Key_Return)
     bench.hear()
-    assert [c.address for c in bench.asked(commands.PairMachine)] == ["192.168.1.31"]
+    assert [c.address for c in bench.asked(machines.PairMachine)] == ["192.168.1.31"]
     assert shown.isVisible()
 
 
@@ -168,7 +168,7 @@ def test_a_computer_that_waits_is_paired_by_a_press(bench):
     assert button.accessibleName() == "Pair with Attic"
     button.click()
     bench.hear()
-    assert [c.address for c in bench.asked(commands.PairMachine)] == [FOUND.address]
+    assert [c.address for c in bench.asked(machines.PairMachine)] == [FOUND.address]
     assert not button.isEnabled()  # one pairing at a time
 
 
@@ -208,4 +208,4 @@ def test_a_narrow_window_leads_to_the_page_by_the_settings(bench):
     bench.do("settings")
     part(bench.program.settings.dialog, "openMachines", QPushButton).click()
     assert bench.program.machines.page.isVisible()
-    assert bench.asked(commands.ShowMachines)
+    assert bench.asked(machines.ShowMachines)

@@ -8,7 +8,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton
 
 from app.machines.pairing_dialog import PairingDialog
-from engine.protocol import commands, events
+from engine.protocol import commands, events, machines
 from engine.protocol.tasks import TaskKind
 from tests.app.conftest import Bench, part, texts
 from tests.helpers.fake_states import ATTIC, NO_MACHINES, OFFLINE
@@ -28,7 +28,7 @@ def dialog(bench: Bench) -> PairingDialog:
 
 
 def say_words(bench: Bench, *, asks: bool = False) -> None:
-    bench.emit(events.PairingWords(words=WORDS, name="Attic", asks=asks))
+    bench.emit(machines.PairingWords(words=WORDS, name="Attic", asks=asks))
 
 
 def press(bench: Bench, name: str) -> None:
@@ -52,7 +52,7 @@ def test_words_are_compared_and_the_other_side_is_waited_for(bench, dialog):
     assert part(dialog, "pairingWords", QFrame).accessibleName() == " ".join(WORDS)
     assert buttons(dialog) == {"Cancel", "Differ", "Same"}
     press(bench, "pairingSame")
-    assert [c.are_same for c in bench.asked(commands.ConfirmPairing)] == [True]
+    assert [c.are_same for c in bench.asked(machines.ConfirmPairing)] == [True]
     assert "Waiting for the answer on Attic" in texts(dialog)
     assert buttons(dialog) == {"Cancel"}
     bench.engine.tasks.finish(TaskKind.PAIRING)
@@ -63,7 +63,7 @@ def test_words_are_compared_and_the_other_side_is_waited_for(bench, dialog):
     field = part(page, "machineAddress", QLineEdit)
     assert not field.text()  # it has been used
     field.setText("192.168.1.4")
-    bench.emit(events.MachinesKnown(state=replace(NO_MACHINES, machines=(ATTIC,))))
+    bench.emit(machines.MachinesKnown(state=replace(NO_MACHINES, machines=(ATTIC,))))
     assert field.text() == "192.168.1.4"
 
 
@@ -84,7 +84,7 @@ def test_a_pairing_that_began_elsewhere_opens_by_itself(bench):
 def test_words_that_differ_end_the_pairing(bench, dialog):
     say_words(bench)
     press(bench, "pairingDiffer")
-    assert [c.are_same for c in bench.asked(commands.ConfirmPairing)] == [False]
+    assert [c.are_same for c in bench.asked(machines.ConfirmPairing)] == [False]
     assert bench.program.machines.page.isVisible()
     assert "Not paired" in texts(dialog)
 
@@ -95,7 +95,7 @@ def test_a_failure_is_shown_and_can_be_tried_again(bench, dialog):
     assert "Not paired" in texts(dialog)
     assert buttons(dialog) == {"Again", "Cancel"}
     press(bench, "pairingAgain")
-    assert [c.address for c in bench.asked(commands.PairMachine)] == [ADDRESS] * 2
+    assert [c.address for c in bench.asked(machines.PairMachine)] == [ADDRESS] * 2
     assert buttons(dialog) == {"Cancel"}
 
 
@@ -112,7 +112,7 @@ def test_enter_does_not_say_that_the_words_are_the_same(bench, dialog):
     say_words(bench)
     QTest.keyClick(dialog, Qt.Key.Key_Return)
     bench.hear()
-    assert not bench.asked(commands.ConfirmPairing)
+    assert not bench.asked(machines.ConfirmPairing)
     same = part(dialog, "pairingSame", QPushButton)
     for _ in range(4):
         QTest.keyClick(dialog.focusWidget() or dialog, Qt.Key.Key_Tab)
@@ -120,7 +120,7 @@ def test_enter_does_not_say_that_the_words_are_the_same(bench, dialog):
             break
     assert same.hasFocus()
     QTest.keyClick(same, Qt.Key.Key_Space)
-    assert [c.are_same for c in bench.asked(commands.ConfirmPairing)] == [True]
+    assert [c.are_same for c in bench.asked(machines.ConfirmPairing)] == [True]
 
 
 def test_no_button_takes_the_place_of_another_one(bench, dialog):
@@ -147,7 +147,7 @@ def test_another_language_reaches_an_open_pairing(bench, dialog):
 
 def test_a_second_pairing_waits_for_the_end_of_the_first(bench, dialog):
     bench.program.machines.pair("192.168.1.99")
-    assert [c.address for c in bench.asked(commands.PairMachine)] == [ADDRESS]
+    assert [c.address for c in bench.asked(machines.PairMachine)] == [ADDRESS]
 
 
 def test_a_computer_that_does_not_answer_is_left_at_once(bench, dialog):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.errors import MachineUnreachable
 from engine.farm.discovery import Announced, Browser, announced
+from engine.farm.errors import MachineUnreachable
 from tests.helpers.farm import computer, identity_of
 
 HERE = ["127.0.0.1"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.core import paths
-from engine.core.errors import IdentityDamaged, UnknownMachine
+from engine.farm.errors import IdentityDamaged, UnknownMachine
 from engine.farm.identity import Peers, own_identity
 from tests.helpers.farm import certificate_of
 

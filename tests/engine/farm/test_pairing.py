@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from engine.core import paths
-from engine.core.errors import Cancelled, EngineError, MachineUnreachable, PairingFailed
+from engine.core.errors import Cancelled, EngineError
 from engine.farm import pairing, pairing_port
+from engine.farm.errors import MachineUnreachable, PairingFailed
 from engine.farm.identity import Peers, own_identity
 from engine.farm.pairing import ask
 from tests.helpers.certificates import signed_certificate

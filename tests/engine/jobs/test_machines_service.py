@@ -11,14 +11,15 @@ import pytest
 
 from engine.api import Engine
 from engine.core import paths
-from engine.core.errors import MachineError, MachineUnreachable
 from engine.farm.addresses import split
 from engine.farm.discovery import Announced
+from engine.farm.errors import MachineError, MachineUnreachable
 from engine.farm.identity import Peers
 from engine.farm.pairing import ask
 from engine.jobs import machines_service
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol import machines as m
 from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
 from engine.protocol.tasks import TaskKind
 from engine.workers import lend, machines
@@ -85,7 +86,7 @@ def state_with(heard: Listener, **wanted: Any) -> MachinesState:
     """The next state that has these values."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
-        state = heard.wait(e.MachinesKnown, timeout_s=20).state
+        state = heard.wait(m.MachinesKnown, timeout_s=20).state
         if all(getattr(state, name) == value for name, value in wanted.items()):
             return state
     raise AssertionError(f"no state with {wanted}")
@@ -93,8 +94,8 @@ def state_with(heard: Listener, **wanted: Any) -> MachinesState:
 
 def shown(engine: Engine, heard: Listener) -> str:
     """The address of this computer once its page is open."""
-    engine.send(c.ShowMachines())
-    while not (address := heard.wait(e.MachinesKnown, timeout_s=20).state.address):
+    engine.send(m.ShowMachines())
+    while not (address := heard.wait(m.MachinesKnown, timeout_s=20).state.address):
         pass
     return address
 
@@ -111,12 +112,12 @@ def test_this_computer_pairs_with_one_that_waits(
     engine: Engine, heard: Listener, waiting: Waits
 ) -> None:
     other = waiting()
-    engine.send(c.PairMachine(address=other.address))
-    words = heard.wait(e.PairingWords)
+    engine.send(m.PairMachine(address=other.address))
+    words = heard.wait(m.PairingWords)
     assert not words.asks
     assert words.words == other.user.offers[0].words
     assert len(words.words) == 6
-    engine.send(c.ConfirmPairing(are_same=True))
+    engine.send(m.ConfirmPairing(are_same=True))
     known = state_with(heard)
     assert [one.fingerprint for one in known.machines] == [identity_of(other.folder).fingerprint]
     assert known.machines[0].state == "away"
@@ -130,9 +131,9 @@ def test_words_that_differ_leave_both_as_they_were(
     engine: Engine, heard: Listener, waiting: Waits
 ) -> None:
     other = waiting()
-    engine.send(c.PairMachine(address=other.address))
-    heard.wait(e.PairingWords)
-    engine.send(c.ConfirmPairing(are_same=False))
+    engine.send(m.PairMachine(address=other.address))
+    heard.wait(m.PairingWords)
+    engine.send(m.ConfirmPairing(are_same=False))
     failed = heard.wait(*TASK_ENDS)
     assert isinstance(failed, e.TaskFailed)
     assert (failed.error.code, failed.error.case) == ("pairing-failed", "here")
@@ -142,7 +143,7 @@ def test_words_that_differ_leave_both_as_they_were(
 
 def test_the_other_computer_refuses(engine: Engine, heard: Listener, waiting: Waits) -> None:
     other = waiting(answer=False)
-    engine.send(c.PairMachine(address=other.address))
+    engine.send(m.PairMachine(address=other.address))
     failed = heard.wait(*TASK_ENDS)
     assert isinstance(failed, e.TaskFailed)
     assert failed.error.case == "there"
@@ -150,12 +151,12 @@ def test_the_other_computer_refuses(engine: Engine, heard: Listener, waiting: Wa
 
 def test_a_pairing_is_given_up(engine: Engine, heard: Listener, waiting: Waits) -> None:
     other = waiting(answer=None)
-    engine.send(c.PairMachine(address=other.address))
-    heard.wait(e.PairingWords)
+    engine.send(m.PairMachine(address=other.address))
+    heard.wait(m.PairingWords)
     engine.send(c.StopTask(kind=PAIRING))
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
-    engine.send(c.ConfirmPairing(are_same=True))  # too late: it means nothing
-    engine.send(c.PairMachine(address="no address"))
+    engine.send(m.ConfirmPairing(are_same=True))  # too late: it means nothing
+    engine.send(m.PairMachine(address="no address"))
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskFailed)
     assert not Peers().all()
 
@@ -166,10 +167,10 @@ def test_another_computer_pairs_with_this_one_while_it_is_shown(
     address = local(shown(engine, heard), network)
     user = User()
     result = in_thread(tmp_path / "asking", lambda: ask(address, user.show))
-    words = heard.wait(e.PairingWords)
+    words = heard.wait(m.PairingWords)
     assert words.asks
     assert words.words == user.offers[0].words
-    engine.send(c.ConfirmPairing(are_same=True))
+    engine.send(m.ConfirmPairing(are_same=True))
     done = heard.wait(*TASK_ENDS)
     assert isinstance(done, e.TaskDone)
     assert done.subject == ""
@@ -187,7 +188,7 @@ def test_a_pairing_that_began_elsewhere_is_given_up_on_both_sides(
     for stop in (True, False):
         user = User(answer=None)
         result = in_thread(tmp_path / "asking", lambda user=user: ask(address, user.show))
-        heard.wait(e.PairingWords)
+        heard.wait(m.PairingWords)
         if stop:
             engine.send(c.StopTask(kind=PAIRING))
             assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
@@ -204,7 +205,7 @@ def test_nobody_pairs_with_a_computer_whose_page_is_closed(
     engine: Engine, heard: Listener, network: Network, waiting: Waits, tmp_path: Path
 ) -> None:
     address = local(shown(engine, heard), network)
-    engine.send(c.ShowMachines(are_shown=False))
+    engine.send(m.ShowMachines(are_shown=False))
     end = time.monotonic() + 10
     while network.pairing_port and time.monotonic() < end:
         time.sleep(0.01)
@@ -224,7 +225,7 @@ def test_computers_that_wait_are_found_but_not_those_that_are_paired(
     studio = Announced(
         fingerprint=peer.fingerprint, name="Studio", pairing_address="10.0.0.2:1", jobs_address=""
     )
-    engine.send(c.ShowMachines())
+    engine.send(m.ShowMachines())
     assert not state_with(heard).found
     network.machines = (attic, busy, studio)
     state = state_with(heard, found=(FoundMachine(name="Attic", address="10.0.0.3:47111"),))
@@ -258,27 +259,27 @@ def test_without_a_network_paired_computers_are_listed_all_the_same(
 ) -> None:
     network.error = MachineUnreachable("no-network", reason="none")
     Peers().add(certificate_of(tmp_path / "other"), "Studio", "10.0.0.2:47110")
-    engine.send(c.ShowMachines())
+    engine.send(m.ShowMachines())
     state = state_with(heard, problem=network.error.as_message)
     assert [one.name for one in state.machines] == ["Studio"]
 
 
 def test_a_computer_is_forgotten(engine: Engine, heard: Listener, tmp_path: Path) -> None:
     peer = Peers().add(certificate_of(tmp_path / "other"), "Studio", "10.0.0.2:47110")
-    engine.send(c.ForgetMachine(fingerprint=peer.fingerprint))
+    engine.send(m.ForgetMachine(fingerprint=peer.fingerprint))
     assert state_with(heard).machines == ()
-    engine.send(c.ForgetMachine(fingerprint=peer.fingerprint))
+    engine.send(m.ForgetMachine(fingerprint=peer.fingerprint))
     failed = heard.wait(*TASK_ENDS)
     assert isinstance(failed, e.TaskFailed)
     assert (failed.kind, failed.error.code) == (PAIRING, "unknown-machine")
 
 
 def test_this_computer_is_lent_and_taken_back(engine: Engine, heard: Listener) -> None:
-    engine.send(c.LendMachine(is_lent=True))
+    engine.send(m.LendMachine(is_lent=True))
     assert state_with(heard).is_lent
-    engine.send(c.LendMachine(is_lent=False))
+    engine.send(m.LendMachine(is_lent=False))
     assert not state_with(heard).is_lent
-    engine.send(c.LendMachine(is_lent=True))  # while the first is still to end
+    engine.send(m.LendMachine(is_lent=True))  # while the first is still to end
     assert state_with(heard).is_lent
 
 
@@ -286,11 +287,11 @@ def test_a_computer_that_is_lent_by_another_upreel_says_so(engine: Engine, heard
     folder = paths.cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(folder / "lent.lock"):
-        engine.send(c.LendMachine(is_lent=True))
+        engine.send(m.LendMachine(is_lent=True))
         failed = heard.wait(*TASK_ENDS)
     assert isinstance(failed, e.TaskFailed)
     assert failed.error.code == "already-lent"
-    last = [one for one in heard.seen if isinstance(one, e.MachinesKnown)][-1]
+    last = [one for one in heard.seen if isinstance(one, m.MachinesKnown)][-1]
     assert not last.state.is_lent
 
 
@@ -306,14 +307,14 @@ def test_a_lent_computer_lets_those_in_that_are_paired_meanwhile(
 
     monkeypatch.setattr(lend, "Lending", lending)
     other = waiting()
-    engine.send(c.LendMachine(is_lent=True))
-    engine.send(c.PairMachine(address=other.address))
-    heard.wait(e.PairingWords)
-    engine.send(c.ConfirmPairing(are_same=True))
+    engine.send(m.LendMachine(is_lent=True))
+    engine.send(m.PairMachine(address=other.address))
+    heard.wait(m.PairingWords)
+    engine.send(m.ConfirmPairing(are_same=True))
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
     [(door, hosts, tell)] = lent
     assert certificate_of(other.folder) in door.trusted.read_text(), "which the lending looks at"
     tell("working", *hosts())
-    engine.send(c.ShowMachines())
+    engine.send(m.ShowMachines())
     state = state_with(heard, is_lent=True)
     assert state.lent_to == state.machines[0].name

@@ -5,13 +5,9 @@ from typing import Any
 import pytest
 
 from engine.core import paths, windows_paths
-from engine.core.errors import (
-    FeatureMissing,
-    IdentityDamaged,
-    PretendedGpu,
-    WeightsMissing,
-)
+from engine.core.errors import FeatureMissing, PretendedGpu, WeightsMissing
 from engine.core.geometry import Size
+from engine.farm.errors import IdentityDamaged
 from engine.hardware import budget, devices
 from engine.hardware.gpu_table import named
 from engine.models.copy.family import CopyPlan

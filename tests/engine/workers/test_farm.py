@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.control import Control
-from engine.core.errors import PortTaken
+from engine.farm.errors import PortTaken
 from engine.farm.identity import Peers
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import JobContext
