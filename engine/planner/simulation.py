@@ -1,6 +1,6 @@
 """Simulation of one film that several workers make: how long it takes, who makes what, what limits.
 
-Discrete events: whatever serves one span at a time (survey, host, link, disk, worker) is free again
+Discrete events: whatever serves one span at a time (survey, host, link, worker) is free again
 at a known time, and a span goes through them one after the other. Each span goes to the worker that
 is free first, as `engine.workers` hands them out.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Literal
 
-Limit = Literal["workers", "survey", "host", "link", "disk", "join"]
+Limit = Literal["workers", "survey", "host", "link", "join"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +53,14 @@ class Connection:
     Attributes:
         mbit_s: Of each direction; 0 for no limit.
         latency_s: One way.
-        disk_mb_s: That the host's disk writes; 0 for no limit.
     """
 
     mbit_s: float = 0.0
     latency_s: float = 0.0
-    disk_mb_s: float = 0.0
 
     def sending_s(self, count: float) -> float:
         """Seconds that bytes keep the link busy."""
         return 8e-6 * count / self.mbit_s if self.mbit_s else 0.0
-
-    def writing_s(self, count: float) -> float:
-        """Seconds that bytes keep the disk busy."""
-        return 1e-6 * count / self.disk_mb_s if self.disk_mb_s else 0.0
 
 
 LOCAL = Connection()
@@ -127,7 +121,6 @@ class _Farm:
     host: _Server = field(default_factory=_Server)
     to_workers: _Server = field(default_factory=_Server)
     back: _Server = field(default_factory=_Server)
-    disk: _Server = field(default_factory=_Server)
     workers_s: float = 0.0
     kept_at: float = 0.0  # the last span that is finished
     events: list[tuple[float, bool, int]] = field(default_factory=list)
@@ -175,10 +168,9 @@ class _Farm:
         self._keep(self.back.serve(at, self.link.sending_s(result)) + self.link.latency_s, worker)
 
     def _keep(self, at: float, worker: int) -> None:
-        """The worker is free once its result is there; the host keeps it meanwhile."""
+        """The result is there, and the worker is free."""
         heapq.heappush(self.events, (at, True, worker))
-        kept = self.disk.serve(at, self.link.writing_s(self.times.result_bytes))
-        self.kept_at = max(self.kept_at, kept)
+        self.kept_at = max(self.kept_at, at)
 
 
 def simulate(
@@ -201,7 +193,6 @@ def simulate(
         "survey": times.spans * times.survey_s,
         "host": farm.host.busy_s,
         "link": max(farm.to_workers.busy_s, farm.back.busy_s),
-        "disk": farm.disk.busy_s,
         "join": times.join_s,
     }
     return Simulated(

@@ -148,10 +148,6 @@ class Farm:
         assert member is not None
         self._scheduler.loop.add_callback(self._dismiss, member)
 
-    def is_there(self) -> bool:
-        """Whether any machine takes part now."""
-        return bool(self._at)
-
     # --- answers, in the thread of the scheduler
 
     async def ask(self, comm: Comm, version: str, name: str) -> dict[str, Any]:

@@ -55,13 +55,6 @@ def test_the_host_hands_out_one_at_a_time() -> None:
     assert found.limit == "host"
 
 
-def test_a_slow_disk_keeps_all_results() -> None:
-    times = SpanTimes(spans=100, span_s=(1.0,), result_bytes=10e6)
-    found = simulate(times, 64 * (1.0,), Connection(disk_mb_s=20))
-    assert found.seconds == pytest.approx(1.0 + 100 * 0.5)
-    assert found.limit == "disk"
-
-
 def test_unequal_spans_go_to_who_is_free() -> None:
     found = simulate(SpanTimes(spans=4, span_s=(4.0, 1.0, 1.0, 1.0)), (1.0, 1.0))
     assert found.seconds == pytest.approx(4.0)
