@@ -28,7 +28,7 @@ from engine.pipeline.segments import Span
 from engine.protocol.events import PreviewReady
 from engine.workers import handshakes
 from engine.workers.farm import Farm
-from engine.workers.reports import KINDS, Report
+from engine.workers.reports import Report, reports_in
 from engine.workers.worker import TOPIC, WORD, SpanWorker, Word, make_span
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ _QUIET = {
     "distributed.worker.multiprocessing-method": "spawn",
     "distributed.worker.profile.enabled": False,  # takes the interpreter's lock from the work
     "distributed.scheduler.allowed-failures": 0,  # what is left of a span is handed out again
-    "distributed.scheduler.worker-saturation": 1.0,  # a span goes to the worker that is free first
+    "distributed.scheduler.worker-saturation": 1.0,  # first: a span goes to who is free first
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,  # results are small
     "distributed.scheduler.worker-ttl": None,  # a process that is here is watched by its nanny
@@ -52,6 +52,8 @@ _QUIET = {
     "distributed.comm.tls.min-version": 1.3,
 }
 PRELOADED = ["engine.workers.preload"]  # modules, before anything else of a worker
+_SHORT_S = 0.2  # of a span, on average: some times as long as messages to another computer take
+_FORGOTTEN = 8  # finished spans at a time; some have pictures
 _CLOSING_S = 60.0  # most: a worker that starts ends once it has started
 
 
@@ -88,6 +90,7 @@ class Crew:
         self._worker, self._folder, self._count, self._heard = worker, folder, count, heard
         self._farm = farm
         self._dead: set[str] = set()  # addresses of workers
+        self._finished: list[SpanFuture] = []  # that Dask may forget
 
     def __enter__(self) -> Crew:
         """Start; does not wait for the workers.
@@ -98,12 +101,12 @@ class Crew:
         handshakes.limit()
         with quiet():
             self._cluster = self._started()
-            self._client = Client(
-                self._cluster, security=self._cluster.security, set_as_default=False
-            )
-            if self._farm is not None:
-                self._cluster.sync(self._farm.open, self._cluster.scheduler)
             scheduler: Any = self._cluster.scheduler
+            self._cluster.sync(scheduler.listen, "inproc://")  # the client is here: without TLS
+            here = scheduler.listeners[-1].contact_address
+            self._client = Client(here, loop=self._cluster.loop, set_as_default=False)
+            if self._farm is not None:
+                self._cluster.sync(self._farm.open, scheduler)
             self._ear = _Ear(scheduler, self._heard)
             scheduler.add_plugin(self._ear)
             self._cluster.scale(self._count)
@@ -157,8 +160,10 @@ class Crew:
     def is_there(self) -> bool:
         """Whether any worker is ready, at work, or starts."""
         scheduler: Any = self._cluster.scheduler
+        if scheduler.workers:
+            return True
         children = multiprocessing.active_children()  # not only those that make spans
-        return bool(scheduler.workers) or any("Dask Worker" in one.name for one in children)
+        return any("Dask Worker" in one.name for one in children)
 
     def hand_out(self, spans: Sequence[Span], *, first: bool = False) -> list[SpanFuture]:
         """Give each span to the next worker that is free; many at once cost less than one by one.
@@ -167,12 +172,23 @@ class Crew:
             spans: To be made, in order.
             first: Before all others that wait.
         """
+        self._set_saturation()
         futures: list[SpanFuture] = self._client.map(
             make_span, spans, job_id=self._worker.job_id, pure=False, priority=int(first)
         )
         for future in futures:
             future.add_done_callback(self._heard)
         return futures
+
+    def _set_saturation(self) -> None:
+        """Let workers have a second span ready where it costs nothing, and they would wait for it.
+
+        Where spans take long, the last ones would wait at a slow worker, and a fast one be idle.
+        """
+        scheduler: Any = self._cluster.scheduler
+        spans = scheduler.task_prefixes.get(make_span.__name__)
+        is_short = spans is not None and 0 <= spans.duration_average < _SHORT_S
+        scheduler.WORKER_SATURATION = 2.0 if is_short else 1.0
 
     def outcome_of(self, future: SpanFuture) -> tuple[int | None, Message | None] | None:
         """Who had a span that has ended, and why it is lost.
@@ -190,6 +206,9 @@ class Crew:
             future.add_done_callback(self._heard)
             return None
         if future.status == "finished":  # to ask for a result takes four messages
+            self._finished.append(future)
+            if len(self._finished) > _FORGOTTEN:  # together: it takes three messages
+                self._finished.clear()
             return self._owner_of(future), None
         try:
             future.result()
@@ -260,8 +279,9 @@ class _Ear(SchedulerPlugin):
         self.word: Word | None = None
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        to: Any = scheduler
+        to.stream_comms[worker].interval = 0.0  # else 5 ms: what follows a message at once waits
         if self.word is not None:
-            to: Any = scheduler
             to.worker_send(worker, {"op": WORD, "word": self.word})
 
     def log_event(self, topic: str, msg: Any) -> None:
@@ -270,5 +290,5 @@ class _Ear(SchedulerPlugin):
         worker: Any = self._scheduler.workers.get(msg.get("worker", ""))
         if worker is None:  # it has been sent away, or is none
             return
-        kind = msg.get("kind") if msg.get("kind") in KINDS else "unknown"
-        self._heard({"number": int(worker.name), "kind": kind, "data": msg.get("data")})
+        for kind, data in reports_in(msg):
+            self._heard({"number": int(worker.name), "kind": kind, "data": data})

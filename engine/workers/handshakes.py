@@ -62,7 +62,9 @@ def renew(scheduler: Scheduler, security: Security) -> None:
     context = about.get_listen_args("scheduler")["ssl_context"]
     listeners: list[Any] = scheduler.listeners
     for listener in listeners:
-        listener.tcp_server.ssl_options = context
+        if isinstance(listener, TLSListener):  # and not that of this process
+            server: Any = listener.tcp_server
+            server.ssl_options = context
 
 
 def end(scheduler: Scheduler, ends: Callable[[TLS], bool]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
@@ -18,7 +18,7 @@ from engine.workers.worker import Made
 T = TypeVar("T")
 Report = Mapping[str, Any]  # "number" of the worker, "kind" and "data"
 _LONGEST_TITLE = 200  # characters
-KINDS = ("segment", "made", "progress", "warned")
+_KINDS = ("segment", "made", "progress", "warned")
 
 
 class InvalidReport(Exception):
@@ -33,6 +33,15 @@ def check(is_so: bool, what: str) -> None:
     """
     if not is_so:
         raise InvalidReport(what)
+
+
+def reports_in(sent: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Kind and data of the reports that a worker has sent together; "unknown" for what is none."""
+    reports: Any = sent.get("reports")
+    for report in reports if isinstance(reports, Sequence) else (None,):
+        about: Mapping[Any, Any] = report if isinstance(report, Mapping) else {}
+        kind = about.get("kind")
+        yield (kind, about.get("data")) if kind in _KINDS else ("unknown", None)
 
 
 def read(kind: type[T], data: Any) -> T:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -35,15 +36,16 @@ from engine.pipeline.spans import SpanMaker
 from engine.protocol.events import Event, PreviewReady, StageProgress, Warned
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
-from engine.workers import clock
+from engine.workers import dask_process
 
-clock.limit()  # a process of Dask loads this module before it reads a clock
+dask_process.adapt()  # a process of Dask loads this module before it reads a clock
 logger = logging.getLogger(__name__)
 
 PLUGIN, TOPIC, WORD = "spans", "upreel", "upreel_word"
 Word = Literal["pause", "resume", "cancel"]
 
-_PROGRESS_S = 0.25  # between messages
+_PROGRESS_S = 0.25  # between reports
+_REPORTS_S = 0.05  # that one waits for others: each message costs some milliseconds of CPU
 _FOUND_BY_JOB = ("source-damaged", "switch-too-late")  # warnings: its process finds them as well
 
 
@@ -137,6 +139,9 @@ class SpanWorker(WorkerPlugin):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process of the job
         self._worker, self.control = worker, Control()
         worker.stream_handlers[WORD] = self._obey
+        worker.batched_stream.interval = 0.0  # else 2 ms: the end of a span would wait
+        self._reports: deque[Mapping[str, object]] = deque()  # not yet sent
+        self._is_sent_soon = False
         self._number = int(worker.name)
         self._around = ExitStack()
         self._maker: SpanMaker | None = None
@@ -202,8 +207,25 @@ class SpanWorker(WorkerPlugin):
         return bool(gpus) and devices.chosen(gpus[self._number], devices.gpus()) is None
 
     def tell(self, kind: str, data: object) -> None:
-        """Send a message of plain data to the process of the job."""
-        self._worker.log_event(TOPIC, {"kind": kind, "data": data})
+        """Report plain data to the process of the job: soon, at the latest as the span ends."""
+        self._reports.append({"kind": kind, "data": data})
+        if not self._is_sent_soon:
+            self._is_sent_soon = True
+            self._worker.loop.add_callback(self._send_soon)
+
+    def _send_soon(self) -> None:
+        self._worker.loop.call_later(_REPORTS_S, self._send)
+
+    def _send(self) -> None:
+        self._is_sent_soon = False  # first: a report that comes meanwhile is sent now or soon
+        reports = [self._reports.popleft() for _ in range(len(self._reports))]
+        if reports:
+            self._worker.log_event(TOPIC, {"reports": reports})
+
+    def transition(self, key: object, start: str, finish: str, **about: object) -> None:
+        """Called by Dask where a task changes; as it ends, reports go in the same message."""
+        if start == "executing":
+            self._send()
 
     def _ready(self, reports: _Reports) -> SpanMaker:
         """The models, loaded with the first span."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -32,38 +32,43 @@ _PARTS = 8  # of the channels of SeedVR2's VAE, of which it gets one
 
 
 def worker_rows(options: BenchOptions) -> Iterator[Row]:
-    """Lite and a small SeedVR2 with 1 process, with as many as cores and with 4; then spans alone.
+    """Lite and a small SeedVR2 with one worker and with as many as cores; then spans alone.
 
-    All of them run in turns, and medians count. Speeds are next to one process: `speedup` by the
-    clock, its start, joining and comparison included; `cpu_speedup` the processes over what their
-    CPU time grew by, which is the speed of a machine that has nothing else to do.
+    Speeds are next to one worker: `speedup` by the clock, its start, joining and comparison
+    included, so only a job that computes for minutes shows it; `cpu_speedup` the workers over what
+    their CPU time grew by, which is the speed of a machine that has nothing else to do. With
+    several `runs` they run in turns, and medians count.
     """
     size = options.size or Size(320, 180)
-    frames = options.frames[0] if options.frames else (96 if options.quick else 960)
+    frames = options.frames[0] if options.frames else (96 if options.quick else 3000)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         media = SyntheticClip(folder, size, frames).media
         lite = JobSettings(model="lite", treatment="faithful")
         yield from _rows("lite", media, lite, folder, options)
-        few = SyntheticClip(folder, Size(64, 48), frames // 4).media
+        few = SyntheticClip(folder, Size(64, 48), frames // 6).media
         yield from _rows("seedvr2", few, write_seedvr2(folder, parts=_PARTS), folder, options)
-        yield from span_rows(folder, 200 if options.quick else 2000)
+        yield from span_rows(folder, 200 if options.quick else 2000, _turns(options, 3))
 
 
 def _rows(
     model: str, media: MediaInfo, settings: JobSettings, folder: Path, options: BenchOptions
 ) -> Iterator[Row]:
     plan = planned(media, replace(settings, segment_seconds=_SEGMENT_S, codec="h264"), folder)
-    counts = sorted({0, 1, devices.cpu_threads(), 4})
+    counts = sorted({1, devices.cpu_threads()})
     found: dict[int, list[TimedJob]] = {count: [] for count in counts}
-    for turn in range(options.runs or (1 if options.quick else 3)):
+    for turn in range(_turns(options, 1)):
         for count in counts[:: -1 if turn % 2 else 1]:
             found[count].append(run_once(media, with_workers(plan, count), folder))
     for count in counts:
-        yield {"model": model, **_row(found[count], found[1], found[0][0].digest)}
+        yield {"model": model, **_row(found[count], found[1])}
 
 
-def _row(jobs: list[TimedJob], of_one: list[TimedJob], digest: str) -> Row:
+def _turns(options: BenchOptions, usual: int) -> int:
+    return options.runs or (1 if options.quick else usual)
+
+
+def _row(jobs: list[TimedJob], of_one: list[TimedJob]) -> Row:
     count = len(jobs[0].plan.workers)
     pairs = list(zip(of_one, jobs, strict=True))
     return {
@@ -73,8 +78,8 @@ def _row(jobs: list[TimedJob], of_one: list[TimedJob], digest: str) -> Row:
         "own_cpu_s": median(job.cpu_s for job in jobs),
         "workers_cpu_s": median(job.workers_cpu_s for job in jobs),
         "speedup": median(one.wall_s / job.wall_s for one, job in pairs),
-        "cpu_speedup": median(max(1, count) * _all_cpu(one) / _all_cpu(job) for one, job in pairs),
-        "is_equal": all(job.digest == digest for job in jobs),
+        "cpu_speedup": median(count * _all_cpu(one) / _all_cpu(job) for one, job in pairs),
+        "is_equal": all(job.digest == of_one[0].digest for job in jobs),
     }
 
 
@@ -90,33 +95,34 @@ def with_workers(plan: Plan, count: int, span: int = 1) -> Plan:
     return replace(plan, workers=(WorkerPlan(),) * count, span_segments=span)
 
 
-def span_rows(folder: Path, spans: int) -> Iterator[Row]:
+def span_rows(folder: Path, spans: int, turns: int = 1) -> Iterator[Row]:
     """What a span costs by itself: of one frame of 32x32, copied as it is.
 
     The same film is made by one process, by a worker that gets all in one span, and by one that
-    gets each frame as a span of its own. The second less the first is the `start` of a worker; the
-    third less the second is the `overhead` of each span. What belongs to any segment (its encoder,
-    its place on the disk, its record) is in all three. `with_start_ms` is the third less the first.
-    Then workers make nothing. A whole job of those has everything else that a job does: messages
-    of both sides, records, events. Of 1 and of 64 in another process what is left is Dask: how many
-    spans a second this process can hand out.
+    gets each frame as a span of its own, in turns; medians count. The second less the first is the
+    `start` of a worker; the third less the second is the `overhead` of each span. What belongs to
+    any segment (its encoder, its place on the disk, its record) is in all three. `with_start_ms` is
+    the third less the first. Then workers make nothing. A whole job of those has everything else
+    that a job does: messages of both sides, records, events. Of 1 and of 64 in another process what
+    is left is Dask: how many spans a second this process can hand out.
     """
     media, plan = empty_film(folder, spans)
-    alone = run_once(media, plan, folder)
-    few = run_once(media, with_workers(plan, 1, span=spans), folder)
-    many = run_once(media, with_workers(plan, 1), folder)
-    wall = [job.steps["run"].wall_s for job in (alone, few, many)]
-    cpu = [_all_cpu(job) for job in (alone, few, many)]
+    plans = (plan, with_workers(plan, 1, span=spans), with_workers(plan, 1))
+    jobs = [[run_once(media, each, folder) for each in plans] for _ in range(turns)]
+
+    def more(of: int, than: int, seconds: Callable[[TimedJob], float]) -> float:
+        return median(seconds(turn[of]) - seconds(turn[than]) for turn in jobs)
+
     yield {
         "spans": spans,
-        "alone_ms": 1000 * wall[0] / spans,
-        "start_s": wall[1] - wall[0],
-        "start_cpu_s": cpu[1] - cpu[0],
-        "overhead_ms": 1000 * (wall[2] - wall[1]) / spans,
-        "overhead_cpu_ms": 1000 * (cpu[2] - cpu[1]) / spans,
-        "with_start_ms": 1000 * (wall[2] - wall[0]) / spans,
-        "with_start_cpu_ms": 1000 * (cpu[2] - cpu[0]) / spans,
-        "is_equal": many.digest == few.digest == alone.digest,
+        "alone_ms": 1000 * median(_run_s(turn[0]) for turn in jobs) / spans,
+        "start_s": more(1, 0, _run_s),
+        "start_cpu_s": more(1, 0, _all_cpu),
+        "overhead_ms": 1000 * more(2, 1, _run_s) / spans,
+        "overhead_cpu_ms": 1000 * more(2, 1, _all_cpu) / spans,
+        "with_start_ms": 1000 * more(2, 0, _run_s) / spans,
+        "with_start_cpu_ms": 1000 * more(2, 0, _all_cpu) / spans,
+        "is_equal": len({job.digest for turn in jobs for job in turn}) == 1,
     }
     before = sum(os.times()[2:4])
     idle = idle_workers.whole_job(media, plan, folder)
@@ -134,6 +140,10 @@ def span_rows(folder: Path, spans: int) -> Iterator[Row]:
 
 def _all_cpu(job: TimedJob) -> float:
     return job.cpu_s + job.workers_cpu_s
+
+
+def _run_s(job: TimedJob) -> float:
+    return job.steps["run"].wall_s
 
 
 def empty_film(folder: Path, frames: int) -> tuple[MediaInfo, Plan]:

@@ -23,6 +23,7 @@ from engine.workers.reports import (
     read_preview,
     read_progress,
     read_segment,
+    reports_in,
 )
 from engine.workers.worker import Made
 
@@ -31,6 +32,20 @@ RECORD = SegmentRecord(
     number=2, pts=(8, 9, 10, 11), durations=(1,) * 4, bytes=5, crcs=(7,) * 4, begins=8
 )
 LACKING = Span(first=2, marks=(FrameMark(count=8, pts=7, crc=7),), stop=16)
+
+
+def test_reports_that_come_together_are_taken_one_by_one() -> None:
+    reports = ({"kind": "progress", "data": [1, 1, 2.0]}, {"kind": "made", "data": {"first": 3}})
+    found = [("progress", [1, 1, 2.0]), ("made", {"first": 3})]
+    assert list(reports_in({"reports": reports})) == found
+
+
+@pytest.mark.parametrize("junk", [*JUNK, [{"kind": "joined"}], [{"kind": []}], [None], b"made"])
+def test_what_is_no_report_is_unknown(junk: Any) -> None:
+    """Kinds that this process tells itself are none of a worker's, either."""
+    for sent in ({"reports": junk}, {1: junk}):
+        assert all(one == ("unknown", None) for one in reports_in(sent))
+    assert list(reports_in({})) == [("unknown", None)]
 
 
 def kept(record: SegmentRecord, folder: Path, span: Span = LACKING) -> SegmentRecord | None:

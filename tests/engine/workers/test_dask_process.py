@@ -1,4 +1,4 @@
-"""The clock of Dask on Windows."""
+"""What Dask does otherwise in a process of this program."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 
 import pytest
 from distributed import metrics
+from distributed.comm import inproc
 
 from engine.workers import worker
 
@@ -14,7 +15,7 @@ _READINGS = 100
 
 
 def test_a_clock_that_is_fine_already_is_read_once() -> None:
-    assert worker.clock  # with it the limit comes into each process
+    assert worker.dask_process  # with it that comes into each process
     start, count = time.time(), itertools.count()
 
     def fine() -> float:
@@ -24,3 +25,8 @@ def test_a_clock_that_is_fine_already_is_read_once() -> None:
 
     found = metrics._WindowsTime(fine, is_monotonic=False).time()
     assert found == pytest.approx(start, abs=1.0)
+
+
+def test_connections_inside_a_process_ask_no_computer_of_the_internet() -> None:
+    assert worker.dask_process
+    assert inproc.new_address().startswith("inproc://127.0.0.1/")
