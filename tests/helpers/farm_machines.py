@@ -89,7 +89,11 @@ class Machine:
     @property
     def leftovers(self) -> list[Path]:
         """What it has written for others and not removed."""
-        return [one for one in (self.folder / "lent").rglob("*") if one.is_file()]
+        return [
+            Path(folder, name)
+            for folder, _, names in os.walk(self.folder / "lent")  # folders may go meanwhile
+            for name in names
+        ]
 
     def end(self) -> int:
         """End it; its exit status."""

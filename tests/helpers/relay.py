@@ -31,7 +31,9 @@ class Relay:
         self._writers: set[asyncio.StreamWriter] = set()
         self._is_cut = False
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="relay")
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run()), name="relay", daemon=True
+        )
 
     def cut(self) -> None:
         """End all connections, and let none pass until `mend`."""
