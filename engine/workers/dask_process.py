@@ -16,18 +16,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from distributed import metrics
-from distributed.comm import inproc, utils
+from distributed import comm, metrics
 
 
 def adapt() -> None:
     """From now on."""
     clocks: Any = metrics._WindowsTime
     clocks.resync = _resync
-    messages: Any = utils
-    messages.OFFLOAD_THRESHOLD = False
-    inside: Any = inproc.global_manager
-    inside._ip = "127.0.0.1"
+    messages: Any = comm
+    messages.utils.OFFLOAD_THRESHOLD = False
+    messages.inproc.global_manager._ip = "127.0.0.1"
 
 
 def _resync(clock: metrics._WindowsTime) -> None:
