@@ -36,12 +36,15 @@ def check(is_so: bool, what: str) -> None:
 
 
 def reports_in(sent: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """Kind and data of the reports that a worker has sent together; "unknown" for what is none."""
+    """Kind and data of the reports that a worker has sent together; "unknown" ends them."""
     reports: Any = sent.get("reports")
     for report in reports if isinstance(reports, Sequence) else (None,):
         about: Mapping[Any, Any] = report if isinstance(report, Mapping) else {}
         kind = about.get("kind")
-        yield (kind, about.get("data")) if kind in _KINDS else ("unknown", None)
+        if kind not in _KINDS:
+            yield "unknown", None
+            return
+        yield kind, about.get("data")
 
 
 def read(kind: type[T], data: Any) -> T:

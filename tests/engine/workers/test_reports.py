@@ -40,12 +40,13 @@ def test_reports_that_come_together_are_taken_one_by_one() -> None:
     assert list(reports_in({"reports": reports})) == found
 
 
-@pytest.mark.parametrize("junk", [*JUNK, [{"kind": "joined"}], [{"kind": []}], [None], b"made"])
+@pytest.mark.parametrize(
+    "junk", [*JUNK, [{"kind": "joined"}], [{"kind": []}], [None], b"made", [None] * 9]
+)
 def test_what_is_no_report_is_unknown(junk: Any) -> None:
     """Kinds that this process tells itself are none of a worker's, either."""
-    for sent in ({"reports": junk}, {1: junk}):
-        assert all(one == ("unknown", None) for one in reports_in(sent))
-    assert list(reports_in({})) == [("unknown", None)]
+    for sent in ({"reports": junk}, {1: junk}, {}):
+        assert list(reports_in(sent)) in ([], [("unknown", None)])
 
 
 def kept(record: SegmentRecord, folder: Path, span: Span = LACKING) -> SegmentRecord | None:
