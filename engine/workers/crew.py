@@ -39,7 +39,6 @@ _QUIET = {
     "distributed.worker.multiprocessing-method": "spawn",
     "distributed.worker.profile.enabled": False,  # takes the interpreter's lock from the work
     "distributed.scheduler.allowed-failures": 0,  # what is left of a span is handed out again
-    "distributed.scheduler.worker-saturation": 1.0,  # first: a span goes to who is free first
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,  # results are small
     "distributed.scheduler.worker-ttl": None,  # a process that is here is watched by its nanny
@@ -181,9 +180,10 @@ class Crew:
         return futures
 
     def _set_saturation(self) -> None:
-        """Let workers have a second span ready where it costs nothing, and they would wait for it.
+        """A span goes to the worker that is free first, but a short one may be ready at a busy one.
 
-        Where spans take long, the last ones would wait at a slow worker, and a fast one be idle.
+        A worker would wait for the next short span. Where spans take long, the last ones would wait
+        at a slow worker, and a fast one be idle.
         """
         scheduler: Any = self._cluster.scheduler
         spans = scheduler.task_prefixes.get(make_span.__name__)
@@ -222,8 +222,8 @@ class Crew:
             raise
         except Cancelled:  # its process ends
             return self._owner_of(future), message("reason.worker.ended")
-        except Exception as err:  # of any class: a worker may be of another machine
-            if future.status != "error":  # not of a worker
+        except Exception as err:  # Dask raises here whatever the task raised in its worker
+            if future.status != "error":  # it is Dask's own
                 raise
             return self._owner_of(future), reported(err, "a span", logger).as_message
         return self._owner_of(future), None

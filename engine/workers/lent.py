@@ -128,7 +128,7 @@ class _Process:
             job = await self._asked(host)
         except (OSError, TimeoutError):
             return False
-        except Exception:  # of any class: what comes may be anything
+        except Exception:  # Dask raises errors of many classes for an answer that makes no sense
             logger.warning("%s answers what makes no sense", host, exc_info=True)
             job = None
         if job is None:
@@ -136,7 +136,7 @@ class _Process:
             return True
         try:
             await self._work(job)
-        except Exception:  # of any class: it costs this job, and the next one begins again
+        except Exception:  # logged; a mistake at one job must not end the loan to the next ones
             logger.warning("the work for %s ended", host, exc_info=True)
         self._tell("idle", "")
         return True
