@@ -138,8 +138,16 @@ class ShotModel(Protocol):
         """
         ...
 
-    def shot(self, shot: int, wanted: int, watch: Watch) -> RunningShot:
-        """Begin a shot, or continue it at `wanted`; frames are fed from `first_needed` on."""
+    def shot(self, shot: int, wanted: int, watch: Watch, stop: int | None = None) -> RunningShot:
+        """Begin a shot, or continue it at `wanted`; frames are fed from `first_needed` on.
+
+        Args:
+            shot: First frame of the shot, counted from the first frame of the job.
+            wanted: A frame of it, counted likewise.
+            watch: Called with every decoded tile.
+            stop: First frame that is not wanted, after `wanted`; None for all. What only later
+                ones need is not computed where that takes time.
+        """
         ...
 
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:

@@ -114,6 +114,14 @@ class ClipGrid:
             yield clip
             number += 1
 
+    def clip_that_ends(self, latent: int) -> int:
+        """Number of the clip after which a latent is final."""
+        return latent // self.step
+
+    def enough_for(self, number: int) -> int:
+        """Latents with which a clip is `ready`, whether or not the shot ends with them."""
+        return number * self.step + self.length + 1
+
     def restart(self, latent: int, *, encoder: Lookback, decoder: Lookback) -> Restart:
         """Where to begin so that `latent` and all after it are the same as without interruption.
 

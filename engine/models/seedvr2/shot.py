@@ -108,6 +108,8 @@ class Shot:
         options: Sizes and clips.
         watch: Called with every decoded tile; frames are counted from the start of the shot.
         restart: Where in the shot to begin, when its beginning was done before.
+        stop: First frame that is not wanted: nothing is computed that only it and later ones need;
+            None for all.
         advance: Called after each slice of a tile.
 
     Memory: latents of one clip and of what is shared, and those of the VAE's streams.
@@ -121,16 +123,20 @@ class Shot:
         watch: Watch,
         restart: Restart = FROM_START,
         advance: Advance = no_advance,
+        *,
+        stop: int | None = None,
     ) -> None:
         self._restore = restore
         self._grid, self._parks = options.grid, options.parks
         self._step = vae.config.temporal_factor
+        last_clip = self._last_clip = self._clip_before(stop)
         self._encode = SeedVr2EncodeStream(
             vae,
             options.frame,
             options.encode,
             options.parking,
             begin=restart.encode_from,
+            end=None if last_clip is None else self._grid.enough_for(last_clip),
             advance=advance,
         )
         self._frame = self._step * restart.decode_from  # number of the next decoded one
@@ -142,6 +148,7 @@ class Shot:
             options.parking,
             first=self._frame,
             begin=restart.decode_from,
+            end=None if last_clip is None else (last_clip + 1) * self._grid.step,
             advance=advance,
         )
         self._join = LatentJoin(options.grid.shared)
@@ -166,7 +173,8 @@ class Shot:
             last: The shot ends with them.
 
         Yields:
-            What is final. What a restart makes for the decoder's sake alone is left out.
+            What is final. What a restart makes for the decoder's sake alone is left out. After
+            `stop` nothing need come.
 
         Raises:
             NumericOverflow: From the decoder.
@@ -176,7 +184,7 @@ class Shot:
         del frames  # they would wait for what is decoded
         encoded = self._kept + len(self._latents)
         parts: list[tuple[int, Tensor]] = []
-        while (clip := self._grid.ready(self._clip, encoded, ended=last)) is not None:
+        while (clip := self._ready(encoded, last=last)) is not None:
             self._clip += 1
             if self._parks:
                 self._encode.park()
@@ -187,6 +195,18 @@ class Shot:
             yield from self._shown(start, final.to(device), ended=ended)
         if parts and self._parks:
             self._decode.park()
+
+    def _clip_before(self, stop: int | None) -> int | None:
+        """Number of the last clip that frames before `stop` need."""
+        if stop is None:
+            return None
+        return self._grid.clip_that_ends(latent_of(stop - 1, self._step))
+
+    def _ready(self, encoded: int, *, last: bool) -> LatentClip | None:
+        """The next clip, if it is wanted and there are enough latents for it."""
+        if self._last_clip is not None and self._clip > self._last_clip:
+            return None
+        return self._grid.ready(self._clip, encoded, ended=last)
 
     def _restored(self, clip: LatentClip, device: torch.device) -> Tensor:
         del self._latents[: max(0, clip.start - self._kept)]

@@ -100,13 +100,15 @@ class SeedVr2(ShotModel):
         """
         return shot + self._shot(shot, wanted, lambda _: None).first
 
-    def shot(self, shot: int, wanted: int, watch: Watch) -> SeedVr2RunningShot:
-        """Begin a shot, or continue it at `wanted`; frames are fed from `first_needed` on."""
+    def shot(
+        self, shot: int, wanted: int, watch: Watch, stop: int | None = None
+    ) -> SeedVr2RunningShot:
+        """Begin a shot, or continue it at `wanted`; see `ShotModel.shot`."""
 
         def report(tile: DecodedTile) -> None:
             watch(replace(tile, frame=tile.frame + shot))
 
-        return SeedVr2RunningShot(self._shot(shot, wanted, report), self, shot)
+        return SeedVr2RunningShot(self._shot(shot, wanted, report, stop), self, shot)
 
     def placed(self, source: Tensor, shot: int, first: int) -> Tensor:
         """Frames of the source [T, 3, h, w] in [0, 1] as the VAE takes them, in [-1, 1]."""
@@ -171,7 +173,9 @@ class SeedVr2(ShotModel):
         velocity: Tensor = self._dit(latent.to(self._dtype), text, timestep)
         return velocity.float()
 
-    def _shot(self, shot: int, wanted: int, watch: Watch) -> Shot | ClippedShot:
+    def _shot(
+        self, shot: int, wanted: int, watch: Watch, stop: int | None = None
+    ) -> Shot | ClippedShot:
         plan, config = self._plan, self._vae.config
         options = replace(shot_options(plan), parking=self._parking)
 
@@ -188,7 +192,8 @@ class SeedVr2(ShotModel):
             encoder=encoder_lookback(config, options.encode),
             decoder=decoder_lookback(config, options.decode),
         )
-        return Shot(self._vae, restore, options, watch, restart, self._advance)
+        end = None if stop is None else stop - shot
+        return Shot(self._vae, restore, options, watch, restart, self._advance, stop=end)
 
 
 class SeedVr2RunningShot:

@@ -102,8 +102,8 @@ class WanUpscaler(ShotModel):
         config = self._vae.config
         return shot + config.temporal_factor * resumption(config, wanted - shot).encode_from
 
-    def shot(self, shot: int, wanted: int, watch: Watch) -> RunningShot:
-        """Begin a shot, or continue it at `wanted`; frames are fed from `first_needed` on."""
+    def shot(self, shot: int, wanted: int, watch: Watch, stop: int | None = None) -> RunningShot:
+        """Begin a shot, or continue it at `wanted`; frames come out soon, whatever `stop` is."""
         plan, config = self._plan, self._vae.config
         at = resumption(config, wanted - shot)
         size = plan.clip_frames // config.temporal_factor

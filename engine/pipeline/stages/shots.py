@@ -79,7 +79,7 @@ class Shots:
         """Feed a slice; what became final of its shot."""
         if piece.begins or self._running is None:
             wanted = max(piece.shot, self._span.done)
-            self._running = self._model.shot(piece.shot, wanted, self._show)
+            self._running = self._model.shot(piece.shot, wanted, self._show, self._span.stop)
         with torch.inference_mode():
             parts = self._running.push(self._taken(piece), last=piece.ends)
             for part in self._whole(parts):

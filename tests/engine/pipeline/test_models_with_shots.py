@@ -104,9 +104,9 @@ def test_clips_end_at_cuts(
     begun: list[int] = []
     real = SeedVr2.shot
 
-    def shot(self: SeedVr2, start: int, wanted: int, watch: Any) -> Any:
+    def shot(self: SeedVr2, start: int, *about: Any) -> Any:
         begun.append(start)
-        return real(self, start, wanted, watch)
+        return real(self, start, *about)
 
     monkeypatch.setattr(SeedVr2, "shot", shot)
     run(plan_of(film, tmp_path / "out.mkv", seedvr2(scale=1)), tmp_path / "job")

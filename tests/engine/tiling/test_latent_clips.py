@@ -57,6 +57,18 @@ def test_beginning_again_needs_nothing_from_before(
     assert again.encode_from == max(0, again.keep_from - 5)
 
 
+@given(grids, st.integers(0, 40))
+def test_a_latent_is_final_once_there_are_enough(grid: tuple[int, int], latent: int) -> None:
+    cut = ClipGrid(*grid)
+    number = cut.clip_that_ends(latent)
+    enough = cut.enough_for(number)
+    assert cut.ready(number, enough - 1, ended=False) is None
+    clip = cut.ready(number, enough, ended=False)
+    assert clip is not None
+    assert clip == cut.ready(number, enough, ended=True)
+    assert clip.done - cut.step <= latent < clip.done
+
+
 def test_frames_and_their_latents() -> None:
     assert [latent_of(frame, 4) for frame in (0, 1, 4, 5, 8, 9)] == [0, 1, 1, 2, 2, 3]
     for frame in range(20):

@@ -44,6 +44,7 @@ class SeedVr2DecodeStream:
         parking: Where carries wait in main memory; None for a place of its own.
         first: Number of the first frame.
         begin: Latent of the shot that is decoded first.
+        end: Latents of the shot that are wanted: a span ends as soon as they are there; None: all.
         advance: Called after each slice of a tile.
 
     Memory: without tiles a slice and the carry, which waits on the host between calls. With tiles
@@ -62,6 +63,7 @@ class SeedVr2DecodeStream:
         *,
         first: int = 0,
         begin: int = 0,
+        end: int | None = None,
         advance: Advance = no_advance,
     ) -> None:
         self._advance = advance
@@ -75,7 +77,7 @@ class SeedVr2DecodeStream:
         if tiling is not None:
             fast = vae.in_parts()
             part: _All | _HighPart = _All(fast) if tiling.is_whole else _HighPart(fast)
-            self._tiled = _Tiled(part, frame, tiling, self._parking, begin, advance)
+            self._tiled = _Tiled(part, frame, tiling, self._parking, begin, end, advance)
 
     def push(self, latents: Tensor, *, last: bool) -> Iterator[Tensor]:
         """Decode the next latents.
@@ -213,6 +215,7 @@ class _Tiled:
         tiling: Tiling,
         parking: Parking,
         begin: int,
+        end: int | None,
         advance: Advance,
     ) -> None:
         self._advance, config, device = advance, part.vae.config, part.vae.device
@@ -232,7 +235,7 @@ class _Tiled:
         self._warm_up = tiling.warm_up // config.slice_latents
         self._step = config.temporal_factor
         self._span = tiling.span
-        self._next = begin  # latent of the shot that is taken next
+        self._next, self._end = begin, end  # latent of the shot that is taken next
         self._fresh = 0  # latents that tiles have not seen
         self._begins = True
 
@@ -245,7 +248,8 @@ class _Tiled:
     @property
     def span_ends(self) -> bool:
         """Whether a span ends with what was taken last."""
-        return self._next % self._span == 0
+        has_enough = self._end is not None and self._next >= self._end
+        return has_enough or self._next % self._span == 0
 
     @property
     def frames(self) -> int:

@@ -31,6 +31,7 @@ class SeedVr2EncodeStream:
         tiling: How they are cut; None for whole ones.
         parking: Where carries wait in main memory; None for a place of its own.
         begin: Latent of the shot that the first frame is the last one of.
+        end: Latents of the shot that are wanted: a span ends as soon as they are there; None: all.
         advance: Called after each slice of a tile.
 
     Memory: without tiles a slice and the carry, which may be parked. With tiles those of one
@@ -46,6 +47,7 @@ class SeedVr2EncodeStream:
         parking: Parking | None = None,
         *,
         begin: int = 0,
+        end: int | None = None,
         advance: Advance = no_advance,
     ) -> None:
         self._advance = advance
@@ -65,7 +67,7 @@ class SeedVr2EncodeStream:
         self._dropped = 0  # slices since the first of the shot that are not needed any more
         self._span = tiling.span if tiling is not None else 1
         self._at_once = tiling.at_once if tiling is not None else 1
-        self._next = begin  # latent of the next frames
+        self._next, self._end = begin, end  # latent of the next frames
 
     def push(self, frames: Tensor, *, last: bool) -> Tensor:
         """Encode the next slice.
@@ -80,7 +82,8 @@ class SeedVr2EncodeStream:
             span ends.
         """
         self._next += -(-len(frames) // self._vae.config.temporal_factor)
-        ends = last or self._next % self._span == 0
+        has_enough = self._end is not None and self._next >= self._end
+        ends = last or has_enough or self._next % self._span == 0
         if not self._is_tiled:
             self._means += self._visited([frames], frames.device, last=last)
         else:

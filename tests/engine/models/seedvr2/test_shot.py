@@ -27,7 +27,14 @@ from engine.models.seedvr2.vae.tiling import (
 )
 from engine.models.upscalers import DecodedTile, Restored
 from engine.models.video_vae.slicing import slices
-from engine.tiling.latent_clips import FROM_START, ClipGrid, LatentClip, Lookback, Restart
+from engine.tiling.latent_clips import (
+    FROM_START,
+    ClipGrid,
+    LatentClip,
+    Lookback,
+    Restart,
+    latent_of,
+)
 from tests.helpers.seedvr2 import random_frames, tiny_vae
 
 FRAME = Size(32, 16)
@@ -251,6 +258,37 @@ def test_tiles_begin_early_at_the_same_latents_wherever_a_job_is_continued(
     found = through(again, frames, begin=again.first)
     assert found[0].first <= wanted
     assert torch.equal(whole(found), whole(uninterrupted)[found[0].first :])
+
+
+@pytest.mark.parametrize("stop", [1, 2, 17, 18, 30, 60, 61])
+@pytest.mark.parametrize("tiled", ["", "carried", "warmed up"])
+def test_what_only_later_frames_need_is_not_computed(tiled: str, stop: int) -> None:
+    tilings = spans(warm_up=2 * (tiled == "warmed up"), encode=99, decode=99)
+    grid, frame = ClipGrid(5, 1), TILED if tiled else FRAME
+    frames = random_frames(61, 3, frame.height, frame.width, dtype=torch.float32)
+    restored: list[int] = []
+
+    def restore(latents: Tensor, first: int) -> Tensor:
+        restored.append(first)
+        return by_place(latents, first)
+
+    def begun(stop: int | None) -> Shot:
+        options = ShotOptions(frame=frame, grid=grid, **(tilings if tiled else {}))
+        return Shot(fast_vae(), restore, options, lambda tile: None, stop=stop)
+
+    uninterrupted = whole(through(begun(None), frames))
+    restored.clear()
+    shot, made, fed = begun(stop), list[Restored](), 0
+    for begin, fed in slices(len(frames), 4):
+        made += shot.push(frames[begin:fed], last=fed == len(frames))
+        if made and made[-1].first + len(made[-1].frames) >= stop:
+            break
+    found = whole(made)
+    assert len(found) >= stop
+    assert torch.equal(found, uninterrupted[: len(found)])
+    clips = 1 + latent_of(stop - 1, 4) // grid.step
+    assert len(restored) == min(clips, 4)
+    assert fed <= 1 + 4 * (clips * grid.step + grid.shared)
 
 
 def test_clips_by_themselves() -> None:
