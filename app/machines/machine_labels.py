@@ -10,6 +10,7 @@ from engine.protocol.machines import MachineInfo, MachinesState, MachineState
 
 _STATES: dict[MachineState, tuple[str, str, str]] = {  # icon, severity, text
     "away": ("info", "info", mark("Not connected")),
+    "helped": ("play", "good", mark("Gets help")),
     "idle": ("check", "good", mark("Ready")),
     "working": ("play", "good", mark("Working")),
     "paused": ("pause", "info", mark("Paused there")),
@@ -27,6 +28,8 @@ def state_of(machine: MachineInfo) -> tuple[str, str, str]:
 
 def about(machine: MachineInfo) -> str:
     """What it has to lend; where it was last while it is not reached."""
+    if machine.state == "helped":
+        return machine.address
     if machine.state == "away":
         return tr("Last at {address}", address=machine.address) if machine.address else ""
     free = tr("{size} free", size=bytes_text(machine.free_bytes)) if machine.free_bytes else ""

@@ -168,29 +168,34 @@ class MachinesService:
             self._sink.emit(m.MachinesKnown(state=state))
 
     def _state(self) -> MachinesState:
-        peers = Peers().all()
+        peers, host = Peers().all(), self._lent.host
         known = {peer.fingerprint for peer in peers}
         present = {machine.fingerprint: machine for machine in machines.present()}
         return MachinesState(
-            machines=tuple(_info(peer, present.get(peer.fingerprint)) for peer in peers),
+            machines=tuple(self._info(peer, present.get(peer.fingerprint)) for peer in peers),
             found=tuple(one for print_, one in self._shown.found if print_ not in known),
             name=own_identity().name,
             address=self._shown.address,
             is_lent=self._lent.runs,
-            lent_to=self._lent.host,
+            lent_to="" if host is None else host.name,
             problem=self._shown.problem,
+        )
+
+    def _info(self, peer: Peer, present: MachineInfo | None) -> MachineInfo:
+        """A paired computer, with what it does for the job that runs."""
+        if present is not None:
+            return replace(present, name=peer.name, address=peer.address)
+        host = self._lent.host
+        return MachineInfo(
+            fingerprint=peer.fingerprint,
+            name=peer.name,
+            address=peer.address,
+            state="helped" if host is not None and host.fingerprint == peer.fingerprint else "away",
         )
 
     def _lending_failed(self, error: EngineError) -> None:
         self._sink.emit(self._known())
         self._sink.emit(e.TaskFailed(kind=self.kind, error=error.info()))
-
-
-def _info(peer: Peer, present: MachineInfo | None) -> MachineInfo:
-    """A paired computer, with what it does for the job that runs."""
-    if present is None:
-        return MachineInfo(fingerprint=peer.fingerprint, name=peer.name, address=peer.address)
-    return replace(present, name=peer.name, address=peer.address)
 
 
 class _Background(ABC):
@@ -326,7 +331,7 @@ class _Lent(_Background):
     def __init__(self, failed: Callable[[EngineError], None], changed: Callable[[], None]) -> None:
         super().__init__("lent")
         self._failed, self._changed = failed, changed
-        self.host = ""  # name of the computer that it works for
+        self.host: Peer | None = None  # that it works for
 
     def _work(self, ends: threading.Event) -> None:
         from engine.workers.door import own_door
@@ -347,8 +352,10 @@ class _Lent(_Background):
             self._heard("idle", "")
 
     def _heard(self, state: str, what: str) -> None:
-        names = {peer.address: peer.name for peer in Peers().all()}
-        host = names.get(what, what) if state == "working" else ""
+        host = None
+        if state == "working":
+            unknown = Peer(fingerprint="", name=what, address=what, certificate="")
+            host = next((peer for peer in Peers().all() if peer.address == what), unknown)
         if host != self.host:
             self.host = host
             self._changed()

@@ -9,7 +9,7 @@ from engine.core.messages import Message
 from engine.protocol.commands import Command
 from engine.protocol.events import Event
 
-MachineState = Literal["away", "idle", "working", "paused", "refused", "left-out"]
+MachineState = Literal["away", "helped", "idle", "working", "paused", "refused", "left-out"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +20,8 @@ class MachineInfo:
         fingerprint: SHA-256 of its certificate, in hexadecimal.
         name: That its owner gave it.
         address: "host:port" where it was reached last; "" before that.
-        state: "refused" does not fit (another version, other weights), "left-out" failed three
-            times in this job.
+        state: "helped" has this computer work for it, "refused" does not fit (another version,
+            other weights), "left-out" failed three times in this job.
         devices: What computes there: names of GPUs, or of the processor.
         free_bytes: Memory that is free there, of the GPUs or main memory.
         frames_per_second: Of the present job; 0 while unknown.

@@ -57,7 +57,8 @@ def _working(machine: MachineInfo, speed: float, spans: int) -> MachineInfo:
 
 
 def _one(player: Player) -> None:
-    _open(player, replace(_OWN, machines=(_STUDIO,), is_lent=True, lent_to="Studio"))
+    helped = replace(_STUDIO, state="helped", devices=(), free_bytes=0)
+    _open(player, replace(_OWN, machines=(helped,), is_lent=True, lent_to="Studio"))
 
 
 def _three(player: Player) -> None:

@@ -145,8 +145,12 @@ def test_a_computer_that_was_lent_is_lent_from_the_start(bench, qapp):
 
 
 def test_the_page_says_whom_this_computer_works_for(bench):
-    page(bench, is_lent=True, lent_to="Studio")
-    assert "Works for Studio now." in whole(bench)
+    helped = replace(STUDIO, state="helped", devices=(), free_bytes=0)
+    page(bench, is_lent=True, lent_to="Studio", machines=(helped,))
+    shown = whole(bench)
+    for text in ("Works for Studio now.", "Gets help", STUDIO.address):
+        assert text in shown
+    assert "Not connected" not in shown
 
 
 def test_an_address_is_typed_and_enter_pairs(bench):

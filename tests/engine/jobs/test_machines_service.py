@@ -115,6 +115,7 @@ def test_this_computer_pairs_with_one_that_waits(
     engine.send(m.PairMachine(address=other.address))
     words = heard.wait(m.PairingWords)
     assert not words.asks
+    assert other.user.is_shown.wait(10)
     assert words.words == other.user.offers[0].words
     assert len(words.words) == 6
     engine.send(m.ConfirmPairing(are_same=True))
@@ -318,3 +319,8 @@ def test_a_lent_computer_lets_those_in_that_are_paired_meanwhile(
     engine.send(m.ShowMachines())
     state = state_with(heard, is_lent=True)
     assert state.lent_to == state.machines[0].name
+    assert state.machines[0].state == "helped"
+    tell("idle", "")
+    engine.send(m.ShowMachines())
+    state = state_with(heard, lent_to="")
+    assert state.machines[0].state == "away"
