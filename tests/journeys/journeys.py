@@ -9,6 +9,7 @@ from pathlib import Path
 from engine.settings.schema import JobSettings
 from tests.helpers.clips import make_clip
 from tests.helpers.program import film_stream, frame_hashes, make_film, upscale
+from tests.journeys.computers import two_computers
 from tests.journeys.program import DROP_ZONE, Card, Upreel
 from tests.journeys.screen import Screen, until
 
@@ -225,4 +226,5 @@ JOURNEYS: dict[str, Journey] = {
     **{f"{end} while films wait": partial(interrupted_while_it_waits, end=end) for end in _ENDS},
     **{f"{end} while a film is made": partial(interrupted_while_it_runs, end=end) for end in _ENDS},
     "kill while a film is joined and checked": killed_while_it_is_finished,
+    "two computers": two_computers,
 }

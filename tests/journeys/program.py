@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 
 from app.ui_state import UiState
@@ -209,6 +210,32 @@ class Upreel:
 
         until(f"{film} is selected", is_selected, shown=self.shown)
 
+    def choose_in(self, name: str, row: str) -> None:
+        """Scroll down to a setting, open its list, and type the text of one of its rows.
+
+        Args:
+            name: Of the setting; the name of a closed list is the row that it shows.
+            row: Its text.
+        """
+        column = self.wait_for("More choices").middle
+
+        def shown() -> Control | None:
+            rest = dropwhile(lambda control: control.name != name, self.controls())
+            closed = next((control for control in rest if control.role == "combo box"), None)
+            if closed is None:
+                self.screen.scroll(column, steps=3)
+            return closed
+
+        self.screen.click(until(f"{name} is scrolled to", shown, shown=self.shown).middle)
+        self.screen.type(row)
+        self.screen.key("Return")
+
+        def is_chosen() -> bool:
+            closed = shown()
+            return closed is not None and closed.name == row
+
+        until(f"{name} is {row}", is_chosen, shown=self.shown)
+
     # What it leaves on the disk
 
     @property
@@ -219,6 +246,11 @@ class Upreel:
             about = record.with_suffix(".mkv").stat()
             found[f"{record.parent.name}/{record.stem}"] = (about.st_size, about.st_mtime_ns)
         return found
+
+    @property
+    def lent(self) -> list[Path]:
+        """What it has written for other computers."""
+        return [path for path in (self.folder / "cache" / "lent").rglob("*") if path.is_file()]
 
     @property
     def opened(self) -> list[str]:

@@ -224,6 +224,12 @@ class Screen:
         self._insist_inside(at)
         self._xdotool("mousemove", *at, "click", "--repeat", times, "--delay", 60, 1)
 
+    def scroll(self, at: tuple[int, int], *, steps: int) -> None:
+        """Turn the wheel of the mouse over a point, down; up where `steps` is negative."""
+        self._insist_inside(at)
+        wheel = ("--repeat", abs(steps), "--delay", 20, 5 if steps > 0 else 4)
+        self._xdotool("mousemove", *at, "click", *wheel)
+
     def key(self, *keys: str) -> None:
         """Press keys or combinations ("ctrl+Return") one after the other."""
         self._xdotool("key", "--delay", 30, *keys)
