@@ -10,8 +10,9 @@ import logging
 import multiprocessing
 import queue
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ from engine.protocol.events import Event, PreviewReady
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.frame_mark import FrameMark
-from engine.workers.crew import Crew
+from engine.workers.crew import Crew, SpanFuture
 from engine.workers.hand_out import hand_out
+from engine.workers.reports import Report
 from engine.workers.worker import JobOrder, Made, SpanWorker
 
 _AHEAD, _HANDED_OUT = 16, 3  # spans of each worker, as in `hand_out`
@@ -108,9 +110,9 @@ def served(order: JobOrder, workers: int, spans: int, seconds: float = 0.0) -> H
         spans: How many.
         seconds: That a worker takes for a span.
     """
-    ended: queue.SimpleQueue[object] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[SpanFuture | Report] = queue.SimpleQueue()
     idle = Idle(order, seconds)
-    with Crew(idle, order.folder, 0, ended.put) as crew, _elsewhere(crew, workers):
+    with Crew(idle, order.folder, 0, ended.put) as crew, _elsewhere(crew, idle, workers):
         there: set[int] = set()
         while len(there) < workers:
             there |= _serve(crew, ended, workers, workers)
@@ -119,31 +121,35 @@ def served(order: JobOrder, workers: int, spans: int, seconds: float = 0.0) -> H
         return HandedOut(wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
 
 
-def _serve(crew: Crew, ended: queue.SimpleQueue[object], workers: int, spans: int) -> set[int]:
+def _serve(
+    crew: Crew, ended: queue.SimpleQueue[SpanFuture | Report], workers: int, spans: int
+) -> set[int]:
     """Hand out spans as `hand_out` does, until all are made; which workers made them."""
     left = [
         Span(first=number, marks=(FrameMark(count=number + 1, pts=0, crc=0),) * 2, stop=number + 2)
         for number in range(spans)
     ]
-    futures: set[object] = set()
+    futures: set[SpanFuture] = set()
     there: set[int] = set()
     while left or futures:
         if left and len(futures) < _HANDED_OUT * workers:
             futures |= set(crew.hand_out(left[: _AHEAD * workers]))
             del left[: _AHEAD * workers]
         found = ended.get(timeout=_START_S)
-        if isinstance(found, dict):
+        if isinstance(found, Mapping):
             there.add(found["number"])
         else:
             futures.remove(found)
+            if found.status == "error":
+                found.result()  # raises it
     return there
 
 
 @contextmanager
-def _elsewhere(crew: Crew, count: int) -> Iterator[None]:
+def _elsewhere(crew: Crew, idle: Idle, count: int) -> Iterator[None]:
     """Workers in one other process."""
     process = multiprocessing.get_context("spawn").Process(
-        target=_run, args=(crew.address, crew.security, count), daemon=True
+        target=_run, args=(crew.address, crew.security, idle, count), daemon=True
     )
     process.start()
     try:
@@ -153,15 +159,16 @@ def _elsewhere(crew: Crew, count: int) -> Iterator[None]:
         process.join()
 
 
-def _run(address: str, security: Security, count: int) -> None:
+def _run(address: str, security: Security, idle: Idle, count: int) -> None:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    asyncio.run(_all(address, security, count))
+    asyncio.run(_all(address, security, idle, count))
 
 
-async def _all(address: str, security: Security, count: int) -> None:
+async def _all(address: str, security: Security, idle: Idle, count: int) -> None:
+    about: dict[str, Any] = {"security": security, "nthreads": 1, "memory_limit": 0}
     with dask.config.set({"distributed.worker.profile.enabled": False}):
         workers: list[Any] = [
-            Worker(address, security=security, nthreads=1, name=str(number), memory_limit=0)
+            Worker(address, name=str(number), plugins=(copy(idle),), **about)
             for number in range(count)
         ]
         await asyncio.gather(*workers)
