@@ -29,14 +29,21 @@ from engine.video.write import codecs
 from engine.video.write.segment_writer import SegmentWriter
 
 RATE = 24  # frames/s
+_JUMP = 0.382  # of the way around, at a cut: no two shots begin at the same place
 
 
-def make_clip(path: Path, size: Size, frames: int) -> None:
+def make_clip(path: Path, size: Size, frames: int, shot: int = 0) -> None:
     """Write a film as MP4, H.264 with CRF 20, 4:2:0: a pan over noise and shapes, and grain.
 
     Its frames are the same each time.
+
+    Args:
+        path: Of the file.
+        size: Of a frame.
+        frames: Of the film.
+        shot: Frames after which there is a cut; 0 for none.
     """
-    painter = _FramePainter(size)
+    painter = _FramePainter(size, shot or frames)
     with av.open(str(path), "w", format="mp4") as container:
         stream = container.add_stream("libx264", rate=Fraction(RATE))
         stream.width, stream.height, stream.pix_fmt = size.width, size.height, "yuv420p"
@@ -54,12 +61,13 @@ class SyntheticClip:
     folder: Path
     size: Size
     frame_count: int
+    shot: int = 0  # frames; 0 for all of them
 
     @cached_property
     def media(self) -> MediaInfo:
         """The film; written on first use."""
         path = self.folder / "film.mp4"
-        make_clip(path, self.size, self.frame_count)
+        make_clip(path, self.size, self.frame_count, self.shot)
         return probe(path)
 
     def frames(self, most: int | None = None) -> list[PlanarFrame]:
@@ -125,14 +133,14 @@ def centre_crop(frames: Tensor, most: Size | None, factor: int) -> Tensor:
 class _FramePainter:
     """Pans over a big still of 1/f noise with flat, sharp-edged shapes in it."""
 
-    def __init__(self, size: Size) -> None:
-        self._size = size
+    def __init__(self, size: Size, shot: int) -> None:
+        self._size, self._shot = size, shot
         self._random = np.random.default_rng(20260101)
         self._still = _with_shapes(_pink_noise(2 * size.height, 2 * size.width, self._random))
 
     def paint(self, number: int) -> NDArray[np.uint8]:
         """Frame `number`: [h, w, 3]."""
-        angle = 2 * np.pi * number / 240
+        angle = 2 * np.pi * (number / 240 + _JUMP * (number // self._shot))
         width, height = self._size.width, self._size.height
         x = round((0.5 + 0.45 * np.sin(angle)) * width)
         y = round((0.5 + 0.45 * np.cos(1.3 * angle)) * height)

@@ -226,6 +226,10 @@ class ModelFamily(ABC, Generic[W]):
     def stage_work(self, work: W, frames: int) -> dict[str, StageWork]:
         """What each stage computes for so many frames of the source."""
 
+    def frames_around(self, work: W) -> tuple[int, int]:
+        """Frames of a shot before some (at most) and after them that their result takes."""
+        return 0, 0
+
     def loading_seconds(self, work: W) -> float:
         """CPU seconds to prepare weights that were read."""
         return 0.0

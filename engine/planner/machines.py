@@ -25,7 +25,6 @@ from engine.protocol.plan import Notice, Plan, WorkerPlan
 if TYPE_CHECKING:
     from engine.planner.plan_job import Request
 
-_TOGETHER = 8  # workers that spans are made short enough for; who will come is not known
 _WORTH = 0.95  # of the time, at most, is a film for which one more computer helps
 _SHORT_S = 300.0  # a film that takes less needs no others
 _FINER = 8  # parts of a span, to see whether their length limits
@@ -42,7 +41,7 @@ def let_in(plan: Plan, media: MediaInfo) -> Plan:
         plan,
         takes_machines=True,
         workers=plan.workers or (WorkerPlan(gpu=plan.gpu, card=plan.card),),
-        span_segments=workers.span_length(plan, max(_TOGETHER, len(plan.workers))),
+        span_segments=workers.span_length(plan, max(workers.TOGETHER, len(plan.workers))),
     )
 
 

@@ -49,17 +49,18 @@ def shared_out(plan: Plan, rates: Sequence[float]) -> Shares:
 
 def frames_of_spans(plan: Plan) -> Iterator[int]:
     """Frames of each span of a plan."""
-    length = plan.span_segments * plan.segment_frames
-    for begin in range(0, plan.frames, length):
-        yield min(length, plan.frames - begin)
+    left = plan.frames
+    for segments in workers.SpanLengths.of(plan):
+        yield min(segments * plan.segment_frames, left)
+        left -= segments * plan.segment_frames
 
 
 def computed_frames(plan: Plan) -> Iterator[float]:
     """Frames that a worker computes for each span, with those around it."""
-    around, begin = workers.frames_around(plan) / 2, 0
-    for own in frames_of_spans(plan):
+    begin = 0
+    for segments, own in zip(workers.SpanLengths.of(plan), frames_of_spans(plan), strict=True):
         edges = (begin > 0) + (begin + own < plan.frames)
-        yield own + edges * around
+        yield own + edges * workers.frames_around(plan, segments) / 2
         begin += own
 
 

@@ -7,20 +7,24 @@ thread of the processor. Their number does not change the picture.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES, Budget
+from engine.models import registry
 from engine.models.planning.notices import chosen
 from engine.planner import peaks
 from engine.protocol.plan import Notice, Plan, WorkerPlan
 from engine.settings.schema import JobSettings
 
-# Spans that each worker gets, about: the more, the better they end together. Where a model looks at
-# shots each span begins and ends with frames that are computed twice.
+# Spans that each worker gets at least, about: not all are as fast as was thought. Where a model
+# looks at shots each span begins and ends with frames that are computed twice.
 _SPANS, _SPANS_OF_SHOTS = 8, 4
 _LONGEST_SPAN = 24  # segments
-_CLIPS_AROUND = 2  # a span of shots: one before it, one after it
+_LEAST_OWN = 16  # times as many frames of its own has a span as are computed twice, if it may
+TOGETHER = 8  # workers that spans are made for where others may come; who will is not known
+_SHOT_S = 4.0  # of a film, on average
+_SHORTER = 4  # a span of shots may be a fourth shorter
 
 
 def added(plan: Plan, wanted: int, budget: Budget) -> Plan:
@@ -45,15 +49,67 @@ def span_length(plan: Plan, count: int) -> int:
 
 
 def span_segments(segments: int, workers: int, *, takes_shots: bool) -> int:
-    """Segments of a span, for a film of some that workers share: such that they end together."""
+    """Segments of the longest spans, for a film of some that workers share."""
     each = _SPANS_OF_SHOTS if takes_shots else _SPANS
-    longest = max(1, min(_LONGEST_SPAN, segments // (each * workers)))
+    return max(1, min(_LONGEST_SPAN, segments // (each * workers)))
 
-    def of_the_last_worker(length: int) -> int:
-        spans = -(-segments // length)
-        return length * -(-spans // workers)
 
-    return min(range(longest, longest // 2, -1), key=of_the_last_worker)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanLengths:
+    """How long spans are: guided self-scheduling, shorter ones at the end of the film.
+
+    Source: Polychronopoulos and Kuck, Guided Self-Scheduling, IEEE Transactions on Computers, 1987.
+
+    Attributes:
+        segments: Of the film.
+        workers: That share it; where it is one, all spans have the same length.
+        longest: Segments of a span.
+        shortest: The same; the last one may have less.
+        takes_shots: A cut decides how long a span is.
+    """
+
+    segments: int
+    workers: int
+    longest: int
+    shortest: int = 1
+    takes_shots: bool = False
+
+    @classmethod
+    def of(cls, plan: Plan) -> SpanLengths:
+        """Of a plan: short spans are not so short that much is computed twice."""
+
+        def is_worth(segments: int) -> bool:
+            return segments * plan.segment_frames >= _LEAST_OWN * frames_around(plan, segments)
+
+        own, longest = len(plan.workers), plan.span_segments
+        return cls(
+            segments=_segments(plan),
+            workers=max(TOGETHER, own) if plan.takes_machines else own,
+            longest=longest,
+            shortest=next(filter(is_worth, range(1, longest)), longest),
+            takes_shots=plan.work.takes_shots,
+        )
+
+    def __iter__(self) -> Iterator[int]:
+        """Segments of each span of the film, at most."""
+        first = 0
+        while first < self.segments:
+            length = self.at(first)[-1]
+            yield min(length, self.segments - first)
+            first += length
+
+    def at(self, first: int) -> range:
+        """Segments that the span may have that begins with this one."""
+        longest = self.longest
+        if self.workers > 1:
+            part = (self.segments - first) // self.workers
+            longest = min(longest, max(self.shortest, part))
+        return _lengths(longest, takes_shots=self.takes_shots)
+
+
+def _lengths(longest: int, *, takes_shots: bool) -> range:
+    """A span of shots may end somewhat earlier, soon after a cut."""
+    return range(longest - (longest // _SHORTER if takes_shots else 0), longest + 1)
 
 
 def notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:
@@ -83,13 +139,22 @@ def choices(plan: Plan) -> Iterator[Notice]:
 
 
 def made_twice(plan: Plan) -> float:
-    """Frames around a span that a worker computes for the sake of those in it, as a share of it."""
-    return frames_around(plan) / (plan.span_segments * plan.segment_frames)
+    """Frames that workers compute around their spans, for the sake of those in them; of all 1."""
+    return sum(frames_around(plan, length) for length in SpanLengths.of(plan)) / plan.frames
 
 
-def frames_around(plan: Plan) -> int:
-    """Frames around a span that are computed for the sake of those in it."""
-    return _CLIPS_AROUND * plan.work.clip_frames if plan.work.takes_shots else 0
+def frames_around(plan: Plan, segments: int) -> int:
+    """Frames around a span of some segments, computed for the sake of those in it; on average.
+
+    What lies before a cut or after the next one is not, however far the model looks. Of some
+    places that lie anywhere in their shots, the one that is soonest after a cut is taken.
+    """
+    before, after = map(float, registry.family_of(plan.work).frames_around(plan.work))
+    if plan.work.shot_sensitivity is not None:
+        shot = _SHOT_S * float(plan.picture.frame_rate)
+        before = min(before, shot / (1 + len(_lengths(segments, takes_shots=True))))
+        after = min(after, shot / 2)
+    return round(before + after)
 
 
 def _limits(plan: Plan, budget: Budget) -> dict[str, int]:

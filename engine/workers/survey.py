@@ -9,6 +9,7 @@ from dataclasses import replace
 from engine.pipeline.context import JobContext
 from engine.pipeline.segments import SegmentLog, Span, first_lacking
 from engine.pipeline.stages.read import frames_behind
+from engine.planner.workers import SpanLengths
 from engine.video.read.frame_mark import FrameMark
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
@@ -32,7 +33,7 @@ class Survey:
     def __init__(self, context: JobContext, segments: SegmentLog, reader: FrameReader) -> None:
         plan = context.plan
         self._control, self._reader = context.control, reader
-        self._segment, self._longest = plan.segment_frames, plan.span_segments
+        self._segment, self._lengths = plan.segment_frames, SpanLengths.of(plan)
         self._begin = first_lacking(segments, plan.segment_frames)
         self.frames = self._begin.done
         self._there = {record.number for record in segments.ahead}
@@ -42,24 +43,34 @@ class Survey:
             self._detector = ShotDetector(context.media.video, sensitivity=sensitivity)
 
     def spans(self) -> Iterator[Span]:
-        """All spans that lack, in order; the last one has no `stop` if the film ends with it."""
-        marks, shot = list(self._begin.marks), self._begin.shot
-        number, length = self._begin.first, 0
+        """All spans that lack, in order; the last one has no `stop` if the film ends with it.
+
+        Of the segments at which one may end it ends at the one that begins soonest after a cut:
+        what lies between is computed for the next span, too.
+        """
+        marks, shot, number = list(self._begin.marks), self._begin.shot, self._begin.first
         waiting: Span | None = None  # until it is known where it stops
+        ends: list[Span] = []  # what may follow it
         last: PlanarFrame | None = None
         for index, frame, is_cut in self._frames():
             shot = index if is_cut else shot
             if index == self._begin.done or index % self._segment == 0:
                 if last is not None:
                     marks.append(FrameMark(count=index, pts=last.pts, crc=last.crc))
-                    number, length = number + 1, length + 1
+                    number += 1
+                here = Span(first=number, marks=self._needed(marks, shot), shot=shot)
                 is_there = number in self._there
-                if waiting is not None and (is_there or length == self._longest):
+                if waiting is not None and is_there:
                     yield replace(waiting, stop=index)
-                    waiting = None
-                if waiting is None and not is_there:
-                    needed = self._needed(marks, shot)
-                    waiting, length = Span(first=number, marks=needed, shot=shot), 0
+                    waiting, ends = None, []
+                if waiting is None:
+                    waiting = None if is_there else here
+                elif number - waiting.first in (lengths := self._lengths.at(waiting.first)):
+                    ends.append(here)
+                    if len(ends) == len(lengths):
+                        following = min(reversed(ends), key=lambda one: one.done - one.shot)
+                        yield replace(waiting, stop=following.done)
+                        waiting, ends = following, []
             last = frame
         if waiting is not None:
             yield waiting

@@ -36,7 +36,8 @@ is **predicted, not measured**: no PC with two GPUs has run Upreel yet. Times of
 (`engine/planner/sharing.py`).
 
 With "All GPUs" (`--set device=all`) each GPU has a process of its own. A process gets a span of the
-film, some seconds to minutes of it, and the next one when it has made that: a slow GPU gets fewer.
+film, as long as the table says or shorter, and the next one when it has made that: a slow GPU gets
+fewer, and at the end of the film spans get short, so that all end together.
 A film has one plan for all of them, so its pictures do not depend on who made which part:
 
 - sizes of tiles and clips are those that fit the GPU with the least memory, and so is which part of
@@ -55,7 +56,8 @@ less memory free, so it often is the one with the least.
 
 The table is for a machine with {RAM_GIB} GB of main memory of which a job may take {SHARE:.0%},
 and {_THREADS} threads; a film of ten minutes and 25 frames/s, half as wide and high as the result.
-Spans overlap where a model looks at neighbouring frames: that, the start of the processes and the
+Spans overlap where a model looks at neighbouring frames, for which shots of four seconds are
+assumed: that, the start of the processes and the
 last spans are what is missing to a full gain.
 
 | GPUs | model, result | fastest alone | together | times as fast | spans: each GPU makes |

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from engine.hardware import devices
 from engine.pipeline.context import JobContext
 from engine.pipeline.segments import Span
 from engine.planner.simulation import GIGABIT, LOCAL, Connection, SpanTimes, simulate
-from engine.planner.workers import span_segments
+from engine.planner.workers import SpanLengths, span_segments
 from engine.protocol.events import PreviewReady
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
@@ -134,7 +134,7 @@ def _real(media: MediaInfo, plan: Plan, folder: Path, times: Recorded) -> Iterat
 
     By the clock, so only on a machine that has nothing else to do; the start is that of one worker.
     """
-    of_job = replace(of_film(times, _RECORDED_SEGMENTS, plan.segment_frames), join_s=0.0)
+    of_job = replace(of_film(times, _RECORDED_SEGMENTS * [plan.segment_frames]), join_s=0.0)
     start = 0.0
     for count in (one for one in (1, 2, 4) if one <= devices.cpu_threads()):
         found = run_once(media, with_workers(plan, count), folder).steps["run"].wall_s
@@ -156,20 +156,22 @@ def film_of(times: Recorded, workers: int, faster: float = 1.0) -> SpanTimes:
         faster: Than the recorded one, each of them.
     """
     segments = _FILM_FRAMES // _SEGMENT_FRAMES
-    length = span_segments(segments, workers, takes_shots=False)
-    return of_film(times, -(-segments // length), length * _SEGMENT_FRAMES, faster)
+    longest = span_segments(segments, workers, takes_shots=False)
+    spans = SpanLengths(segments=segments, workers=workers, longest=longest)
+    return of_film(times, [length * _SEGMENT_FRAMES for length in spans], faster)
 
 
-def of_film(times: Recorded, spans: int, frames: int, faster: float = 1.0) -> SpanTimes:
-    """A film of some spans of some frames each."""
+def of_film(times: Recorded, frames: Sequence[int], faster: float = 1.0) -> SpanTimes:
+    """A film of spans of some frames; what the host does for each is that of an average one."""
+    each = fmean(frames)
     return SpanTimes(
-        spans=spans,
-        span_s=(times["span_s"] * frames / faster,),
-        survey_s=times["survey_s"] * frames,
+        spans=len(frames),
+        span_s=tuple(times["span_s"] * own / faster for own in frames),
+        survey_s=times["survey_s"] * each,
         host_s=times["host_s"],
-        source_bytes=times["source_bytes"] * frames,
-        result_bytes=times["result_bytes"] * frames,
-        join_s=times["join_s"] * spans * frames,
+        source_bytes=times["source_bytes"] * each,
+        result_bytes=times["result_bytes"] * each,
+        join_s=times["join_s"] * sum(frames),
         start_s=times["start_s"],
     )
 

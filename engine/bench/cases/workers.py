@@ -13,7 +13,7 @@ from statistics import median
 import av
 
 from engine.bench.cases import idle_workers
-from engine.bench.clips import SyntheticClip
+from engine.bench.clips import RATE, SyntheticClip
 from engine.bench.options import BenchOptions
 from engine.bench.random_model_files import write_seedvr2
 from engine.bench.report.machine import Row
@@ -21,6 +21,7 @@ from engine.bench.timing.one_job import TimedJob, run_once
 from engine.core.geometry import Size
 from engine.hardware import devices
 from engine.pipeline.prepare import Machine, make_plan
+from engine.planner.workers import span_length
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.settings.schema import EngineSettings, JobSettings
@@ -34,6 +35,9 @@ _PARTS = 8  # of the channels of SeedVR2's VAE, of which it gets one
 def worker_rows(options: BenchOptions) -> Iterator[Row]:
     """Lite and a small SeedVR2 with one worker and with as many as cores; then spans alone.
 
+    Spans are as long as a plan makes them for as many workers as cores. SeedVR2's film has shots of
+    four seconds: a span that begins inside one computes the frames before it again.
+
     Speeds are next to one worker: `speedup` by the clock, its start, joining and comparison
     included, so only a job that computes for minutes shows it; `cpu_speedup` the workers over what
     their CPU time grew by, which is the speed of a machine that has nothing else to do. With
@@ -46,7 +50,7 @@ def worker_rows(options: BenchOptions) -> Iterator[Row]:
         media = SyntheticClip(folder, size, frames).media
         lite = JobSettings(model="lite", treatment="faithful")
         yield from _rows("lite", media, lite, folder, options)
-        few = SyntheticClip(folder, Size(64, 48), frames // 6).media
+        few = SyntheticClip(folder, Size(64, 48), frames // 6, shot=4 * RATE).media
         yield from _rows("seedvr2", few, write_seedvr2(folder, parts=_PARTS), folder, options)
         yield from span_rows(folder, 200 if options.quick else 2000, _turns(options, 3))
 
@@ -56,10 +60,11 @@ def _rows(
 ) -> Iterator[Row]:
     plan = planned(media, replace(settings, segment_seconds=_SEGMENT_S, codec="h264"), folder)
     counts = sorted({1, devices.cpu_threads()})
+    span = span_length(plan, counts[-1])
     found: dict[int, list[TimedJob]] = {count: [] for count in counts}
     for turn in range(_turns(options, 1)):
         for count in counts[:: -1 if turn % 2 else 1]:
-            found[count].append(run_once(media, with_workers(plan, count), folder))
+            found[count].append(run_once(media, with_workers(plan, count, span), folder))
     for count in counts:
         yield {"model": model, **_row(found[count], found[1])}
 

@@ -139,6 +139,10 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         """Bytes that a job takes."""
         return requirements.needs(work)
 
+    def frames_around(self, work: SeedVr2Plan) -> tuple[int, int]:
+        """What encoder, clips and decoder look back at, and a clip that is not finished."""
+        return requirements.frames_around(work)
+
     def stage_work(self, work: SeedVr2Plan, frames: int) -> dict[str, StageWork]:
         """Both halves of the VAE, and the transformer with the weights that come meanwhile."""
         found = requirements.stage_work(work, frames)

@@ -29,6 +29,7 @@ from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning import requirements, search
 from engine.models.wan.planning.vae_memory import decode_tiles, encode_tiles
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
+from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.wan.vae.split import LATENTS_PER_VISIT
 from engine.protocol.plan import Notice
 
@@ -103,6 +104,11 @@ class WanFamily(ModelFamily[WanPlan]):
     def needs(self, work: WanPlan) -> MemoryRequirement:
         """Bytes that a job takes."""
         return requirements.needs(work)
+
+    def frames_around(self, work: WanPlan) -> tuple[int, int]:
+        """What encoder and decoder look back at."""
+        config = files.wan_config(work.vae, work.model)
+        return config.temporal_factor * (encoder_reach(config) + decoder_reach(config)), 0
 
     def stage_work(self, work: WanPlan, frames: int) -> dict[str, StageWork]:
         """Both halves of the VAE."""

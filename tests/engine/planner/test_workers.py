@@ -12,7 +12,7 @@ from engine.hardware.gpu_table import gpu_specs
 from engine.planner import peaks
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
-from engine.planner.workers import span_segments
+from engine.planner.workers import SpanLengths, frames_around, span_segments
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_media
@@ -92,10 +92,11 @@ def test_spans_are_shorter_than_what_a_worker_gets() -> None:
 
 @pytest.mark.parametrize(("segments", "workers"), [(720, 4), (100, 3), (33, 2), (7, 8)])
 def test_workers_end_together_where_segments_allow_it(segments: int, workers: int) -> None:
-    length = span_segments(segments, workers, takes_shots=False)
-    spans = -(-segments // length)
-    rounds = -(-spans // workers)
-    assert rounds * length < 1.1 * -(-segments // workers)
+    made, longest = workers * [0], span_segments(segments, workers, takes_shots=False)
+    for length in SpanLengths(segments=segments, workers=workers, longest=longest):
+        made[made.index(min(made))] += length  # who is free first
+    assert sum(made) == segments
+    assert max(made) - min(made) <= 1
 
 
 def test_a_gpu_has_one_process() -> None:
@@ -109,3 +110,28 @@ def test_a_gpu_has_one_process() -> None:
 def test_impossible_numbers_are_refused(workers: int) -> None:
     with pytest.raises(SettingsError, match="workers"):
         JobSettings(workers=workers)
+
+
+@pytest.mark.parametrize("model", ["seedvr2-3b", "wan-2x"])
+def test_around_a_span_frames_of_its_shots_are_computed_twice(model: str) -> None:
+    def around(**settings: object) -> list[int]:
+        plan = planned(processor(), model=model, workers=2, **settings)
+        return [frames_around(plan, segments) for segments in (1, 4, 24)]
+
+    of_shots, of_one_shot = around(), around(shots="off")
+    assert 2 * 25 <= of_shots[0] <= 4 * 25, "half a shot of four seconds before it, no more after"
+    assert of_shots == sorted(of_shots, reverse=True), "a longer one has more cuts to end at"
+    assert of_shots[2] < of_shots[0] / 2
+    assert min(of_one_shot) > 4 * (28 + 37), "what encoder and decoder look back at"
+
+
+def test_spans_of_shots_stay_long_and_those_of_frames_get_short_at_the_end() -> None:
+    shots, frames = planned(processor(), model="wan-2x", workers=2), planned(processor(), workers=2)
+    for plan in (shots, frames):
+        lengths = list(SpanLengths.of(plan))
+        assert sum(lengths) == -(-plan.frames // plan.segment_frames)
+        assert max(lengths) == plan.span_segments
+    assert list(SpanLengths.of(frames))[-1] == 1
+    assert frames_around(frames, 1) == 0
+    *whole, _ = SpanLengths.of(shots)
+    assert all(16 * frames_around(shots, one) <= one * shots.segment_frames for one in whole)

@@ -56,10 +56,17 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "length"),
-    [*((kind, 1) for kind in EVERY), ("seedvr2", 2)],
+    ("kind", "length", "firsts"),
+    [
+        *((kind, 1, [0, 1, 2, 3, 4]) for kind in EVERY),
+        ("seedvr2", 2, [0, 2, 4]),
+        ("seedvr2", 4, [0, 3]),  # the fourth segment begins with a cut
+        ("lite", 4, [0, 4]),
+    ],
 )
-def test_its_spans_can_be_made_in_any_order(kind: str, length: int, tmp_path: Path) -> None:
+def test_its_spans_can_be_made_in_any_order(
+    kind: str, length: int, firsts: list[int], tmp_path: Path
+) -> None:
     plan = replace(planned(kind, tmp_path), span_segments=length)
     run(plan, tmp_path / "one")
 
@@ -71,7 +78,7 @@ def test_its_spans_can_be_made_in_any_order(kind: str, length: int, tmp_path: Pa
     log = Spans(tmp_path / "spans")
     with FrameReader(media) as reader:
         spans = list(Survey(context, log, reader).spans())
-    assert [one.first for one in spans] == list(range(0, 5, length))
+    assert [one.first for one in spans] == firsts
     with closing(SpanMaker(context)) as maker:
         for span in reversed(spans):
             maker.make(span, log)

@@ -18,6 +18,7 @@ from engine.models.seedvr2.planning import vae_memory
 from engine.models.seedvr2.planning.vae_memory import Asked
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.seedvr2.vae.tiling import decoder_reach, encoder_reach
 from engine.models.video_vae.workload import Flops, Launch, VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 
@@ -63,6 +64,19 @@ def clips(plan: SeedVr2Plan, frames: int) -> float:
     """Clips of a film of one shot; a last one that is not full counts in part."""
     shared = plan.shared_latents
     return max(1.0, (latents_of(frames) - shared) / max(1, plan.latents - shared))
+
+
+def frames_around(plan: SeedVr2Plan) -> tuple[int, int]:
+    """Frames of a shot before some and after them that are computed for their sake.
+
+    Before them at most, and not by all: the encoder begins first, then the transformer and the
+    decoder. After them on average: a clip ends anywhere, and nothing of it is decoded.
+    """
+    if plan.join != "latents":
+        return plan.shared + plan.clip // 2, plan.clip // 2
+    _, vae = files.configs(plan)
+    half = STEP * plan.clip // 2
+    return STEP * (encoder_reach(vae) + decoder_reach(vae)) + half, half
 
 
 def parked_bytes(plan: SeedVr2Plan, frames: int) -> tuple[dict[str, float], float]:

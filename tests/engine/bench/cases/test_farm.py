@@ -9,6 +9,7 @@ import pytest
 from engine.bench.cases import idle_workers
 from engine.bench.cases.farm import COUNTS, FASTER, LINKS, simulated_rows
 from engine.bench.cases.workers import empty_film
+from engine.pipeline.segments import Span
 from engine.planner.simulation import SpanTimes, simulate
 from engine.workers.worker import JobOrder
 
@@ -30,10 +31,33 @@ def test_there_is_a_row_for_every_farm() -> None:
     assert {row["limit"] for row in rows} >= {"workers", "link", "join"}
 
 
+def order_in(folder: Path) -> JobOrder:
+    media, plan = empty_film(folder, 4)
+    return JobOrder(job_id="bench", media=media, plan=plan, folder=folder)
+
+
+def test_idle_workers_of_another_process_get_all_spans(tmp_path: Path) -> None:
+    assert idle_workers.served(order_in(tmp_path), 2, spans=40).cpu_s > 0
+    assert len(list(tmp_path.glob("segment_*"))) >= 40
+
+
+class Failing(idle_workers.Idle):
+    """Fails at each span."""
+
+    def make(self, span: Span) -> None:
+        raise LookupError("no such span")
+
+
+def test_a_span_that_fails_ends_the_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle_workers, "Idle", Failing)
+    with pytest.raises(LookupError, match="no such span"):
+        idle_workers.served(order_in(tmp_path), 1, spans=1)
+
+
 @pytest.mark.slow
 def test_idle_workers_are_as_fast_as_simulated(tmp_path: Path) -> None:
-    media, plan = empty_film(tmp_path, 4)
-    order = JobOrder(job_id="bench", media=media, plan=plan, folder=tmp_path)
-    found = idle_workers.served(order, 4, spans=40, seconds=0.4)
+    found = idle_workers.served(order_in(tmp_path), 4, spans=40, seconds=0.4)
     expected = simulate(SpanTimes(spans=40, span_s=(0.4,)), 4 * (1.0,)).seconds
     assert expected <= found.wall_s < 1.3 * expected
