@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -95,11 +96,12 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def children() -> list[psutil.Process]:
-    return [
-        one
-        for one in psutil.Process().children(recursive=True)
-        if "spawn_main" in " ".join(one.cmdline())
-    ]
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has just ended, or been killed
+            if "spawn_main" in " ".join(one.cmdline()):
+                found.append(one)
+    return found
 
 
 def test_two_workers_make_the_segments_of_one_process(tmp_path: Path) -> None:
