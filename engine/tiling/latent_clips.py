@@ -119,8 +119,8 @@ class ClipGrid:
         return latent // self.step
 
     def enough_for(self, number: int) -> int:
-        """Latents with which a clip is `ready`, whether or not the shot ends with them."""
-        return number * self.step + self.length + 1
+        """Latents with which a clip is `ready`."""
+        return number * self.step + self.length
 
     def restart(self, latent: int, *, encoder: Lookback, decoder: Lookback) -> Restart:
         """Where to begin so that `latent` and all after it are the same as without interruption.
