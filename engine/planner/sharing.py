@@ -57,10 +57,12 @@ def frames_of_spans(plan: Plan) -> Iterator[int]:
 
 def computed_frames(plan: Plan) -> Iterator[float]:
     """Frames that a worker computes for each span, with those around it."""
-    begin = 0
-    for segments, own in zip(workers.SpanLengths.of(plan), frames_of_spans(plan), strict=True):
+    lengths, begin = tuple(workers.SpanLengths.of(plan)), 0
+    around = {length: workers.frames_around(plan, length) for length in set(lengths)}
+    for length in lengths:
+        own = min(length * plan.segment_frames, plan.frames - begin)
         edges = (begin > 0) + (begin + own < plan.frames)
-        yield own + edges * workers.frames_around(plan, segments) / 2
+        yield own + edges * around[length] / 2
         begin += own
 
 

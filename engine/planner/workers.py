@@ -6,6 +6,7 @@ thread of the processor. Their number does not change the picture.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -140,7 +141,8 @@ def choices(plan: Plan) -> Iterator[Notice]:
 
 def made_twice(plan: Plan) -> float:
     """Frames that workers compute around their spans, for the sake of those in them; of all 1."""
-    return sum(frames_around(plan, length) for length in SpanLengths.of(plan)) / plan.frames
+    spans = Counter(SpanLengths.of(plan))
+    return sum(count * frames_around(plan, length) for length, count in spans.items()) / plan.frames
 
 
 def frames_around(plan: Plan, segments: int) -> int:
