@@ -11,11 +11,9 @@ import errno
 import logging
 import multiprocessing
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.security import Security
@@ -35,33 +33,10 @@ logger = logging.getLogger(__name__)
 
 SpanFuture = Future[PreviewReady | None]
 
-_QUIET = {
-    "distributed.worker.multiprocessing-method": "spawn",
-    "distributed.worker.profile.enabled": False,  # takes the interpreter's lock from the work
-    "distributed.scheduler.allowed-failures": 0,  # what is left of a span is handed out again
-    "distributed.scheduler.work-stealing": False,
-    "distributed.scheduler.active-memory-manager.start": False,  # results are small
-    "distributed.scheduler.worker-ttl": None,  # a process that is here is watched by its nanny
-    "distributed.nanny.pre-spawn-environ": {},  # they would stay in the environment of this process
-    "distributed.admin.low-level-log-length": 100,
-    "distributed.admin.tick.interval": "1s",  # each wakes the processor; usually 20 ms
-    "distributed.admin.system-monitor.interval": "1h",  # nothing shows it
-    "distributed.admin.tick.limit": "1h",  # it would complain of the work
-    "distributed.comm.timeouts.connect": "60s",
-    "distributed.comm.tls.min-version": 1.3,
-}
 PRELOADED = ["engine.workers.preload"]  # modules, before anything else of a worker
 _SHORT_S = 0.2  # of a span, on average: some times as long as messages to another computer take
 _FORGOTTEN = 8  # finished spans at a time; some have pictures
 _CLOSING_S = 60.0  # most: a worker that starts ends once it has started
-
-
-def quiet() -> AbstractContextManager[object]:
-    """Inside, Dask shows no pages, and leaves out what is not needed here."""
-    lists: dict[str, list[str]] = {
-        f"distributed.{role}.http.routes": [] for role in ("worker", "scheduler")
-    }
-    return dask.config.set(_QUIET | lists)  # Dask adds to the lists: to new ones each time
 
 
 class Crew:
@@ -98,17 +73,16 @@ class Crew:
             PortTaken: Other machines cannot be let in.
         """
         handshakes.limit()
-        with quiet():
-            self._cluster = self._started()
-            scheduler: Any = self._cluster.scheduler
-            self._cluster.sync(scheduler.listen, "inproc://")  # the client is here: without TLS
-            here = scheduler.listeners[-1].contact_address
-            self._client = Client(here, loop=self._cluster.loop, set_as_default=False)
-            if self._farm is not None:
-                self._cluster.sync(self._farm.open, scheduler)
-            self._ear = _Ear(scheduler, self._heard)
-            scheduler.add_plugin(self._ear)
-            self._cluster.scale(self._count)
+        self._cluster = self._started()
+        scheduler: Any = self._cluster.scheduler
+        self._cluster.sync(scheduler.listen, "inproc://")  # the client is here: without TLS
+        here = scheduler.listeners[-1].contact_address
+        self._client = Client(here, loop=self._cluster.loop, set_as_default=False)
+        if self._farm is not None:
+            self._cluster.sync(self._farm.open, scheduler)
+        self._ear = _Ear(scheduler, self._heard)
+        scheduler.add_plugin(self._ear)
+        self._cluster.scale(self._count)
         return self
 
     def _started(self) -> LocalCluster:
@@ -123,7 +97,7 @@ class Crew:
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
                 security=security,
-                scheduler_kwargs=inlets,
+                scheduler_kwargs={"dashboard": False, **inlets},
                 plugins=(self._worker,),
                 memory_limit=0,  # what they take is planned
                 preload=PRELOADED,

@@ -1,4 +1,7 @@
-"""What Dask does otherwise in a process of this program.
+"""What Dask does otherwise in a process of this program: imported before it starts anything.
+
+Its settings: for good, for it reads some of them only when a worker starts, in a thread of its own.
+Its workers get those of this process.
 
 Its clock on Windows: Dask adds what the fine clock counts to what the coarse one says, and reads
 both until the coarse one says the same time often enough. Where that one is fine as well, as under
@@ -16,11 +19,33 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import dask
 from distributed import comm, metrics
+
+SETTINGS: dict[str, Any] = {
+    "distributed.worker.multiprocessing-method": "spawn",
+    "distributed.worker.profile.enabled": False,  # takes the interpreter's lock from the work
+    "distributed.worker.http.routes": [],  # pages
+    "distributed.scheduler.http.routes": [],
+    "distributed.scheduler.allowed-failures": 0,  # what is left of a span is handed out again
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.active-memory-manager.start": False,  # results are small
+    "distributed.scheduler.worker-ttl": None,  # a process that is here is watched by its nanny
+    # TRAP: else workers give each tensor back to Linux: with its pages anew, Lite takes twice as
+    # long. They would stay in the environment of this process as well.
+    "distributed.nanny.pre-spawn-environ": {},
+    "distributed.admin.low-level-log-length": 100,
+    "distributed.admin.tick.interval": "1s",  # each wakes the processor; usually 20 ms
+    "distributed.admin.system-monitor.interval": "1h",  # nothing shows it
+    "distributed.admin.tick.limit": "1h",  # it would complain of the work
+    "distributed.comm.timeouts.connect": "60s",
+    "distributed.comm.tls.min-version": 1.3,
+}
 
 
 def adapt() -> None:
     """From now on."""
+    dask.config.set(SETTINGS)
     clocks: Any = metrics._WindowsTime
     clocks.resync = _resync
     messages: Any = comm

@@ -37,7 +37,6 @@ from engine.protocol.events import PreviewReady
 from engine.protocol.plan import WorkPlan
 from engine.video.read.media_file import lies_elsewhere
 from engine.workers import fit
-from engine.workers.crew import quiet
 from engine.workers.door import Door
 from engine.workers.fit import LentDevice, Requirements
 from engine.workers.remote_segments import send_segment
@@ -73,8 +72,7 @@ def work(lent: Lent, parent: Connection) -> None:
     """Work for others until the parent ends it, or none has had work for a minute."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it would write to the console
-    with quiet():
-        asyncio.run(_Process(lent, parent).run())
+    asyncio.run(_Process(lent, parent).run())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import dask
 from distributed import Worker
 from distributed.security import Security
 
@@ -166,11 +165,9 @@ def _run(address: str, security: Security, idle: Idle, count: int) -> None:
 
 async def _all(address: str, security: Security, idle: Idle, count: int) -> None:
     about: dict[str, Any] = {"security": security, "nthreads": 1, "memory_limit": 0}
-    with dask.config.set({"distributed.worker.profile.enabled": False}):
-        workers: list[Any] = [
-            Worker(address, name=str(number), plugins=(copy(idle),), **about)
-            for number in range(count)
-        ]
-        await asyncio.gather(*workers)
-        for one in workers:  # at last they end with the scheduler
-            await one.finished()
+    workers: list[Any] = [
+        Worker(address, name=str(number), plugins=(copy(idle),), **about) for number in range(count)
+    ]
+    await asyncio.gather(*workers)
+    for one in workers:  # at last they end with the scheduler
+        await one.finished()

@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 
 import av
+import psutil
+from distributed import Worker
 
 from engine.bench.cases import idle_workers
 from engine.bench.clips import RATE, SyntheticClip
@@ -20,13 +22,16 @@ from engine.bench.report.machine import Row
 from engine.bench.timing.one_job import TimedJob, run_once
 from engine.core.geometry import Size
 from engine.hardware import devices
+from engine.pipeline.context import JobContext
 from engine.pipeline.prepare import Machine, make_plan
+from engine.pipeline.segments import SegmentLog
 from engine.planner.workers import span_length
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.probe import probe
-from engine.workers.worker import JobOrder
+from engine.workers.hand_out import hand_out
+from engine.workers.worker import JobOrder, SpanWorker
 
 _SEGMENT_S = 1.0
 _PARTS = 8  # of the channels of SeedVR2's VAE, of which it gets one
@@ -40,8 +45,10 @@ def worker_rows(options: BenchOptions) -> Iterator[Row]:
 
     Speeds are next to one worker: `speedup` by the clock, its start, joining and comparison
     included, so only a job that computes for minutes shows it; `cpu_speedup` the workers over what
-    their CPU time grew by, which is the speed of a machine that has nothing else to do. With
-    several `runs` they run in turns, and medians count.
+    their CPU time grew by, which is the speed of a machine that has nothing else to do. Each worker
+    has one core for all its threads: a single one would read and encode on another one, and then
+    more workers than one could gain less than there are cores. With several `runs` they run in
+    turns, and medians count.
     """
     size = options.size or Size(320, 180)
     frames = options.frames[0] if options.frames else (96 if options.quick else 3000)
@@ -64,9 +71,26 @@ def _rows(
     found: dict[int, list[TimedJob]] = {count: [] for count in counts}
     for turn in range(_turns(options, 1)):
         for count in counts[:: -1 if turn % 2 else 1]:
-            found[count].append(run_once(media, with_workers(plan, count, span), folder))
+            job = with_workers(plan, count, span)
+            found[count].append(run_once(media, job, folder, hand_out=hand_out_by_core))
     for count in counts:
         yield {"model": model, **_row(found[count], found[1])}
+
+
+class _OfOneCore(SpanWorker):
+    """Has one core for all its threads: they come from the one that sets it up."""
+
+    def setup(self, worker: Worker) -> None:
+        """Begin, in the main thread of the worker process."""
+        process = psutil.Process()
+        cores = process.cpu_affinity()
+        process.cpu_affinity([cores[int(worker.name) % len(cores)]])
+        super().setup(worker)
+
+
+def hand_out_by_core(context: JobContext, segments: SegmentLog) -> None:
+    """As `hand_out`, to workers of one core each."""
+    hand_out(context, segments, worker=_OfOneCore)
 
 
 def _turns(options: BenchOptions, usual: int) -> int:

@@ -16,7 +16,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import dask
 import psutil
 import pytest
 from distributed import KilledWorker, Worker
@@ -29,7 +28,7 @@ from engine.pipeline.run import run_job
 from engine.protocol.events import Event, SegmentDone, StageProgress, Warned, WorkerProgress
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.probe import probe
-from engine.workers.crew import Crew, quiet
+from engine.workers.crew import Crew
 from engine.workers.hand_out import hand_out
 from engine.workers.worker import SpanWorker
 from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, plan_of, run, settings_of
@@ -308,15 +307,6 @@ def test_an_error_of_a_worker_that_has_gone_meanwhile_ends_no_job(
     number, why = crew.outcome_of(future)
     assert number is None
     assert "KeyError" in str(why)
-
-
-def test_dask_gets_lists_of_its_own_each_time() -> None:
-    routes = [f"distributed.{role}.http.routes" for role in ("worker", "scheduler")]
-    for _ in range(2):
-        with quiet():
-            for name in routes:
-                assert dask.config.get(name) == []
-                dask.config.get(name).append("distributed.http.scheduler.missing_bokeh")
 
 
 def test_an_error_that_every_worker_has_ends_the_job(tmp_path: Path) -> None:
