@@ -34,6 +34,9 @@ _ENVIRONMENT: Final = {
     # Intel's OpenMP in torch queries the core topology, which Wine 8 does not report.
     "KMP_AFFINITY": "disabled",
     "KMP_TOPOLOGY_METHOD": "flat",
+    # TRAP: Linux lets a process use AMX only when it asks, which no program for Windows does: what
+    # torch computes ends with an illegal instruction on a processor that has it.
+    "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16",
 }
 
 
