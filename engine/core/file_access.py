@@ -87,7 +87,7 @@ def write_error(error: Exception, path: Path) -> EngineError:
         return OutputNameUnusable("refused", name=name, reason=reason, path=path)
     if number == errno.EFBIG:
         return OutputUnwritable("too-large", name=name, folder=folder, path=path)
-    if number in _MISSING:
+    if number in _MISSING or (number == errno.EEXIST and not is_folder(path.parent)):
         return OutputUnwritable("no-folder", folder=folder, path=path)
     if number in _DENIED:
         return OutputUnwritable("folder", folder=folder, reason=reason, path=path)

@@ -41,8 +41,9 @@ class FileIdentity:
             OSError: It is not there.
         """
         about = file.stat() if isinstance(file, Path) else os.fstat(file.fileno())
-        times = {"modified_ns": about.st_mtime_ns, "changed_ns": about.st_ctime_ns}
-        return cls(bytes=about.st_size, **times)
+        # TRAP: on Windows st_ctime is that of creation for a path, that of change for an open file.
+        changed: int = getattr(about, "st_birthtime_ns", about.st_ctime_ns)
+        return cls(bytes=about.st_size, modified_ns=about.st_mtime_ns, changed_ns=changed)
 
 
 def ignore_progress(_done: int, _total: int) -> None:

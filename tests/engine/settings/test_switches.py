@@ -84,7 +84,7 @@ def test_the_last_part_counts_and_in_the_environment_a_switch_before_its_group()
     environ = {"UPREEL_VAE_IN_PLACE": "on", "UPREEL_VAE_ALL": "off", "UPREEL_ALL": "on"}
     found = switches_of("", "cpu", None, environ)
     assert found.vae.names_on() == ("in_place",)
-    assert found.dit.compile
+    assert found.dit.folded_modulation
 
 
 def test_fp4_takes_products_and_attention_together() -> None:
