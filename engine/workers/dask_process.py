@@ -17,6 +17,7 @@ by a connection to one of the internet. The local address does as well.
 from __future__ import annotations
 
 import time
+from copy import deepcopy
 from typing import Any
 
 import dask
@@ -31,8 +32,8 @@ SETTINGS: dict[str, Any] = {
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,  # results are small
     "distributed.scheduler.worker-ttl": None,  # a process that is here is watched by its nanny
-    # TRAP: else workers give each tensor back to Linux: with its pages anew, Lite takes twice as
-    # long. They would stay in the environment of this process as well.
+    # TRAP: else workers give each tensor back to Linux, and Lite takes twice as long for new pages.
+    # They would stay in the environment of this process as well.
     "distributed.nanny.pre-spawn-environ": {},
     "distributed.admin.low-level-log-length": 100,
     "distributed.admin.tick.interval": "1s",  # each wakes the processor; usually 20 ms
@@ -45,7 +46,7 @@ SETTINGS: dict[str, Any] = {
 
 def adapt() -> None:
     """From now on."""
-    dask.config.set(SETTINGS)
+    dask.config.set(deepcopy(SETTINGS))  # Dask may add to the lists
     clocks: Any = metrics._WindowsTime
     clocks.resync = _resync
     messages: Any = comm
