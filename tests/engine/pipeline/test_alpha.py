@@ -40,7 +40,7 @@ def write_picture(path: Path, codes: Codes, depth: int = 16) -> Path:
     context = av.CodecContext.create("png", "w")
     context.width, context.height = codes.shape[1], codes.shape[0]
     context.pix_fmt, context.time_base = "rgba64be" if depth == 16 else "rgba", Fraction(1, 25)
-    frame = frame.reformat(format=context.pix_fmt)
+    frame = frame.reformat(format=context.pix_fmt, threads=1)
     path.write_bytes(b"".join(map(bytes, [*context.encode(frame), *context.encode(None)])))
     return path
 

@@ -49,7 +49,8 @@ def write_film(path: Path, frames: list[Tensor]) -> Path:
         stream.pix_fmt = "yuv444p"
         for frame in frames:
             codes = (255 * frame).round().byte().permute(1, 2, 0).contiguous().numpy()
-            output.mux(stream.encode(av.VideoFrame.from_ndarray(codes, format="rgb24")))
+            picture = av.VideoFrame.from_ndarray(codes, format="rgb24")
+            output.mux(stream.encode(picture.reformat(format="yuv444p", threads=1)))
         output.mux(stream.encode(None))
     return path
 

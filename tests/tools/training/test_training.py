@@ -183,7 +183,8 @@ def test_clips_are_the_same_for_a_seed_and_reach_over_no_cut(tmp_path: Path) -> 
         stream.width, stream.height, stream.pix_fmt = 64, 48, "bgr0"
         for number in range(14):
             picture = np.full((48, 64, 3), 40 if number < 7 else 200, np.uint8)
-            film.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            film.mux(stream.encode(frame.reformat(format="bgr0", threads=1)))
         film.mux(stream.encode(None))
     first, again, other = (
         clips_in(tmp_path, frames=5, side=16, count=20, seed=seed) for seed in (1, 1, 2)
