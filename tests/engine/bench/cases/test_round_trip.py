@@ -119,6 +119,7 @@ def test_the_clip_has_movement_and_is_cut_to_sizes_of_the_model(clip: Path, tmp_
     assert -1 <= float(frames.min()) < -0.5 < 0.5 < float(frames.max()) <= 1
     assert float((frames[2] - frames[0]).abs().mean()) > 3 / 128
     make_clip(tmp_path / "again.mp4", Size(72, 40), 8)
+    assert (tmp_path / "again.mp4").read_bytes() == clip.read_bytes()
     assert torch.equal(first_frames(tmp_path / "again.mp4", 7, 4), frames)
     assert len(first_frames(clip, 99, 4)) == 5, "the film has eight"
     assert torch.equal(centre_crop(frames, None, 16), frames[:, :, 4:36, 4:68])
