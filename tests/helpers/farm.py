@@ -63,6 +63,11 @@ class User:
         self.is_shown.set()
         return self.given
 
+    def says(self, answer: bool) -> None:
+        """Answer later; the words may still be on their way."""
+        assert self.is_shown.wait(10)
+        self.given.set_result(answer)
+
 
 class Waiting:
     """A computer that waits to be paired, in this process: its files are in `folder`."""

@@ -194,7 +194,7 @@ def test_a_pairing_that_began_elsewhere_is_given_up_on_both_sides(
             engine.send(c.StopTask(kind=PAIRING))
             assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
         else:
-            user.given.set_result(False)
+            user.says(False)
             failed = heard.wait(*TASK_ENDS)
             assert isinstance(failed, e.TaskFailed)
             assert failed.error.case == "there"
