@@ -194,14 +194,14 @@ def repeat(port: int, data: bytes) -> None:
 def test_connections_that_show_no_certificate_end_and_are_few(
     folders: tuple[Path, Path], cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handshakes, "_LONGEST_S", 1.0)
+    monkeypatch.setattr(handshakes, "_LONGEST_S", 3.0)
     monkeypatch.setattr(handshakes, "_MOST", 5)
     port = port_of(cluster)
     silent = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(20)]
     begin = time.monotonic()
     for one in silent[5:]:
         assert one.recv(1) == b""
-    assert time.monotonic() - begin < 0.9, "those over the number end at once"
+    assert time.monotonic() - begin < 2.5, "those over the number end at once"
     assert answer(port, identity_of(folders[1]).key) == b""
     for one in silent[:5]:
         assert one.recv(1) == b""

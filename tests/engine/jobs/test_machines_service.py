@@ -1,6 +1,7 @@
 """Other computers by commands and events: both sides of a pairing, what is known, lending."""
 
 import contextlib
+import queue
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -299,11 +300,11 @@ def test_a_computer_that_is_lent_by_another_upreel_says_so(engine: Engine, heard
 def test_a_lent_computer_lets_those_in_that_are_paired_meanwhile(
     engine: Engine, heard: Listener, waiting: Waits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lent: list[tuple[Door, Hosts, Heard]] = []
+    lent: queue.SimpleQueue[tuple[Door, Hosts, Heard]] = queue.SimpleQueue()
 
     @contextlib.contextmanager
     def lending(*about: Any) -> Iterator[None]:
-        lent.append(about)
+        lent.put(about)
         yield
 
     monkeypatch.setattr(lend, "Lending", lending)
@@ -313,7 +314,7 @@ def test_a_lent_computer_lets_those_in_that_are_paired_meanwhile(
     heard.wait(m.PairingWords)
     engine.send(m.ConfirmPairing(are_same=True))
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
-    [(door, hosts, tell)] = lent
+    door, hosts, tell = lent.get(timeout=10)
     assert certificate_of(other.folder) in door.trusted.read_text(), "which the lending looks at"
     tell("working", *hosts())
     engine.send(m.ShowMachines())
