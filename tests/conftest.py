@@ -1,6 +1,7 @@
 """Quiet, closed-off tests: no network, own folders, fixed seeds, no stray errors in the log."""
 
 import gc
+import hashlib
 import importlib.util
 import ipaddress
 import logging
@@ -39,9 +40,20 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None if any("mark.gpu" in file.read_text("utf-8") for file in files) else True
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options for a sample of the selected tests, as .ci/run takes one of the extended tests."""
+    parser.addoption("--one-in", type=int, default=1, metavar="N", help="run one test in N")
+    parser.addoption("--salt", default="", metavar="TEXT", help="another text, another sample")
+
+
 @pytest.hookimpl(trylast=True)  # after those that are not wanted were left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip GPU tests where there is no GPU, and say so."""
+    """Reduce the tests to the sample asked for; skip GPU tests where there is no GPU."""
+    one_in, salt = config.getoption("one_in"), config.getoption("salt")
+    chosen = [item for item in items if _digest(f"{salt} {item.nodeid}") % one_in == 0]
+    if len(chosen) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
     mine = [item for item in items if item.get_closest_marker("gpu")]
     if mine and not config.pluginmanager.has_plugin(_PRETENDED) and not _has_gpu():
         for item in mine:
@@ -52,6 +64,10 @@ def pytest_collection_finish() -> None:
     """Leave what was imported out of garbage collection: jobs ask for 200 of them, 0.2 s each."""
     gc.collect()
     gc.freeze()
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
 
 
 def _has_gpu() -> bool:
