@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen, QResizeEvent, QWheelEvent
@@ -27,12 +28,19 @@ from PySide6.QtWidgets import (
 
 from app.theme import tokens
 from app.theme.icons import pixmap
+from app.widgets.layouts import clear_layout, layout_of
 from app.window_place import resize_on_screen
 
 _LIST_BORDER = 26  # px of an open list, with its scroll bar
 
 
-class Translated:
+if TYPE_CHECKING:
+    _AnyWidget = QWidget
+else:  # Qt's base stands after these ones
+    _AnyWidget = object
+
+
+class Translated(_AnyWidget):
     """Calls `retranslate_ui` when the language changes; a base before the one of Qt."""
 
     _EVENTS: tuple[QEvent.Type, ...] = (QEvent.Type.LanguageChange,)
@@ -42,6 +50,10 @@ class Translated:
         super().changeEvent(event)
         if event.type() in self._EVENTS:
             self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """Set all texts in the current language."""
+        raise NotImplementedError
 
 
 class Themed(Translated):
@@ -150,12 +162,7 @@ class FlowLayout(QLayout):
 
     def clear(self) -> None:
         """Take all widgets away."""
-        while self._items:
-            item = self.takeAt(0)
-            widget = item.widget() if item is not None else None
-            if widget is not None:
-                widget.hide()
-                widget.deleteLater()
+        clear_layout(self)
 
     def addItem(self, item: QLayoutItem) -> None:
         """Qt adds a widget."""
@@ -227,7 +234,7 @@ def bring_up(window: QWidget) -> None:
 
 def fit_height(window: QWidget) -> None:
     """Room for every line: Qt gives wrapped sentences one line where a window is low."""
-    needed = window.layout().totalHeightForWidth(window.width())
+    needed = layout_of(window).totalHeightForWidth(window.width())
     if window.isVisible() and needed > window.height():
         resize_on_screen(window, QSize(window.width(), needed))
 

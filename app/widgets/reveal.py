@@ -49,8 +49,9 @@ def _scroll_to(widget: QWidget, area: QScrollArea) -> None:
     while (above := parts[-1].parentWidget()) is not None and above is not inside:
         parts.append(above)
     for part in parts:  # what has just been shown has no place yet
-        if part.layout() is not None:
-            part.layout().activate()
+        layout = part.layout()
+        if layout is not None:
+            layout.activate()
     QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
     bar, room = area.verticalScrollBar(), area.viewport().height()
     top, height = widget.mapTo(inside, QPoint(0, 0)).y(), widget.height()
