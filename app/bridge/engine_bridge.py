@@ -105,7 +105,7 @@ class EngineBridge(EventHub):
 
 
 def without_superseded(taken: Sequence[events.Event]) -> list[events.Event]:
-    """The same events in the same order, less progress that a later event replaces."""
+    """Returns the events in their order, less progress that a later event replaces."""
     seen: set[tuple[str, ...]] = set()
     kept: list[events.Event] = []
     for event in reversed(taken):

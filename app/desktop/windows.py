@@ -108,7 +108,7 @@ def shut_down() -> bool:
 
 
 def _folder() -> PureWindowsPath:
-    """Where Windows is: its programs are started by their full paths."""
+    """Folder of Windows: its programs are started by their full paths."""
     return PureWindowsPath(os.environ.get("SYSTEMROOT", "C:\\Windows"))
 
 

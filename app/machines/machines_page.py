@@ -84,7 +84,7 @@ class OwnCard(Themed, QFrame):
 
 
 class FirstUse(Themed, QFrame):
-    """What to do on the second computer, while none is paired."""
+    """Instructions for the second computer, while none is paired."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -122,7 +122,7 @@ class RuntimeView(Themed, QDialog):
         self._now.show_message(now.severity, now.title, now.text)
 
     def _show_trouble(self) -> None:
-        """What concerns no row: an import that fails or runs, good news."""
+        """Messages that concern no row: an import that fails or runs, good news."""
         model, task = self._model, self._model.task
         about = find(model.listed, task.subject) if task is not None else None
         has_own_line = task is not None and about is None

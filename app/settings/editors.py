@@ -61,7 +61,7 @@ class LineEditor(Editor):
 
     Args:
         name: Setting.
-        empty: What an empty field stands for, English.
+        empty: Meaning of an empty field, English.
 
     Attributes:
         reason: Why the text cannot be used; hidden where it can. The owner puts it below the field.
@@ -232,7 +232,7 @@ class ChoiceEditor(Editor):
         self._show_all()
 
     def show_automatic(self, value: str) -> None:
-        """What "automatic" means for the shown job; "" while unknown."""
+        """Shows the meaning of "automatic" for the shown job; "" while unknown."""
         self._meant = value
         at = self._box.findData("auto")
         if at >= 0:

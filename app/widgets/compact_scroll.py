@@ -24,7 +24,7 @@ class CompactScroll(QScrollArea):
         self.setWidget(body)
 
     def sizeHint(self) -> QSize:
-        """As high as the body at the width that there is."""
+        """Returns the height of the body at the present width."""
         body, width = self.body, max(self.width(), self.minimumWidth())
         hint = body.sizeHint()
         height = body.heightForWidth(width) if body.hasHeightForWidth() else hint.height()

@@ -57,7 +57,7 @@ class Translated(_AnyWidget):
 
 
 class Themed(Translated):
-    """The same, with icons, colours or widths of the theme that are set with the texts."""
+    """Follows the theme too: icons, colours or widths of the theme that are set with the texts."""
 
     _EVENTS = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
 
@@ -68,7 +68,7 @@ def is_confirmed(parent: QWidget, text: str, details: str = "", *, yes: str, no:
     Args:
         parent: Window that the question belongs to.
         text: The question.
-        details: What it would mean, smaller.
+        details: Consequence, in smaller letters.
         yes: Text of the button that does it.
         no: Text of the button that leaves everything as it is.
     """
@@ -253,7 +253,7 @@ class ChoiceBox(QComboBox):
 
     @property
     def shown_text(self) -> str:
-        """What can be read of the current text."""
+        """The legible part of the current text."""
         return self._style_option().currentText
 
     def showPopup(self) -> None:
@@ -352,7 +352,7 @@ class ElidedLabel(QLabel):
 
         Args:
             text: All of it.
-            shorter: What says less, shown where it has room; only the last one ends in "...".
+            shorter: Shorter texts, shown where they fit; only the last one ends in "...".
         """
         self._whole, self._shorter = text, shorter
         self.setAccessibleName(text)
