@@ -17,7 +17,7 @@ app/theme app/updates app/widgets engine/bench/calibration engine/bench/report e
 engine/model_files engine/models/copy engine/models/lite engine/ops/colour engine/ops/kernels
 engine/ops/norm engine/ops/transfer engine/runtimes engine/tiling engine/updates engine/verify
 installer tools/training/generated tools/windows_build
-""".split()
+"""
 DESCRIBED = re.compile(r"(?:Args|Attributes):\n((?:[ ]{4}.*\n?|\n)+)")
 FORBIDDEN = re.compile(r"(?:Of|That|Those|As|What|Where|The same|From|With|How)\b")
 
@@ -32,7 +32,7 @@ def beginnings(path: Path) -> Iterator[str]:
                 yield from re.findall(r"^ {4}[\w*, ]+: (.+)", section, re.MULTILINE)
 
 
-@pytest.mark.parametrize("folder", REWRITTEN)
+@pytest.mark.parametrize("folder", REWRITTEN.split())
 def test_docstrings_begin_with_a_noun_or_a_verb(folder: str) -> None:
     files = sorted((ROOT / folder).glob("*.py"))
     assert files
