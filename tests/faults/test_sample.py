@@ -19,6 +19,7 @@ from tests.faults.wrong_cases import WrongCases
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="workers are forked and limited as Linux does it"
 )
+EXTENDED = pytest.mark.extended
 SAMPLE = {"media": 240, "weights": 240, "community": 12, "records": 600, "http": 210, "farm": 300}
 JOBS = {"upscales": 8, "kills": 3, "syscalls": 10}  # half a second each
 
@@ -36,11 +37,14 @@ def failures(name: str, count: int, jobs: int) -> list[str]:
     return [f"{n}: {outcomes[n].text}" for n in cases if outcomes[n].is_bad]
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize(
+    "name", ["records", *(pytest.param(n, marks=EXTENDED) for n in SAMPLE if n != "records")]
+)
 def test_damaged_files_and_hostile_replies_are_read_or_refused(name: str) -> None:
     assert failures(name, SAMPLE[name], 2) == []
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", JOBS)
 def test_disturbed_jobs_end_with_the_right_result_or_can_be_resumed(name: str) -> None:
     assert failures(name, JOBS[name], 1) == []

@@ -109,13 +109,13 @@ class Maker:
 # what, its tile, slices after which the work comes again
 
 
-CASES: list[tuple[str, Size | None, int]] = [
+CASES: list[Any] = [
     ("seedvr2_encode", None, 1),
     ("seedvr2_encode", Size(64, 64), SLICES_AT_A_TIME),
     ("seedvr2_decode", None, 1),
     ("seedvr2_decode", Size(96, 96), 1),
     ("wan_encode", None, 1),
-    ("wan_encode", Size(144, 96), LATENTS_PER_VISIT),
+    pytest.param("wan_encode", Size(144, 96), LATENTS_PER_VISIT, marks=pytest.mark.extended),
     ("wan_decode", None, 1),
     ("wan_decode", Size(288, 192), LATENTS_PER_VISIT),
     ("transformer", None, 1),

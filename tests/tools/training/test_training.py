@@ -74,6 +74,7 @@ def task_of(vae: WanVae, clips: np.ndarray, *, has_checkpoints: bool = False) ->
     return WanDecoding(vae, clips, batch=1, edges=0.1, has_checkpoints=has_checkpoints)
 
 
+@pytest.mark.extended
 def test_a_decoder_learns_and_its_file_is_one_of_upreel(
     vae: Path, films: Path, tmp_path: Path
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_decoder_learns_and_its_file_is_one_of_upreel(
         assert len(curve.getcolors(2**16) or ()) > 3
 
 
+@pytest.mark.extended
 def test_clips_are_kept_to_check_with(
     vae: Path, films: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -105,7 +107,9 @@ def test_clips_are_kept_to_check_with(
     assert 0 < found < before < 255
 
 
-@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize(
+    "precision", ["float32", pytest.param("float16", marks=pytest.mark.extended)]
+)
 def test_a_training_that_went_on_equals_one_without_a_break(
     precision: str, vae: Path, films: Path, tmp_path: Path
 ) -> None:

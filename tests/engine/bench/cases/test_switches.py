@@ -48,7 +48,10 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("options", [OPTIONS, pytest.param(WAN, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(OPTIONS, marks=pytest.mark.extended), pytest.param(WAN, marks=pytest.mark.slow)],
+)
 def test_every_switch_of_the_vae_has_a_line(options: BenchOptions) -> None:
     rows = {row["switch"]: row for row in vae_switch_rows(options)}
     keys = [entry.key for entry in VaeSwitches.optimisations()]
@@ -76,7 +79,13 @@ def broken(graph: Any, inputs: Any) -> Any:
     raise RuntimeError("no such instruction")
 
 
-@pytest.mark.parametrize("model", [MeasuredVae, pytest.param(MeasuredDit, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(MeasuredVae, marks=pytest.mark.extended),
+        pytest.param(MeasuredDit, marks=pytest.mark.slow),
+    ],
+)
 def test_the_seconds_of_compiling_are_noted_and_a_failure_too(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +130,7 @@ def test_every_switch_of_the_transformer_has_a_line(monkeypatch: pytest.MonkeyPa
             assert 0 < row["error"] < 1e-5
 
 
+@pytest.mark.extended
 def test_what_documents_promise_besides_has_lines() -> None:
     rows = {row["switch"]: row for row in other_switch_rows(OPTIONS)}
     assert rows["run.cudnn_benchmark"]["note"] == message("bench.needs-gpu")

@@ -54,7 +54,7 @@ def test_formats_lose_more_the_coarser_they_are() -> None:
     assert not any("of_float" in row for row in rows), "that is timed on a GPU alone"
 
 
-@pytest.mark.parametrize("model", ["wan22-vae", "wan-2x"])
+@pytest.mark.parametrize("model", [pytest.param("wan22-vae", marks=pytest.mark.extended), "wan-2x"])
 def test_the_vaes_of_wan_are_measured_too(model: str) -> None:
     kind = {"wan22-vae": "2.2", "wan-2x": "2x"}[model]
     rows = measured(replace(OPTIONS, model=model, config=tiny_wan_config(kind), frames=(5,)))

@@ -30,7 +30,9 @@ from tests.helpers.seedvr2 import tiny_vae
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
-DTYPES = pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=BFLOAT16)])
+DTYPES = pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("bfloat16", marks=[BFLOAT16, pytest.mark.extended])]
+)
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,11 @@ def test_every_length_is_predicted(name: str, dtype: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["seedvr2", "wan 2.1", pytest.param("wan 2.2", marks=pytest.mark.slow)],  # of large frames
+    [
+        "seedvr2",
+        pytest.param("wan 2.1", marks=pytest.mark.extended),
+        pytest.param("wan 2.2", marks=pytest.mark.slow),  # of large frames
+    ],
 )
 def test_every_switch_is_predicted(name: str) -> None:
     for switches in CHANGED.values():

@@ -131,7 +131,9 @@ def test_the_plain_form_of_wan_runs_what_is_counted() -> None:
                 )  # projections are convolutions
 
 
-@pytest.mark.parametrize("changed", [None, *CHANGING])
+@pytest.mark.parametrize(
+    "changed", [None, *(pytest.param(name, marks=pytest.mark.extended) for name in CHANGING)]
+)
 def test_the_fast_form_runs_what_is_counted(changed: str | None) -> None:
     # One call for each convolution: torch does not count those that add up in place.
     switches = VaeSwitches(convolution="3d", in_place=False)

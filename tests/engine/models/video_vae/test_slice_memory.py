@@ -39,7 +39,11 @@ def test_what_is_alive_together_adds_up_and_may_stay() -> None:
     assert kept.nbytes + more.nbytes == found.left_bytes
 
 
-@pytest.fixture(scope="module", params=["seedvr2 plain", "seedvr2 fast", "wan 2.1", "wan 2.2"])
+VAES = ["seedvr2 fast", "wan 2.1"]
+MORE = [pytest.param(n, marks=pytest.mark.extended) for n in ("seedvr2 plain", "wan 2.2")]
+
+
+@pytest.fixture(scope="module", params=[*VAES, *MORE])
 def vae(request: pytest.FixtureRequest) -> Any:
     family, kind = request.param.split()
     if family == "wan":

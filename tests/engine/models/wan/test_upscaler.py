@@ -201,7 +201,10 @@ def test_work_can_be_stopped_between_slices() -> None:
     model.close()
 
 
-@pytest.mark.parametrize(("tiles", "lengths"), [({}, (21, 161)), (TILES, (101, 133))])
+@pytest.mark.parametrize(
+    ("tiles", "lengths"),
+    [({}, (21, 161)), pytest.param(TILES, (101, 133), marks=pytest.mark.extended)],
+)
 def test_longer_shots_take_no_more_memory(tiles: dict[str, Any], lengths: tuple[int, int]) -> None:
     """With tiles from the third visit on, which meets all that visits leave to each other."""
     model = model_of(Size(80 if tiles else 16, 8), **tiles)

@@ -59,7 +59,9 @@ def test_a_sum_that_is_not_compiled_is_made_once() -> None:
     assert len(given) == 1
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, pytest.param(torch.bfloat16, marks=pytest.mark.extended)]
+)
 def test_norms_are_those_of_the_operators(dtype: torch.dtype) -> None:
     x = frames_of(torch.channels_last).to(dtype)
     exact = torch.promote_types(dtype, torch.float32)

@@ -86,7 +86,7 @@ def test_a_compiler_that_fails_is_refused() -> None:
         compiler.require_compiler(CPU)
 
 
-@pytest.mark.parametrize("kind", ["3b", "7b"])
+@pytest.mark.parametrize("kind", [pytest.param("3b", marks=pytest.mark.extended), "7b"])
 def test_what_cannot_be_compiled_is_computed_as_without_it(kind: str) -> None:
     with compiling(broken) as found:
         check_equality(kind)

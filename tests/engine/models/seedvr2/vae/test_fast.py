@@ -107,8 +107,14 @@ def test_other_sizes_and_configurations(
     assert_equal(fast.decode(latent), plain.decode(latent))
 
 
-@pytest.mark.parametrize("fold", [True, False])
-@pytest.mark.parametrize("time", [(True, True, False), (False, True, True)])
+EARLY, LATE = (True, True, False), (False, True, True)
+
+
+@pytest.mark.parametrize(
+    ("time", "fold"),
+    [(EARLY, True), (LATE, False)]
+    + [pytest.param(*case, marks=pytest.mark.extended) for case in ((EARLY, False), (LATE, True))],
+)
 def test_a_clip_may_be_cut_anywhere_even_after_its_first_step(
     time: tuple[bool, ...], fold: bool
 ) -> None:

@@ -69,6 +69,11 @@ def fast(plain: WanVae) -> FastWanVae:
     return double(plain)
 
 
+@pytest.mark.parametrize(
+    "plain",
+    ["2.1", *(pytest.param(layout, marks=pytest.mark.extended) for layout in ("2.2", "2x"))],
+    indirect=True,
+)
 def test_every_switch_equals_the_plain_form(plain: WanVae) -> None:
     cases = []
     for frames, slice_frames in ((1, None), (5, None), (9, 4)):  # a first, one within, a last
