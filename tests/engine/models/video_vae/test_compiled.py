@@ -91,7 +91,7 @@ def assert_equal_at_any_size(family: Family) -> None:
         assert_equal(both_ways(fast, clip), both_ways(family.plain, clip))
 
 
-@EACH
+@pytest.mark.parametrize("make", [seedvr2, pytest.param(wan, marks=pytest.mark.extended)])
 def test_it_equals_the_plain_variant_at_any_size_and_in_slices(make: Callable[[], Family]) -> None:
     family = make()
     with compiling() as found:
