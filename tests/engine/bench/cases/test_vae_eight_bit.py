@@ -40,6 +40,7 @@ def losses(rows: list[Row], weights: str, side: str) -> dict[str, float]:
     }
 
 
+@pytest.mark.extended
 def test_formats_lose_more_the_coarser_they_are() -> None:
     rows = measured(OPTIONS)
     for side in ("encode", "decode"):

@@ -30,8 +30,9 @@ from tests.helpers.seedvr2 import tiny_vae
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
+EXTENDED = pytest.mark.extended
 DTYPES = pytest.mark.parametrize(
-    "dtype", ["float32", pytest.param("bfloat16", marks=[BFLOAT16, pytest.mark.extended])]
+    "dtype", ["float32", pytest.param("bfloat16", marks=[BFLOAT16, EXTENDED])]
 )
 
 
@@ -131,17 +132,20 @@ def test_every_length_is_predicted(name: str, dtype: str) -> None:
         assert_both_are_close(name, work(name, frames, slice_frames, dtype=dtype))
 
 
+SOME = {"seedvr2": ("temporal_winograd", "in_place"), "wan 2.1": ("all off", "in_place")}
+SLOW = {"wan 2.2": pytest.mark.slow}  # of large frames
+
+
 @pytest.mark.parametrize(
-    "name",
+    ("name", "changed"),
     [
-        "seedvr2",
-        pytest.param("wan 2.1", marks=pytest.mark.extended),
-        pytest.param("wan 2.2", marks=pytest.mark.slow),  # of large frames
+        pytest.param(name, key, marks=SLOW.get(name, [] if key in SOME[name] else EXTENDED))
+        for name in ("seedvr2", "wan 2.1", "wan 2.2")
+        for key in CHANGED
     ],
 )
-def test_every_switch_is_predicted(name: str) -> None:
-    for switches in CHANGED.values():
-        assert_both_are_close(name, work(name, 9, 4, switches=switches))
+def test_every_switch_is_predicted(name: str, changed: str) -> None:
+    assert_both_are_close(name, work(name, 9, 4, switches=CHANGED[changed]))
 
 
 @BFLOAT16

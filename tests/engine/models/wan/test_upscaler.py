@@ -111,17 +111,26 @@ def test_a_shot_in_pieces_is_the_shot_at_once() -> None:
 TILES = {"encode_tile": Size(52, 52), "decode_tile": Size(136, 136)}
 
 
-def test_tiles_leave_no_trace() -> None:
+@cache
+def untiled() -> tuple[Size, Tensor, Tensor]:
+    """A size of frames, a source, and its film in whole frames."""
     size = Size(78, 75)
     source = pictures(14, size)
-    right = film(model_of(size), source)
-    for tiles in (
-        TILES,
-        {"encode_tile": Size(60, 999)},
-        {"decode_tile": Size(999, 136), "clip_frames": 8},
+    return size, source, film(model_of(size), source)
+
+
+@pytest.mark.parametrize(
+    "tiles",
+    [
         {**TILES, "warm_up": 30},
-    ):
-        assert_same(film(model_of(size, **tiles), source), right)
+        pytest.param(TILES, marks=pytest.mark.extended),
+        pytest.param({"encode_tile": Size(60, 999)}, marks=pytest.mark.extended),
+        {"decode_tile": Size(999, 136), "clip_frames": 8},
+    ],
+)
+def test_tiles_leave_no_trace(tiles: dict[str, Any]) -> None:
+    size, source, right = untiled()
+    assert_same(film(model_of(size, **tiles), source), right)
 
 
 def test_tiles_are_reported_with_numbers_of_the_job() -> None:
@@ -140,15 +149,24 @@ def test_tiles_are_reported_with_numbers_of_the_job() -> None:
 LENGTH = 4 * (encoder_reach(vae().config) + decoder_reach(vae().config) + 9) - 1
 
 
-def test_beginning_again_gives_the_same_film() -> None:
+@cache
+def long() -> tuple[Tensor, Tensor]:
+    """A source, and its film."""
     source = pictures(LENGTH, Size(8, 8))
-    right = whole(through(model_of(Size(8, 8)), source))
-    cases = ((1, 4), (4, 8), (90, 4), (LENGTH - 30, 16), (LENGTH - 1, 4))
-    for wanted, slice_frames in cases:
-        model = model_of(Size(8, 8), clip_frames=slice_frames)
-        found = through(model, source, shot=7, wanted=7 + wanted)
-        assert 7 + wanted - 4 < found[0].first <= 7 + wanted
-        assert_same(whole(found), right[found[0].first - 7 :])
+    return source, whole(through(model_of(Size(8, 8)), source))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "slice_frames"),
+    [(LENGTH - 30, 16), (LENGTH - 1, 4)]
+    + [pytest.param(*case, marks=pytest.mark.extended) for case in ((1, 4), (4, 8), (90, 4))],
+)
+def test_beginning_again_gives_the_same_film(wanted: int, slice_frames: int) -> None:
+    source, right = long()
+    model = model_of(Size(8, 8), clip_frames=slice_frames)
+    found = through(model, source, shot=7, wanted=7 + wanted)
+    assert 7 + wanted - 4 < found[0].first <= 7 + wanted
+    assert_same(whole(found), right[found[0].first - 7 :])
 
 
 def test_a_late_beginning_reads_no_more_than_needed() -> None:

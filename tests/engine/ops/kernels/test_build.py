@@ -85,7 +85,10 @@ def test_what_fails_switches_kernels_off_with_one_warning(name, gpu, monkeypatch
         assert str(error) in record.getMessage()
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+SLOWER = [pytest.param(name, marks=pytest.mark.extended) for name in ("group_norm", "channel_norm")]
+
+
+@pytest.mark.parametrize("name", ["token_rows", "heads", *SLOWER])
 def test_right_kernels_stay_on_and_a_wrong_one_switches_its_family_off(
     name, gpu, folder, monkeypatch, caplog
 ):
