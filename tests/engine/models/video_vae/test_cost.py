@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -132,16 +133,16 @@ def test_every_length_is_predicted(name: str, dtype: str) -> None:
         assert_both_are_close(name, work(name, frames, slice_frames, dtype=dtype))
 
 
-SOME = {"seedvr2": ("temporal_winograd", "in_place"), "wan 2.1": ("all off", "in_place")}
-SLOW = {"wan 2.2": pytest.mark.slow}  # of large frames
+DEFAULT = [("seedvr2", "temporal_winograd"), ("wan 2.1", "in_place")]
+MORE = [case for case in product(("seedvr2", "wan 2.1"), CHANGED) if case not in DEFAULT]
 
 
 @pytest.mark.parametrize(
     ("name", "changed"),
     [
-        pytest.param(name, key, marks=SLOW.get(name, [] if key in SOME[name] else EXTENDED))
-        for name in ("seedvr2", "wan 2.1", "wan 2.2")
-        for key in CHANGED
+        *DEFAULT,
+        *(pytest.param(*case, marks=EXTENDED) for case in MORE),
+        *(pytest.param("wan 2.2", key, marks=pytest.mark.slow) for key in CHANGED),  # large frames
     ],
 )
 def test_every_switch_is_predicted(name: str, changed: str) -> None:
