@@ -15,11 +15,11 @@ from tests.faults.outcomes import CRASH, FFMPEG, INTERNAL, OK, Outcome
 from tests.faults.pool import run_cases
 from tests.faults.syscalls import known
 from tests.faults.wrong_cases import WrongCases
+from tests.helpers.extended import extended
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="workers are forked and limited as Linux does it"
 )
-EXTENDED = pytest.mark.extended
 SAMPLE = {"media": 240, "weights": 240, "community": 12, "records": 600, "http": 210, "farm": 300}
 JOBS = {"upscales": 8, "kills": 3, "syscalls": 10}  # half a second each
 
@@ -38,7 +38,7 @@ def failures(name: str, count: int, jobs: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["records", *(pytest.param(n, marks=EXTENDED) for n in SAMPLE if n != "records")]
+    "name", ["records", *extended("media", "weights", "community", "http", "farm")]
 )
 def test_damaged_files_and_hostile_replies_are_read_or_refused(name: str) -> None:
     assert failures(name, SAMPLE[name], 2) == []

@@ -10,6 +10,7 @@ import pytest
 
 from tests.golden import cases_dit, cases_vae, cases_wan
 from tests.golden.check import main
+from tests.helpers.extended import extended
 
 HERE = Path(__file__).parent
 FAMILIES = sorted(path.parent for path in HERE.glob("*/manifest.toml"))
@@ -45,7 +46,7 @@ def test_the_families_stay_small() -> None:
         assert sum(path.stat().st_size for path in (HERE / name).iterdir()) <= most
 
 
-@pytest.mark.parametrize("family", ["seedvr2", pytest.param("wan", marks=pytest.mark.extended)])
+@pytest.mark.parametrize("family", ["seedvr2", *extended("wan")])
 def test_the_checker_passes(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     status = main([str(HERE / family)])
     lines = capsys.readouterr().out.splitlines()

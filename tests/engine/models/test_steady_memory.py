@@ -26,6 +26,7 @@ from engine.models.wan.vae import streams
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.split import LATENTS_PER_VISIT
 from tests.helpers.community import loaded, write_network
+from tests.helpers.extended import extended
 from tests.helpers.memory import Allocations
 from tests.helpers.seedvr2 import (
     random_frames,
@@ -115,7 +116,7 @@ CASES: list[Any] = [
     ("seedvr2_decode", None, 1),
     ("seedvr2_decode", Size(96, 96), 1),
     ("wan_encode", None, 1),
-    pytest.param("wan_encode", Size(144, 96), LATENTS_PER_VISIT, marks=pytest.mark.extended),
+    *extended(("wan_encode", Size(144, 96), LATENTS_PER_VISIT)),
     ("wan_decode", None, 1),
     ("wan_decode", Size(288, 192), LATENTS_PER_VISIT),
     ("transformer", None, 1),

@@ -22,6 +22,7 @@ from engine.models.wan.files import files_of_wan
 from engine.models.wan.vae.load import load_wan
 from engine.models.wan.vae.plain import WanVae
 from engine.ops.conv.causal_conv import Carry
+from tests.helpers.extended import extended
 from tests.helpers.wan import tiny_wan, tiny_wan_config, write_wan
 from tools.training.__main__ import main
 from tools.training.checkpointing import checkpoint_parts
@@ -107,9 +108,7 @@ def test_clips_are_kept_to_check_with(
     assert 0 < found < before < 255
 
 
-@pytest.mark.parametrize(
-    "precision", ["float32", pytest.param("float16", marks=pytest.mark.extended)]
-)
+@pytest.mark.parametrize("precision", ["float32", *extended("float16")])
 def test_a_training_that_went_on_equals_one_without_a_break(
     precision: str, vae: Path, films: Path, tmp_path: Path
 ) -> None:

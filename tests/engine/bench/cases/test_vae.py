@@ -13,6 +13,7 @@ from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VAE
 from engine.models.video_vae.measured import Side
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
+from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import tiny_config
 
 OPTIONS = BenchOptions(
@@ -20,7 +21,7 @@ OPTIONS = BenchOptions(
 )
 
 
-@pytest.mark.parametrize("side", [pytest.param("encode", marks=pytest.mark.extended), "decode"])
+@pytest.mark.parametrize("side", [*extended("encode"), "decode"])
 def test_variants_are_measured_and_compared(side: Side) -> None:
     options = replace(OPTIONS, frames=(9, 1), without=("in_place",), only=("fused_norm",))
     rows = list(vae.vae_rows(options, side))
@@ -86,9 +87,7 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize(
-    "groups", ["vae dit", pytest.param("optimisations", marks=pytest.mark.extended)]
-)
+@pytest.mark.parametrize("groups", ["vae dit", *extended("optimisations")])
 def test_it_runs_where_there_is_neither_av_nor_qt(groups: str) -> None:
     code = """
 import sys

@@ -36,6 +36,7 @@ from engine.tiling.latent_clips import (
     Restart,
     latent_of,
 )
+from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import random_frames, tiny_vae
 
 FRAME = Size(32, 16)
@@ -103,13 +104,8 @@ def of_clips(clip: int) -> tuple[Tensor, list[Restored]]:
     return frames, through(shot_of(fast_vae(), by_place, clip=clip), frames)
 
 
-EXTENDED = pytest.mark.extended
-
-
 @pytest.mark.parametrize(
-    ("wanted", "clip"),
-    [(40, 7)]
-    + [pytest.param(*case, marks=EXTENDED) for case in ((1, 2), (17, 4), (61, 2), (75, 4))],
+    ("wanted", "clip"), [(40, 7), *extended((1, 2), (17, 4), (61, 2), (75, 4))]
 )
 def test_beginning_again_gives_the_same_bits(wanted: int, clip: int) -> None:
     vae = fast_vae()
@@ -226,14 +222,14 @@ def tiled_shot(restart: Restart, tilings: dict[str, Tiling]) -> Shot:
 
 @pytest.mark.extended
 def test_tiles_that_go_on_give_the_same_in_spans_of_any_length() -> None:
-    frames = random_frames(33, 3, 32, 160, dtype=torch.float32)
+    frames = random_frames(49, 3, 32, 160, dtype=torch.float32)
     every, once = (
         through(tiled_shot(FROM_START, spans(encode=length, decode=length)), frames)
         for length in (3, 99)
     )
     torch.testing.assert_close(whole(every), whole(once), rtol=0, atol=1e-4)
     ends = [part.first + len(part.frames) for part in once if part.ends_block]
-    assert ends == [13, 29, 33]
+    assert ends == [13, 29, 45, 49]
 
 
 def test_each_slice_of_a_tile_is_counted() -> None:
@@ -257,8 +253,7 @@ def test_each_slice_of_a_tile_is_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "encode", "decode"),
-    [(53, 3, 4)] + [pytest.param(*case, marks=EXTENDED) for case in ((41, 5, 7), (17, 99, 99))],
+    ("wanted", "encode", "decode"), [(53, 3, 4), *extended((41, 5, 7), (17, 99, 99))]
 )
 def test_tiles_begin_early_at_the_same_latents_wherever_a_job_is_continued(
     wanted: int, encode: int, decode: int
@@ -298,10 +293,7 @@ MORE = [("", 30), *((tiled, n) for tiled in ("carried", "warmed up") for n in (1
 MORE += [("carried", 60), ("warmed up", 18), ("warmed up", 60)]
 
 
-@pytest.mark.parametrize(
-    ("tiled", "stop"),
-    [*STOPS, *(pytest.param(*case, marks=EXTENDED) for case in MORE)],
-)
+@pytest.mark.parametrize(("tiled", "stop"), [*STOPS, *extended(*MORE)])
 def test_what_only_later_frames_need_is_not_computed(tiled: str, stop: int) -> None:
     restored: list[int] = []
 

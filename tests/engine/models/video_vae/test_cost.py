@@ -26,6 +26,7 @@ from engine.models.wan.vae.fast import FastWanVae
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.requirements import CPU
+from tests.helpers.extended import extended
 from tests.helpers.memory import BFLOAT16, Allocations
 from tests.helpers.seedvr2 import tiny_vae
 from tests.helpers.wan import tiny_wan, tiny_wan_config
@@ -141,7 +142,7 @@ MORE = [case for case in product(("seedvr2", "wan 2.1"), CHANGED) if case not in
     ("name", "changed"),
     [
         *DEFAULT,
-        *(pytest.param(*case, marks=EXTENDED) for case in MORE),
+        *extended(*MORE),
         *(pytest.param("wan 2.2", key, marks=pytest.mark.slow) for key in CHANGED),  # large frames
     ],
 )

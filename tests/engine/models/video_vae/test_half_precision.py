@@ -14,6 +14,7 @@ from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.wan.vae.fast import FastWanVae
 from engine.settings.optimisations import VaeSwitches
+from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import random_frames, tiny_vae
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
@@ -30,11 +31,7 @@ CASES = [("seedvr2", 5, BF16), ("seedvr2", 1, FP16), ("wan 2.1", 5, BF16), ("wan
 MORE = [case for case in product(CONFIGS, (1, 5), (BF16, FP16)) if case not in CASES]
 
 
-@pytest.mark.parametrize(
-    ("name", "frames", "dtype"),
-    [*CASES, *(pytest.param(*case, marks=pytest.mark.extended) for case in MORE)],
-    ids=str,
-)
+@pytest.mark.parametrize(("name", "frames", "dtype"), [*CASES, *extended(*MORE)], ids=str)
 def test_half_precision_is_as_near_to_the_truth_as_the_plain_form(
     name: str, frames: int, dtype: torch.dtype
 ) -> None:

@@ -20,6 +20,7 @@ from engine.models.wan.upscaler import WanUpscaler, load_wan_upscaler, resumptio
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.protocol.plan import WeightsPlan
+from tests.helpers.extended import extended
 from tests.helpers.memory import Allocations, planned_file
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.wan import tiny_wan, tiny_wan_config, write_wan
@@ -123,8 +124,8 @@ def untiled() -> tuple[Size, Tensor, Tensor]:
     "tiles",
     [
         {**TILES, "warm_up": 30},
-        pytest.param(TILES, marks=pytest.mark.extended),
-        pytest.param({"encode_tile": Size(60, 999)}, marks=pytest.mark.extended),
+        *extended(TILES),
+        *extended({"encode_tile": Size(60, 999)}),
         {"decode_tile": Size(999, 136), "clip_frames": 8},
     ],
 )
@@ -158,8 +159,7 @@ def long() -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize(
     ("wanted", "slice_frames"),
-    [(LENGTH - 30, 16), (LENGTH - 1, 4)]
-    + [pytest.param(*case, marks=pytest.mark.extended) for case in ((1, 4), (4, 8), (90, 4))],
+    [(LENGTH - 30, 16), (LENGTH - 1, 4), *extended((1, 4), (4, 8), (90, 4))],
 )
 def test_beginning_again_gives_the_same_film(wanted: int, slice_frames: int) -> None:
     source, right = long()
@@ -219,10 +219,7 @@ def test_work_can_be_stopped_between_slices() -> None:
     model.close()
 
 
-@pytest.mark.parametrize(
-    ("tiles", "lengths"),
-    [({}, (21, 161)), pytest.param(TILES, (101, 133), marks=pytest.mark.extended)],
-)
+@pytest.mark.parametrize(("tiles", "lengths"), [({}, (21, 161)), *extended((TILES, (101, 133)))])
 def test_longer_shots_take_no_more_memory(tiles: dict[str, Any], lengths: tuple[int, int]) -> None:
     """With tiles from the third visit on, which meets all that visits leave to each other."""
     model = model_of(Size(80 if tiles else 16, 8), **tiles)

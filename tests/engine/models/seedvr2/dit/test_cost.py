@@ -19,6 +19,7 @@ from engine.models.seedvr2.dit.cost import (
 )
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
+from tests.helpers.extended import extended
 from tests.helpers.fast_dit import fast_dit
 from tests.helpers.memory import Allocations
 from tests.helpers.model_files import write_fp8
@@ -84,7 +85,7 @@ MORE = [("7b", torch.float32, SHAPES), ("3b", torch.bfloat16, SHAPES[:1])]
 @pytest.mark.parametrize(
     ("kind", "dtype", "shapes"),
     [("3b", torch.float32, SHAPES), ("7b", torch.bfloat16, SHAPES[:1])]
-    + [pytest.param(*case, marks=pytest.mark.extended) for case in MORE]
+    + extended(*MORE)
     + [pytest.param(kind, torch.bfloat16, SHAPES[1:], marks=pytest.mark.slow) for kind in SIZED],
 )
 def test_memory_of_a_forward_is_predicted(

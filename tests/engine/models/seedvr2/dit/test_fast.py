@@ -13,6 +13,7 @@ from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.ops.attention.windows import windows
 from engine.settings.optimisations import DitSwitches
+from tests.helpers.extended import extended
 from tests.helpers.fast_dit import fast_dit, gap
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
 
@@ -20,7 +21,7 @@ T = 1000.0
 
 
 BOTH = pytest.mark.parametrize("kind", ["3b", "7b"])
-ONE = pytest.mark.parametrize("kind", ["3b", pytest.param("7b", marks=pytest.mark.extended)])
+ONE = pytest.mark.parametrize("kind", ["3b", *extended("7b")])
 
 
 CHANGED = {"all off": DitSwitches.all_off()} | {
@@ -106,10 +107,11 @@ def rms_errors(exact: SeedVr2Dit, plain: SeedVr2Dit, fast: FastDit, seeds: int) 
 
 @pytest.mark.parametrize(
     ("kind", "dtype"),
-    [("3b", torch.float16), ("7b", torch.bfloat16), ("3b", torch.float32)]
-    + [
-        pytest.param(*case, marks=pytest.mark.extended)
-        for case in (("7b", torch.float16), ("3b", torch.bfloat16), ("7b", torch.float32))
+    [
+        ("3b", torch.float16),
+        ("7b", torch.bfloat16),
+        ("3b", torch.float32),
+        *extended(("7b", torch.float16), ("3b", torch.bfloat16), ("7b", torch.float32)),
     ],
     ids=str,
 )
