@@ -112,7 +112,7 @@ class Maker:
 
 CASES: list[Any] = [
     ("seedvr2_encode", None, 1),
-    ("seedvr2_encode", Size(64, 64), SLICES_AT_A_TIME),
+    *extended(("seedvr2_encode", Size(64, 64), SLICES_AT_A_TIME)),
     ("seedvr2_decode", None, 1),
     ("seedvr2_decode", Size(96, 96), 1),
     ("wan_encode", None, 1),

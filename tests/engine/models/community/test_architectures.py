@@ -33,12 +33,13 @@ pytestmark = [  # of spandrel's own loader
     pytest.mark.filterwarnings("ignore:torch.meshgrid"),
 ]
 SAMPLE = {"Compact", "ESRGAN", "SPAN", "SwinIR"}  # of the fast suite
+FASTEST = {"Compact", "ESRGAN"}
 ADDS_NOISE = {"AuraSR"}
 FRAME, TILE = Size(208, 144), Size(144, 144)
 SEAM = 1.02  # most that neighbours at a seam may differ, of what they do in whole frames
 
 
-def each(names: Iterable[str], default: Iterable[str] = SAMPLE) -> list[object]:
+def each(names: Iterable[str], default: Iterable[str]) -> list[object]:
     """Parameters; all but the sample are slow, and those of it that are no default extended."""
     marks = {name: [pytest.mark.extended] for name in SAMPLE} | {name: [] for name in default}
     return [pytest.param(n, marks=marks.get(n, [pytest.mark.slow]), id=n) for n in names]
@@ -67,7 +68,7 @@ def steps(picture: Tensor, scale: int) -> float:
     return float(picture[..., begin:end].diff(dim=-1).abs().mean())
 
 
-@pytest.mark.parametrize("name", each(RUN))
+@pytest.mark.parametrize("name", each(RUN, {*FASTEST, "SwinIR"}))
 def test_it_is_recognised_in_both_formats_and_runs_as_by_spandrel(
     name: str, tmp_path: Path
 ) -> None:
@@ -89,7 +90,7 @@ def test_it_is_recognised_in_both_formats_and_runs_as_by_spandrel(
     torch.testing.assert_close(result, wanted, atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", each(RUN, {"Compact", "ESRGAN"}))
+@pytest.mark.parametrize("name", each(RUN, FASTEST))
 def test_tiles_show_no_seams(name: str, tmp_path: Path) -> None:
     found = loaded(write_network(tmp_path / "a.pth", name))
     frames = smooth(FRAME)
@@ -101,7 +102,7 @@ def test_tiles_show_no_seams(name: str, tmp_path: Path) -> None:
     assert steps(tiled, scale) <= SEAM * steps(whole, scale)
 
 
-@pytest.mark.parametrize("name", each(RUN, {"Compact", "ESRGAN"}))
+@pytest.mark.parametrize("name", each(RUN, FASTEST))
 def test_the_planned_bytes_are_those_that_torch_takes(name: str, tmp_path: Path) -> None:
     found = loaded(write_network(tmp_path / "a.pth", name))
     size = Size(256, 192)

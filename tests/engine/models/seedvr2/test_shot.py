@@ -176,7 +176,7 @@ def test_tiles_are_reported_and_go_on_where_they_stopped() -> None:
     assert 0 < float(encoded.abs().mean()) < 0.3
 
 
-@pytest.mark.parametrize("warm_up", [0, 2])
+@pytest.mark.parametrize("warm_up", [*extended(0), 2])
 def test_two_tiles_at_once_give_the_same_bits(warm_up: int) -> None:
     frames = random_frames(21, 3, 32, 160, dtype=torch.float32)
     about = {"tile": Size(112, 112), "warm_up": warm_up}
