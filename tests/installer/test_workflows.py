@@ -99,6 +99,7 @@ def help_of(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.extended
 def test_every_script_and_option_exists():
     calls = our_calls()
     needed = ("pin_runtime", "freeze", "build_setup", "sign_manifest", "release")
