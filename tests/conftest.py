@@ -60,12 +60,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU that torch can use"))
 
 
-def pytest_collection_finish() -> None:
-    """Leave what was imported out of garbage collection: jobs ask for 200 of them, 0.2 s each."""
-    gc.collect()
-    gc.freeze()
-
-
 def _digest(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
 
@@ -89,6 +83,19 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     monkeypatch.setenv("HF_HUB_CACHE", str(folder / "hub"))
     for name in ("UPREEL_MODELS", "UPREEL_MIRROR", "HF_ENDPOINT", "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)  # nor its ways into the network
+
+
+_frozen: list[object] = []
+
+
+@pytest.fixture(autouse=True)
+def _quick_collections(request: pytest.FixtureRequest) -> None:
+    """Leave what was imported out of garbage collection: jobs ask for 200 of them, 0.5 s each."""
+    now = [request.path, len(sys.modules) // 50]
+    if now != _frozen:
+        _frozen[:] = now
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

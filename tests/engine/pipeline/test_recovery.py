@@ -5,7 +5,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -36,14 +36,6 @@ FRAMES = sum(SHOTS)
 # Lite adds up tiles that see their whole neighbourhood; other numbers of frames and pixels take
 # other loops of the library, whose sums in bfloat16 differ in their last bit
 LITE_CODES = 1
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick_collections() -> Iterator[None]:
-    """What all of torch consists of is not looked through again after each of hundreds of jobs."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def allocations(job: SmallJob) -> int:
