@@ -71,6 +71,7 @@ def check_presets(gpu: GpuSpec) -> None:
         before = plan.seconds
 
 
+@pytest.mark.extended
 def test_presets_of_a_gpu_of_each_size_differ_in_time() -> None:
     """Of a film that becomes 1080p."""
     for gpu in BY_MEMORY.values():
@@ -102,6 +103,7 @@ def test_little_is_computed_twice() -> None:
             assert waiting <= (24 if height > 1080 else 20) * 10**9, case
 
 
+@pytest.mark.extended
 def test_the_page_in_docs_is_that_of_this_program() -> None:
     """Of the GPUs of one size; all of them in the slow test."""
     some = [gpu for gpu in gpu_specs() if gpu.memory_bytes == 32 * GIB]

@@ -125,6 +125,7 @@ def check_order(gpu: GpuSpec, size: Size, model: str, sample: slice) -> None:
             assert_not_beaten(much, little, fast, slow)
 
 
+@pytest.mark.extended
 def test_more_memory_or_less_work_is_never_slower() -> None:
     """A fixed sample; far more in the slow test."""
     cases = zip(gpu_specs()[::17], itertools.cycle(SIZES[2:]), strict=False)
