@@ -11,7 +11,7 @@ pytestmark = pytest.mark.pretended_gpu
 
 @pytest.mark.parametrize(
     "how",
-    rest_extended([EightBit("int8", "row"), EightBit("fp8", "tensor")], EightBit("int8", "row")),
+    [EightBit("int8", "row"), pytest.param(EightBit("fp8", "tensor"), marks=pytest.mark.extended)],
 )
 def test_eight_bits_move_more_bytes_for_as_many_operations(how: EightBit) -> None:
     usual, narrow = (decode_step(Size(64, 64), one) for one in (None, how))
