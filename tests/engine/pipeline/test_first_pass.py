@@ -62,7 +62,7 @@ def cleaner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_network(tmp_path_factory.mktemp("models") / "1x_clean.pth", upscale=1)
 
 
-@pytest.fixture(params=rest_extended(["lite", "seedvr2", "community"], "lite", "seedvr2"))
+@pytest.fixture(params=rest_extended(["lite", "seedvr2", "community"], "lite"))
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     """Settings of a model without a first pass, with changes."""
     if request.param == "seedvr2":

@@ -45,6 +45,7 @@ def check_case(case: Case, what: str) -> None:
         assert int(notice.params["needed"]) > int(notice.params["allowed"]), what
 
 
+@pytest.mark.extended
 def test_gpus_of_some_sizes_have_plans_or_refusals() -> None:
     for memory in (4, 8, 12, 24):
         check(BY_MEMORY[memory * GIB])

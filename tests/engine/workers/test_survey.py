@@ -61,7 +61,7 @@ def files(folder: Path) -> dict[str, bytes]:
     [
         *rest_extended(
             [*((kind, 1, [0, 1, 2, 3, 4]) for kind in EVERY), ("seedvr2", 2, [0, 2, 4])],
-            *((kind, 1, [0, 1, 2, 3, 4]) for kind in ("lite", "wan-2x", STEADIED, "cleaned lite")),
+            *((kind, 1, [0, 1, 2, 3, 4]) for kind in ("lite", "cleaned lite")),
         ),
         ("seedvr2", 4, [0, 3]),  # the fourth segment begins with a cut
         ("lite", 4, [0, 4]),
