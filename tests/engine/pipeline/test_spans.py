@@ -19,6 +19,7 @@ from engine.protocol.plan import Plan
 from engine.video.read.frame_mark import FrameMark
 from engine.video.read.probe import probe
 from tests.helpers.jobs import SEGMENT_FRAMES, STEADIED, Events, plan_of, run, settings_of
+from tests.helpers.parameters import rest_extended
 from tests.helpers.seedvr2 import make_three_shots
 
 SHOTS = (9, 3, 5)
@@ -62,7 +63,7 @@ def span_of(records: list[SegmentRecord], first: int, stop: int | None) -> Span:
     return Span(first=first, marks=marks, shot=shot, stop=end)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", rest_extended(KINDS, "lite", "seedvr2"))
 def test_spans_in_any_order_are_those_of_one_run(
     kind: str, planned: Callable[[str], Plan], tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ def check_case(case: Case, what: str) -> None:
         assert int(notice.params["needed"]) > int(notice.params["allowed"]), what
 
 
+@pytest.mark.extended
 def test_gpus_of_some_sizes_have_plans_or_refusals() -> None:
     for memory in (4, 8, 12, 24):
         check(BY_MEMORY[memory * GIB])
@@ -71,6 +72,7 @@ def check_presets(gpu: GpuSpec) -> None:
         before = plan.seconds
 
 
+@pytest.mark.extended
 def test_presets_of_a_gpu_of_each_size_differ_in_time() -> None:
     """Of a film that becomes 1080p."""
     for gpu in BY_MEMORY.values():
@@ -102,6 +104,7 @@ def test_little_is_computed_twice() -> None:
             assert waiting <= (24 if height > 1080 else 20) * 10**9, case
 
 
+@pytest.mark.extended
 def test_the_page_in_docs_is_that_of_this_program() -> None:
     """Of the GPUs of one size; all of them in the slow test."""
     some = [gpu for gpu in gpu_specs() if gpu.memory_bytes == 32 * GIB]

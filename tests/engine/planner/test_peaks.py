@@ -27,6 +27,7 @@ from tests.helpers.memory import (
     seedvr2_plan,
     wan_plan,
 )
+from tests.helpers.parameters import rest_extended
 
 Random = Callable[[int], tuple[WorkPlan, int]]  # a plan and the frames of a shot, of a seed
 ALL = [*itertools.product((random_seedvr2, random_short_film, random_wan), range(20))]
@@ -116,7 +117,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("made", "seed"), QUICK)
+@pytest.mark.parametrize(("made", "seed"), rest_extended(QUICK, *QUICK[:1], *QUICK[2:]))
 def test_some_plans(made: Random, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check(*made(seed), monkeypatch)
 

@@ -54,6 +54,7 @@ def work_of(plan: Plan) -> SeedVr2Plan:
     return plan.work
 
 
+@pytest.mark.extended
 def test_a_plan_is_not_slower_than_what_users_report() -> None:
     """RTX 5070 Ti at SD: 1.38, 1.48, 1.12, 1.11 of the reported time; 8 GB: 1.23, 1.43."""
     before = {1: 1.38, 2: 1.48, 3: 1.12, 4: 1.11, 8: 1.23, 9: 1.43}

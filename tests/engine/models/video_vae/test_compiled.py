@@ -24,6 +24,7 @@ from engine.ops import compiler
 from engine.ops.compiler import reporting
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.compiling import compiling, needs_compiler
+from tests.helpers.extended import extended
 from tests.helpers.memory import BFLOAT16, Allocations
 from tests.helpers.seedvr2 import random_frames, tiny_vae
 from tests.helpers.split_vae import TINY
@@ -91,7 +92,7 @@ def assert_equal_at_any_size(family: Family) -> None:
         assert_equal(both_ways(fast, clip), both_ways(family.plain, clip))
 
 
-@EACH
+@pytest.mark.parametrize("make", [seedvr2, *extended(wan)])
 def test_it_equals_the_plain_variant_at_any_size_and_in_slices(make: Callable[[], Family]) -> None:
     family = make()
     with compiling() as found:
@@ -163,6 +164,7 @@ def test_without_a_compiler_it_is_refused(
     family.double(VaeSwitches())
 
 
+@pytest.mark.programs("g++")
 @pytest.mark.slow
 @EACH
 def test_compiled_by_inductor_it_equals_the_plain_variant(make: Callable[[], Family]) -> None:
@@ -174,6 +176,7 @@ def test_compiled_by_inductor_it_equals_the_plain_variant(make: Callable[[], Fam
     assert not any(one.failure for one in found)
 
 
+@pytest.mark.programs("g++")
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=BFLOAT16)])
 @pytest.mark.parametrize("name", ["seedvr2", "wan"])
