@@ -89,7 +89,7 @@ def exif_fault(before: Photograph, after: Photograph | None) -> str:
 def photographs() -> list[Source]:
     """Stills as cameras and programs write them."""
     found = [
-        Source(about=f"turned photograph with profile and EXIF, {name}", name=name, make=_made)
+        Source(about=f"rotated photograph with profile and EXIF, {name}", name=name, make=_made)
         for name in ("photo.jpg", "photo.png", "photo.tif", "photo.webp")
     ]
     grey = _maker("L", b"GRAY")
@@ -97,7 +97,9 @@ def photographs() -> list[Source]:
     other = _maker("RGB", b"CMYK")
     return [
         *found,
-        Source(about="photograph with a profile of other colours", name="print.jpg", make=other),
+        Source(
+            about="photograph with a profile of another colour space", name="print.jpg", make=other
+        ),
     ]
 
 

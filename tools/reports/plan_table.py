@@ -63,13 +63,13 @@ This page is written by `python -m tools.reports.plan_table > docs/presets.md`, 
 it. Every figure is **predicted, not measured**: memory comes from the cost models of the networks,
 speed from the GPUs' specified rates and assumed shares of them (`engine/planner/times.py`).
 
-The plans are for each GPU of `resources/gpus.toml` in a PC with {RAM_GIB} GB of RAM, of which a job may
-use {SHARE:.0%}, and 8 threads. The video has 25 fps and half the width and height of the result. No
-model file is installed, so the plan uses the file that suits the GPU. Of the GPU's memory 1.9 GB
-are reserved for Windows, the driver and other programs, and 4 % of the rest for gaps between
-tensors. The presets Fast, Balanced and Best use SeedVR2 7B sharp at a working size of {_SIZES} %;
-3B works at 100 %. For a 1080p result each preset takes at least 1.4 times as long as the one before
-it, which a test asserts.
+The plans are for each GPU of `resources/gpus.toml` in a PC with {RAM_GIB} GB of RAM, of which a
+job may use {SHARE:.0%}, and 8 threads. The video has 25 fps and half the width and height of the
+result. No model file is installed, so the plan uses the file that suits the GPU. Of the GPU's
+memory 1.9 GB are reserved for Windows, the driver and other programs, and 4 % of the rest for gaps
+between tensors. The presets Fast, Balanced and Best use SeedVR2 7B sharp at a working size of
+{_SIZES} %; 3B works at 100 %. For a 1080p result each preset takes at least 1.4 times as long as
+the one before it, which a test asserts.
 
 Presets depend on the memory of a GPU, not on its generation: an RTX 50 gets the same preset as an
 RTX 40 with the same memory, because everything exact runs on both. Only FP4 is new on RTX 50. It
@@ -80,18 +80,18 @@ reason for everything that is off.
 The columns:
 
 - **clips**: frames per clip; in brackets the frames shared with the next clip.
-- **encoded, decoded**: size of the tiles in pixels, or "whole" for whole frames. "all in" means that
-  the entire decoder works in tiles. The number after "for" is how many frames of a shot a tile
-  processes before the next tile starts; "early" means that such a stretch starts some frames early.
+- **encoded, decoded**: size of the tiles in pixels, or "whole" for whole frames. "all in" means
+  that the entire decoder works in tiles. The number after "for" is how many frames of a shot a tile
+  processes before the next tile starts; "early" means that such a stretch starts frames earlier.
 - **blocks**: number of transformer blocks that stay on the GPU.
 - **GPU, RAM**: peak of GPU memory and of the program's RAM.
 
 Each plan is the fastest one of its quality class. The classes, best first: clips of at least 33
-frames or of the whole video; clips of at least 17 frames; shorter clips that still share frames with
-their neighbours; clips that share none. Within a class, a decoder whose low-resolution part
+frames or of the whole video; clips of at least 17 frames; shorter clips that still share frames
+with their neighbours; clips that share none. Within a class, a decoder whose low-resolution part
 processes whole frames is preferred to one that works entirely in tiles. A class is given up only if
-it takes {PRICES["clips"]:g} times as long as one with shorter clips, or {PRICES["tile-statistics"]:g} times as long as one
-entirely in tiles; the plan then says so.
+it takes {PRICES["clips"]:g} times as long as one with shorter clips, or
+{PRICES["tile-statistics"]:g} times as long as one entirely in tiles; the plan then says so.
 
 The last table shows the work of the VAE.
 """
@@ -101,9 +101,10 @@ _WORK_MEMORY = (6, 8, 12, 16, 24, 32)  # GB
 _WORK_CASES = ((720, 16), (720, 32), (1080, 16), (1080, 32), (2160, 32), (2160, 64))
 _WORK_HEAD = f"""## Work of the VAE
 
-Operations for encoding and decoding a video of {_WORK_FRAMES} frames, divided by those for whole frames
-without repeated work. The excess comes from overlapping tiles and from stretches that start early.
-Figures in brackets: the entire decoder works in tiles. SeedVR2 3B; each column names result and RAM.
+Operations for encoding and decoding a video of {_WORK_FRAMES} frames, divided by those for whole
+frames without repeated work. The excess comes from overlapping tiles and from stretches that start
+early. Figures in brackets: the entire decoder works in tiles. SeedVR2 3B; each column names the
+result and the RAM.
 """
 
 

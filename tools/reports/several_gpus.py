@@ -31,14 +31,14 @@ FILMS = (("seedvr2-3b", 360), ("seedvr2-3b", 1080), ("seedvr2-7b-sharp", 1080))
 _HEAD = f"""# Several GPUs
 
 This page is written by `python -m tools.reports.several_gpus > docs/several-gpus.md`, and a test
-compares it. Every figure is **predicted, not measured**: no PC with two GPUs has run Upreel yet. The
-times of single GPUs are those of [presets.md](presets.md); the distribution of the video among the
-GPUs comes from a simulation (`engine/planner/sharing.py`).
+compares it. Every figure is **predicted, not measured**: no PC with two GPUs has run Upreel yet.
+The times of single GPUs are those of [presets.md](presets.md); the distribution of the video among
+the GPUs comes from a simulation (`engine/planner/sharing.py`).
 
 With "All GPUs" (`--set device=all`) each GPU has a process of its own. A process receives a span of
-the video, at most as long as the table says, and the next span when it has finished that one. A slow
-GPU therefore receives fewer spans. Towards the end of the video spans become shorter, so that all
-GPUs finish together. All of them follow one plan, so the result does not depend on which GPU
+the video, at most as long as the table says, and the next span when it has finished that one. A
+slow GPU therefore receives fewer spans. Towards the end of the video spans become shorter, so that
+all GPUs finish together. All of them follow one plan, so the result does not depend on which GPU
 rendered which part:
 
 - sizes of tiles and clips, and the part of the model that stays on the GPU, are chosen for the GPU
@@ -56,12 +56,12 @@ stages. With less RAM per process a plan may have shorter spans or other tiles, 
 exactly twice as fast as one. The GPU that drives the screen has less free memory and is therefore
 often the one with the least.
 
-The table is for a PC with {RAM_GIB} GB of RAM, of which a job may use {SHARE:.0%}, and {_THREADS} threads. The video
-has ten minutes at 25 fps and half the width and height of the result. Spans overlap where a model
-uses neighbouring frames; shots of four seconds are assumed. This overlap, the start of the
-processes and the last spans explain why the speed does not grow in full proportion.
+The table is for a PC with {RAM_GIB} GB of RAM, of which a job may use {SHARE:.0%}, and {_THREADS}
+threads. The video has ten minutes at 25 fps and half the width and height of the result. Spans
+overlap where a model uses neighbouring frames; shots of four seconds are assumed. This overlap, the
+start of the processes and the last spans explain why the speed does not grow in full proportion.
 
-| GPUs | model, result height | fastest alone | together | speed-up | longest span, and share of each GPU |
+| GPUs | model, result height | fastest alone | together | speed-up | span: share of each GPU |
 |---|---|---|---|---|---|"""
 
 
