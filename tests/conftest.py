@@ -7,7 +7,9 @@ import ipaddress
 import logging
 import os
 import random
+import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +60,48 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if mine and not config.pluginmanager.has_plugin(_PRETENDED) and not _has_gpu():
         for item in mine:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU that torch can use"))
+
+
+# Started by the product or a library where installed; both do without elsewhere.
+_OPTIONAL_PROGRAMS = {"systemd-inhibit", "file", "ldconfig", "ldd", "uname"}
+_started_programs: set[str] = set()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs_are_noted() -> Iterator[None]:
+    real = subprocess.Popen.__init__
+
+    def noting(self: Any, args: Any, *more: Any, **options: Any) -> None:
+        path = Path(os.fsdecode(args if isinstance(args, str | os.PathLike) else args[0]))
+        is_installed = not path.is_absolute() or path.is_relative_to("/usr")
+        if is_installed and not path.name.startswith("python"):
+            _started_programs.add(path.name)
+        real(self, args, *more, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", noting)
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose programs are not installed."""
+    _started_programs.clear()
+    missing = sorted(name for name in _programs_of(item) if shutil.which(name) is None)
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+
+
+def _programs_of(item: pytest.Item) -> set[str]:
+    return {name for mark in item.iter_markers("programs") for name in mark.args}
+
+
+@pytest.fixture(autouse=True)
+def _programs_are_marked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that starts a program its mark does not name: it would fail on a bare system."""
+    yield
+    unmarked = _started_programs - _OPTIONAL_PROGRAMS - _programs_of(request.node)
+    assert not unmarked, f"mark this test with pytest.mark.programs: {sorted(unmarked)}"
 
 
 def pytest_collection_finish() -> None:

@@ -1,4 +1,4 @@
-"""Documents name only paths, modules, commands and rows of imports that exist."""
+"""Documents name only paths, modules, commands and layers of imports that exist."""
 
 import re
 import tomllib
@@ -74,15 +74,11 @@ def test_modules_in_documents_can_be_run() -> None:
     assert not wrong_names(MODULE, can_be_run)
 
 
-def test_the_architecture_shows_the_rows_that_the_linter_checks() -> None:
+def test_the_architecture_shows_the_layers_that_the_linter_checks() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
-    layers = next(c["layers"] for c in contracts["contracts"] if c["name"] == "rows")
-    rows = [{name.strip() for name in layer.split("|")} for layer in layers]
+    layers = next(c["layers"] for c in contracts["contracts"] if c["name"] == "layers")
+    expected = [{name.strip() for name in layer.split("|")} for layer in layers]
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    picture = text.split("## Rooms and rows")[1].split("```")[1]
-    shown = []
-    for line in picture.splitlines():
-        rooms = re.findall(r"(\w+)(?:/|\.py)(?=\s)", line)
-        if rooms and rooms != ["app"]:
-            shown.append(set(rooms))
-    assert shown == rows
+    picture = text.split("## Packages and layers")[1].split("```")[1]
+    found = [re.findall(r"(\w+)(?:/|\.py)(?=\s)", line) for line in picture.splitlines()]
+    assert [set(names) for names in found if names and names != ["app"]] == expected

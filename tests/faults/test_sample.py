@@ -41,6 +41,7 @@ def test_damaged_files_and_hostile_replies_are_read_or_refused(name: str) -> Non
     assert failures(name, SAMPLE[name], 2) == []
 
 
+@pytest.mark.programs("cc")
 @pytest.mark.parametrize("name", JOBS)
 def test_disturbed_jobs_end_with_the_right_result_or_can_be_resumed(name: str) -> None:
     assert failures(name, JOBS[name], 1) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -33,8 +34,12 @@ def signed_certificate(
     is_rsa: bool = False,
     until: datetime = datetime(2090, 1, 1),
     issuer: Path | None = None,
+    address: str = "",
 ) -> Made:
-    """A certificate, signed by itself, or by the key of a PEM file with a key and a certificate."""
+    """A certificate, signed by itself, or by the key of a PEM file with a key and a certificate.
+
+    With `address` it is valid for the server at that IP address.
+    """
     key = (
         rsa.generate_private_key(65537, 2048) if is_rsa else ec.generate_private_key(ec.SECP256R1())
     )
@@ -54,6 +59,9 @@ def signed_certificate(
         .not_valid_after(until)
         .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
     )
+    if address:
+        names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
+        builder = builder.add_extension(names, critical=False)
     certificate = builder.sign(issuer_key, hashes.SHA256())
     encoded = key.private_bytes(
         serialization.Encoding.PEM,

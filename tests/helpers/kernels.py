@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -21,8 +20,6 @@ from engine.ops.kernels.group_norm import GroupNormGrid
 from engine.ops.kernels.heads import HeadKernel
 from engine.ops.kernels.quantize import QuantizeKernels
 from engine.ops.kernels.token_rows import RowKernels
-
-HAS_COMPILER = shutil.which("g++") is not None
 
 _PRELUDE = """
 #include <algorithm>

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -20,10 +19,7 @@ import pytest
 from engine.hardware.telemetry import counted_peak_bytes
 
 ROOT = Path(__file__).parents[2]
-NEEDS_FFMPEG = pytest.mark.skipif(
-    not (shutil.which("ffmpeg") and shutil.which("ffprobe")),
-    reason="ffmpeg and ffprobe are not installed",
-)
+NEEDS_FFMPEG = pytest.mark.programs("ffmpeg", "ffprobe")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

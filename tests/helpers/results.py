@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -29,7 +28,7 @@ from engine.video.write.segment_writer import SegmentWriter
 from tests.helpers.clips import _colour_codes
 from tests.helpers.program import ffprobe
 
-needs_ffprobe = pytest.mark.skipif(shutil.which("ffprobe") is None, reason="no ffprobe here")
+needs_ffprobe = pytest.mark.programs("ffprobe")
 
 
 def plan_of(

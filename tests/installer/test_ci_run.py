@@ -1,5 +1,4 @@
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / ".ci" / "run"
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.programs("bash")
 def test_it_is_valid_bash_and_runs_the_two_commands_of_readme_unchanged():
     subprocess.run(["bash", "-n", SCRIPT], check=True)
     assert sys.platform == "win32" or os.access(SCRIPT, os.X_OK)

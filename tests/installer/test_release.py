@@ -44,7 +44,7 @@ def test_only_a_newer_version_that_windows_and_updates_can_read_is_released():
 def test_notes_are_the_section_of_this_version_in_a_changelog_that_is_ready():
     assert release.notes(CHANGELOG, "1.10.0") == "### Added\n- A thing."
     for old, new, message in (
-        ("## [1.10.0] - 2026-12-01", "## [1.10.0]", "has no section"),
+        ("## [1.10.0] - 2026-12-01", "## [1.10.0] - not released", "has no section"),
         ("### Added\n- A thing.", "", "has no section"),
         ("## [Unreleased]\n", "## [Unreleased]\n- Not yet.\n", r"lines under \[Unreleased\]"),
         ("1.10.0", "1x10.0", "has no section"),

@@ -1,7 +1,6 @@
 """Inputs of the setup, without making one; tests/packaging/check_setup.py tries it under Wine."""
 
 import re
-import shutil
 import zipfile
 from pathlib import Path
 
@@ -112,7 +111,7 @@ def test_every_text_has_both_languages():
             assert re.search(r"[\u4e00-\u9fff]", chinese)
 
 
-@pytest.mark.skipif(shutil.which("makensis") is None, reason="needs NSIS")
+@pytest.mark.programs("makensis")
 def test_makensis_has_no_warning(payload, tmp_path, capsys):
     arguments = ["--payload", str(payload), "--out", str(tmp_path), "--fast", "--portable"]
     assert build_setup.main(arguments) == 0, capsys.readouterr().err

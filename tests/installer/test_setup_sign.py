@@ -1,12 +1,9 @@
-import shutil
 import struct
 from pathlib import Path
 
 import pytest
 
 from installer import sign
-
-HAS_TOOLS = bool(shutil.which("osslsigncode") and shutil.which("openssl"))
 
 
 def program(file: Path, signature_bytes: int = 0) -> Path:
@@ -63,7 +60,7 @@ def test_commands_of_both_tools(tmp_path, monkeypatch, tool):
     assert not {"-ts", "/tr"} & set(command)
 
 
-@pytest.mark.skipif(not HAS_TOOLS, reason="needs osslsigncode and openssl")
+@pytest.mark.programs("osslsigncode", "openssl")
 def test_a_folder_is_signed_a_changed_byte_detected_and_the_password_kept(tmp_path):
     folder = tmp_path / "payload"
     folder.mkdir()

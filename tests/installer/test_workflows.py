@@ -4,7 +4,6 @@ import functools
 import importlib.util
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -144,7 +143,7 @@ def test_file_names_read_from_our_modules():
     assert all((ROOT / file).exists() for file in files)
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.programs("bash")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_script_is_valid_bash_without_expressions_and_addresses(name):
     assert workflow(name)["defaults"]["run"]["shell"] == "bash"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import shutil
 import subprocess
 import tempfile
 from functools import cache
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import torch
 
-HAS_COMPILER = shutil.which("g++") is not None
 _SOURCE = Path(__file__).with_name("guard.cpp")
 
 

@@ -1,6 +1,6 @@
-"""Pictures of the window in every state, for the documents and for judging its looks.
+"""Pictures of the window in every state, for judging its looks; looks and screens take turns.
 
-    python -m tools.screenshots.render OUTDIR [--all]
+    python -m tools.screenshots.render OUTDIR [--only STATE...]
 
 First the real engine upscales the sample clip (half a minute); its events are then replayed into
 windows without a screen, so that every figure and every pixel was really computed. Each screen
@@ -45,7 +45,7 @@ from tools.screenshots import (
     update_states,
 )
 from tools.screenshots.player import Player
-from tools.screenshots.shots import DOCUMENTS, Shot, rotated
+from tools.screenshots.shots import Shot, rotated
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QApplication
@@ -98,7 +98,6 @@ def main() -> int:
     """Render the pictures that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out", type=Path, metavar="OUTDIR")
-    parser.add_argument("--all", action="store_true", help="every state, looks and screens in turn")
     parser.add_argument("--recording", type=Path, help="keep the recording here, or use it")
     parser.add_argument("--only", nargs="+", metavar="STATE", help="only these states")
     parser.add_argument("--size", metavar="WxH", help="of the window, in logical pixels")
@@ -224,11 +223,10 @@ def _listen(sink: _Sink, kept: list[events.Event], last: tuple[type[events.Event
 
 
 def _wanted(options: argparse.Namespace) -> list[Shot]:
-    shots = rotated(STATES) if options.all else DOCUMENTS
     size = Size(*map(int, options.size.split("x"))) if options.size else None
     return [
         replace(shot, size=size or shot.size)
-        for shot in shots
+        for shot in rotated(STATES)
         if not options.only or shot.state in options.only
     ]
 

@@ -1,4 +1,4 @@
-"""Which state of the window is shown how: for the documents, and all of them for judging."""
+"""Looks and screens in which each state of the window is shown, for judging it."""
 
 from __future__ import annotations
 
@@ -47,14 +47,6 @@ class Shot:
             round(self.screen.height / self.scale),
         )
         return Size(max(width, _SMALLEST.width), max(height - _TASK_BAR, _SMALLEST.height))
-
-
-DOCUMENTS = (
-    Shot("finished"),
-    Shot("download_coming"),
-    Shot("card_why"),
-    Shot("runtime_offer"),
-)
 
 
 def rotated(states: Iterable[str]) -> Iterator[Shot]:

@@ -163,6 +163,7 @@ def test_without_a_compiler_it_is_refused(
     family.double(VaeSwitches())
 
 
+@pytest.mark.programs("g++")
 @pytest.mark.slow
 @EACH
 def test_compiled_by_inductor_it_equals_the_plain_variant(make: Callable[[], Family]) -> None:
@@ -174,6 +175,7 @@ def test_compiled_by_inductor_it_equals_the_plain_variant(make: Callable[[], Fam
     assert not any(one.failure for one in found)
 
 
+@pytest.mark.programs("g++")
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=BFLOAT16)])
 @pytest.mark.parametrize("name", ["seedvr2", "wan"])

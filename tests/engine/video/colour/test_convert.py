@@ -1,5 +1,4 @@
 import itertools
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -211,7 +210,7 @@ def patch_errors(rgb: np.ndarray) -> np.ndarray:
     return np.array(errors)
 
 
-@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs the ffmpeg program")
+@pytest.mark.programs("ffmpeg")
 @pytest.mark.parametrize(
     "kind",
     [

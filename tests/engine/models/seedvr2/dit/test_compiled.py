@@ -49,6 +49,7 @@ def test_its_passes_are_those_of_the_plain_form(kind: str, monkeypatch: pytest.M
     assert ("_gate" in used) is (kind == "3b")
 
 
+@pytest.mark.programs("g++")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["3b", "7b"])
 def test_compiled_it_equals_the_plain_form(kind: str) -> None:

@@ -12,10 +12,10 @@ from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.ops.kernels import heads, token_rows
 from engine.settings.optimisations import DitSwitches
-from tests.helpers.kernels import HAS_COMPILER, stand_in
+from tests.helpers.kernels import stand_in
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit
 
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason="no g++ to run the source with")
+pytestmark = pytest.mark.programs("g++")
 
 
 @pytest.fixture(scope="module")
