@@ -37,7 +37,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the process holds after a job: bytes, bytes of all tensors that live, and counts."""
+    """Resources held after a job: bytes, bytes of all live tensors, and counts."""
 
     rss: int
     tensors: int
@@ -58,7 +58,7 @@ def kinds_of_jobs(folder: Path) -> dict[str, JobSettings]:
 
 
 def held() -> Held:
-    """What this process holds now."""
+    """Resources that this process holds now."""
     gc.collect()
     tensors = (each for each in gc.get_objects() if issubclass(type(each), torch.Tensor))
     dense = (each for each in tensors if each.layout == torch.strided)  # others: of other tests

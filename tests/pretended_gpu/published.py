@@ -40,13 +40,13 @@ _SLICES = 3  # until the steady state
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What one step takes.
+    """Cost of one step.
 
     Attributes:
         launches: Kernels, copies within the GPU included.
         gigabytes: Read and written.
-        teraflops: Of matrix products and convolutions, 10^12 operations.
-        waits: Of the host.
+        teraflops: Operations of matrix products and convolutions, 10^12.
+        waits: Waits of the host.
         convolutions: Shapes that cuDNN measures, in all slices so far.
         peak_gib: Allocated at most, weights included.
     """
@@ -60,7 +60,7 @@ class Figures:
 
 
 def figures(gpu: PretendedGpu, work: Callable[[], Any]) -> tuple[Any, Figures]:
-    """What some work takes; before that, the last part of its result."""
+    """The last part of the result of some work, and its cost."""
     convolutions = gpu.record.convolutions
     gpu.record = Record(convolutions=convolutions)
     gpu.allocator.forget_peak()
@@ -84,7 +84,7 @@ def vae_steps(size: Size) -> Iterator[tuple[str, Figures]]:
 
 
 def vae_step(name: str, size: Size, switches: VaeSwitches) -> Figures:
-    """The same for one side, "encode" or "decode", with some switches."""
+    """One side, "encode" or "decode", with some switches."""
     with torch.device("meta"):
         weights = SeedVr2Vae(VaeConfig()).state_dict()
     make = _encode if name == "encode" else _decode
@@ -153,7 +153,7 @@ def page(found: dict[str, Figures], before: dict[str, Figures]) -> str:
 
     Args:
         found: By step.
-        before: Where sums, biases, statistics and what is kept had passes of their own.
+        before: Figures of the version in which sums, biases and statistics had their own passes.
     """
     lines = [
         "# Cost of each step at published sizes, counted without a GPU",

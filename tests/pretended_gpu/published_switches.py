@@ -1,4 +1,4 @@
-"""What one switch changes at published sizes on the pretended GPU, without values.
+"""Effect of each switch at published sizes on the pretended GPU, without values.
 
 `python -m tests.pretended_gpu.published_switches` prints the table; with `--write` it becomes
 published_switches.json and docs/benchmarks/pretended-gpu-switches.md. It takes some minutes.
@@ -46,7 +46,7 @@ class SwitchCount:
 
     Attributes:
         step: "decode 720p".
-        on: With it.
+        on: Cost with the switch.
         off: Without it.
     """
 

@@ -41,7 +41,7 @@ def shown_texts(language: str) -> list[re.Pattern[str]]:
 
 
 def bold(language: str) -> Iterator[str]:
-    """What the manual quotes from the window."""
+    """Texts that the manual quotes from the window."""
     for block in manual.tokens(language):
         children = block.children or []
         for at, part in enumerate(children):

@@ -80,7 +80,7 @@ class Row:
     Attributes:
         name: Below the engine.
         lines: For a GPU.
-        missing: Those that were not run, with their function; a line twice that has two parts.
+        missing: Lines that were not run, with their function; a line with two parts appears twice.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Row:
 
 
 def row_of(record: Coverage, path: Path, code: GpuCode) -> Row:
-    """What a record says about a file."""
+    """Row of a file in a record."""
     _, statements, _, missing, _ = record.analysis2(str(path))
     lines = code.lines.intersection(statements)
     parts = list(parts_run(code, set(record.get_data().lines(str(path)) or ())))

@@ -1,6 +1,6 @@
-"""How many workers one film can have, as a page, of what `bench farm --json` recorded.
+"""A page of how many workers can help with one video, from records of `bench farm --json`.
 
-`python -m tools.reports.farm > docs/benchmarks/farm.md` writes it of docs/benchmarks/farm-*.json.
+`python -m tools.reports.farm > docs/benchmarks/farm.md` writes it from docs/benchmarks/farm-*.json.
 Nothing is measured for it: the simulation runs again.
 """
 

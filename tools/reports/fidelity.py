@@ -133,7 +133,7 @@ def _marks(source: Path, result: Path, plan: Plan) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """What ffprobe and ffmpeg say of a file."""
+    """A file as ffprobe and ffmpeg describe it."""
 
     path: Path
     film: dict[str, Any]
@@ -148,7 +148,7 @@ class _Described:
 
 
 def described(path: Path) -> _Described:
-    """What others see in a file."""
+    """A file as other programs describe it."""
     found = _ffprobe(path, "-show_streams", "-show_format", "-show_chapters")
     streams = found["streams"]
     videos = [one for one in streams if one["codec_type"] == "video"]

@@ -260,7 +260,7 @@ def _other_streams() -> list[Source]:
 
 
 def _measured(path: Path) -> None:
-    """As GoPro's cameras: a track of measurements and a time code; texts stand for them."""
+    """Tracks of a GoPro camera, telemetry and time code, represented by texts."""
     text = path.with_name("measured_text.mp4")
     _subtitled("mov_text")(text)
     data = text.read_bytes().replace(b"tx3g", b"gpmd").replace(b"sbtl", b"meta")

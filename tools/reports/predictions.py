@@ -1,4 +1,4 @@
-"""What users measured with other programs, and what is predicted for the same work, as a page.
+"""A page of measurements with other programs next to predictions for the same work.
 
 `python -m tools.reports.predictions > docs/predictions.md` writes it. This machine has no
 influence on it: neither its GPU nor its model files nor measured rates.
@@ -82,20 +82,20 @@ which Upreel has no figures (15, 28), or concern other models (34, 35)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a user measured.
+    """A measurement by a user.
 
     Attributes:
         row: Number of the report; an odd one is fitted to, an even one checked.
-        source: Where it was published.
-        size: Of the result.
+        source: Place of its publication.
+        size: Size of the result.
         batch: Frames that the model took at a time.
-        seconds: It took.
-        ram_gib: Of main memory; an assumption where the source does not say.
+        seconds: Measured time.
+        ram_gib: RAM; an assumption if the source does not state it.
         tile: px of the VAE's tiles; 0 for whole frames.
         overlap: px that tiles share.
         is_loaded: A service had loaded the model before.
-        assumed: What the source does not say.
-        outlier: Why it says nothing of the GPU's speed, a key of _OUTLIERS; "" where it does.
+        assumed: Values that the source does not state.
+        outlier: Reason why it does not show the speed of the GPU, a key of _OUTLIERS; or "".
     """
 
     row: int
@@ -117,7 +117,7 @@ class Run:
 
     @property
     def operations(self) -> float:
-        """Of the published data flow, nothing folded; what tiles share is computed twice."""
+        """Operations of the published data flow without folds; overlaps are computed twice."""
         width, height = (
             -(-side // _ALIGN) * _ALIGN for side in (self.size.width, self.size.height)
         )
@@ -186,7 +186,7 @@ class Comparison:
 
     @property
     def use(self) -> str:
-        """What the run is for."""
+        """Purpose of the run: fit, check, or the reason why it is excluded."""
         return self.run.outlier or ("fit" if self.run.row % 2 else "check")
 
 
@@ -225,7 +225,7 @@ def fitted_shares(some: Sequence[Comparison]) -> dict[Generation, float]:
 
 
 def _fitted_paces(some: Sequence[Comparison], generation: Generation) -> list[float]:
-    """Of the runs on a generation's GPUs that are fitted to."""
+    """Paces of the runs on GPUs of a generation that are used for the fit."""
     return [one.pace for one in some if one.use == "fit" and one.gpu.generation == generation]
 
 
