@@ -93,7 +93,7 @@ def presets_of(title: str, memory_bytes: int) -> tuple[Preset, ...]:
 def _preset(tier: Tier, name: Goal, title: str, precision: str) -> Preset:
     about = dict(tier.presets[name])
     goals = tuple(about.pop("goals", (name,)))
-    same = " (identical)" if len(goals) > 1 else ""
+    same = " (identical on this computer)" if len(goals) > 1 else ""
     return Preset(
         name=name,
         title=f"{title}: {' / '.join(_TITLES[goal] for goal in goals)}{same}",
