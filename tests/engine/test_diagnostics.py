@@ -102,7 +102,7 @@ def test_files_and_folders_that_cannot_be_used_are_a_problem(
     (tmp_path / "file").touch()
     monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "file"))
     lines = lines_of(diagnostics._folders)
-    assert (lines["jobs folder"].state, lines["cache folder"].state) == ("problem", "ok")
+    assert (lines["job folder"].state, lines["cache folder"].state) == ("problem", "ok")
     monkeypatch.setenv("UPREEL_DATA", str(tmp_path))
     (tmp_path / "settings.toml").write_text("[engine\n")
     (line,) = diagnostics._lines(diagnostics._settings)

@@ -27,7 +27,7 @@ class Terminal(io.StringIO):
 def test_paired_computers_are_listed_and_forgotten(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    assert "paired with none" in command_line("machines").out
+    assert "no paired computers" in command_line("machines").out
     peer = Peers().add(certificate_of(tmp_path / "a"), "Studio PC", "10.0.0.2:47110")
     ended = command_line("machines")
     assert ended.status == 0

@@ -56,10 +56,10 @@ def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> 
     error = answer["error"]
     assert (error["code"], error["params"]) == ("source-missing", {"file": "a.mp4"})
     assert error["message"] == "a.mp4 does not exist."
-    assert error["hint"].startswith("Check the name")
+    assert error["hint"].startswith("Check its name")
     command_line.services.error = OutputExists("file", path="b.mp4")
     ended = command_line("plan", "a.mp4")
-    assert "hint: Choose another name. Here: -o NAME, or --overwrite." in ended.err
+    assert "hint: Choose another name. Use -o NAME, or --overwrite." in ended.err
     command_line.services.error = KeyboardInterrupt()
     assert command_line("probe", "a.mp4").status == 130
 
@@ -141,7 +141,7 @@ def test_a_plan_for_another_gpu(command_line: CommandLine) -> None:
     assert command_line.services.pretend == ()
     ended = command_line("plan", "a.mp4", "--pretend-gpu", "RTX 5070 Tii")
     assert ended.status == 1
-    assert "error[settings-error]: There is no GPU 'RTX 5070 Tii'" in ended.err
+    assert "error[settings-error]: The table of GPUs does not contain 'RTX 5070 Tii'" in ended.err
     assert "NVIDIA GeForce RTX 5070 Ti" in ended.err
 
 
@@ -162,7 +162,7 @@ def test_a_gpu_is_chosen_by_number_or_by_a_part_of_its_name(command_line: Comman
     asked = command_line.services.asked[-1][0]
     assert (asked.device, asked.excluded_gpus) == ("all", "NVIDIA GeForce RTX 3060")
     ended = command_line("plan", "a.mp4", *two, "--set", "excluded_gpus=4090")
-    assert "There is no GPU 4090 here" in ended.err
+    assert "This computer has no GPU 4090" in ended.err
 
 
 def test_verify_ends_with_1_when_a_check_failed(command_line: CommandLine) -> None:

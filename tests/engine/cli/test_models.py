@@ -79,7 +79,7 @@ def test_a_failed_download_does_not_stop_others(
     server.faults = [Fault(status=404)]
     assert main(["models", "download", "tiny", "--json"]) == 1
     said = capsys.readouterr()
-    assert "error[download-failed]: 127.0.0.1 does not deliver tiny.safetensors" in said.err
+    assert "error[download-failed]: tiny.safetensors could not be downloaded from 127.0.0.1" in said.err
     events = [json.loads(line) for line in said.out.splitlines()]
     assert {e["kind"] for e in events} == {"model-file"}
     ends = {e["subject"]: e["event"] for e in events if e["event"] != "TaskProgress"}
@@ -89,10 +89,10 @@ def test_a_failed_download_does_not_stop_others(
 
 def test_verify_finds_what_was_damaged(store: Store, capsys: Output) -> None:
     assert main(["models", "verify"]) == 0
-    assert "No model file is here." in capsys.readouterr().err
+    assert "No model files installed." in capsys.readouterr().err
     assert main(["models", "download", "tiny"]) == 0
     assert main(["models", "verify"]) == 0
-    assert "tiny is right" in capsys.readouterr().out
+    assert "tiny is verified" in capsys.readouterr().out
     path = store.target("tiny.safetensors")
     assert main(["models", "verify", str(path)]) == 0
     path.write_bytes(b"damaged")
@@ -110,7 +110,7 @@ def test_import_and_remove(store: Store, tmp_path: Path, capsys: Output) -> None
     save_file({"text": np.ones((8, 5120), np.float16)}, path)
     assert main(["models", "import", str(path), "--link"]) == 0
     said = capsys.readouterr()
-    assert "mine.safetensors is here as own-" in said.out
+    assert "mine.safetensors is installed as own-" in said.out
     assert "warning[own-weights]" in said.err
     own = store.states()[-1]
     assert main(["models", "remove", own.id]) == 2

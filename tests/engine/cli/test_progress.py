@@ -32,7 +32,7 @@ def test_a_file_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
     progress.show(at(100))
     progress.show(at(100, "mux", fps=0, left=0))
     lines = stream.getvalue().splitlines()
-    assert lines[0] == "upscaling: 34/100 frames, 34 %, 12.5 frames/s, 1 min 20 s left"
+    assert lines[0] == "upscaling: 34/100 frames, 34 %, 12.5 fps, 1 min 20 s left"
     assert lines[-1] == "joining: 100 %"
     assert len(lines) == 4
 

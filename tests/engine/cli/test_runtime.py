@@ -35,11 +35,11 @@ def wheel(tmp_path: Path, resources: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 def test_import_list_use_remove(wheel: Path, capsys: Output) -> None:
     assert main(["runtime", "import", str(wheel)]) == 0
-    assert "it saw no GPU" in capsys.readouterr().out
+    assert "it found no GPU" in capsys.readouterr().out
     assert main(["runtime", "list"]) == 0
     said = capsys.readouterr().out
     assert "here" in said
-    assert "chosen for the next start" in said
+    assert "selected for the next start" in said
     assert str(start.current().why) in said
     assert "no runtime is needed" in said
     assert main(["runtime", "list", "--json"]) == 0

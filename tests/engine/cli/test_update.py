@@ -22,7 +22,7 @@ def test_check_and_download(capsys: Output) -> None:
     assert found in capsys.readouterr().out
     assert main(["update", "download"]) == 0
     text = capsys.readouterr().out
-    assert "its setup is here" in text
+    assert "its setup is downloaded" in text
     assert "- Faster." in text
     assert main(["update", "check", "--json"]) == 0
     state = json.loads(capsys.readouterr().out)

@@ -143,7 +143,7 @@ def test_why_an_address_cannot_be_read() -> None:
         "ftp://127.0.0.1/x": "ftp:// is no address",
         "nothing": "nothing:// is no address",
         "http://127.0.0.1:port/x": "127.0.0.1:port/x is no address",
-        "http://no-such-host.invalid/x": "name is not known",
+        "http://no-such-host.invalid/x": "address was not found",
         "http://127.0.0.1:9/x": "takes no connections",
     }.items():
         with pytest.raises(HttpError, match=why):

@@ -38,9 +38,9 @@ def test_an_index_that_cannot_be_trusted_is_refused(
     for words, about in (
         ("gives no SHA-256", {"fragment": "md5=0"}),
         ("gives no SHA-256", {"fragment": "sha256=abc"}),
-        ("does not have torch-9.9.9", {"place": "../torch-9.9.9-py3-none-any.whl"}),
-        ("is no https:// address", {"place": elsewhere}),
-        ("is no https:// address", {"place": "ftp://127.0.0.1/" + runtimes.PLACE}),
+        ("is not available from", {"place": "../torch-9.9.9-py3-none-any.whl"}),
+        ("is not an https:// address", {"place": elsewhere}),
+        ("is not an https:// address", {"place": "ftp://127.0.0.1/" + runtimes.PLACE}),
     ):
         runtimes.publish(server, wheel, **about)
         with pytest.raises(UnsuitableWheel, match=words):
@@ -51,7 +51,7 @@ def test_an_index_that_cannot_be_trusted_is_refused(
     assert "download https://files.example.org/" in caught.value.hint
     asked = len(server.asked)
     for address in ("http://index.example.org/whl", "ftp://127.0.0.1/whl", "file:///whl", ""):
-        with pytest.raises(UnsuitableWheel, match="is no https:// address"):
+        with pytest.raises(UnsuitableWheel, match="is not an https:// address"):
             official_wheels.from_index(unpinned, address)
     assert len(server.asked) == asked
 
@@ -94,7 +94,7 @@ def test_the_name_of_a_file_says_what_is_wrong_with_it() -> None:
         ("torch.zip", "not named like a wheel"),
         ("torch-2.13.0.whl", "not named like a wheel"),
         ("torchvision-2.13.0+cu130-cp312-cp312-win_amd64.whl", "a wheel of torchvision"),
-        ("torch-2.9.1+cu130-cp312-cp312-win_amd64.whl", "has torch 2.9.1"),
+        ("torch-2.9.1+cu130-cp312-cp312-win_amd64.whl", "contains torch 2.9.1"),
         ("torch-2.13.0+cu128-cp312-cp312-win_amd64.whl", "the build cu128 .* cu130, cu126"),
         ("torch-2.13.0-cp312-cp312-win_amd64.whl", "the build cpu"),
         ("torch-2.13.0+cu130-cp311-cp311-win_amd64.whl", "another Python or system"),

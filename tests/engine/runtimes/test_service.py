@@ -175,7 +175,7 @@ def test_the_list_has_the_suited_runtime(
 ) -> None:
     for driver, suited, words in (
         ("581.29", "cu999", "suits NVIDIA GeForce RTX"),
-        ("560.1", "", "needs driver 580.0"),
+        ("560.1", "", "update it to 580.0 or newer"),
     ):
         gpu = dataclasses.replace(GPU, driver=driver)
         monkeypatch.setattr(service_module.devices, "gpus", lambda gpu=gpu: (gpu,))

@@ -116,7 +116,7 @@ def test_one_that_does_not_load_is_not_tried_again(store: RuntimeStore) -> None:
     module.write_bytes(b"import no_such_library".ljust(len(good)))
     done = process("import engine; import torch", UPREEL_RUNTIME="installed")
     assert "RuntimeBroken" in done.stderr
-    assert "Start Upreel again" not in done.stdout
+    assert "Restart Upreel" not in done.stdout
     assert "no_such_library" in look(load=False, UPREEL_RUNTIME="installed")["why"]
     folders.forgive(folder)
     module.write_bytes(b"raise ImportError('Cannot allocate memory')".ljust(len(good)))

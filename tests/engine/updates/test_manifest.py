@@ -67,7 +67,7 @@ def test_a_description_of_another_or_for_a_later_program_is_refused() -> None:
     assert parsed(windows="10.0.22000").version == NEWER, "a later field is left alone"
     with pytest.raises(UpdateUntrusted) as refused:
         parsed(product="uproot")
-    assert refused.value.params["why"] == "it is of another program"
+    assert refused.value.params["why"] == "it describes another program"
     with pytest.raises(UpdateTooNew):
         parsed(format=2)
     with pytest.raises(UpdateTooNew):  # also when nothing else of it can be understood

@@ -274,9 +274,9 @@ def test_whatever_a_server_gives_instead(
         (Fault(status=404), "status 404"),
         (Fault(status=503), "status 503"),
         (Fault(content=b"x" * 300_000), "far more than a description"),
-        (Fault(cut_after=20), "the connection was cut"),
-        (Fault(redirect="ftp://127.0.0.1/update.json"), "ftp:// is no address on the web"),
-        (Fault(redirect="file:///etc/passwd"), "file:// is no address on the web"),
+        (Fault(cut_after=20), "the connection was lost"),
+        (Fault(redirect="ftp://127.0.0.1/update.json"), "ftp:// is not a web address"),
+        (Fault(redirect="file:///etc/passwd"), "file:// is not a web address"),
     ):
         release.server.faults = [fault]
         with pytest.raises(errors.UpdateUnreachable, match=why) as failed:

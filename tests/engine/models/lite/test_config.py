@@ -24,7 +24,7 @@ def test_missing_unknown_and_misshapen_tensors_are_all_named() -> None:
         config_from_shapes(shapes)
     for text in (
         "convolutions.1.bias is missing",
-        "stranger is not known",
+        "stranger is unknown",
         "convolutions.2.bias is [3] instead of [12]",
     ):
         assert text in caught.value.message

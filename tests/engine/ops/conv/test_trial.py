@@ -19,7 +19,7 @@ def test_a_processor_takes_sums_of_2d() -> None:
     choice = conv_probe.probe_convolution("cpu", torch.float32)
     assert (choice.form, choice.is_sound) == ("2d", True)
     assert choice.ratio is not None
-    assert choice.text.startswith("2D: a processor adds up in place (3-D takes ")
+    assert choice.text.startswith("2D: sums in place on the CPU (3-D takes ")
     assert conv_probe.probe_convolution("cpu", torch.bfloat16).form == "3d"
 
 

@@ -82,7 +82,7 @@ def broken(graph: Any, inputs: Any) -> Any:
 
 
 def test_a_compiler_that_fails_is_refused() -> None:
-    with compiling(broken), pytest.raises(FeatureMissing, match="does not work here for the proc"):
+    with compiling(broken), pytest.raises(FeatureMissing, match="does not work for the CPU"):
         compiler.require_compiler(CPU)
 
 

@@ -411,7 +411,7 @@ def test_other_things_are_no_embedding(saved: Path, path: Path) -> None:
         with pytest.raises(WrongModel, match="not a text embedding"):
             load_text_embedding(saved)
     torch.save(torch.ones(2, 30), saved)
-    with pytest.raises(WrongModel, match="30 values wide, but the transformer reads texts of 24"):
+    with pytest.raises(WrongModel, match="30 values wide, but the transformer needs 24"):
         load_text_embedding(saved, tiny_dit_config())
     write_dit(path)
     with pytest.raises(WrongModel, match=r"holds a SeedVR2 transformer \(3B\), not a text"):
