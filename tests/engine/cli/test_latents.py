@@ -45,7 +45,7 @@ def test_options_of_decoding_become_settings(command_line: CommandLine, latent: 
 def test_a_vae_that_does_not_belong_to_the_latents(command_line: CommandLine, latent: Path) -> None:
     ended = command_line("decode-latent", str(latent), "-o", "o.mp4", "--model", "wan22-vae")
     assert ended.status == 1
-    assert "a.latent holds 16 channels: it belongs to wan21-vae" in ended.err
+    assert "a.latent has 16 channels: it belongs to wan21-vae" in ended.err
     write_latent(latent, a_latent(4))
     ended = command_line("decode-latent", str(latent), "-o", "o.mp4", "--model", "wan22-vae")
     assert "error[unsupported-media]" in ended.err

@@ -51,7 +51,7 @@ def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> 
     ended = command_line("probe", "a.mp4")
     assert ended.status == 1
     assert ended.out == ""
-    assert ended.err.startswith("error[source-missing]: a.mp4 does not exist.\n  hint: Check the")
+    assert ended.err.startswith("error[source-missing]: a.mp4 does not exist.\n  hint: Check its")
     (answer,) = command_line("probe", "a.mp4", "--json").objects
     error = answer["error"]
     assert (error["code"], error["params"]) == ("source-missing", {"file": "a.mp4"})
@@ -95,7 +95,7 @@ def test_probe_and_plan_answer_in_words_and_in_json(command_line: CommandLine) -
     assert answer["video"]["seen_size"] == {"width": 480, "height": 270}
     words = command_line("plan", "a.mp4", "--scale", "4", "-o", "b.mkv")
     assert words.status == 0
-    for part in ("b.mkv", "1920x1080 h264", "lite", "1 audio", "s, not measured on this machine"):
+    for part in ("b.mkv", "1920x1080 h264", "lite", "1 audio", "s, not measured on this computer"):
         assert part in words.out
     (answer,) = command_line("plan", "a.mp4", "--json").objects
     assert (answer["fits"], answer["frames"]) == (True, 240)
@@ -114,7 +114,7 @@ def test_probe_has_a_line_for_each_finding_with_what_helps(command_line: Command
         Notice(code="frames-repeat", severity="info", params={"share": "20 %"}),
     )
     lines = command_line("probe", "a.mp4").out.splitlines()[-3:]
-    assert lines[0].startswith("Found:     Blocks of strong compression")
+    assert lines[0].startswith("Found:     Compression blocks are visible")
     assert lines[0].endswith(" [--set treatment=restore]")
     assert lines[1].endswith(" [--set aspect=4:3 or --set aspect=16:9]")
     assert lines[2].endswith("so that times stay as they are.")
@@ -130,7 +130,7 @@ def test_a_plan_that_is_refused_ends_with_1(command_line: CommandLine) -> None:
     ended = command_line("plan", "a.mp4")
     assert ended.status == 1
     assert "error[disk-full]: The disk of b is full.\n  hint: Free some space" in ended.err
-    assert "\nwarning[cuts-not-looked-for]: Cuts are not looked for" in ended.err
+    assert "\nwarning[cuts-not-looked-for]: Cut detection is off" in ended.err
 
 
 def test_a_plan_for_another_gpu(command_line: CommandLine) -> None:

@@ -44,12 +44,12 @@ def test_a_model_comes_with_what_it_needs(store: Store, capsys: Output) -> None:
     assert answer["free_mb"] > 0
     assert main(["models", "download", "seedvr2-3b"]) == 0
     said = capsys.readouterr()
-    assert f"tiny is here: {store.target('tiny.safetensors')} (102 kB)" in said.out
+    assert f"tiny is installed: {store.target('tiny.safetensors')} (102 kB)" in said.out
     states = {file.id: file.state for file in store.states()}
     assert states == dict.fromkeys(("tiny", "vae", "text"), "here")
     assert main(["models", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:6] == ["tiny", "here", "about", "90.0", "kB", "Apache-2.0"]
+    assert lines[0].split()[:6] == ["tiny", "installed", "about", "90.0", "kB", "Apache-2.0"]
     assert lines[0].endswith("tiny.safetensors")
     assert lines[-1].endswith("free for models")
     for words in (["models"], ["models", "fly"], ["models", "download"]):
@@ -67,7 +67,7 @@ def test_a_model_that_is_a_vae_comes_alone(
     store = store_of(tmp_path / "models", server, first, second)
     monkeypatch.setattr("engine.model_files.catalogue.catalogue", lambda: store.catalogue)
     assert main(["models", "download", "wan-2x"]) == 0
-    assert "big is here" in capsys.readouterr().out
+    assert "big is installed" in capsys.readouterr().out
     assert [file.state for file in store.states()] == ["here", "missing"]
     assert main(["models", "download", "wan-3x"]) == 1
     assert "error[unknown-weights]" in capsys.readouterr().err
