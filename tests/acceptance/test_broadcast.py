@@ -97,8 +97,8 @@ def test_a_recording_comes_through_and_each_fault_is_named(
     damaged = re.findall(r"Damaged frames that (?:could not be decoded|may look wrong): \d+", said)
     assert len(damaged) == 2
     assert "The frame size changes to 72x64" in said
-    assert "The clock of the recording starts again from 0" in said
-    assert "The clock of the file jumps back" in said
+    assert "The time stamps of the recording start again from 0" in said
+    assert "The time stamps of the file jump back" in said
     assert "verified: all 13 checks passed" in said
     _is_whole(result, container)
 

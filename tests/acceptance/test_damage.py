@@ -37,7 +37,7 @@ DAMAGES: tuple[tuple[tuple[str, ...], str, str, set[str]], ...] = (
     (
         ("-vf", r"drawbox=color=black:t=fill:enable='between(n\,50\,74)'", *_KEPT),
         "black",
-        "00:00:02.000 to 00:00:02.960 (frames 50 to 74) is black",
+        "is black at 00:00:02.000 to 00:00:02.960 (frames 50 to 74)",
         {"black"},
     ),
 )

@@ -99,7 +99,7 @@ def check(program: Program, server: FaultyServer, wheel: Path) -> None:
     program.run("install", "cu999", status=1, output="runtime-busy")
     server.always = Fault()
     server.hurry.set()
-    program.wait(first, output=f"takes torch {runtimes.VERSION}")
+    program.wait(first, output=f"uses torch {runtimes.VERSION}")
     _log("the next start uses the runtime")
     program.expect("here", "is installed and selected")
     program.run("try", output=f"torch {runtimes.VERSION}")
@@ -121,14 +121,14 @@ def check(program: Program, server: FaultyServer, wheel: Path) -> None:
     other = wheel.with_name("torch-0-py3-none-any.whl")
     other.write_bytes(good + b"1")
     program.run("import", program.path(other), status=1, output="hash-mismatch")
-    program.run("import", own, output=f"takes torch {runtimes.VERSION}")
+    program.run("import", own, output=f"uses torch {runtimes.VERSION}")
     program.expect("here", "is installed and selected")
     _log("a torch that ends the process is not used again")
     module = next(program.data.glob("runtimes/cu999-*/torch/__init__.py"))
     module.write_text("import os; os._exit(3)".ljust(module.stat().st_size), encoding="utf-8")
     for _ in range(2):
         program.run("try", status=3)
-    program.expect("broken", "ended twice")
+    program.expect("broken", "crashed twice")
 
 
 def _log(step: str) -> None:

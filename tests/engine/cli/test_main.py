@@ -117,7 +117,7 @@ def test_probe_has_a_line_for_each_finding_with_what_helps(command_line: Command
     assert lines[0].startswith("Found:     Compression blocks are visible")
     assert lines[0].endswith(" [--set treatment=restore]")
     assert lines[1].endswith(" [--set aspect=4:3 or --set aspect=16:9]")
-    assert lines[2].endswith("so that times stay as they are.")
+    assert lines[2].endswith("so that time stamps stay the same.")
     (answer,) = command_line("probe", "a.mp4", "--json").objects
     assert answer["notices"][0]["code"] == "blocks-visible"
 

@@ -72,7 +72,7 @@ def test_then_names_what_follows_a_first_model(command_line: CommandLine, tmp_pa
 def test_a_first_model_that_is_none_is_refused(command_line: CommandLine, tmp_path: Path) -> None:
     for words, code, said in (
         ("--then lite", "settings-error", "no first model is set"),
-        ("--model lite --then seedvr2-3b", "settings-error", "lite cannot clean frames"),
+        ("--model lite --then seedvr2-3b", "settings-error", "lite cannot be used to clean frames"),
         (f"--model {tmp_path}/gone.pth --then lite", "weights-missing", "gone.pth"),
         ("--model own-123 --then lite", "unknown-weights", "own-123"),
     ):

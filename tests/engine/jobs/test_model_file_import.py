@@ -103,7 +103,7 @@ def test_files_without_a_model_are_refused(store: Store, model: Path, tmp_path: 
             take(path, "copy", store, Listener())
         assert caught.value.hint
         assert path.name in caught.value.message
-    assert "cut short" in caught.value.message
+    assert "incomplete" in caught.value.message
     assert not store.folder.exists()
 
 

@@ -198,13 +198,13 @@ def test_a_server_that_delivers_nothing_is_reported_with_a_hint(tiny: Tiny) -> N
         (Fault(status=404), "404"),
         (Fault(status=503), "503"),
         (Fault(cut_after=0), "cut"),
-        (Fault(stall_after=0), "stopped answering"),
-        (Fault(drip=1), "almost nothing"),
+        (Fault(stall_after=0), "stopped responding"),
+        (Fault(drip=1), "almost no data"),
         (page, "web page"),
         (Fault(headers={"Content-Encoding": "gzip"}), "compressed"),
         (Fault(redirect="ftp://127.0.0.1/x"), "ftp"),
         (Fault(redirect="/"), "circle"),
-        (Fault(redirect="http://127.0.0.1:port/x"), "no address"),
+        (Fault(redirect="http://127.0.0.1:port/x"), "not a web address"),
         (Fault(headers={"X-Linked-Etag": '"' + "0" * 64 + '"'}), "another file"),
     ):
         tiny.server.always = fault
@@ -217,7 +217,7 @@ def test_a_server_that_delivers_nothing_is_reported_with_a_hint(tiny: Tiny) -> N
             tiny.store.ready("tiny")
         tiny.part.unlink(missing_ok=True)
     tiny.server.close()
-    with pytest.raises(errors.DownloadFailed, match="takes no connections"):
+    with pytest.raises(errors.DownloadFailed, match="does not accept connections"):
         tiny.get()
 
 

@@ -93,7 +93,7 @@ def test_files_of_other_models_are_named(title: str, path: Path) -> None:
 
 def test_files_that_are_none(title: str, path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
-    assert_refused(title, path, errors.WeightsTruncated, "cut short")
+    assert_refused(title, path, errors.WeightsTruncated, "incomplete")
     for content, words in ((b"", "empty"), (b"<html>", "web page")):
         path.write_bytes(content)
         assert_refused(title, path, errors.NotSafetensors, words)

@@ -180,7 +180,7 @@ def test_too_little_memory_is_refused(
     film = a_film(tmp_path / "film.mkv", 1)
     little = a_budget(ram_bytes=420 * 2**20 + 1000)
     monkeypatch.setattr(latents_encode, "measure_budget", lambda *_, **__: little)
-    with pytest.raises(PlanDoesNotFit, match="even in small tiles"):
+    with pytest.raises(PlanDoesNotFit, match="even with small tiles"):
         encoded(film, vaes["wan21-vae"])
 
 

@@ -122,7 +122,7 @@ def test_memory_that_runs_out_for_ever_ends_in_one_error(jobs: Callable[[str], S
     with pytest.raises(OutOfMemory) as caught:
         job.run(RunsOut(2000, again=10**9))
     assert "smallest plan" in caught.value.message
-    assert "main memory" in caught.value.message
+    assert "RAM" in caught.value.message
     assert int(caught.value.params["needed"]) > 0 < int(caught.value.params["free"])
     assert "kept" in caught.value.hint
 

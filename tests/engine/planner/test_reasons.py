@@ -90,7 +90,7 @@ def test_one_step_less_takes_less_and_more_time() -> None:
 
 def test_little_main_memory_is_what_decides() -> None:
     plan = planned(a_machine(23, ram_gib=12))
-    assert "and begin 24 frames early where it goes on" in choice(plan, "early")
+    assert "each starts with 24 extra frames" in choice(plan, "early")
     assert reasons(plan).limited_by == "memory"
     step = next(one for one in reasons(plan).alternatives if one.code == "longer-spans")
     assert (step.fits, step.ram_bytes > plan.budget_bytes) == (False, True)

@@ -31,7 +31,7 @@ UNUSED = message("torch-choice.not-used", runtime="cu130", why="c10.dll")
 
 def test_what_suits_a_machine() -> None:
     for name, driver, capability, runtime, words in (
-        ("", "", None, "", "no NVIDIA GPU here"),
+        ("", "", None, "", "no NVIDIA GPU:"),
         ("RTX 5070 Ti", "581.29", (12, 0), "cu130", "is the right one for RTX 5070 Ti with driver 581.29"),
         ("RTX 5070", "566.14", (12, 0), "", "update it to 580.0 or newer"),
         ("RTX 2060", "566.14", (7, 5), "cu126", "CUDA 12.6 suits"),
@@ -95,5 +95,5 @@ def test_the_self_test_reports_the_torch_in_use_and_why(
 def test_a_packaged_program_with_a_gpu_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     line = list(lines(GPU))[-1]
-    assert "suits RTX 5070 Ti" in str(line.message)
+    assert "the right one for RTX 5070 Ti" in str(line.message)
     assert "runtime install cu130" in str(line.hint)

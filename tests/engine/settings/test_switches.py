@@ -120,7 +120,7 @@ def test_an_unreadable_text_is_refused_with_the_nearest_name() -> None:
     for text, message, hint in (
         ("vae.temporal_vinograd=on", "Unknown switch 'vae.temporal_vinograd'", "vae.temporal_winograd"),
         ("dit.fused_step=on", "Unknown switch", "dit.fused_steps"),
-        ("vae.in_place", "not name=value", "vae.temporal_winograd=on"),
+        ("vae.in_place", "the form name=value", "vae.temporal_winograd=on"),
         ("vae.in_place=perhaps", "vae.in_place cannot be 'perhaps'", "on, off"),
         ("vae.all=perhaps", "vae.all cannot be 'perhaps'", "on, off"),
         ("vae.convolution=4d", "vae.convolution cannot be '4d'", "auto, 2d, 3d"),

@@ -110,7 +110,7 @@ PICTURE_DAMAGE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     ),
     "a black second": (
         {"black": range(12, 37)},
-        {"black": "at 00:00:00.480 to 00:00:01.440 (frames 12 to 36) is black"},
+        {"black": "is black at 00:00:00.480 to 00:00:01.440 (frames 12 to 36)"},
     ),
     "frames of something else": (
         {"spoilt": [5, 6]},

@@ -71,7 +71,7 @@ def test_every_claim_has_a_number_or_a_reason() -> None:
     assert found["everything together"] == "vae.all: 0.50 of the time, 1.10 of the memory"
     assert found["tiles and slices"].startswith("plan.tiles: 1.80 of the time")
     assert found["torch.compile"] == "not measured: `bench optimisations` does"
-    assert found["CUDA graphs"].startswith("Not built: ")
+    assert found["CUDA graphs"].startswith("Not implemented: ")
     rows = [row for claim in claims().values() for row in claim.rows]
     assert len(measured({"switch": row} for row in rows)) == len(rows)
     texts = {code for code in read_entries("en") if code.startswith("claim.")}
@@ -145,7 +145,7 @@ def test_bars_are_an_svg(tmp_path: Path) -> None:
 
 def test_speeds_are_bars_too_and_other_formats_are_refused(tmp_path: Path) -> None:
     assert "12.5 Mpx/s" in svg_of([ROWS[0], *ROWS[-2:]])
-    with pytest.raises(SettingsError, match="Nothing was measured"):
+    with pytest.raises(SettingsError, match="nothing that can be drawn"):
         svg_of(ROWS[:1])
     with pytest.raises(SettingsError, match=r"bars\.png does not end in \.svg") as caught:
         check_chart(tmp_path / "bars.png")

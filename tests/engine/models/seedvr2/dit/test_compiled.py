@@ -74,7 +74,7 @@ def test_a_card_without_triton_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
     options = LoadOptions(switches=COMPILED)
     with pytest.raises(FeatureMissing, match="Triton") as caught:
         load_dit(tmp_path / "not looked at.safetensors", device="cuda", options=options)
-    assert "dit.compile and vae.compile off" in caught.value.hint
+    assert "Turn off the switches dit.compile and vae.compile" in caught.value.hint
 
 
 def broken(graph: Any, inputs: Any) -> Any:
