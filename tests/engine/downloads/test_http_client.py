@@ -141,8 +141,8 @@ def test_sizes_of_thousands_of_digits_are_no_sizes(server: FaultyServer) -> None
 def test_why_an_address_cannot_be_read() -> None:
     for url, why in {
         "ftp://127.0.0.1/x": "ftp:// is not a web address",
-        "nothing": "nothing:// is no address",
-        "http://127.0.0.1:port/x": "127.0.0.1:port/x is no address",
+        "nothing": "nothing:// is not a web address",
+        "http://127.0.0.1:port/x": "127.0.0.1:port/x is not a web address",
         "http://no-such-host.invalid/x": "address was not found",
         "http://127.0.0.1:9/x": "does not accept connections",
     }.items():
