@@ -31,7 +31,7 @@ _STAGES = {
     "write": mark("Write"),
     "compile": mark("Compile"),
     "wait": mark("Wait for reading and writing"),
-    "verify": mark("Check"),
+    "verify": mark("Verify"),
 }
 
 
@@ -110,13 +110,13 @@ def stage(row: JobRow) -> str:
         case "prepare":
             return tr("Preparing")
         case "weights":
-            return tr("Checking the model files · {percent} %", percent=percent)
+            return tr("Verifying the model files · {percent} %", percent=percent)
         case "decode":
             return tr("Decoding the latent · {percent} %", percent=percent)
         case "mux":
             return tr("Joining video and audio · {percent} %", percent=percent)
         case "verify":
-            return tr("Checking the result · {percent} %", percent=percent)
+            return tr("Verifying the result · {percent} %", percent=percent)
     if row.total:
         return tr("Upscaling · {done} of {total}", done=row.done, total=row.total)
     return tr("Upscaling")

@@ -13,7 +13,7 @@ _STATES: dict[MachineState, tuple[str, str, str]] = {  # icon, severity, text
     "helped": ("play", "good", mark("Uses this computer")),
     "idle": ("check", "good", mark("Ready")),
     "working": ("play", "good", mark("Working")),
-    "paused": ("pause", "info", mark("Paused there")),
+    "paused": ("pause", "info", mark("Paused remotely")),
     "refused": ("error", "refusal", mark("Not compatible")),
     "left-out": ("warning", "warning", mark("Excluded")),
 }

@@ -48,7 +48,7 @@ _ICONS = {
 }
 _MENU = {
     "use": mark("Use for this video"),
-    "verify": mark("Check"),
+    "verify": mark("Verify"),
     "folder": mark("Show in folder"),
     "remove": mark("Remove …"),
 }
@@ -63,7 +63,9 @@ def main_action(package: Package, status: FileStatus, task: TaskState | None) ->
         return again, tr("Try again")
     if status.is_usable:
         return (
-            ("use", tr("Use")) if model_labels.can_redraw(package.main) else ("verify", tr("Check"))
+            ("use", tr("Use"))
+            if model_labels.can_redraw(package.main)
+            else ("verify", tr("Verify"))
         )
     if package.main.kind == "library":
         return "add", tr("Add …")

@@ -131,7 +131,7 @@ class PlanCard(QFrame):
             text, icon, severity = tr("Planning …"), "info", "info"
         elif can_download(row):
             is_coming = row.job_id in self._downloads.films
-            text = tr("Being downloaded") if is_coming else tr("Needs a download")
+            text = tr("Downloading") if is_coming else tr("Needs a download")
             icon, severity = "download", "info"
         elif refused:
             text, icon, severity = tr("Cannot start"), "error", "refusal"
@@ -160,7 +160,7 @@ class PlanCard(QFrame):
         where = tr("free on {drive}", drive=drive) if drive else tr("free on disk")
         free.show_text(bytes_text(plan.free_disk_bytes), where)
         on_gpu = plan.work.device == "cuda"
-        self._guess.setText(tr("Measure the speed"))
+        self._guess.setText(tr("Measure speed"))
         self._guess.setToolTip(
             tr("Not measured on this GPU: run the speed test")
             if on_gpu

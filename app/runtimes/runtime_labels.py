@@ -23,7 +23,7 @@ from engine.protocol.runtime_state import RuntimeState
 
 _PHASES = {
     "download": mark("Downloading the NVIDIA runtime"),
-    "import": mark("Checking the file"),
+    "import": mark("Verifying the file"),
     "unpack": mark("Unpacking the NVIDIA runtime"),
     "try": mark("Testing the NVIDIA runtime"),
     "use": mark("Switching the NVIDIA runtime"),
@@ -216,7 +216,7 @@ def joined(*sentences: str) -> str:
 OWN = ""  # id of the torch that came with the program
 _SHORT_PHASES = {
     "download": mark("Downloading"),
-    "import": mark("Checking"),
+    "import": mark("Verifying"),
     "unpack": mark("Unpacking"),
     "try": mark("Testing"),
     "use": mark("Switching"),
