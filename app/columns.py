@@ -83,9 +83,9 @@ class Columns(Themed, QWidget):
     def retranslate_ui(self) -> None:
         """All texts in the current language, icons in the current theme."""
         self.queue_sheet.setAccessibleName(tr("Queue"))  # the column has its own heading
-        self.choices_sheet.set_title(tr("Options"))
+        self.choices_sheet.set_title(tr("Video settings"))
         self.why_sheet.set_title(tr("Why this plan"))
-        self._fold.setText(tr("Options"))
+        self._fold.setText(tr("Video settings"))
         self._fold.setIcon(icon("settings", size=16))
 
     def _lay_out(self, stage: QWidget) -> None:

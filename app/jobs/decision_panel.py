@@ -175,7 +175,7 @@ class DecisionPanel(QWidget):
             "download_stop": tr("Stop download"),
             "add_files": tr("Add files …"),
             "retry": self._retry_text(),
-            "accept": tr("Keep as is"),
+            "accept": tr("Keep it anyway"),
         }
         first, second = self._names
         self._primary.setText(texts[first])

@@ -266,7 +266,7 @@ class LatentSheet(Themed, QDialog):
             text, tip = tr("Next file") if left else tr("Close"), ""
         else:
             text = tr("Add and upscale")
-            tip = tr("Decodes, then upscales with your usual options")
+            tip = tr("Decodes, then upscales with your usual settings")
         self._upscale.setText(text)
         self._upscale.setToolTip(tip)
         self._upscale.setEnabled(self._read is not None or self._is_stuck)

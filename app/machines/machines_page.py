@@ -170,7 +170,7 @@ class MachinesPage(Themed, QDialog):
         self._pair.setIcon(icon("add", size=16))
         self._foot.setText(
             tr(
-                "To use them for a video: More options, {setting}: {choice}.",
+                "To use them for a video: More settings, {setting}: {choice}.",
                 setting=setting_title("machines"),
                 choice=choice_text("machines", "all"),
             )

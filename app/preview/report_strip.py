@@ -103,8 +103,8 @@ class ReportStrip(QFrame):
         self._details.setToolTip(tr("Every check, with the values of source and result"))
         self._compare.setAccessibleName(tr("Compare"))
         self._compare.setToolTip(tr("Play both videos in sync"))
-        self._again.setAccessibleName(tr("Run again with other options"))
-        self._again.setToolTip(tr("Run again with other options (Ctrl+D); this result is kept"))
+        self._again.setAccessibleName(tr("Run again with other settings"))
+        self._again.setToolTip(tr("Run again with other settings (Ctrl+D); this result is kept"))
         if self._report is not None:
             self._fill_report(self._report)
         self._give_way()

@@ -145,7 +145,7 @@ class TryBar(Themed, QFrame):
         may_begin = self._work.isHidden() and not self._why_not
         self._frame.setEnabled(may_begin and not self._has_result)
         self._seconds.setEnabled(may_begin)
-        tried = tr("This frame was already processed with these options.")
+        tried = tr("This frame was already processed with these settings.")
         alone = tr("Process only this frame, as the whole video would be (Ctrl+T)")
         self._frame.setToolTip(self._why_not or (tried if self._has_result else alone))
         longer = tr("Process 3 seconds from this frame on; Space plays them (Ctrl+Shift+T)")

@@ -32,10 +32,10 @@ def test_one_notification_for_each_queue(bench, said):
     bench.fail(DiskFull("folder", folder="/films").info())
     assert said == []
     bench.finish()
-    assert said == [("The queue has ended", "Finished: 2 · failed: 1")]
+    assert said == [("Queue finished", "Finished: 2 · failed: 1")]
     bench.start("four.mp4")
     bench.finish()
-    assert said[1:] == [("The queue has ended", "Finished: 1 · failed: 0")]
+    assert said[1:] == [("Queue finished", "Finished: 1 · failed: 0")]
 
 
 def test_who_looks_at_the_window_is_not_notified(bench, said):

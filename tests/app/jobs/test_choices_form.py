@@ -84,7 +84,7 @@ def test_strength_is_a_choice_of_seedvr2_and_reaches_the_job(bench, qtbot):
     bench.hear()
     settings = bench.asked(commands.ChangeJob)[-1].settings
     assert (settings.model, settings.strength) == ("seedvr2-7b", 95)
-    assert (strength_of(0), strength_of(100)) == ("Only resized", "All redrawn")
+    assert (strength_of(0), strength_of(100)) == ("Only resized", "Fully redrawn")
     assert len({strength_of(percent) for percent in (0, 30, 60, 90, 100)}) == 5
 
 

@@ -38,7 +38,7 @@ def test_a_choice_is_for_all_selected_films_and_changes_nothing_else_of_them(ben
     bench.window.queue_column.view.select(films[1])
     bench.choose(scale=4, start="1", crf=20)
     select(bench, films[:3])
-    assert "changes are for 3 films" in texts(bench.window.choices)
+    assert "Changes apply to 3 videos" in texts(bench.window.choices)
     bench.choose(codec="hevc", stop="5")
     made = [(r.settings.codec, r.settings.scale, r.settings.crf) for r in bench.program.queue.rows]
     assert made == [("hevc", 2, 16), ("hevc", 4, 20), ("hevc", 2, 16), ("auto", 2, 16)]

@@ -52,7 +52,7 @@ def test_both_readings_are_seen_and_the_guess_is_taken(sheet):
     undecided = (sheet.button("latentAdd"), sheet.button("latentUpscale"), sheet.card("raw"))
     assert not any(one.isEnabled() for one in undecided)
     sheet.view.show_read(replace(READ, guess="normalised"))
-    assert sheet.card("raw").instead == "Decoding one picture …"
+    assert sheet.card("raw").instead == "Decoding one image …"
     sheet.view.show_pictures(SHOWN)
     assert sheet.card("raw").has_picture
     assert sheet.card("normalised").has_picture
@@ -69,7 +69,7 @@ def test_a_guess_that_may_be_wrong_says_so(sheet):
     sheet.view.show_read(replace(READ, is_sure=False))
     sheet.view.show_pictures(replace(SHOWN, is_whole=False))
     assert "The values would suit both." in sheet.texts()
-    assert "Only the middle of the first picture is shown." in sheet.texts()
+    assert "Only the centre of the first frame is shown." in sheet.texts()
     sheet.view.show_refusal(MISSING)
     least = sheet.view.minimumSizeHint()
     assert (least.width() <= 1024, least.height() <= 640) == (True, True), "the smallest window"
@@ -125,7 +125,7 @@ def test_any_rate_can_be_typed_and_tells_how_long_the_film_is(sheet, qtbot):
     field.setValue(0.0)
     assert sheet.view.rate.rate == 16.0
     field.setValue(23.976)
-    assert field.text() == "23.976 frames/s"
+    assert field.text() == "23.976 fps"
 
 
 def test_an_unusable_file_says_why_and_leaves_one_button(sheet, qtbot):

@@ -142,7 +142,7 @@ def test_another_language_reaches_an_open_pairing(bench, dialog):
     bench.program.use_language("zh_CN")
     bench.hear()
     assert "Attic 上显示的是这些词吗？" in texts(dialog)
-    assert part(dialog, "pairingSame", QPushButton).text() == "相同"
+    assert part(dialog, "pairingSame", QPushButton).text() == "词语相同"
 
 
 def test_a_second_pairing_waits_for_the_end_of_the_first(bench, dialog):

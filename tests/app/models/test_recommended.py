@@ -47,7 +47,7 @@ def test_everything_is_here_and_there_is_no_button(bench):
         tasks.files[file] = replace(tasks.files[file], state="here")
     view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
     bench.hear()
-    assert "Everything is here" in texts(part(view, "recommended"))
+    assert "Everything is installed" in texts(part(view, "recommended"))
     assert not part(view, "getRecommended").isVisible()
 
 
@@ -112,7 +112,7 @@ def test_a_broken_runtime_is_reported_and_comes_again(bench):
     view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
     problem = part(view, "brokenRuntime")
     assert problem.isVisible()
-    assert "The NVIDIA runtime is installed, but it cannot be used" in texts(problem)
+    assert "The NVIDIA runtime is installed but cannot be used" in texts(problem)
     assert "The reason: it is not installed" in texts(problem)
     part(view, "getRecommended").click()
     bench.hear()

@@ -38,8 +38,8 @@ def test_a_job_without_workers_shows_none(bench, running):
 def test_processes_and_other_computers_are_shown_with_their_speed(bench, running):
     say(bench, running, ("", 0.42), ("Studio", 12.04), ("", 0.0))
     assert shown(bench) == [
-        "Process 1: 0.42 frames/s",
-        "Studio: 12.0 frames/s",
+        "Process 1: 0.42 fps",
+        "Studio: 12.0 fps",
         "Process 3: –",
     ]
     tips = [one.toolTip() for one in bench.window.findChildren(Figure) if one.isVisible()]

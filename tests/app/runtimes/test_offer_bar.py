@@ -36,7 +36,7 @@ def test_without_a_card_nothing_is_offered(bench):
 
 def test_a_card_without_a_runtime_gets_one_clear_offer_and_is_called_unused(over):
     assert over.bar.isVisible()
-    offer = "Your RTX 5070 Ti can be used after a download of 1.9 GB (NVIDIA runtime)"
+    offer = "Download the NVIDIA runtime (1.9 GB) to use your RTX 5070 Ti"
     assert over.texts().startswith(offer)
     assert "5.7 GB of the 212 GB free" in over.texts()
     assert over.offered() == ["download", "file", "hide"]
@@ -150,10 +150,10 @@ def test_a_file_is_taken_in_the_place_of_a_download(over):
     over.link.open_view()
     over.press("file")
     assert [c.paths for c in over.asked(commands.ImportRuntime)] == [(Path("/disk/torch.whl"),)]
-    assert "Checking the file" in over.texts()
-    assert "Checking the file" in over.texts(over.link.view)
+    assert "Verifying the file" in over.texts()
+    assert "Verifying the file" in over.texts(over.link.view)
     over.fail(HashMismatch("no-known-wheel", name="torch.whl", wheels="a.whl").info())
-    assert "This is not a file that was published" in over.texts()
+    assert "This is not a published file" in over.texts()
     assert over.offered() == ["file", "dismiss"]
     assert "torch.whl is none of the wheels" in over.texts(over.link.view)
 
@@ -213,7 +213,7 @@ def test_what_is_broken_or_outdated_is_said_so(over):
     old = make_runtime(id="cu130-2.9.1-aa", driver="", state="broken", is_chosen=True)
     over.say(make_listed(make_runtime(), old))
     assert "needs a newer NVIDIA runtime" in over.texts()
-    assert "A download of 1.9 GB." in over.texts()
+    assert "Download size: 1.9 GB." in over.texts()
     assert over.offered()[0] == "download"
     broken = HERE | {"state": "broken", "is_chosen": True, "why": NOT_INSTALLED}
     over.put(**broken, is_used=True)
