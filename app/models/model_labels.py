@@ -28,12 +28,12 @@ _MODELS = {
 }
 _FILES = {
     "fp16": ("FP16", mark("As published, full precision")),
-    "fp8": ("FP8", mark("Half the size, slightly less precise")),
-    "q8": ("Q8", mark("Half the size, nearly full precision")),
-    "q4": ("Q4", mark("Smallest, least precise")),
+    "fp8": ("FP8", mark("Half size, slightly less exact")),
+    "q8": ("Q8", mark("Half size, nearly exact")),
+    "q4": ("Q4", mark("Smallest, least exact")),
 }
 _SHARED = {
-    "vae": ("VAE", mark("Encodes frames for the model and decodes its output")),
+    "vae": ("VAE", mark("Encodes and decodes frames")),
     "text": (mark("Text embedding"), mark("The fixed text prompt that the model uses")),
 }
 _OWN = mark("Your own file")
@@ -43,7 +43,7 @@ _STATUSES = {
     FileStatus.DAMAGED: mark("Damaged"),
     FileStatus.UNCHECKED: mark("Installed, not verified"),
     FileStatus.HERE: mark("Installed, verified"),
-    FileStatus.ELSEWHERE: mark("In use by another program"),
+    FileStatus.ELSEWHERE: mark("Another program uses it"),
     FileStatus.WAITING: mark("Queued"),
     FileStatus.FAILED: mark("Failed"),
 }

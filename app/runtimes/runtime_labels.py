@@ -287,7 +287,7 @@ def _at_rest(state: RuntimeState) -> tuple[str, str, str]:
         case "here":
             return "check", "info", tr("Installed, not selected")
         case "busy":
-            return "info", "info", tr("In use by another program")
+            return "info", "info", tr("Another program uses it")
     if not state.suits_program:
         return "info", "info", tr("For another system")
     if state.state == "partial":

@@ -189,7 +189,7 @@ def test_work_times_stand_next_to_the_planned_ones(bench, theme):
     shown = [label.text().strip() for label in opened.findChildren(QLabel) if label.isVisible()]
     at = shown.index("Stages of this video")
     assert shown[at : at + 9] == [
-        *("Stages of this video", "taken", "planned"),
+        *("Stages of this video", "actual", "planned"),
         *("Preparing", "3 s", ""),
         *("Upscaling", "45 s", ""),
     ]

@@ -172,7 +172,7 @@ def test_nothing_is_tried_of_a_running_film_or_next_to_one(bench, film):
     bench.hear()
     assert bench.find("tryBar").isVisible()
     assert not bench.find("tryFrame").isEnabled()
-    assert "being worked on" in bench.find("tryFrame").toolTip()
+    assert "being processed" in bench.find("tryFrame").toolTip()
 
 
 def test_latents_are_not_tried(bench):

@@ -52,7 +52,7 @@ def test_the_icon_tells_how_far_the_queue_is_and_a_click_opens_the_window(bench,
     bench.add("two.mp4")
     bench.engine.advance(120)
     bench.hear()
-    assert tray.icon.toolTip() == "Upreel\none.mp4 · 50%\n1 waiting"
+    assert tray.icon.toolTip() == "Upreel\none.mp4 · 50%\n1 queued"
     with qtbot.waitSignal(tray.opened):
         tray.icon.activated.emit(QSystemTrayIcon.ActivationReason.Trigger)
     with qtbot.assertNotEmitted(tray.opened):

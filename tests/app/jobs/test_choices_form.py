@@ -95,7 +95,7 @@ def test_availability_is_shown_after_each_model(qtbot):
     box = form._model.control
     first, *others = (box.itemText(at) for at in range(box.count()))
     assert (first, others[0], others[-1]) == ("Automatic", "Lite · built in", "None · same picture")
-    seedvr2 = ["SeedVR2 3B · here", "SeedVR2 7B · here", "SeedVR2 7B sharp · here"]
+    seedvr2 = ["SeedVR2 3B · installed", "SeedVR2 7B · installed", "SeedVR2 7B sharp · installed"]
     assert others[1:-1] == [*seedvr2, "Wan 2x", "Community model"]
 
 

@@ -132,10 +132,10 @@ def test_cards_are_dragged_to_another_place(bench, films, dragged, onto, is_belo
 
 def test_the_time_of_the_whole_queue_is_shown(bench, films):
     plans = [row.plan for row in bench.program.queue.rows]
-    assert bench.find("queueTime").text().startswith("4 films · about ")
+    assert bench.find("queueTime").text().startswith("4 videos · about ")
     assert bench.program.queue.seconds_left == pytest.approx(sum(plan.seconds for plan in plans))
     unread = bench.program.controller.add_file(Path("unread.mp4"))
-    assert bench.find("queueTime").text().startswith("5 films · at least ")
+    assert bench.find("queueTime").text().startswith("5 videos · at least ")
     for job_id in (*films[1:], unread):
         bench.program.controller.remove([job_id])
     bench.hear()

@@ -37,8 +37,8 @@ def test_from_the_first_change_to_the_new_plan_nothing_fits_and_nothing_starts(w
     waiting.find("segment-x4").click()
     assert not can_start(waiting)  # before the choice is even sent
     assert "Fits into memory" not in texts(waiting.window.decision)
-    assert "Making the plan" in texts(waiting.window.decision)
-    assert "Making the plan" in waiting.find("primaryAction").toolTip()
+    assert "Planning …" in texts(waiting.window.decision)
+    assert "Planning …" in waiting.find("primaryAction").toolTip()
     waiting.window.choices.flush()
     waiting.hear()
     assert not can_start(waiting)

@@ -60,9 +60,15 @@ def test_the_first_page_says_what_to_do_on_both_computers(bench):
     bench.engine.sink.emit(machines.MachinesKnown(state=NO_MACHINES))
     bench.hear()
     shown = whole(bench)
-    for text in ("Office", "Address: 192.168.1.20:47110", "No other computer", "1. On", "2. Here"):
+    for text in (
+        "Office",
+        "Address: 192.168.1.20:47110",
+        "No other computer",
+        "1. On",
+        "2. On this computer",
+    ):
         assert text in shown
-    assert "right to run programs here" in shown
+    assert "right to run programs on this one" in shown
     assert bench.asked(machines.ShowMachines) == [machines.ShowMachines()]
 
 
@@ -88,7 +94,7 @@ def test_a_row_says_what_a_computer_lends_and_does(bench):
     bench.emit(machines.MachinesKnown(state=replace(NO_MACHINES, machines=(ATTIC, working))))
     shown = whole(bench)
     assert "Working" in shown
-    assert "a.mkv · 1.92 frames/s · 31 parts finished" in shown
+    assert "a.mkv · 1.92 fps · 31 parts finished" in shown
 
 
 @pytest.mark.parametrize("language", ["en", "zh_CN"])

@@ -94,14 +94,14 @@ def test_the_list_opens_by_key_and_by_the_button_on_top(bench, qtbot):
 def test_every_file_has_its_words_size_licence_and_button(models):
     said = [
         "FP8",
-        "Half the size, slightly less precise",
+        "Half size, slightly less exact",
         "3.4 GB",
         "Apache-2.0",
         "",
         "Not installed",
     ]
     assert models.texts(DIT).split("\n") == said
-    assert models.button(DIT).text() == "Get"
+    assert models.button(DIT).text() == "Download"
     assert "212 GB free on disk" in models.texts()
     assert "Used by all SeedVR2 models" in models.texts()
 
@@ -157,7 +157,7 @@ def test_an_error_stands_in_its_row_with_a_hint_and_another_try(models):
 def test_a_damaged_file_is_fetched_again_and_a_busy_one_left_alone(models):
     models.put(VAE, state="busy")
     assert not models.button(VAE).isEnabled()
-    assert "In use by another program" in models.texts(VAE)
+    assert "Another program uses it" in models.texts(VAE)
     models.put(DIT, state="damaged")
     assert models.button(DIT).text() == "Download again"
     models.press(DIT)
@@ -169,10 +169,10 @@ def test_a_borrowed_file_says_where_it_lies_and_is_used(models, tmp_path):
     models.put(DIT, state="unverified", path=folder / "dit.safetensors", borrowed=True)
     able = {name: action.isEnabled() for name, action in models.menu(DIT).items()}
     without_vae, theirs = "Use for this video", "Remove …"
-    assert able == {without_vae: False, "Check": True, "Show in folder": True, theirs: False}
+    assert able == {without_vae: False, "Verify": True, "Show in folder": True, theirs: False}
     models.put(VAE, TEXT)
     places = [label.toolTip() for label in models.view.findChildren(QLabel)]
-    assert f"Read where it lies: {folder}" in places  # elided in the row itself
+    assert f"Used in place: {folder}" in places  # elided in the row itself
     assert "Installed, not verified" in models.texts(DIT)
     models.bench.add()
     models.press(DIT)
@@ -215,14 +215,14 @@ def test_check_show_in_folder_and_remove_are_in_the_menu(models):
     models.bench.patch.setattr(desktop, "show_in_folder", lambda path: shown.append(path) or True)
     models.bench.patch.setattr(models.view, "confirm_remove", lambda _package: answers.pop(0))
     models.put(DIT, VAE)
-    models.trigger(VAE, "Check")
+    models.trigger(VAE, "Verify")
     assert models.asked(commands.VerifyModelFile) == [VAE]
     models.trigger(DIT, "Show in folder")
     assert shown == [models.engine.files[DIT].path]
     for removed in ([], [DIT]):
         models.trigger(DIT, "Remove …")
         assert models.asked(commands.RemoveModelFile) == removed
-    assert models.button(DIT).text() == "Get"
+    assert models.button(DIT).text() == "Download"
 
 
 def test_a_file_that_could_not_be_removed_is_not_fetched_instead(models):
@@ -285,7 +285,7 @@ def test_every_button_has_a_name_and_is_reached_by_the_keyboard(models):
         if not button.objectName().startswith("qt_"):
             assert button.focusPolicy() & Qt.FocusPolicy.TabFocus, button.objectName()
     names = [button.accessibleName() for button in found]
-    assert "Get: SeedVR2 3B FP8, seedvr2-3b-fp8.safetensors" in names
+    assert "Download: SeedVR2 3B FP8, seedvr2-3b-fp8.safetensors" in names
 
 
 def test_a_file_to_import_is_chosen_and_how_it_is_taken(models, tmp_path):
@@ -331,7 +331,7 @@ def test_files_of_wan_stand_alone_and_only_its_upscaler_is_used(models):
     assert models.asked(commands.DownloadModelFile) == ["wan21-vae-16bit"]
     models.bench.add()
     models.put("wan-2x-fp32", "wan21-vae-fp32")
-    assert models.button("wan21-vae-fp32").text() == "Check"
+    assert models.button("wan21-vae-fp32").text() == "Verify"
     models.press("wan-2x-fp32")
     settings = models.bench.asked(commands.ChangeJob)[-1].settings
     assert (settings.model, settings.vae) == ("wan-2x", "")

@@ -91,11 +91,11 @@ def test_a_guessed_time_leads_to_the_speed_test(bench, qtbot):
 def test_a_pretended_card_is_said_plainly_and_cannot_start(bench):
     say_plan(bench, pretended(on_gpu(plan())))
     shown = said(bench)
-    assert f"Planned for {GPU}: not in this machine" in shown
+    assert f"Planned for {GPU}, which is not in this computer" in shown
     assert "Would fit into memory" in shown
     start = bench.find("primaryAction")
     assert not start.isEnabled()
-    assert "not in this machine" in start.toolTip()
+    assert "not in this computer" in start.toolTip()
 
 
 def test_a_plan_that_does_not_fit_offers_what_would(bench, qtbot):
@@ -182,7 +182,7 @@ def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench):
     reasons = dataclasses.replace(made.reasons, alternatives=(step,))
     more = dataclasses.replace(made, reasons=reasons)
     bench.emit(events.PlanChosen(job_id=job_id, plan=more))
-    assert "30.0 GB\nmain memory: does not fit" in texts(bench.find("whySheet"))
+    assert "30.0 GB\nRAM: does not fit" in texts(bench.find("whySheet"))
 
 
 def test_a_smaller_plan_while_running_says_what_was_changed(bench):

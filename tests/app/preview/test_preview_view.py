@@ -239,8 +239,8 @@ def test_a_screen_reader_says_film_time_and_what_is_shown(shown):
     shown.set_mode(Mode.SPLIT)
     shown.pair.set_remedy("Try it.")
     said = picture.text(QAccessible.Text.Name)
-    assert "Original 64×36 left of the line, Lite 128×72 right." in said
-    assert said.endswith("There is no result of this frame yet. Try it.")
+    assert "Original 64×36 left of the divider, Lite 128×72 right." in said
+    assert said.endswith("There is no result for this frame yet. Try it.")
     shown.pair.set_playing(True)
     shown.timeline.set_step(62)
     assert picture.text(QAccessible.Text.Name) == said, "it says no frame of a film that plays"
@@ -314,7 +314,7 @@ def test_the_language_changes_while_it_is_open(shown, qapp):
         translated = {text for text in english if tr(text) != text}
         assert translated
         assert not translated & {button.text() for button in named}
-        assert shown.canvas.scene.labels[0] == "原始 64×36"
+        assert shown.canvas.scene.labels[0] == "原片 64×36"
         assert "13" in shown.strip.text
         assert not shown.strip.text.startswith("All")
         assert "的画面，第 101 帧" in shown.canvas.accessibleName()

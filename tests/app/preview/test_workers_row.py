@@ -54,7 +54,7 @@ def test_those_without_room_are_added_up(bench, running):
     found = shown(bench)
     assert 2 <= len(found) <= 8
     rest = 20 - (len(found) - 1)
-    assert found[-1] == f"{rest} more: {0.5 * rest:.2f} frames/s"
+    assert found[-1] == f"{rest} more: {0.5 * rest:.2f} fps"
 
 
 def test_a_low_window_keeps_its_height_for_the_picture(bench, running):

@@ -42,7 +42,7 @@ def row(over: Over, page: RuntimeView, runtime: str) -> list[str]:
 
 def test_the_page_says_what_is_in_use_and_why(over, page):
     page.resize(1000, 700)  # more than the screen of tests has: nothing is shortened
-    assert "In use now: Built in, for the processor" in over.texts(page)
+    assert "In use now: Built in, for the CPU" in over.texts(page)
     assert "No NVIDIA runtime is chosen." in over.texts(page)
     assert "suits NVIDIA GeForce RTX 5070 Ti" in over.texts(page)
     built_in = ["Built in, for the CPU", "Included with Upreel, always available", "In use"]
@@ -82,7 +82,7 @@ def test_use_the_programs_own_and_start_again(over, page):
     assert row(over, page, "cu130")[-1] == "Temporarily in use"
     assert row(over, page, "")[-1] == "After a restart"
     assert restart.isVisible()
-    assert "From the next start on the processor" in over.texts()
+    assert "After a restart Upreel runs on the CPU" in over.texts()
     button(page, "cu130").click()
     over.hear()
     assert not restart.isVisible(), "as it was"

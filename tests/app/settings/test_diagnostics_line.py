@@ -25,7 +25,7 @@ def test_the_archive_is_written_where_the_user_says(
     bench.hear()
     assert [asked.path for asked in bench.asked(WriteDiagnostics)] == [Path("/x/report.zip")]
     assert not button.isEnabled()
-    assert "Looking" in summary.text()
+    assert "Checking" in summary.text()
     bench.engine.tasks.finish(KIND)
     bench.hear()
     assert summary.text() == "Saved: report.zip"

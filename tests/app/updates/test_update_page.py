@@ -57,7 +57,7 @@ def test_nothing_is_asked_before_the_button_that_leads_to_the_setup(bench):
     bench.hear()
     assert bench.asked(c.UpdateCommand) == []
     summary = part(bench.program.settings.dialog, "updateSummary")
-    assert "never by itself" in summary.text()
+    assert "never automatically" in summary.text()
     view = opened(bench)
     assert bench.asked(c.UpdateCommand) == [c.CheckUpdate()]
     assert "Upreel 0.2.0 is available" in shown(view)
@@ -69,7 +69,7 @@ def test_nothing_is_asked_before_the_button_that_leads_to_the_setup(bench):
     assert buttons(view) == ["Stop"]
     bench.engine.tasks.finish(UPDATE)
     bench.hear()
-    assert "it is the one that was published" in shown(view)
+    assert "matches the published one" in shown(view)
     assert buttons(view) == ["Check again", "Close Upreel and install"]
     press(bench, "updateAct")
     assert bench.program.updates.starts_setup
@@ -80,7 +80,7 @@ def test_nothing_is_asked_before_the_button_that_leads_to_the_setup(bench):
 def test_while_it_looks_and_stop(bench):
     bench.engine.tasks.check_waits = True
     view = opened(bench)
-    assert "Asking which version is the newest" in shown(view)
+    assert "Checking for updates" in shown(view)
     assert buttons(view) == ["Stop"]
     bench.program.updates.open_view()  # once more while it runs
     assert bench.asked(c.CheckUpdate) == [c.CheckUpdate()]
@@ -97,8 +97,8 @@ def test_what_is_offered_in_each_situation(bench):
     for found, words, offered in (
         (replace(OWN, was_checked=True), "Upreel 0.1.0 is the latest version.", [look]),
         (replace(OWN, is_in_build=False), "This build of Upreel cannot check for updates.", []),
-        (replace(NEWER, installed_as="portable"), "unpack it in the place", [look]),
-        (replace(NEWER, installed_as="sources"), "runs from its sources", [look]),
+        (replace(NEWER, installed_as="portable"), "replace this folder", [look]),
+        (replace(NEWER, installed_as="sources"), "runs from source", [look]),
     ):
         bench.engine.tasks.found = found
         view = opened(bench)
