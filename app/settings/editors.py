@@ -132,7 +132,7 @@ class PathEditor(LineEditor):
     """A file of the user's, or nothing."""
 
     def __init__(
-        self, name: str, parent: QWidget | None = None, empty: str = mark("Published")
+        self, name: str, parent: QWidget | None = None, empty: str = mark("Published file")
     ) -> None:
         super().__init__(name, empty, parent)
         self._browse = QToolButton()
@@ -156,7 +156,7 @@ class PathEditor(LineEditor):
             self._finish()
 
     def _problem(self, text: str) -> str:
-        return "" if Path(text).is_file() else tr("There is no such file.")
+        return "" if Path(text).is_file() else tr("File not found.")
 
 
 class FolderEditor(PathEditor):
@@ -175,20 +175,20 @@ class FolderEditor(PathEditor):
             self._finish()
 
     def _problem(self, text: str) -> str:
-        return "" if Path(text).is_dir() else tr("There is no such folder.")
+        return "" if Path(text).is_dir() else tr("Folder not found.")
 
 
 class CommandEditor(LineEditor):
     """A program of the user's with its arguments, or nothing."""
 
     def _problem(self, text: str) -> str:
-        return "" if desktop.command_words(text) else tr("There is no such program.")
+        return "" if desktop.command_words(text) else tr("Program not found.")
 
 
 __all__ = ["ChoiceEditor", "Editor", "NumberEditor", "SwitchEditor", "make_editor"]
 
 _NO_FOLDER = {"output_folder": mark("Next to the source"), "watch_folder": mark("None")}
-_UNITS = {"x": "×", "frames": mark("frames"), "frames/s": mark("frames/s")}
+_UNITS = {"x": "×", "frames": mark("frames"), "frames/s": mark("fps")}
 
 
 def value_text(name: str, value: Any) -> str:
@@ -201,7 +201,7 @@ def value_text(name: str, value: Any) -> str:
     if about.low_is_automatic and value == about.low:
         return tr("Automatic")
     if isinstance(value, str):
-        return (Path(value).name or tr("Nothing")) if about.kind == "path" else value
+        return (Path(value).name or tr("No cleaning")) if about.kind == "path" else value
     unit = tr(_UNITS.get(about.unit, about.unit)) if about.unit else ""
     return f"{value:g} {unit}".rstrip()
 

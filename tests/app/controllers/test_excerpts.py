@@ -137,7 +137,7 @@ def test_a_failure_that_was_read_can_be_closed(bench, film, height):
 def test_every_view_without_a_result_says_how_to_get_one(bench, film, view):
     bench.press(f"segment-{view}")
     canvas = bench.window.preview.canvas
-    assert "“Try this frame” makes it now." in canvas.scene.missing_texts[1]
+    assert "“Try this frame” renders it now." in canvas.scene.missing_texts[1]
     assert "“Try this frame”" in canvas.accessibleName()
     bench.press("tryFrame")
     assert "“Try this frame”" not in canvas.scene.missing_texts[1], "it is being made"
@@ -152,7 +152,7 @@ def test_a_view_without_a_result_says_why_none_can_be_made_now(bench, film):
     bench.window.queue_column.view.select(other)
     bench.hear()
     text = bench.window.preview.canvas.scene.missing_texts[1]
-    assert "A film is being worked on" in text
+    assert "A video is being processed" in text
     assert "“Try this frame”" not in text
 
 
@@ -172,7 +172,7 @@ def test_nothing_is_tried_of_a_running_film_or_next_to_one(bench, film):
     bench.hear()
     assert bench.find("tryBar").isVisible()
     assert not bench.find("tryFrame").isEnabled()
-    assert "being worked on" in bench.find("tryFrame").toolTip()
+    assert "being processed" in bench.find("tryFrame").toolTip()
 
 
 def test_latents_are_not_tried(bench):
