@@ -20,7 +20,7 @@ class _Spec:
 
 SPECS = {
     "add_files": _Spec(mark("Add files …"), "add", ("Ctrl+O",)),
-    "add_folder": _Spec(mark("Add a folder …"), "folder", ("Ctrl+Shift+O",)),
+    "add_folder": _Spec(mark("Add folder …"), "folder", ("Ctrl+Shift+O",)),
     "start": _Spec(mark("Start"), "play", ("Ctrl+Return", "Ctrl+Enter")),
     "try_frame": _Spec(mark("Try this frame"), "", ("Ctrl+T",)),
     "try_seconds": _Spec(mark("Try 3 seconds"), "", ("Ctrl+Shift+T",)),

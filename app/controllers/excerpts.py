@@ -66,7 +66,7 @@ class ExcerptsController(QObject):
             return
         why_not = self.why_not(row)
         self.bar.offer(has_result=excerpt is not None, why_not=why_not, problem=self.problem(row))
-        self._view.pair.set_remedy(why_not or tr("“Try this frame” renders it now."))
+        self._view.pair.set_remedy(why_not or tr('"Try this frame" renders it now.'))
 
     def problem(self, row: JobRow) -> str:
         """Why the last try of a film has failed; "" where it has not."""

@@ -176,7 +176,7 @@ class Intake(QObject):
     def ask_folder(self) -> None:
         """Let the user choose a folder."""
         folder = str(self._ui_state.source_folder)
-        chosen = QFileDialog.getExistingDirectory(self._window, tr("Add a folder"), folder)
+        chosen = QFileDialog.getExistingDirectory(self._window, tr("Add folder"), folder)
         self.take([Path(chosen)] if chosen else [])
 
     def take_drop(self, mime: QMimeData) -> None:

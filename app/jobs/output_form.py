@@ -95,7 +95,7 @@ class TargetForm(Translated, QWidget):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-        self._row.set_labels({"x2": "×2", "x4": "×4", _OTHER: tr("Other")})
+        self._row.set_labels({"x2": "×2", "x4": "×4", _OTHER: tr("Custom")})
         self._row.set_tips(
             {
                 "x2": tr("Twice as wide and high"),

@@ -110,7 +110,7 @@ class QueueColumn(Themed, QWidget):
         self._add.setToolTip(tr("Add videos or images (Ctrl+O)"))
         self._folder.setIcon(icon("folder"))
         self._folder.setToolTip(tr("Add all videos in a folder (Ctrl+Shift+O)"))
-        self._folder.setAccessibleName(tr("Add a folder"))
+        self._folder.setAccessibleName(tr("Add folder"))
         self._drop.set_texts(
             tr("Drop videos, images or folders"), "MKV, MP4, MOV, AVI, PNG, TIFF …"
         )

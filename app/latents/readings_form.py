@@ -32,9 +32,9 @@ READINGS: dict[Reading, tuple[str, str]] = {
     "normalised": (mark("Normalised"), mark("As WanVideoWrapper saves them")),
 }
 _SURE: dict[Reading, str] = {
-    "raw": mark("The values are distributed like ComfyUI's own, so “As they are” is selected."),
+    "raw": mark('The values are distributed like ComfyUI\'s own, so "As they are" is selected.'),
     "normalised": mark(
-        "The values are distributed like normalised ones, so “Normalised” is selected."
+        'The values are distributed like normalised ones, so "Normalised" is selected.'
     ),
 }
 
@@ -100,7 +100,7 @@ class RateForm(Translated, QWidget):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-        self._row.set_labels({_OTHER: tr("Other")})
+        self._row.set_labels({_OTHER: tr("Custom")})
         self._row.set_tips({"16": "Wan 2.1", "24": "Wan 2.2 5B"})
         self._row.setAccessibleName(setting_title(_NAME))
         self._field.retranslate_ui()

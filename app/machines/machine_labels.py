@@ -61,7 +61,10 @@ def why(machine: MachineInfo) -> tuple[str, str, str]:
     if machine.state == "away":
         return (
             "info",
-            tr("It joins when a video is processed, if Upreel is open and lending is on there."),
+            tr(
+                "It joins when a video is processed, if Upreel is open there and lending is "
+                "turned on."
+            ),
             "",
         )
     return "info", "", ""

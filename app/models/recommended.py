@@ -146,5 +146,5 @@ def _sizes(files: Collection[PublishedState], runtime: RuntimeState | None, *, l
     if not lacks:
         return f"{tr('Everything is installed')} · {bytes_text(total)}"
     if not here:
-        return tr("{size} in all", size=bytes_text(total))
+        return tr("{size} total", size=bytes_text(total))
     return tr("{here} of {total} downloaded", here=bytes_text(here), total=bytes_text(total))

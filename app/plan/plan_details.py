@@ -75,7 +75,7 @@ def _show_plan(column: QVBoxLayout, row: JobRow, plan: Plan) -> None:
     if plan.reasons is not None and plan.reasons.alternatives:
         _add_part(column, tr("Alternatives"), _steps(plan, plan.reasons.alternatives))
     if plan.reasons is not None and plan.reasons.choices:
-        _add_part(column, tr("Selected settings"), _choices(plan.reasons.choices))
+        _add_part(column, tr("Plan details"), _choices(plan.reasons.choices))
 
 
 def _add_part(column: QVBoxLayout, title: str, part: QWidget | QLayout) -> None:

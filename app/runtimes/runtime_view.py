@@ -78,9 +78,9 @@ class RuntimeView(Themed, QDialog):
         )
         self._foot.setText(
             tr(
-                "Without internet access, download the file on another computer and choose “From "
-                "a file …”. A runtime in use can be removed after Upreel has been started without "
-                "it."
+                'Without internet access, download the file on another computer and choose "From '
+                'a file …". A runtime in use can be removed after Upreel has been started '
+                "without it."
             )
         )
         self._file.setText(tr("From a file …"))

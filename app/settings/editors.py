@@ -145,8 +145,8 @@ class PathEditor(LineEditor):
         """Texts of the button too."""
         super().retranslate_ui()
         self._browse.setIcon(icon("folder", size=16))
-        self._browse.setToolTip(tr("Choose a file"))
-        self._browse.setAccessibleName(f"{tr('Choose a file')}: {setting_title(self.name)}")
+        self._browse.setToolTip(tr("Choose file"))
+        self._browse.setAccessibleName(f"{tr('Choose file')}: {setting_title(self.name)}")
 
     def _ask(self) -> None:
         folder = str(Path(self._value).parent) if self._value else ""
@@ -165,8 +165,8 @@ class FolderEditor(PathEditor):
     def retranslate_ui(self) -> None:
         """Texts of the button too."""
         super().retranslate_ui()
-        self._browse.setToolTip(tr("Choose a folder"))
-        self._browse.setAccessibleName(f"{tr('Choose a folder')}: {setting_title(self.name)}")
+        self._browse.setToolTip(tr("Choose folder"))
+        self._browse.setAccessibleName(f"{tr('Choose folder')}: {setting_title(self.name)}")
 
     def _ask(self) -> None:
         chosen = QFileDialog.getExistingDirectory(self, setting_title(self.name), self._value)

@@ -91,7 +91,7 @@ def test_strength_is_a_choice_of_seedvr2_and_reaches_the_job(bench, qtbot):
 def test_availability_is_shown_after_each_model(qtbot):
     form = ChoicesForm()
     qtbot.addWidget(form)
-    form.show_availability({name: "here" for name in SEEDVR2})
+    form.show_availability({name: "installed" for name in SEEDVR2})
     box = form._model.control
     first, *others = (box.itemText(at) for at in range(box.count()))
     assert (first, others[0], others[-1]) == (

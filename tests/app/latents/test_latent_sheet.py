@@ -60,7 +60,7 @@ def test_both_readings_are_seen_and_the_guess_is_taken(sheet):
     assert sheet.view.picture() == SHOWN.normalised
     said = sheet.texts()
     assert "Wan 2.1 VAE · 16 channels · 832×480 · 81 frames" in said
-    assert "so “Normalised” is selected." in said
+    assert 'so "Normalised" is selected.' in said
     assert "Only the middle" not in said
 
 

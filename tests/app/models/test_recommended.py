@@ -100,7 +100,7 @@ def test_what_is_here_already_is_counted(bench):
         tasks.put(file, "missing")
     tasks.list(TaskKind.MODEL_FILE)
     _lists(bench, make_runtime())
-    assert f"{bytes_text(total)} in all" in texts(card)
+    assert f"{bytes_text(total)} total" in texts(card)
 
 
 def test_a_broken_runtime_is_reported_and_comes_again(bench):
