@@ -69,7 +69,7 @@ class VideoMemory(QWidget):
 
     def _show_spill(self, spilled_mb: int) -> None:
         kind = "spilled" if spilled_mb else "secondary"
-        self._name.setText(tr("{size} swapped", size=_gb(spilled_mb)) if spilled_mb else "VRAM")
+        self._name.setText(tr("{size} spilled", size=_gb(spilled_mb)) if spilled_mb else "VRAM")
         if self._name.property("kind") != kind:
             self._name.setProperty("kind", kind)
             self._name.style().polish(self._name)

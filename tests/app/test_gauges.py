@@ -31,7 +31,7 @@ def test_memory_of_the_card_with_who_holds_it_and_how_much_spilled(bench):
     hear(bench, None)
     assert not gauge.isVisible()
     hear(bench, dataclasses.replace(GPU, spilled_mb=1229))
-    assert (name.text(), name.property("kind")) == ("1.2 GB swapped", "spilled")
+    assert (name.text(), name.property("kind")) == ("1.2 GB spilled", "spilled")
     assert "very slow" in gauge.toolTip()
     hear(bench, GPU)
     assert gauge.isVisible()

@@ -68,7 +68,7 @@ def test_every_claim_has_a_number_or_a_reason() -> None:
     assert all(source for _, _, source, _ in results)
     command = "`bench optimisations` measures it on supported hardware"
     assert found["cuDNN benchmark"] == f"run.cudnn_benchmark: needs a GPU; {command}"
-    assert found["everything together"] == "vae.all: 0.50 of the time, 1.10 of the memory"
+    assert found["all combined"] == "vae.all: 0.50 of the time, 1.10 of the memory"
     assert found["tiles and slices"].startswith("plan.tiles: 1.80 of the time")
     assert found["torch.compile"] == "not measured; `bench optimisations` measures it"
     assert found["CUDA graphs"].startswith("Not implemented: ")

@@ -150,7 +150,8 @@ def test_the_command_line_imports_plans_and_upscales(
     assert main(["models", "import", str(compact)]) == 0
     said = capsys.readouterr()
     assert (
-        "RealESRGAN Compact, 4x, float16 possible, the file states no licence" in said.out + said.err
+        "RealESRGAN Compact, 4x, float16 possible, the file states no licence"
+        in said.out + said.err
     )
     assert "check its licence" in said.out + said.err
     assert main(["models", "list", "--json"]) == 0
