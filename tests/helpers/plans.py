@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,17 @@ from engine.core.geometry import FrameSpan, Size
 from engine.core.messages import message
 from engine.hardware.budget import Budget
 from engine.models.copy.family import CopyPlan
+from engine.models.planning.search import MemoryRequirement
 from engine.protocol.media import MediaInfo, VideoInfo
-from engine.protocol.plan import Alternative, Notice, PicturePlan, Plan, Reasons, StagePlan
+from engine.protocol.plan import (
+    Alternative,
+    Notice,
+    PicturePlan,
+    Plan,
+    Reasons,
+    StagePlan,
+    WorkPlan,
+)
 
 
 def a_media(**video: Any) -> MediaInfo:
@@ -158,3 +167,59 @@ def on_gpu(plan: Plan, *, needed: float = 11.4, limit: float = 15.0) -> Plan:
 def pretended(plan: Plan) -> Plan:
     """A plan for a GPU that is not here: it fits, and cannot start."""
     return replace(plan, is_pretended=True, notices=(*plan.notices, PRETENDED))
+
+
+# --- a model whose bytes are round numbers, for sums that a reader can check
+
+MB = 10**6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPlan(WorkPlan):
+    """Frames or shots go through it; what it takes is part of the plan."""
+
+    family: str = "round"
+    model: str = "round"
+    takes: MemoryRequirement
+    made: Size
+    in_shots: bool = False
+
+    @property
+    def takes_shots(self) -> bool:
+        return self.in_shots
+
+    @property
+    def canvas(self) -> Size:
+        return self.made
+
+
+class RoundFamily:
+    """Its plans: 2 frames at a time become 1, float16 becomes float32, 4 threads become 1."""
+
+    name, models = "round", ()
+
+    def needs(self, work: RoundPlan) -> MemoryRequirement:
+        return work.takes
+
+    def smaller(self, work: RoundPlan) -> RoundPlan | None:
+        return replace(work, clip_frames=1) if work.clip_frames == 2 else None
+
+    def wider(self, work: RoundPlan) -> RoundPlan | None:
+        return replace(work, dtype="float32") if work.dtype == "float16" else None
+
+    def less_on_host(self, work: RoundPlan) -> RoundPlan | None:
+        return replace(work, threads=1) if work.threads == 4 else None
+
+
+def round_needs(
+    weights: int, *, finished: int = 2, waiting: int = 0, **working: int
+) -> MemoryRequirement:
+    """A requirement in MB: 7 of them when frames are finished, 8 while nothing works."""
+    return MemoryRequirement(
+        weights=weights * MB,
+        working={name: size * MB for name, size in working.items()},
+        finishing=7 * MB,
+        between=8 * MB,
+        finished=finished,
+        waiting=waiting,
+    )
