@@ -5,15 +5,18 @@ from dataclasses import replace
 
 import pytest
 
+from engine.core.geometry import Size
 from engine.hardware.budget import pretended_budget
-from engine.hardware.gpu_table import counted_gpu, find, gpu_specs
+from engine.hardware.gpu_table import counted_gpu, find, gpu_specs, named
+from engine.models.lite.plan import LitePlan
 from engine.planner import learning, times
 from engine.planner.plan_job import Request, plan_job
-from engine.planner.rates import Learned, Rates, load_rates
+from engine.planner.rates import Learned, Rates, Spread, load_rates
 from engine.settings.schema import JobSettings
-from tests.helpers.plans import a_budget, a_media
+from tests.helpers.plans import a_budget, a_media, a_plan
 
 GB = 10**9
+FRAME = Size(640, 360)
 MODELS = ("lite", "seedvr2-3b", "seedvr2-7b", "wan-2x")
 
 
@@ -30,6 +33,76 @@ def is_narrower(one, other):
 
 
 BUDGETS = [pretended_budget(gpu, ram_bytes=64 * GB, threads=4) for gpu in (None, gpu_specs()[0])]
+
+
+GPUS = pretended_budget(named("RTX 4090"), named("RTX 4080"), ram_bytes=64 * GB)
+HERE = "lite-x2-cpu-libx264"
+ONE, OTHER = (f"lite-x2-cuda-libx264 on {gpu.title}" for gpu in GPUS.gpus)
+MEASURED = {gpu.title: {"lite-float16": 1.0} for gpu in GPUS.gpus}
+ONE_MEASURED = {GPUS.title: MEASURED[GPUS.title]}
+
+
+def of_jobs(errors, **more):
+    """What is known after jobs whose times were off by so much, by kind."""
+    return Rates(jobs={kind: Learned(factor=1.0, error=e) for kind, e in errors.items()}, **more)
+
+
+@pytest.mark.parametrize(
+    ("budget", "known", "low", "high"),
+    [
+        # a processor: off by 2 when guessed, by 1.3 after the speed test
+        (BUDGETS[0], Rates(), 1 / 2, 2),
+        (BUDGETS[0], Rates(costs={"lite-2-float32": 1.0}), 1 / 1.3, 1.3),
+        (BUDGETS[0], Rates(costs={"lite-4-float32": 1.0, "read": 1.0}), 1 / 2, 2),
+        # after jobs by twice their error, which is 0.08 to 0.5
+        (
+            BUDGETS[0],
+            of_jobs({HERE: 0.1}),
+            1 / 1.2,
+            1.2,
+        ),
+        (
+            BUDGETS[0],
+            of_jobs({HERE: 0.03}),
+            1 / 1.08,
+            1.08,
+        ),
+        (
+            BUDGETS[0],
+            of_jobs({HERE: 0.3}),
+            1 / 1.5,
+            1.5,
+        ),
+        # GPUs: the widest of their ranges, whichever of them has it
+        (GPUS.gpus[0], Rates(), 0.6, 4),
+        (GPUS.gpus[0], Rates(gpus=MEASURED), 0.7, 1.6),
+        (GPUS.gpus[0], of_jobs({ONE: 0.1}), 1 / 1.2, 1.2),
+        (GPUS, Rates(gpus=MEASURED), 0.7, 1.6),
+        (GPUS, Rates(gpus=ONE_MEASURED), 0.6, 4),
+        (GPUS, of_jobs({ONE: 0.1}, gpus=MEASURED), 0.7, 1.6),
+        (
+            GPUS,
+            Rates(
+                jobs={ONE: Learned(factor=1.0, error=0.1), OTHER: Learned(factor=1.0, error=0.2)}
+            ),
+            1 / 1.4,
+            1.4,
+        ),
+        (
+            GPUS,
+            Rates(
+                jobs={ONE: Learned(factor=1.0, error=0.2), OTHER: Learned(factor=1.0, error=0.1)}
+            ),
+            1 / 1.4,
+            1.4,
+        ),
+    ],
+)
+def test_how_far_off_a_time_may_be(budget, known, low, high):
+    where = ("cuda", "float16") if budget.cuda else ("cpu", "float32")
+    about = dict(zip(("device", "dtype"), where, strict=True), frame=FRAME, tile=FRAME)
+    work = LitePlan(weights="lite_x2_faithful.safetensors", **about)
+    assert times.spread(a_plan(work=work), budget, known) == Spread(low, high)
 
 
 def test_more_frames_take_longer():
