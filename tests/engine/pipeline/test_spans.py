@@ -62,6 +62,66 @@ def span_of(records: list[SegmentRecord], first: int, stop: int | None) -> Span:
     return Span(first=first, marks=marks, shot=shot, stop=end)
 
 
+def mark(count: int) -> FrameMark:
+    return FrameMark(count=count, pts=10 * count, crc=1000 + count)
+
+
+def segment(number: int, begins: int, frames: int, shot: int) -> SegmentRecord:
+    """Of frames whose times and CRCs tell which they are."""
+    counts = range(begins + 1, begins + frames + 1)
+    return SegmentRecord(
+        number=number,
+        pts=tuple(10 * count for count in counts),
+        durations=(10,) * frames,
+        bytes=1,
+        crcs=tuple(1000 + count for count in counts),
+        shot=shot,
+        begins=begins,
+    )
+
+
+# Segments of 8 frames, of a film with cuts at frames 5, 16 and 21; the shot of a record is that of
+# the frame after it. The span has segments 1 to 3.
+MADE = [segment(*each) for each in ((0, 0, 8, 5), (1, 8, 8, 16), (2, 16, 8, 21), (3, 24, 4, 21))]
+SPAN = Span(first=1, marks=(mark(8),), shot=5, stop=28)
+
+
+@pytest.mark.parametrize(
+    ("span", "made", "rest", "done", "of_last"),
+    [
+        (Span(), [], Span(), 0, 0),
+        (SPAN, [], SPAN, 8, 8),
+        (SPAN, MADE[1:2], Span(first=2, marks=(mark(8), mark(16)), shot=16, stop=28), 16, 8),
+        (SPAN, MADE[1:3], Span(first=3, marks=(*map(mark, (8, 16, 24)),), shot=21, stop=28), 24, 8),
+        (
+            SPAN,
+            MADE[1:],
+            Span(first=4, marks=(*map(mark, (8, 16, 24, 28)),), shot=21, stop=28),
+            28,
+            4,
+        ),
+        (Span(), MADE[:1], Span(first=1, marks=(mark(8),), shot=5), 8, 8),
+    ],
+)
+def test_what_is_left_of_a_span(
+    span: Span, made: list[SegmentRecord], rest: Span, done: int, of_last: int
+) -> None:
+    found = span.rest(made)
+    assert found == rest
+    assert (found.done, found.frames_of_last) == (done, of_last)
+    inside = [frame for frame in range(40) if frame in found]
+    assert inside == list(range(done, 40 if span.stop is None else span.stop))
+
+
+def test_the_mark_before_a_frame_is_the_end_of_a_segment_that_is_whole() -> None:
+    rest = SPAN.rest(MADE[1:3])
+    found = {frame: rest.mark_before(frame) for frame in (7, 8, 15, 16, 23, 24, 99)}
+    assert {frame: one and one.count for frame, one in found.items()} == {
+        **{7: None, 8: 8, 15: 8},
+        **{16: 16, 23: 16, 24: 24, 99: 24},
+    }
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_spans_in_any_order_are_those_of_one_run(
     kind: str, planned: Callable[[str], Plan], tmp_path: Path
