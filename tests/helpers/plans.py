@@ -172,6 +172,7 @@ def pretended(plan: Plan) -> Plan:
 # --- a model whose bytes are round numbers, for sums that a reader can check
 
 MB = 10**6
+_NOTHING = MemoryRequirement(weights=0, working={}, finishing=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,13 +181,18 @@ class RoundPlan(WorkPlan):
 
     family: str = "round"
     model: str = "round"
-    takes: MemoryRequirement
-    made: Size
+    takes: MemoryRequirement = _NOTHING
+    made: Size = Size(1000, 1000)
     in_shots: bool = False
+    around: tuple[int, int] = (0, 0)
 
     @property
     def takes_shots(self) -> bool:
         return self.in_shots
+
+    @property
+    def shot_sensitivity(self) -> int | None:
+        return 60 if self.in_shots else None
 
     @property
     def canvas(self) -> Size:
@@ -200,6 +206,9 @@ class RoundFamily:
 
     def needs(self, work: RoundPlan) -> MemoryRequirement:
         return work.takes
+
+    def frames_around(self, work: RoundPlan) -> tuple[int, int]:
+        return work.around
 
     def smaller(self, work: RoundPlan) -> RoundPlan | None:
         return replace(work, clip_frames=1) if work.clip_frames == 2 else None

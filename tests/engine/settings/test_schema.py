@@ -43,6 +43,19 @@ def test_wrong_types_in_code_are_refused() -> None:
         JobSettings(scale="2")
 
 
+def test_numbers_are_taken_up_to_their_limits() -> None:
+    for name, least, most, step in (
+        *(("scale", 1, 4, 1), ("crf", 0, 51, 1), ("strength", 0, 100, 1), ("workers", 1, 64, 1)),
+        *(("working_size", 70, 100, 1), ("join_frames", 1, 32, 1), ("clip_frames", 0, 241, 1)),
+        *(("overlap", 0, 256, 1), ("segment_seconds", 0.5, 60.0, 0.1), ("height", 0, 16384, 1)),
+    ):
+        for value in (least, most):
+            assert getattr(JobSettings(**{name: value}), name) == value
+        for value in (least - step, most + step):
+            with pytest.raises(SettingsError, match=name):
+                JobSettings(**{name: value})
+
+
 def test_attention_can_be_any_backend_there_is() -> None:
     from engine.ops.attention.backends import BACKENDS
 

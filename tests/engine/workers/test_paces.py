@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from engine.farm.identity import Peers
 from engine.pipeline.prepare import Machine, make_plan
-from engine.planner import machine_times
+from engine.planner import learning, machine_times
 from engine.planner.rates import load_rates
 from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
@@ -70,6 +72,22 @@ def test_frames_over_the_time_in_which_they_were_made(
     paces.made(1, 36_005)
     found = learned(planned(tmp_path), paces, "", OTHER)
     assert found == {OTHER: pytest.approx(10, rel=0.01)}
+
+
+def test_frames_and_seconds_while_the_clock_ran(
+    paces: Paces, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[float, float]] = []
+    monkeypatch.setattr(learning, "learn_part", lambda _, *now: told.append(now[:2]))
+    plan: Any = SimpleNamespace(workers=(1,))
+    for at, event, frames in (
+        *((100, "works", 10), (110, "made", 30), (125, "made", 30)),  # 20 in 10 s, 30 in 15 s
+        *((125, "rests", 0), (200, "works", 4), (202, "made", 14)),  # it waited; 10 in 2 s
+    ):
+        clock.now = at
+        getattr(paces, event)(*(0, frames)[: 1 if event == "rests" else 2])
+    paces.learn(plan, lambda _: "")
+    assert told == [(pytest.approx(60), 27)]
 
 
 def test_devices_of_a_computer_count_together(paces: Paces, clock: Clock, tmp_path: Path) -> None:
