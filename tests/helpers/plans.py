@@ -220,15 +220,8 @@ class RoundFamily:
         return replace(work, threads=1) if work.threads == 4 else None
 
 
-def round_needs(
-    weights: int, *, finished: int = 2, waiting: int = 0, **working: int
-) -> MemoryRequirement:
+def round_needs(weights: int, finished: int = 2, waiting: int = 0, **working: int) -> Any:
     """A requirement in MB: 7 of them when frames are finished, 8 while nothing works."""
-    return MemoryRequirement(
-        weights=weights * MB,
-        working={name: size * MB for name, size in working.items()},
-        finishing=7 * MB,
-        between=8 * MB,
-        finished=finished,
-        waiting=waiting,
-    )
+    stages = {name: size * MB for name, size in working.items()}
+    more = {"finishing": 7 * MB, "between": 8 * MB, "finished": finished, "waiting": waiting}
+    return MemoryRequirement(weights=weights * MB, working=stages, **more)

@@ -13,19 +13,12 @@ MB = 10**6
 
 @pytest.mark.parametrize(
     ("total", "needed", "least"),
-    [
-        (10**6 * MB, 0, 200),  # of a large disk 200 MB
-        (10**6 * MB, 50, 250),
-        (4000 * MB, 0, 200),
-        (2000 * MB, 0, 100),  # of a small one a twentieth
-        (2000 * MB, 50, 150),
-    ],
+    # of a large disk 200 MB, of a small one a twentieth
+    [(10**6, 0, 200), (10**6, 50, 250), (4000, 0, 200), (2000, 0, 100), (2000, 50, 150)],
 )
 def test_a_job_leaves_room_for_others(total, needed, least, monkeypatch, tmp_path):
-    disk = Disk(monkeypatch, free=least * MB, total=total)
-    context = SimpleNamespace(uses_last_room=False)
-    room.check_room(context, tmp_path, needed * MB)
+    disk = Disk(monkeypatch, free=least * MB, total=total * MB)
+    room.check_room(SimpleNamespace(uses_last_room=False), tmp_path, needed * MB)
     disk.free -= 1
     with pytest.raises(DiskFull):
-        room.check_room(context, tmp_path, needed * MB)
-    room.check_room(SimpleNamespace(uses_last_room=True), tmp_path, needed * MB)
+        room.check_room(SimpleNamespace(uses_last_room=False), tmp_path, needed * MB)

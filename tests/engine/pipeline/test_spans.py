@@ -68,16 +68,10 @@ def mark(count: int) -> FrameMark:
 
 def segment(number: int, begins: int, frames: int, shot: int) -> SegmentRecord:
     """Of frames whose times and CRCs tell which they are."""
-    counts = range(begins + 1, begins + frames + 1)
-    return SegmentRecord(
-        number=number,
-        pts=tuple(10 * count for count in counts),
-        durations=(10,) * frames,
-        bytes=1,
-        crcs=tuple(1000 + count for count in counts),
-        shot=shot,
-        begins=begins,
-    )
+    ends = [mark(begins + count) for count in range(1, frames + 1)]
+    times = {"pts": tuple(m.pts for m in ends), "crcs": tuple(m.crc for m in ends)}
+    about = {"durations": (10,) * frames, "bytes": 1, "begins": begins, "shot": shot}
+    return SegmentRecord(number=number, **times, **about)
 
 
 # Segments of 8 frames, of a film with cuts at frames 5, 16 and 21; the shot of a record is that of
@@ -86,31 +80,20 @@ MADE = [segment(*each) for each in ((0, 0, 8, 5), (1, 8, 8, 16), (2, 16, 8, 21),
 SPAN = Span(first=1, marks=(mark(8),), shot=5, stop=28)
 
 
-@pytest.mark.parametrize(
-    ("span", "made", "rest", "done", "of_last"),
-    [
-        (Span(), [], Span(), 0, 0),
-        (SPAN, [], SPAN, 8, 8),
-        (SPAN, MADE[1:2], Span(first=2, marks=(mark(8), mark(16)), shot=16, stop=28), 16, 8),
-        (SPAN, MADE[1:3], Span(first=3, marks=(*map(mark, (8, 16, 24)),), shot=21, stop=28), 24, 8),
-        (
-            SPAN,
-            MADE[1:],
-            Span(first=4, marks=(*map(mark, (8, 16, 24, 28)),), shot=21, stop=28),
-            28,
-            4,
-        ),
-        (Span(), MADE[:1], Span(first=1, marks=(mark(8),), shot=5), 8, 8),
-    ],
-)
-def test_what_is_left_of_a_span(
-    span: Span, made: list[SegmentRecord], rest: Span, done: int, of_last: int
-) -> None:
-    found = span.rest(made)
-    assert found == rest
-    assert (found.done, found.frames_of_last) == (done, of_last)
-    inside = [frame for frame in range(40) if frame in found]
-    assert inside == list(range(done, 40 if span.stop is None else span.stop))
+def test_what_is_left_of_a_span() -> None:
+    for span, made, first, counts, shot, of_last in (
+        (Span(), [], 0, [], 0, 0),
+        (SPAN, [], 1, [8], 5, 8),
+        (SPAN, MADE[1:2], 2, [8, 16], 16, 8),
+        (SPAN, MADE[1:3], 3, [8, 16, 24], 21, 8),
+        (SPAN, MADE[1:], 4, [8, 16, 24, 28], 21, 4),
+        (Span(), MADE[:1], 1, [8], 5, 8),
+    ):
+        rest = span.rest(made)
+        assert rest == Span(first=first, marks=(*map(mark, counts),), shot=shot, stop=span.stop)
+        assert (rest.done, rest.frames_of_last) == (max(counts, default=0), of_last)
+        inside = [frame for frame in range(40) if frame in rest]
+        assert inside == list(range(rest.done, 28 if span.stop else 40))
 
 
 def test_the_mark_before_a_frame_is_the_end_of_a_segment_that_is_whole() -> None:

@@ -1,6 +1,5 @@
 """From a plan to the next smaller one, and the words for it, in English and in Chinese."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ import pytest
 
 from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
-from engine.models import registry
 from engine.models.lite.plan import LitePlan
 from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.wan.plan import WanPlan
@@ -17,7 +15,7 @@ from engine.planner import peaks
 from engine.planner.downgrade import change_of, next_plan, no_smaller, notice_of
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import LatentPlan, PassName, Reasons, StagePlan, WeightsPlan
-from tests.helpers.plans import MB, RoundFamily, RoundPlan, a_plan, round_needs
+from tests.helpers.plans import MB, RoundPlan, a_plan, round_needs
 
 FILE = WeightsPlan(path=Path("a.safetensors"))
 SIZE = Size(1920, 1080)
@@ -75,57 +73,37 @@ ORDER: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], PassName, dict
 ]
 
 
-@pytest.fixture
-def _round() -> Iterator[None]:
-    family: Any = RoundFamily()
-    with registry.registered(family):
-        yield
+@pytest.mark.usefixtures("round_family")
+def test_of_two_passes_one_changes() -> None:
+    for work, first, how, name, change in ORDER:
+        passes = {"work": replace(MODEL, **work), "first_pass": replace(MODEL, **first)}
+        plan = a_plan(source_size=MEGAPIXEL, **passes)
+        wanted = plan.with_pass(name, replace(passes[name], **change))
+        after = next_plan(plan, **how)
+        assert after is not None
+        assert after.passes == wanted.passes, (work, first, how)
 
 
-@pytest.mark.usefixtures("_round")
-@pytest.mark.parametrize(("work", "first", "how", "name", "change"), ORDER)
-def test_of_two_passes_one_changes(
-    work: dict[str, Any],
-    first: dict[str, Any],
-    how: dict[str, Any],
-    name: PassName,
-    change: dict[str, Any],
-) -> None:
-    passes = {"work": replace(MODEL, **work), "first_pass": replace(MODEL, **first)}
-    plan = a_plan(source_size=MEGAPIXEL, **passes)
-    after = next_plan(plan, **how)
-    assert after is not None
-    wanted = {**passes, name: replace(passes[name], **change)}
-    assert {"work": after.work, "first_pass": after.first_pass} == wanted
-
-
-@pytest.mark.usefixtures("_round")
-@pytest.mark.parametrize(
-    ("device", "is_main", "change"),
-    [
+@pytest.mark.usefixtures("round_family")
+def test_what_is_short_decides_what_changes() -> None:
+    upscale, verify = (StagePlan(stage=n, peak_bytes=1, seconds=1) for n in ("upscale", "verify"))
+    for device, is_main, change in (
         ("cuda", True, {"threads": 1}),  # less in main memory
         ("cuda", False, SMALLER),
         ("cpu", True, SMALLER),  # a processor has but one memory
-    ],
-)
-def test_what_is_short_decides_what_changes(
-    device: str, is_main: bool, change: dict[str, Any]
-) -> None:
-    work = replace(MODEL, device=device, threads=4)
-    stages = tuple(StagePlan(stage=name, peak_bytes=1, seconds=1) for name in ("upscale", "verify"))
-    plan = a_plan(source_size=MEGAPIXEL, work=work, stages=stages)
-    after = next_plan(plan, "out-of-memory", of_main_memory=is_main)
-    assert after is not None
-    assert after.work == replace(work, **change)
-    assert after.peak_bytes == peaks.ram_bytes(after)
-    assert after.device_bytes == peaks.device_bytes(after)
-    # weights 10, work 30, and a frame of the source or two
-    size = (40 + 12 * after.work.clip_frames) * MB
-    main, gpu = (size, 0) if device == "cpu" else (0, size)
-    assert after.stages == (
-        replace(stages[0], peak_bytes=PROGRAM_BYTES + main, device_bytes=gpu),
-        stages[1],
-    )
+    ):
+        work = replace(MODEL, device=device, threads=4)
+        plan = a_plan(source_size=MEGAPIXEL, work=work, stages=(upscale, verify))
+        after = next_plan(plan, "out-of-memory", of_main_memory=is_main)
+        assert after is not None
+        assert after.work == replace(work, **change)
+        found = (after.peak_bytes, after.device_bytes)
+        assert found == (peaks.ram_bytes(after), peaks.device_bytes(after))
+        # weights 10, work 30, and a frame of the source or two
+        size = (40 + 12 * after.work.clip_frames) * MB
+        main, gpu = (size, 0) if device == "cpu" else (0, size)
+        now = replace(upscale, peak_bytes=PROGRAM_BYTES + main, device_bytes=gpu)
+        assert after.stages == (now, verify)
 
 
 def test_every_change_has_a_text() -> None:

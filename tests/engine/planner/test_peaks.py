@@ -33,76 +33,55 @@ from tests.helpers.memory import (
     seedvr2_plan,
     wan_plan,
 )
-from tests.helpers.plans import MB, RoundFamily, RoundPlan, a_plan, round_needs
+from tests.helpers.plans import MB, RoundPlan, a_plan, round_needs
 
-# Sums by hand, in MB. A source of 1000x1000 px is 4 MB a frame as decoded, 12 as RGB in float32 and
-# 16 with alpha; the model's canvas and the result of 2000x2000 px are four times as much. The model
-# takes 2 frames at a time and finishes 2.
+# Sums by hand, in MB. A source of 1000x1000 px is 4 MB a frame as decoded, 12 as RGB in float32;
+# the model's canvas and the result of 2000x2000 px are four times as much. It takes and finishes 2.
 SMALL, LARGE = Size(1000, 1000), Size(2000, 2000)
 FRAMES = RoundPlan(takes=round_needs(100, upscale=50), made=LARGE, clip_frames=2)
-SHOTS = RoundPlan(
-    takes=round_needs(100, encode=50, decode=60, finished=4, waiting=3),
-    made=LARGE,
-    clip_frames=2,
-    in_shots=True,
-)
-FIRST = RoundPlan(takes=round_needs(30, upscale=40), made=SMALL)
-# read: 4 * (16 + 2 clips in the queue, one at each end, of 2 frames) = 4 * 24 = 96
-# upscale: weights 100 + work 50 + two frames of the source 24 = 174
-# restore: weights 100 + 7 + source 24 + codes in 4:2:0 of two results 3/2 * 96 = 275
-# write: libx264 4 * 115 = 460, and 4 * 2 frames of 8 as planes and 4 of the source = 556
+OF_SHOTS = round_needs(100, encode=50, decode=60, finished=4, waiting=3)
+SHOTS = replace(FRAMES, takes=OF_SHOTS, in_shots=True)
+FIRST = {"first_pass": RoundPlan(takes=round_needs(30, upscale=40), made=SMALL)}
+DEEP = {"encoder": "libsvtav1", "bit_depth": 10, "chroma": "444"}
+FIELDS = {"deinterlacing": Deinterlacing(rendering="frames", field_order="tt")}
+# read: 4 * (16 + 2 clips in the queue and one at each end of it, of 2 frames) = 4 * 24
+# upscale: weights 100 + work 50 + two frames of the source 24
+# restore: weights 100 + 7 + source 24 + codes in 4:2:0 of two results 3/2 * 96
+# write: libx264 4 * 115, and 4 * 2 frames of 8 as planes and 4 of the source
 USUAL = {"read": 96, "upscale": 174, "restore": 275, "write": 556}
-# read: 4 * (16 + 3 that wait + 4 * 2); write: 460 + 4 * 4 * (8 + 4)
-# decode: 100 + 60 + 24 + the 4 frames of the source that are finished 48
-# restore: 100 + 7 + 24 + 24 held + 3/2 of four results of 48
-OF_SHOTS = {"read": 108, "encode": 174, "decode": 232, "restore": 443, "write": 652}
-STAGES: list[tuple[str, WorkPlan, dict[str, Any], dict[str, float]]] = [
-    ("frames", FRAMES, {}, USUAL),
-    ("shots", SHOTS, {}, OF_SHOTS),
-    # 9 frames more are kept: 4 * 33
-    (
-        "interlaced",
-        FRAMES,
-        {"deinterlacing": Deinterlacing(rendering="frames", field_order="tff")},
-        {**USUAL, "read": 132},
-    ),
+STAGES: list[tuple[RoundPlan, dict[str, Any], dict[str, float]]] = [
+    (FRAMES, {}, USUAL),
+    # read: 4 * (16 + 3 that wait + 4 * 2); write: 460 + 4 * 4 * (8 + 4)
+    # decode: 100 + 60 + 24 + the 4 frames of the source that are finished 48
+    # restore: 100 + 7 + 24 + 24 held + 3/2 of four results of 48
+    (SHOTS, {}, {"read": 108, "encode": 174, "decode": 232, "restore": 443, "write": 652}),
+    (FRAMES, FIELDS, {**USUAL, "read": 132}),  # 9 frames more are kept: 4 * 33
     # SVT-AV1 4 * 220, planes of 16 bits 12: 880 + 8 * 16; codes of three whole planes twice: 2 * 96
-    (
-        "10 bits in 4:4:4",
-        FRAMES,
-        {"encoder": "libsvtav1", "bit_depth": 10, "chroma": "444"},
-        {**USUAL, "restore": 323, "write": 1008},
-    ),
-    # no other encoder keeps more than 4 * 24: 96 + 96
-    ("ProRes", FRAMES, {"encoder": "prores_ks"}, {**USUAL, "write": 192}),
-    # 32 of source and 128 of results; these once more for alpha, and 3/2 times: 100 + 7 + 32 + 320
-    ("alpha", FRAMES, {"has_alpha": True}, {**USUAL, "upscale": 182, "restore": 459}),
+    (FRAMES, DEEP, {**USUAL, "restore": 323, "write": 1008}),
+    (FRAMES, {"encoder": "prores_ks"}, {**USUAL, "write": 192}),  # no more than 4 * 24: 96 + 96
+    # 32 of source, 128 of results, once more for alpha and 3/2 of it for codes: 100 + 7 + 32 + 320
+    (FRAMES, {"has_alpha": True}, {**USUAL, "upscale": 182, "restore": 459}),
     # a result of 1 Mpx: write 115 + 8 * (2 + 4); two resized 24, codes 36: 100 + 7 + 24 + 60
-    ("smaller", FRAMES, {"size": SMALL}, {**USUAL, "restore": 191, "write": 163}),
+    (FRAMES, {"size": SMALL}, {**USUAL, "restore": 191, "write": 163}),
     # from 4000x4000 px: a band of 70 * 4 lines, three channels, 5 copies: 5 * 3 * 280 * 4000 * 4
     (
-        "much smaller",
         replace(FRAMES, made=Size(4000, 4000)),
         {"size": SMALL},
         {**USUAL, "restore": 222.2, "write": 163},
     ),
     # of a first pass 30 everywhere; while it works: 100 + 8 between + 24 + 40 + one frame more 12;
     # then each stage has two frames of the source twice, as read and as cleaned
-    (
-        "a first pass",
-        FRAMES,
-        {"first_pass": FIRST},
-        {"read": 96, "clean": 214, "upscale": 228, "restore": 329, "write": 556},
-    ),
+    (FRAMES, FIRST, {**USUAL, "clean": 214, "upscale": 228, "restore": 329}),
     # 3 frames of a shot at first, joined 2 * 3 * 12: 36 host + 100 + 8 + 36 + 72 + 30; the others
     # have 36 + 30 more, decoding and restoring 48 cleaned ones, too
     (
-        "a first pass before shots",
         SHOTS,
-        {"first_pass": FIRST},
+        FIRST,
         {"read": 108, "clean": 282, "encode": 240, "decode": 346, "restore": 557, "write": 652},
     ),
 ]
+LATENT = LatentPlan(vae=WeightsPlan(path=Path("vae")), model="any", normalised=False)
+TOGETHER = 96 + 275 + 556  # a process reads, restores and writes at the same time
 
 
 def round_plan(work: WorkPlan, **changes: Any) -> Plan:
@@ -112,61 +91,41 @@ def round_plan(work: WorkPlan, **changes: Any) -> Plan:
     return replace(plan, picture=replace(plan.picture, **{"size": LARGE, **own}), **changes)
 
 
-@pytest.fixture
-def _round(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    needs = PhaseMemory(device=1500 * MB, host=500 * MB)
-    latents = SimpleNamespace(needs=lambda latent, size: needs)
-    monkeypatch.setattr(registry, "latent_format_of", lambda model: latents)
-    family: Any = RoundFamily()
-    with registry.registered(family):
-        yield
-
-
-@pytest.mark.usefixtures("_round")
-@pytest.mark.parametrize(
-    ("work", "changes", "wanted"), [pytest.param(*case, id=name) for name, *case in STAGES]
-)
-def test_bytes_of_each_stage(
-    work: RoundPlan, changes: dict[str, Any], wanted: dict[str, float]
-) -> None:
+@pytest.mark.usefixtures("round_family")
+@pytest.mark.parametrize(("work", "changes", "wanted"), STAGES)
+def test_bytes_of_each_stage(work: RoundPlan, changes: Any, wanted: dict[str, float]) -> None:
     found = peaks.stage_peaks(round_plan(work, **changes))
     assert {name: one.ram / MB for name, one in found.items()} == wanted
-    assert not any(one.device for one in found.values())
     needs = replace(work.takes, hosts={"upscale": MB, "decode": MB, "finishing": 2 * MB})
     on_gpu = peaks.stage_peaks(round_plan(replace(work, takes=needs, device="cuda"), **changes))
-    waiting = 36 * ("first_pass" in changes and work.takes_shots)
+    waiting = 36 * (changes is FIRST and work.in_shots)
     hosts = {"upscale": 1, "decode": 1, "restore": 2}
-    for name, size in wanted.items():
-        if name in ("read", "write"):
-            assert on_gpu[name] == found[name]
-        else:
-            assert on_gpu[name].device / MB == size - waiting
-            assert on_gpu[name].ram / MB == waiting + hosts.get(name, 0)
+    assert {name: (one.device / MB, one.ram / MB) for name, one in on_gpu.items()} == {
+        name: (0, size)
+        if name in ("read", "write")
+        else (size - waiting, waiting + hosts.get(name, 0))
+        for name, size in wanted.items()
+    }
 
 
-LATENT = LatentPlan(vae=WeightsPlan(path=Path("vae")), model="any", normalised=False)
-TOGETHER = 96 + 275 + 556  # a process reads, restores and writes at the same time
-
-
-@pytest.mark.usefixtures("_round")
-@pytest.mark.parametrize(
-    ("changes", "wanted", "on_device"),
-    [
+@pytest.mark.usefixtures("round_family")
+def test_main_memory_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs, three = PhaseMemory(device=1500 * MB, host=500 * MB), {"workers": (WorkerPlan(),) * 3}
+    latents = SimpleNamespace(needs=lambda latent, size: needs)
+    monkeypatch.setattr(registry, "latent_format_of", lambda model: latents)
+    for changes, wanted, on_device in (
         ({}, TOGETHER, 0),
         # latents are decoded before: on the processor they take 1500 + 500, on a GPU 500 of both
         ({"latent": LATENT}, 2000, 0),
         ({"latent": replace(LATENT, device="cuda")}, TOGETHER, 1500),
-        # this process reads for three others
-        ({"workers": (WorkerPlan(),) * 3}, 96 + 3 * TOGETHER, 0),
-        ({"workers": (WorkerPlan(),) * 3, "latent": LATENT}, 96 + 3 * TOGETHER, 0),
-    ],
-)
-def test_main_memory_of_a_job(changes: dict[str, Any], wanted: int, on_device: int) -> None:
-    plan = round_plan(FRAMES, **changes)
-    own = PROGRAM_BYTES * (1 + len(plan.workers))
-    assert peaks.ram_bytes(plan) == own + wanted * MB
-    assert peaks.worker_bytes(plan) == PROGRAM_BYTES + TOGETHER * MB
-    assert peaks.device_bytes(plan) == on_device * MB
+        (three, 96 + 3 * TOGETHER, 0),  # this process reads for them
+        ({"latent": LATENT, **three}, 96 + 3 * TOGETHER, 0),
+    ):
+        plan = round_plan(FRAMES, **changes)
+        own = PROGRAM_BYTES * (1 + len(plan.workers))
+        assert peaks.ram_bytes(plan) == own + wanted * MB
+        assert peaks.worker_bytes(plan) == PROGRAM_BYTES + TOGETHER * MB
+        assert peaks.device_bytes(plan) == on_device * MB
 
 
 Random = Callable[[int], tuple[WorkPlan, int]]  # a plan and the frames of a shot, of a seed

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from engine.core.errors import SettingsError
 from engine.hardware.budget import PROGRAM_BYTES, Budget, pretended_budget
 from engine.hardware.gpu_table import gpu_specs
-from engine.models import registry
 from engine.planner import peaks
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.planner.workers import SpanLengths, frames_around, span_segments
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
-from tests.helpers.plans import RoundFamily, RoundPlan, a_media, a_plan
+from tests.helpers.plans import RoundPlan, a_media, a_plan
 
 GIB = 2**30
 
@@ -114,9 +112,9 @@ def test_impossible_numbers_are_refused(workers: int) -> None:
         JobSettings(workers=workers)
 
 
-@pytest.mark.parametrize(
-    ("around", "in_shots", "twice"),
-    [
+@pytest.mark.usefixtures("round_family")
+def test_around_a_span_frames_of_its_shots_are_computed_twice() -> None:
+    for around, in_shots, twice in (
         # of spans of 1, 4 and 24 segments; those of 4 and 24 may end at 2 and 7 places
         ((500, 600), False, [1100, 1100, 1100]),
         # shots of 4 s, 100 frames: a half, a third, an eighth before the span, half a shot after it
@@ -124,13 +122,7 @@ def test_impossible_numbers_are_refused(workers: int) -> None:
         ((40, 600), True, [90, 83, 62]),
         ((500, 30), True, [80, 63, 42]),
         ((10, 20), True, [30, 30, 30]),
-    ],
-)
-def test_around_a_span_frames_of_its_shots_are_computed_twice(
-    around: tuple[int, int], in_shots: bool, twice: list[int]
-) -> None:
-    family: Any = RoundFamily()
-    with registry.registered(family):
+    ):
         plan = a_plan(work=RoundPlan(in_shots=in_shots, around=around))
         assert [frames_around(plan, segments) for segments in (1, 4, 24)] == twice
 
