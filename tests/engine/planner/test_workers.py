@@ -47,15 +47,9 @@ def test_workers_compute_with_one_thread_each_what_one_process_would() -> None:
     assert four.work == one.work
     assert four.picture == one.picture
     assert four.segment_frames == one.segment_frames
+    assert four.peak_bytes == peaks.ram_bytes(four)
     assert "workers" in [choice.code for choice in four.reasons.choices]
     assert not codes(four)
-
-
-def test_main_memory_is_that_of_all_workers() -> None:
-    two, four = (planned(processor(), workers=count) for count in (2, 4))
-    each = peaks.worker_bytes(four)
-    assert each > PROGRAM_BYTES
-    assert four.peak_bytes - two.peak_bytes == 2 * each
 
 
 def test_there_are_as_many_workers_as_fit() -> None:

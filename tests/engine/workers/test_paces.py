@@ -55,25 +55,6 @@ def learned(plan: Plan, paces: Paces, *owners: str) -> dict[str, float]:
     return {one: round(rate, 2) for one, rate in found.items() if rate is not None}
 
 
-def test_frames_over_the_time_in_which_they_were_made(
-    paces: Paces, clock: Clock, tmp_path: Path
-) -> None:
-    clock.now = HOUR  # it loaded its models
-    paces.works(1, 10)
-    clock.now += HOUR
-    paces.made(1, 36_000 + 10)
-    paces.works(1, 90)  # next to the first ones
-    clock.now += HOUR
-    paces.made(1, 36_000)
-    paces.rests(1)
-    clock.now += 10 * HOUR  # it waited
-    paces.works(1, 5)
-    clock.now += HOUR
-    paces.made(1, 36_005)
-    found = learned(planned(tmp_path), paces, "", OTHER)
-    assert found == {OTHER: pytest.approx(10, rel=0.01)}
-
-
 def test_frames_and_seconds_while_the_clock_ran(
     paces: Paces, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,7 +62,8 @@ def test_frames_and_seconds_while_the_clock_ran(
     monkeypatch.setattr(learning, "learn_part", lambda _, *now: told.append(now[:2]))
     plan: Any = SimpleNamespace(workers=(1,))
     for at, event, frames in (
-        *((100, "works", 10), (110, "made", 30), (125, "made", 30)),  # 20 in 10 s, 30 in 15 s
+        # 20 in 10 s, whatever is told meanwhile, and 30 in 15 s
+        *((100, "works", 10), (105, "works", 20), (110, "made", 30), (125, "made", 30)),
         *((125, "rests", 0), (200, "works", 4), (202, "made", 14)),  # it waited; 10 in 2 s
     ):
         clock.now = at
