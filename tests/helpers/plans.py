@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,10 @@ from engine.core.geometry import FrameSpan, Size
 from engine.core.messages import message
 from engine.hardware.budget import Budget
 from engine.models.copy.family import CopyPlan
+from engine.models.frame_family import FramePlan
 from engine.models.planning.search import MemoryRequirement
 from engine.protocol.media import MediaInfo, VideoInfo
-from engine.protocol.plan import (
-    Alternative,
-    Notice,
-    PicturePlan,
-    Plan,
-    Reasons,
-    StagePlan,
-    WorkPlan,
-)
+from engine.protocol.plan import Alternative, Notice, PicturePlan, Plan, Reasons, StagePlan
 
 
 def a_media(**video: Any) -> MediaInfo:
@@ -176,48 +169,20 @@ _NOTHING = MemoryRequirement(weights=0, working={}, finishing=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundPlan(WorkPlan):
+class RoundPlan(FramePlan):
     """Frames or shots go through it; what it takes is part of the plan."""
 
     family: str = "round"
     model: str = "round"
+    frame: Size = Size(1000, 1000)
+    tile: Size = Size(1000, 1000)
     takes: MemoryRequirement = _NOTHING
-    made: Size = Size(1000, 1000)
-    in_shots: bool = False
     around: tuple[int, int] = (0, 0)
+    shot_sensitivity: int | None = field(default=None)
 
     @property
     def takes_shots(self) -> bool:
-        return self.in_shots
-
-    @property
-    def shot_sensitivity(self) -> int | None:
-        return 60 if self.in_shots else None
-
-    @property
-    def canvas(self) -> Size:
-        return self.made
-
-
-class RoundFamily:
-    """Its plans: 2 frames at a time become 1, float16 becomes float32, 4 threads become 1."""
-
-    name, models = "round", ()
-
-    def needs(self, work: RoundPlan) -> MemoryRequirement:
-        return work.takes
-
-    def frames_around(self, work: RoundPlan) -> tuple[int, int]:
-        return work.around
-
-    def smaller(self, work: RoundPlan) -> RoundPlan | None:
-        return replace(work, clip_frames=1) if work.clip_frames == 2 else None
-
-    def wider(self, work: RoundPlan) -> RoundPlan | None:
-        return replace(work, dtype="float32") if work.dtype == "float16" else None
-
-    def less_on_host(self, work: RoundPlan) -> RoundPlan | None:
-        return replace(work, threads=1) if work.threads == 4 else None
+        return self.shot_sensitivity is not None
 
 
 def round_needs(weights: int, finished: int = 2, waiting: int = 0, **working: int) -> Any:

@@ -38,10 +38,10 @@ from tests.helpers.plans import MB, RoundPlan, a_plan, round_needs
 # Sums by hand, in MB. A source of 1000x1000 px is 4 MB a frame as decoded, 12 as RGB in float32;
 # the model's canvas and the result of 2000x2000 px are four times as much. It takes and finishes 2.
 SMALL, LARGE = Size(1000, 1000), Size(2000, 2000)
-FRAMES = RoundPlan(takes=round_needs(100, upscale=50), made=LARGE, clip_frames=2)
+FRAMES = RoundPlan(takes=round_needs(100, upscale=50), frame=LARGE, clip_frames=2)
 OF_SHOTS = round_needs(100, encode=50, decode=60, finished=4, waiting=3)
-SHOTS = replace(FRAMES, takes=OF_SHOTS, in_shots=True)
-FIRST = {"first_pass": RoundPlan(takes=round_needs(30, upscale=40), made=SMALL)}
+SHOTS = replace(FRAMES, takes=OF_SHOTS, shot_sensitivity=60)
+FIRST = {"first_pass": RoundPlan(takes=round_needs(30, upscale=40))}
 DEEP = {"encoder": "libsvtav1", "bit_depth": 10, "chroma": "444"}
 FIELDS = {"deinterlacing": Deinterlacing(rendering="frames", field_order="tt")}
 # read: 4 * (16 + 2 clips in the queue and one at each end of it, of 2 frames) = 4 * 24
@@ -65,7 +65,7 @@ STAGES: list[tuple[RoundPlan, dict[str, Any], dict[str, float]]] = [
     (FRAMES, {"size": SMALL}, {**USUAL, "restore": 191, "write": 163}),
     # from 4000x4000 px: a band of 70 * 4 lines, three channels, 5 copies: 5 * 3 * 280 * 4000 * 4
     (
-        replace(FRAMES, made=Size(4000, 4000)),
+        replace(FRAMES, frame=Size(4000, 4000)),
         {"size": SMALL},
         {**USUAL, "restore": 222.2, "write": 163},
     ),
@@ -98,7 +98,7 @@ def test_bytes_of_each_stage(work: RoundPlan, changes: Any, wanted: dict[str, fl
     assert {name: one.ram / MB for name, one in found.items()} == wanted
     needs = replace(work.takes, hosts={"upscale": MB, "decode": MB, "finishing": 2 * MB})
     on_gpu = peaks.stage_peaks(round_plan(replace(work, takes=needs, device="cuda"), **changes))
-    waiting = 36 * (changes is FIRST and work.in_shots)
+    waiting = 36 * (changes is FIRST and work.takes_shots)
     hosts = {"upscale": 1, "decode": 1, "restore": 2}
     assert {name: (one.device / MB, one.ram / MB) for name, one in on_gpu.items()} == {
         name: (0, size)

@@ -117,7 +117,7 @@ def test_around_a_span_frames_of_its_shots_are_computed_twice() -> None:
         ((500, 30), True, [80, 63, 42]),
         ((10, 20), True, [30, 30, 30]),
     ):
-        plan = a_plan(work=RoundPlan(in_shots=in_shots, around=around))
+        plan = a_plan(work=RoundPlan(shot_sensitivity=60 if in_shots else None, around=around))
         assert [frames_around(plan, segments) for segments in (1, 4, 24)] == twice
 
 
