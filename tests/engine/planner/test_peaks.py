@@ -39,11 +39,13 @@ from tests.helpers.plans import MB, RoundPlan, a_plan, round_needs
 # the model's canvas and the result of 2000x2000 px are four times as much. It takes and finishes 2.
 SMALL, LARGE = Size(1000, 1000), Size(2000, 2000)
 FRAMES = RoundPlan(takes=round_needs(100, upscale=50), frame=LARGE, clip_frames=2)
+FRAMES_OF_LITTLE = replace(FRAMES, takes=round_needs(100, upscale=20))
 OF_SHOTS = round_needs(100, encode=50, decode=60, finished=4, waiting=3)
 SHOTS = replace(FRAMES, takes=OF_SHOTS, shot_sensitivity=60)
 FIRST = {"first_pass": RoundPlan(takes=round_needs(30, upscale=40))}
 DEEP = {"encoder": "libsvtav1", "bit_depth": 10, "chroma": "444"}
-FIELDS = {"deinterlacing": Deinterlacing(rendering="frames", field_order="tt")}
+HOW = Deinterlacing(rendering="frames", field_order="tt")
+FIELDS = {"deinterlacing": HOW, "encoder": "libx265"}
 # read: 4 * (16 + 2 clips in the queue and one at each end of it, of 2 frames) = 4 * 24
 # upscale: weights 100 + work 50 + two frames of the source 24
 # restore: weights 100 + 7 + source 24 + codes in 4:2:0 of two results 3/2 * 96
@@ -55,12 +57,14 @@ STAGES: list[tuple[RoundPlan, dict[str, Any], dict[str, float]]] = [
     # decode: 100 + 60 + 24 + the 4 frames of the source that are finished 48
     # restore: 100 + 7 + 24 + 24 held + 3/2 of four results of 48
     (SHOTS, {}, {"read": 108, "encode": 174, "decode": 232, "restore": 443, "write": 652}),
-    (FRAMES, FIELDS, {**USUAL, "read": 132}),  # 9 frames more are kept: 4 * 33
+    # 9 frames more are kept: 4 * 33; libx265 4 * 190, and 8 * 12
+    (FRAMES, FIELDS, {**USUAL, "read": 132, "write": 856}),
     # SVT-AV1 4 * 220, planes of 16 bits 12: 880 + 8 * 16; codes of three whole planes twice: 2 * 96
     (FRAMES, DEEP, {**USUAL, "restore": 323, "write": 1008}),
     (FRAMES, {"encoder": "prores_ks"}, {**USUAL, "write": 192}),  # no more than 4 * 24: 96 + 96
-    # 32 of source, 128 of results, once more for alpha and 3/2 of it for codes: 100 + 7 + 32 + 320
-    (FRAMES, {"has_alpha": True}, {**USUAL, "upscale": 182, "restore": 459}),
+    # 32 of source, 128 of results, once more for alpha and 3/2 of it for codes: 100 + 7 + 32 + 320;
+    # filling in colours takes 33, more than the work: 100 + 33 + 32
+    (FRAMES_OF_LITTLE, {"has_alpha": True}, {**USUAL, "upscale": 165, "restore": 459}),
     # a result of 1 Mpx: write 115 + 8 * (2 + 4); two resized 24, codes 36: 100 + 7 + 24 + 60
     (FRAMES, {"size": SMALL}, {**USUAL, "restore": 191, "write": 163}),
     # from 4000x4000 px: a band of 70 * 4 lines, three channels, 5 copies: 5 * 3 * 280 * 4000 * 4
