@@ -165,7 +165,7 @@ def test_several_selected_films_go_and_return_together_in_their_order(bench):
         bench.add(name)
     bench.window.queue_column.view.selectAll()
     bench.do("remove")
-    assert "3 films" in bench.find("undoLine").findChild(QAbstractButton).accessibleDescription()
+    assert "3 videos" in bench.find("undoLine").findChild(QAbstractButton).accessibleDescription()
     bench.do("undo")
     assert [row.source.name for row in bench.program.queue.rows] == names
     assert [c.position for c in bench.asked(commands.RestoreJob)] == [0, 1, 2]
@@ -275,7 +275,7 @@ def test_a_result_that_was_held_back_or_differs_can_be_accepted_or_tried_again(b
     job_id = bench.start("two.mp4")
     bench.engine.finish(failed=("likeness",))
     bench.hear()
-    assert bench.find("secondAction").text() == "Keep it as it is"
+    assert bench.find("secondAction").text() == "Keep it anyway"
     assert bench.window.actions_["retry"].isEnabled()
     bench.find("secondAction").click()
     bench.hear()
@@ -333,7 +333,7 @@ def test_the_queue_follows_the_keyboard(bench, qtbot):
 
 def test_the_gpu_and_its_memory_are_shown(bench):
     for gpu, shown in (
-        (None, ["No NVIDIA GPU: runs on the processor"]),
+        (None, ["No NVIDIA GPU: runs on the CPU"]),
         (GPU, ["12.0 / 15.9 GB", "RTX 5070 Ti · 16 GB"]),
     ):
         bench.engine.emit_telemetry(gpu)

@@ -340,7 +340,7 @@ def test_in_a_low_window_the_lists_leave_room_for_the_tries_of_a_film_that_waits
 def test_names_follow_the_language(bench, two):
     bench.program.use_language("zh_CN")
     bench.hear()
-    assert items(bench, "filmA")[0] == "原始 480×270"
+    assert items(bench, "filmA")[0] == "原片 480×270"
     bench.program.use_language("en")
 
 

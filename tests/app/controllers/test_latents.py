@@ -101,7 +101,7 @@ def test_a_missing_vae_is_fetched_and_then_both_pictures_are_shown(bench):
     bench.engine.tasks.latents.needs = VAE
     sheet = drop(bench, "a.latent")
     assert "The model is not on this machine yet" in texts(sheet)
-    assert bench.find("reading-raw").instead == "Its picture is shown once the VAE can be used."
+    assert bench.find("reading-raw").instead == "The image is shown once the VAE is available."
     assert bench.find("latentUpscale").isEnabled()
     bench.press("getLatentVae")
     bench.engine.tasks.fail(FILE)
@@ -184,7 +184,7 @@ def test_the_open_sheet_changes_its_language(bench):
     sheet = drop(bench, "a.latent")
     bench.program.use_language("zh_CN")
     bench.hear()
-    assert "哪幅画面看起来正确？" in texts(sheet)
+    assert "哪幅图像看起来正确？" in texts(sheet)
     assert bench.find("latentAdd").text() == "添加到队列"
     assert bench.find("reading-raw").accessibleName() == "原样"
     assert sheet.windowFlags() & Qt.WindowType.Dialog

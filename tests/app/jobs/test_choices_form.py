@@ -84,18 +84,18 @@ def test_strength_is_a_choice_of_seedvr2_and_reaches_the_job(bench, qtbot):
     bench.hear()
     settings = bench.asked(commands.ChangeJob)[-1].settings
     assert (settings.model, settings.strength) == ("seedvr2-7b", 95)
-    assert (strength_of(0), strength_of(100)) == ("Only resized", "All redrawn")
+    assert (strength_of(0), strength_of(100)) == ("Only resized", "Fully redrawn")
     assert len({strength_of(percent) for percent in (0, 30, 60, 90, 100)}) == 5
 
 
 def test_availability_is_shown_after_each_model(qtbot):
     form = ChoicesForm()
     qtbot.addWidget(form)
-    form.show_availability({name: "here" for name in SEEDVR2})
+    form.show_availability({name: "installed" for name in SEEDVR2})
     box = form._model.control
     first, *others = (box.itemText(at) for at in range(box.count()))
     assert (first, others[0], others[-1]) == ("Automatic", "Lite · built in", "None · same picture")
-    seedvr2 = ["SeedVR2 3B · here", "SeedVR2 7B · here", "SeedVR2 7B sharp · here"]
+    seedvr2 = ["SeedVR2 3B · installed", "SeedVR2 7B · installed", "SeedVR2 7B sharp · installed"]
     assert others[1:-1] == [*seedvr2, "Wan 2x", "Community model"]
 
 

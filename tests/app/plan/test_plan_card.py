@@ -53,7 +53,7 @@ def say_plan(bench: Bench, made: Plan) -> str:
 
 def test_a_card_has_a_bar_for_each_stage_and_one_for_main_memory():
     rows = rows_of(on_gpu(plan()))
-    assert [row.name for row in rows] == ["Encode", "Transformer", "Decode", "Main memory"]
+    assert [row.name for row in rows] == ["Encode", "Transformer", "Decode", "RAM"]
     assert [row.limit // GIB for row in rows] == [15, 15, 15, 20]
     assert not any(row.is_over for row in rows)
     assert "15 min" in rows[0].tip
@@ -67,7 +67,7 @@ def test_a_card_has_a_bar_for_each_stage_and_one_for_main_memory():
 def test_a_plan_on_a_card_is_shown_with_its_limit_and_its_time(bench):
     say_plan(bench, on_gpu(plan()))
     shown = said(bench)
-    for text in ("It fits", "limit 15.0 GB", "11.4 GB", "41–50 min", "time, measured"):
+    for text in ("Fits into memory", "limit 15.0 GB", "11.4 GB", "41–50 min", "time, measured"):
         assert text in shown
     assert not bench.find("speedTest").isVisible()
     assert not bench.find("plannedFor").isVisible()
@@ -91,11 +91,11 @@ def test_a_guessed_time_leads_to_the_speed_test(bench, qtbot):
 def test_a_pretended_card_is_said_plainly_and_cannot_start(bench):
     say_plan(bench, pretended(on_gpu(plan())))
     shown = said(bench)
-    assert f"Planned for {GPU}: not in this machine" in shown
-    assert "It would fit" in shown
+    assert f"Planned for {GPU}, which is not in this computer" in shown
+    assert "Would fit into memory" in shown
     start = bench.find("primaryAction")
     assert not start.isEnabled()
-    assert "not in this machine" in start.toolTip()
+    assert "not in this computer" in start.toolTip()
 
 
 def test_a_plan_that_does_not_fit_offers_what_would(bench, qtbot):
@@ -103,12 +103,12 @@ def test_a_plan_that_does_not_fit_offers_what_would(bench, qtbot):
     job_id = say_plan(bench, made)
     buttons = bench.find("planCard").findChildren(QPushButton)
     offered = {b.text(): b for b in buttons if b.objectName().startswith("planOffer")}
-    assert list(offered) == ["Make it 1080p", "Use Lite"]
-    assert "This cannot start" in said(bench)
+    assert list(offered) == ["Change to 1080p", "Use Lite"]
+    assert "Cannot start" in said(bench)
     assert "20.0 GB" in bench.find("primaryAction").toolTip()
     taken = JobSettings(model="lite", height=1080)
     assert offers_of(TOO_MUCH, taken)[0].text == "Choose automatically"
-    offered["Make it 1080p"].click()
+    offered["Change to 1080p"].click()
     bench.hear()
     changed = bench.asked(commands.ChangeJob)
     assert [(c.job_id, c.settings.height) for c in changed] == [(job_id, 1080)]
@@ -170,7 +170,7 @@ def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench):
     assert "Clips of 45 frames." in shown
     assert "16.0 GB\ndoes not fit" in shown
     assert "9.0 GB\n+4 min 00 s" in shown
-    assert all(stage in shown for stage in ("Encode", "Transformer", "Decode", "Main memory"))
+    assert all(stage in shown for stage in ("Encode", "Transformer", "Decode", "RAM"))
     assert "Decode" in said(bench), "the fullest"
     assert "Encode" not in said(bench)
     bench.emit(events.PlanChosen(job_id=job_id, plan=plan()))
@@ -182,7 +182,7 @@ def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench):
     reasons = dataclasses.replace(made.reasons, alternatives=(step,))
     more = dataclasses.replace(made, reasons=reasons)
     bench.emit(events.PlanChosen(job_id=job_id, plan=more))
-    assert "30.0 GB\nmain memory: does not fit" in texts(bench.find("whySheet"))
+    assert "30.0 GB\nRAM: does not fit" in texts(bench.find("whySheet"))
 
 
 def test_a_smaller_plan_while_running_says_what_was_changed(bench):
@@ -202,8 +202,8 @@ def test_a_smaller_plan_while_running_says_what_was_changed(bench):
 def test_missing_model_files_keep_a_plan_for_the_users_gpu_from_starting(bench):
     made = dataclasses.replace(on_gpu(plan()), notices=(to_download(),))
     say_plan(bench, made)
-    assert "This cannot start" in said(bench)
-    assert "It fits" not in said(bench)
+    assert "Cannot start" in said(bench)
+    assert "Fits into memory" not in said(bench)
 
 
 def test_a_plan_that_lets_other_computers_in_says_so(bench):
@@ -211,7 +211,7 @@ def test_a_plan_that_lets_other_computers_in_says_so(bench):
     assert not bench.find("planMachines").isVisible()
     made = dataclasses.replace(plan(), takes_machines=True)
     bench.emit(events.PlanChosen(job_id=job_id, plan=made))
-    assert bench.find("planMachines").whole == "Paired computers make parts of it, too"
+    assert bench.find("planMachines").whole == "Paired computers process parts of it, too"
     assert bench.find("planMachines").isVisible()
 
 

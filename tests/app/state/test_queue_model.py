@@ -40,7 +40,7 @@ def test_a_job_goes_through_its_states(model):
     assert row.state is JobState.WAITING
     assert row.thumbnail is not None
     heard = model.data(model.index(0), Qt.ItemDataRole.AccessibleTextRole)
-    assert heard == "a.mp4, 480×270 → ×2, Waiting"
+    assert heard == "a.mp4, 480×270 → ×2, Queued"
     play(model, events.JobStarted(job_id="a", total=240))
     assert row.state is JobState.RUNNING
     play(model, events.StageProgress(job_id="a", stage="upscale", done=60, total=240))
