@@ -19,6 +19,7 @@ from app.last_minute import LastMinute
 from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
 from app.widgets.controls import Themed
+from app.widgets.layouts import layout_of
 from app.widgets.meters import ShareBar, ShareRing
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
 
@@ -185,7 +186,7 @@ class Gauges(Themed, QAbstractButton):
 
     def sizeHint(self) -> QSize:
         """That of the row."""
-        return self.layout().sizeHint()
+        return layout_of(self).sizeHint()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Enter does what Space does."""
@@ -208,9 +209,9 @@ class Gauges(Themed, QAbstractButton):
 
     def set_narrow(self, is_narrow: bool, is_tight: bool) -> None:
         """Closer together where there is little room; where it is tight, without loads."""
-        self.layout().setSpacing(_NEAR if is_narrow else _APART)
+        layout_of(self).setSpacing(_NEAR if is_narrow else _APART)
         edge = _EDGE_TIGHT if is_tight else _EDGE
-        self.layout().setContentsMargins(edge, 0, edge, 0)
+        layout_of(self).setContentsMargins(edge, 0, edge, 0)
         self._is_tight = is_tight
         self._show_loads()
 

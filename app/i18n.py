@@ -71,7 +71,9 @@ def system_language() -> str:
 
 def current_language() -> str:
     """The language of the window, one of `LANGUAGES`."""
-    return QCoreApplication.instance().property("language") or "en"
+    app = QCoreApplication.instance()
+    language = app.property("language") if app is not None else None
+    return str(language or "en")
 
 
 class Languages:

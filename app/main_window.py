@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import (
@@ -44,6 +45,7 @@ from app.widgets.reveal import bring_into_view
 from app.widgets.update_timer import once_a_turn
 from app.window_place import SMALLEST, keep_place, place_window
 from engine.core import paths
+from engine.settings.schema import JobSettings
 
 _LOG_HEIGHT = 160
 # Each is opened by a controller.
@@ -369,7 +371,7 @@ class MainWindow(QMainWindow):
         self._controller.files_added.connect(self._show_added)
 
     def _choose(
-        self, job_id: str, settings: object, output: object, selected: Sequence[str]
+        self, job_id: str, settings: JobSettings, output: Path | None, selected: Sequence[str]
     ) -> None:
         others = selected if job_id in selected else ()
         self._controller.choose(job_id, settings, output, others)

@@ -167,7 +167,8 @@ def _age() -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     import psutil
 
-    return time.time() - psutil.Process().create_time()
+    started: float = psutil.Process().create_time()
+    return time.time() - started
 
 
 def _wait(condition: Callable[[], bool], limit_s: float) -> bool:
@@ -209,11 +210,13 @@ def _run_job(seen: Findings, program: Program, output: Path) -> None:
     reports: list[Report] = []
     failures: list[str] = []
     tiles: list[int] = []
+
+    def failed(event: events.JobFailed | events.JobRejected) -> None:
+        failures.append(f"{event.error.code}: {event.error.message}")
+
     bridge.subscribe(events.JobFinished, lambda event: reports.append(event.report))
-    for failed in (events.JobFailed, events.JobRejected):
-        bridge.subscribe(
-            failed, lambda event: failures.append(f"{event.error.code}: {event.error.message}")
-        )
+    bridge.subscribe(events.JobFailed, failed)
+    bridge.subscribe(events.JobRejected, failed)
     bridge.subscribe(events.TileDone, lambda event: tiles.append(event.frame))
     started = time.monotonic()
     sample = paths.resource("samples", "upreel_sample.mp4")

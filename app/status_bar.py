@@ -160,7 +160,7 @@ def plan_lines(plan: Plan) -> list[str]:
 def phrase_of(part: Notice) -> str:
     """A part of a plan's summary in the current language."""
     if part.code == "value":
-        return choice_text("treatment", part.params["value"])
+        return choice_text("treatment", str(part.params["value"]))
     return text(part)
 
 

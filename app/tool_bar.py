@@ -12,6 +12,7 @@ from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, SegmentedControl, Themed
+from app.widgets.layouts import layout_of
 from engine.core import paths
 
 _WIDE, _NARROW, _TIGHT = 1480, 1400, 1180  # px
@@ -123,7 +124,7 @@ class ToolBar(Themed, QWidget):
 
     def _fold(self, *, is_tight: bool) -> None:
         self._is_tight = is_tight
-        self.layout().setSpacing(6 if is_tight else 10)
+        layout_of(self).setSpacing(6 if is_tight else 10)
         self._gauges.set_narrow(self.width() < _NARROW, is_tight)
         self._name.setVisible(not is_tight)
         self._chip.set_tight(is_tight)
@@ -133,8 +134,8 @@ class ToolBar(Themed, QWidget):
     def _fold_further(self) -> None:
         """A GPU with a long name, or large figures, may need more than the width suggests."""
         for part in (self._gauges, self._chip):
-            part.layout().activate()  # what was shown or hidden counts now
-        if not self._is_tight and self.layout().minimumSize().width() > self.width():
+            layout_of(part).activate()  # what was shown or hidden counts now
+        if not self._is_tight and layout_of(self).minimumSize().width() > self.width():
             self._fold(is_tight=True)
 
     def _show_card(self) -> None:

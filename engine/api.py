@@ -31,7 +31,7 @@ from engine.planner.findings import source_notices
 from engine.planner.target import source_stem
 from engine.protocol.commands import Command, Shutdown
 from engine.protocol.events import EventSink
-from engine.protocol.media import MediaInfo
+from engine.protocol.media import MediaInfo, Side
 from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
@@ -39,7 +39,7 @@ from engine.updates.manifest import is_signed
 
 if TYPE_CHECKING:
     from engine.bench.options import BenchOptions
-    from engine.jobs.playback import PlayedFrame, Side
+    from engine.jobs.playback import PlayedFrame
     from engine.video.read.sound import Sound
 
 __all__ = [

@@ -35,7 +35,7 @@ class SetupOptions:
     Args:
         payload: Folder of the packed program.
         out: Folder of the results.
-        version: Of the program.
+        version: Version of the program.
         is_fast: Use a fast compressor, for tests.
         is_signed: Sign the setup and the uninstaller.
     """

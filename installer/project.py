@@ -1,4 +1,4 @@
-"""What the packaging scripts share: the project's metadata, hashes of files, external tools.
+"""Parts that the packaging scripts share: the project's metadata, hashes of files, external tools.
 
 Uses the standard library only: jobs of the release workflow run it without any package.
 """

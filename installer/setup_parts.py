@@ -48,7 +48,7 @@ class Listing:
     Args:
         folders: Parents before their contents.
         files: All files.
-        bytes: Of all files together.
+        bytes: Bytes of all files together.
     """
 
     folders: tuple[str, ...]

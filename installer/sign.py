@@ -47,7 +47,7 @@ class Certificate:
 
     Args:
         pfx: PKCS#12 file with certificate and key.
-        password: Of that file.
+        password: Password of that file.
         timestamp: Address of a time-stamp service; "" for none.
     """
 

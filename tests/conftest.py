@@ -52,18 +52,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Reduce the tests to the sample asked for; skip GPU tests where there is no GPU."""
     one_in, salt = config.getoption("one_in"), config.getoption("salt")
-    chosen = [item for item in items if _digest(f"{salt} {item.nodeid}") % one_in == 0]
-    if len(chosen) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = chosen
+    left_out = [item for item in items if _digest(f"{salt} {item.nodeid}") % one_in]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _digest(f"{salt} {item.nodeid}") % one_in == 0]
     mine = [item for item in items if item.get_closest_marker("gpu")]
     if mine and not config.pluginmanager.has_plugin(_PRETENDED) and not _has_gpu():
         for item in mine:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU that torch can use"))
 
 
-# Started by the product or a library where installed; both do without elsewhere.
-_OPTIONAL_PROGRAMS = {"systemd-inhibit", "file", "ldconfig", "ldd", "uname"}
+# Started by the product or the standard library where installed; both do without elsewhere.
+_OPTIONAL_PROGRAMS = {"systemd-inhibit", "file", "gcc", "ld", "ldconfig", "ldd", "uname"}
 _started_programs: set[str] = set()
 
 
@@ -104,12 +104,6 @@ def _programs_are_marked(request: pytest.FixtureRequest) -> Iterator[None]:
     assert not unmarked, f"mark this test with pytest.mark.programs: {sorted(unmarked)}"
 
 
-def pytest_collection_finish() -> None:
-    """Leave what was imported out of garbage collection: jobs ask for 200 of them, 0.2 s each."""
-    gc.collect()
-    gc.freeze()
-
-
 def _digest(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
 
@@ -133,6 +127,19 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     monkeypatch.setenv("HF_HUB_CACHE", str(folder / "hub"))
     for name in ("UPREEL_MODELS", "UPREEL_MIRROR", "HF_ENDPOINT", "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)  # nor its ways into the network
+
+
+_frozen: list[object] = []
+
+
+@pytest.fixture(autouse=True)
+def _quick_collections(request: pytest.FixtureRequest) -> None:
+    """Leave what was imported out of garbage collection: jobs ask for 200 of them, 0.5 s each."""
+    now = [request.path, len(sys.modules) // 50]
+    if now != _frozen:
+        _frozen[:] = now
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

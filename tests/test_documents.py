@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 RECORDED = {"docs/benchmarks/optimisations-cpu.md"}
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(ROOT / name for name in ("CODE_OF_CONDUCT.md", ".github/pull_request_template.md")),
     ROOT / "installer" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]

@@ -190,7 +190,7 @@ class _Cell(QStyledItemDelegate):
     """Draws a ratio as a bar from the middle, to the left where it saves."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        """As high as its text in the width of the column."""
+        """Returns the height of its text in the width of the column."""
         table = self.parent()
         width = table.columnWidth(index.column()) if isinstance(table, QTableView) else 0
         room = QRect(0, 0, max(40, width - _MARGIN), 10_000)
@@ -255,7 +255,7 @@ def _title(row: MeasuredSwitch) -> str:
 
 
 def _about(row: MeasuredSwitch) -> tuple[str, str]:
-    """What a switch does, and why its default is as it is; empty where it is no switch."""
+    """Describes a switch and its default; empty where it is no switch."""
     entry = message(f"switch.{row.name.partition('=')[0]}")
     return (text(entry), text(entry.hint)) if catalogue("en").has_text(entry.code) else ("", "")
 

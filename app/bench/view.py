@@ -28,7 +28,7 @@ from app.widgets.controls import ElidedLabel, Themed
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 from app.window_place import resize_on_screen
-from engine.protocol.report import BenchReport, MeasuredRate
+from engine.protocol.report import BenchReport, MeasuredRate, MeasuredSwitch
 
 _NOTHING = "none"
 _LOW_PAGE = 520  # px
@@ -128,6 +128,8 @@ class BenchView(Themed, QDialog):
         self._table = SwitchesTable()
         self._filter, self._found = QLineEdit(), QLabel()
         self._notes, self._machine = QLabel(), ElidedLabel()
+        self._shown: tuple[MeasuredSwitch, ...] = ()
+        self._was_filled = False
         self._name_parts()
         self._lay_out()
         self._quick.clicked.connect(lambda: self.run_requested.emit(True))
@@ -273,8 +275,6 @@ class BenchView(Themed, QDialog):
         self._copy.setToolTip(tr("Copy as text with tables, without personal data"))
 
     def _name_parts(self) -> None:
-        self._shown: object = ()
-        self._was_filled = False
         self._title.setProperty("kind", "headline")
         labels = (self._lead, self._nothing, self._notes, self._doing, self._machine, self._found)
         for label in labels:

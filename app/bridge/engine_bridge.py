@@ -20,10 +20,10 @@ E = TypeVar("E", bound=events.Event)
 class _Channel(QObject):
     """The subscribers of one class; an error in a slot does not keep an event from the others."""
 
-    event = Signal(object)
+    delivered = Signal(object)
 
 
-class EventHub(QObject):
+class EventHub:
     """Delivers each event to the slots that subscribed to its class or to a base of it.
 
     Slots are called in the order of their subscriptions: models, which are made first, know an
@@ -31,21 +31,27 @@ class EventHub(QObject):
     """
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+        self._parent = parent
         self._channels: dict[type[events.Event], _Channel] = {}
 
     def subscribe(self, kind: type[E], slot: Callable[[E], object]) -> None:
         """Call `slot` with every event of that class."""
         for concrete in _with_subclasses(kind):
             if concrete not in self._channels:
-                self._channels[concrete] = _Channel(self)
-            self._channels[concrete].event.connect(slot)
+                self._channels[concrete] = _Channel(self._parent)
+            self._channels[concrete].delivered.connect(slot)
 
     def deliver(self, event: events.Event) -> None:
         """Call the subscribers of an event; in the window's thread."""
         channel = self._channels.get(type(event))
         if channel is not None:
-            channel.event.emit(event)
+            channel.delivered.emit(event)
+
+
+class _Waker(QObject):
+    """Carries the news that an event came from the engine's threads to the window's thread."""
+
+    came = Signal()
 
 
 class EngineBridge(EventHub):
@@ -58,16 +64,15 @@ class EngineBridge(EventHub):
     or task supersedes is dropped before it is delivered.
     """
 
-    _came = Signal()
-
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._queue: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
         self._taken: deque[events.Event] = deque()  # not delivered yet
         self._is_due = False  # the window's thread knows that there are events
-        self._timer = QTimer(self, interval=DRAIN_MS, singleShot=True)
+        self._waker = _Waker(parent)
+        self._timer = QTimer(self._waker, interval=DRAIN_MS, singleShot=True)
         self._timer.timeout.connect(self.drain)
-        self._came.connect(self._timer.start)
+        self._waker.came.connect(self._timer.start)
 
     def emit(self, event: events.Event) -> None:
         """Take one event; called from any thread, returns at once."""
@@ -85,7 +90,7 @@ class EngineBridge(EventHub):
         while self._taken:
             self.deliver(self._taken.popleft())
             if self._taken and time.perf_counter() > end:
-                QTimer.singleShot(0, self, self.drain)
+                QTimer.singleShot(0, self._waker, self.drain)
                 return True
         return False
 
@@ -96,11 +101,11 @@ class EngineBridge(EventHub):
     def _announce(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._came.emit()  # from another thread: queued
+            self._waker.came.emit()  # from another thread: queued
 
 
 def without_superseded(taken: Sequence[events.Event]) -> list[events.Event]:
-    """The same events in the same order, less progress that a later event replaces."""
+    """Returns the events in their order, less progress that a later event replaces."""
     seen: set[tuple[str, ...]] = set()
     kept: list[events.Event] = []
     for event in reversed(taken):

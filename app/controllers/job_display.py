@@ -29,8 +29,8 @@ class PreviewController(QObject):
         hub.subscribe(events.StageProgress, view.progress)
         hub.subscribe(events.WorkerProgress, view.worker_progress)
         hub.subscribe(events.Telemetry, view.telemetry)
-        for planned in (events.PlanChosen, events.PlanDowngraded):
-            hub.subscribe(planned, lambda event: view.show_plan(event.job_id, event.plan))
+        hub.subscribe(events.PlanChosen, self._planned)
+        hub.subscribe(events.PlanDowngraded, self._planned)
         hub.subscribe(events.JobFinished, self._finished)
         for ended in (events.JobFailed, events.JobCancelled):  # the card at the buttons says why
             hub.subscribe(ended, self._stopped)
@@ -51,6 +51,9 @@ class PreviewController(QObject):
             self._view.playback.set_result(is_published=False)
         if row.report is not None:
             self._view.finished(row.report)
+
+    def _planned(self, event: events.PlanChosen | events.PlanDowngraded) -> None:
+        self._view.show_plan(event.job_id, event.plan)
 
     def _finished(self, event: events.JobFinished) -> None:
         if event.job_id == self._view.job_id:

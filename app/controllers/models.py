@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from engine.core.errors import LibraryMissing
 from engine.protocol import commands
 from engine.protocol.model_file_state import LIBRARIES, ImportMode, PublishedState
 from engine.settings import schema
-from engine.settings.schema import JobSettings
+from engine.settings.schema import JobSettings, with_values
 
 
 class ModelsController(QObject):
@@ -133,7 +132,7 @@ class ModelsController(QObject):
         values = _choices(known, self._window.choices.settings.model)
         self.view.close()
         if not self._window.choices.choose(values):
-            settings = dataclasses.replace(self._controller.settings, **values)
+            settings = with_values(self._controller.settings, values)
             self._controller.choose("", settings, None)
 
     # Showing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import uuid
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from app.state.queue_model import QueueModel
 from app.state.removals import Removal, Removals
 from engine.core.errors import EngineError
 from engine.protocol import commands, events
-from engine.settings.schema import JobSettings
+from engine.settings.schema import JobSettings, with_values
 from engine.settings.scopes import changes_for_others, for_next_films, with_latents_of
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ class QueueController(QObject):
         self._plan_with(row, settings, output)
         for other in self._queue.rows:
             if other.job_id in others and other is not row and other.state.can_change and changes:
-                requested = dataclasses.replace(other.settings, **changes)
+                requested = with_values(other.settings, changes)
                 self._plan_with(other, requested, other.output)
 
     def _plan_with(self, row: JobRow, settings: JobSettings, output: Path | None) -> None:

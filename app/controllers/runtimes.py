@@ -210,8 +210,9 @@ class RuntimesController(QObject):
     @property
     def _asker(self) -> QWidget:
         """The window that a question belongs to."""
-        is_open = self._view is not None and self._view.isVisible()
-        return self._view if is_open else self._window
+        if self._view is not None and self._view.isVisible():
+            return self._view
+        return self._window
 
     def _open(self, page: str) -> None:
         if page == "runtime":

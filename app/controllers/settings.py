@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from app.ui_state import UiState
 from app.widgets.controls import bring_up, is_confirmed
 from engine.protocol import commands
 from engine.settings.presets import Preset
-from engine.settings.schema import EngineSettings
+from engine.settings.schema import EngineSettings, with_values
 
 _ENDING = ".toml"
 
@@ -52,7 +51,7 @@ class SettingsController(QObject):
 
     def change(self, **values: object) -> None:
         """Change settings from elsewhere in the window; the dialog shows them, too."""
-        settings = dataclasses.replace(self._ui_state.engine_settings, **values)
+        settings = with_values(self._ui_state.engine_settings, values)
         if self._dialog is not None:
             self._dialog.take(settings)
         else:

@@ -36,7 +36,9 @@ class TrayController(QObject):
         queue.job_changed.connect(self._job_changed)
         queue.queue_changed.connect(self._show)
         controller.queue_ended.connect(self._notify)
-        QApplication.instance().aboutToQuit.connect(self.icon.hide)  # Windows keeps it otherwise
+        app = QApplication.instance()
+        assert app is not None
+        app.aboutToQuit.connect(self.icon.hide)  # Windows keeps it otherwise
         self._show()
         self.icon.show()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Literal
 
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QMessageBox
@@ -83,7 +84,7 @@ class UpdatesController(QObject):
             return False
         return True
 
-    def _do(self, what: str) -> None:
+    def _do(self, what: Phase | Literal["stop"]) -> None:
         if what == "stop":
             self._controller.send(commands.StopTask(kind=self._model.kind))
         elif not self._model.is_running:

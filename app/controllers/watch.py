@@ -171,7 +171,7 @@ class _LookTask(QRunnable):
         try:
             films = self._look()
         except OSError as err:
-            problem = reason_of(err)
+            problem = str(reason_of(err))
         finally:  # a mistake of ours does not end the looks
             seconds = time.thread_time() - began
             self._looked.emit(Look(films=tuple(films), problem=problem, seconds=seconds))

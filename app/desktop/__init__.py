@@ -1,4 +1,4 @@
-"""What the desktop does for the window: the same functions for Windows and for other systems."""
+"""Services of the desktop for the window: the same functions for Windows and for other systems."""
 
 from __future__ import annotations
 

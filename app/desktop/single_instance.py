@@ -51,7 +51,7 @@ class SingleInstance(QObject):
 
         Args:
             files: Absolute paths.
-            patience_s: How long to try, in seconds.
+            patience_s: Time limit, in seconds.
         """
         deadline = time.monotonic() + patience_s
         while not self._lock.tryLock(0):

@@ -18,6 +18,7 @@ from app.desktop.programs import start_program
 from app.desktop.windows_rules import Progress, Taskbar, command_for, prefer_fast_gpu
 from engine.core import windows_paths
 
+assert sys.platform == "win32"  # other systems lack these functions, as type checkers know
 _log = logging.getLogger(__name__)
 _APP_ID = "Upreel.Upreel"
 _ANYBODY = ctypes.c_uint32(0xFFFFFFFF)  # ASFW_ANY
@@ -107,7 +108,7 @@ def shut_down() -> bool:
 
 
 def _folder() -> PureWindowsPath:
-    """Where Windows is: its programs are started by their full paths."""
+    """Folder of Windows: its programs are started by their full paths."""
     return PureWindowsPath(os.environ.get("SYSTEMROOT", "C:\\Windows"))
 
 

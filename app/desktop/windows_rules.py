@@ -1,4 +1,4 @@
-"""What Windows is asked for, without its calls: Explorer's command line, taskbar, choice of GPU."""
+"""Requests to Windows, without its calls: Explorer's command line, taskbar, choice of GPU."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _FULL = 1000
 
 
 class Progress(enum.IntEnum):
-    """What the button shows; values of TBPFLAG."""
+    """State that the button shows; values of TBPFLAG."""
 
     NONE = 0
     UNKNOWN = 1

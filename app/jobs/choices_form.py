@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from engine.core.messages import message
 from engine.protocol.events import DeviceChoice, DevicesListed
 from engine.protocol.plan import Plan
 from engine.settings.presets import Preset, applied
-from engine.settings.schema import JobSettings, about, model_family
+from engine.settings.schema import JobSettings, about, model_family, with_values
 
 _WAIT_MS = 200  # after the last change, before the engine plans again
 _NEVER_STARTED = (JobState.READING, JobState.WAITING, JobState.REJECTED)
@@ -177,10 +176,12 @@ class ChoicesForm(Translated, QWidget):
     def _show_chosen(self, plan: Plan | None) -> None:
         """What "automatic" has come to mean."""
         self._plan = plan
-        is_automatic = plan is not None and self.settings.model == "auto"
-        self._model.show_automatic(plan.work.model if is_automatic else "")
-        is_open = plan is not None and self.settings.treatment == "auto"
-        treatment = plan.work.decided.get("treatment", "") if is_open else ""
+        model = treatment = ""
+        if plan is not None and self.settings.model == "auto":
+            model = plan.work.model
+        if plan is not None and self.settings.treatment == "auto":
+            treatment = plan.work.decided.get("treatment", "")
+        self._model.show_automatic(model)
         self._chosen_treatment.setText(choice_text("treatment", treatment) if treatment else "")
         self._show_family()
 
@@ -321,7 +322,7 @@ class ChoicesForm(Translated, QWidget):
         self.choose(values if is_kin else {**values, "vae": ""})
 
     def _apply(self, values: dict[str, object]) -> None:
-        self.settings = dataclasses.replace(self.settings, **values)
+        self.settings = with_values(self.settings, values)
         container = values.get("container")
         if self.output is not None and container not in (None, "auto"):
             self.output = self.output.with_suffix(f".{container}")

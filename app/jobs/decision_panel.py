@@ -25,6 +25,7 @@ from app.theme.icons import pixmap
 from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import Switch
 from app.widgets.error_view import ErrorCard
+from app.widgets.layouts import layout_of
 
 _NAME_WIDTH = 110  # px of a film's name on a button
 
@@ -141,8 +142,8 @@ class DecisionPanel(QWidget):
         """In a low window gaps shrink, and the button that only counts films goes."""
         self._is_low = is_low
         gap = 6 if is_low else 10
-        self.layout().setSpacing(gap)
-        self.layout().setContentsMargins(16, gap, 16, gap + 4)
+        layout_of(self).setSpacing(gap)
+        layout_of(self).setContentsMargins(16, gap, 16, gap + 4)
         self._show_buttons()
 
     def offer_unfinished(self, is_offered: bool) -> None:

@@ -116,8 +116,8 @@ def _look_through(folder: Path, found: FoundFiles) -> None:
         videos += films
         stills = [path for path in here if path.suffix.lower() in PICTURE_ENDINGS]
         pictures += [where] if _is_numbered(stills) else stills
-        media = {*films, *stills}
-        found.skip(NO_MEDIA, [path for path in here if path not in media])
+        known = {*films, *stills}
+        found.skip(NO_MEDIA, [path for path in here if path not in known])
         if len(videos) + len(pictures) > MOST_FILES:
             break
     media = videos or pictures

@@ -14,6 +14,7 @@ from app.settings.editors import ChoiceEditor, Editor, LineEditor, TimeEditor, m
 from app.settings.gpus_editor import GpusEditor
 from app.theme.icons import icon
 from app.widgets.controls import Themed, Translated
+from app.widgets.layouts import layout_of
 from app.widgets.reveal import bring_into_view
 from engine.core.errors import ErrorInfo
 from engine.protocol.events import DevicesListed
@@ -53,7 +54,7 @@ class MoreChoices(Themed, QWidget):
         if self._rows is None:
             self._rows = SettingRows(self)
             self._rows.setVisible(self._button.isChecked())
-            self.layout().addWidget(self._rows)
+            layout_of(self).addWidget(self._rows)
             self._rows.follow_in_tab_order(self._button)
             for show in self._shown.values():
                 show(self._rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
@@ -20,7 +20,7 @@ from app.widgets.controls import SegmentedControl, Themed, Translated, Wheelless
 from app.widgets.reveal import bring_into_view
 from engine.protocol.plan import Plan
 from engine.settings import schema
-from engine.settings.schema import JobSettings
+from engine.settings.schema import JobSettings, with_values
 
 _SIZE_FIELDS = ("scale", "height", "width")
 _PRESETS = {
@@ -120,8 +120,8 @@ class TargetForm(Translated, QWidget):
     def _edit(self, name: str, value: object) -> None:
         self._apply({name: value})
 
-    def _apply(self, values: dict[str, object]) -> None:
-        self._settings = dataclasses.replace(self._settings, **values)
+    def _apply(self, values: Mapping[str, object]) -> None:
+        self._settings = with_values(self._settings, values)
         self.changed.emit(values)
 
 

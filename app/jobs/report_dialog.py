@@ -21,6 +21,7 @@ from app import labels
 from app.engine_messages import text, title
 from app.i18n import tr
 from app.widgets.controls import Translated
+from app.widgets.layouts import layout_of
 from app.widgets.notice_line import NoticeLine
 from app.window_place import resize_on_screen
 from engine.core.units import memory_text
@@ -49,7 +50,7 @@ class DoubtCard(Translated, QFrame):
             line.setParent(None)
             line.deleteLater()
         for check in problems:
-            self.layout().addWidget(_line_of(check))
+            layout_of(self).addWidget(_line_of(check))
 
     def retranslate_ui(self) -> None:
         """The same in the current language."""

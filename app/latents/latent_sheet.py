@@ -28,6 +28,7 @@ from app.state.model_files_model import Package
 from app.state.tasks_model import TaskState
 from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import ElidedLabel, Switch, Themed
+from app.widgets.layouts import layout_of
 from app.widgets.notice_line import NoticeLine
 from app.window_place import resize_on_screen
 from engine.core.errors import ErrorInfo, WeightsMissing
@@ -245,7 +246,7 @@ class LatentSheet(Themed, QDialog):
         """As high as what is shown; the user's own height stays until something else is shown."""
         if form != self._form:
             self._form = form
-            self.layout().activate()
+            layout_of(self).activate()
             resize_on_screen(self, QSize(max(_WIDTH, self.width()), self.sizeHint().height()))
 
     @property
@@ -342,7 +343,7 @@ class LatentSheet(Themed, QDialog):
             rest.addWidget(label, at, 0)
             rest.addWidget(part, at, 1)
         self._vae_label.setBuddy(self._vae.control)
-        inside = QVBoxLayout(self._choices.widget())
+        inside = QVBoxLayout(self._choices.body)
         inside.setContentsMargins(0, 8, 0, 0)
         inside.setSpacing(8)
         inside.addWidget(self._readings, 1)

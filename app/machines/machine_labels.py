@@ -27,7 +27,7 @@ def state_of(machine: MachineInfo) -> tuple[str, str, str]:
 
 
 def about(machine: MachineInfo) -> str:
-    """What it has to lend; where it was last while it is not reached."""
+    """Its hardware; its last address while it is not reached."""
     if machine.state == "helped":
         return machine.address
     if machine.state == "away":
@@ -37,7 +37,7 @@ def about(machine: MachineInfo) -> str:
 
 
 def work(machine: MachineInfo) -> str:
-    """What it does for the present film; "" where it does nothing."""
+    """Its part in the present video; "" where it has none."""
     if not machine.film:
         return ""
     parts = [machine.film]
@@ -71,7 +71,7 @@ def why(machine: MachineInfo) -> tuple[str, str, str]:
 
 
 def lending(state: MachinesState) -> str:
-    """What the switch means, or whom this computer works for."""
+    """Explains the switch, or names the computer that this one works for."""
     if state.lent_to:
         return tr("Now working for {name}.", name=state.lent_to)
     return tr(

@@ -24,6 +24,7 @@ from app.machines.machine_row import FoundRow, MachineRow
 from app.state.machines_model import MachinesModel
 from app.theme.icons import icon
 from app.widgets.controls import Switch, Themed
+from app.widgets.layouts import clear_layout
 from app.widgets.notice_line import NoticeLine, PageLine
 from engine.protocol.machines import MachinesState
 
@@ -83,7 +84,7 @@ class OwnCard(Themed, QFrame):
 
 
 class FirstUse(Themed, QFrame):
-    """What to do on the second computer, while none is paired."""
+    """Instructions for the second computer, while none is paired."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -134,6 +135,7 @@ class MachinesPage(Themed, QDialog):
         self._model = model
         self._rows: dict[str, MachineRow] = {}
         self._found: tuple[object, ...] | None = None
+        self._found_rows: list[FoundRow] = []
         self._was_paired = False
         self._title, self._lead, self._pairing, self._foot = (QLabel() for _ in range(4))
         self._own, self._first_use = OwnCard(), FirstUse()
@@ -218,11 +220,11 @@ class MachinesPage(Themed, QDialog):
     def _show_found(self, state: MachinesState) -> None:
         if state.found != self._found:
             self._found = state.found
-            rows = [FoundRow(one) for one in state.found]
-            for row in rows:
+            self._found_rows = [FoundRow(one) for one in state.found]
+            for row in self._found_rows:
                 row.pair_requested.connect(self.pair_requested)
-            self._waits.fill(rows)
-        for row in self._waits.rows:
+            self._waits.fill(self._found_rows)
+        for row in self._found_rows:
             row.show_found(is_idle=not self._model.is_running)
 
     def _enable(self) -> None:
@@ -303,22 +305,17 @@ class _Rows(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("kind", "card")
-        self.rows: list[QWidget] = []
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 2, 0, 2)
         self._column.setSpacing(0)
         self.setVisible(False)
 
     def fill(self, rows: Iterable[QWidget]) -> None:
-        while self._column.count():
-            widget = self._column.takeAt(0).widget()
-            widget.hide()
-            widget.deleteLater()
-        self.rows = list(rows)
-        for row in self.rows:
-            if row is not self.rows[0]:
+        clear_layout(self._column)
+        for row in rows:
+            if self._column.count():
                 rule = QFrame()
                 rule.setProperty("kind", "rule")
                 self._column.addWidget(rule)
             self._column.addWidget(row)
-        self.setVisible(bool(self.rows))
+        self.setVisible(bool(self._column.count()))

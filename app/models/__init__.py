@@ -1,1 +1,1 @@
-"""What is on this machine of the published models: get, verify, import, remove."""
+"""Model files on this computer: download, verify, import, remove."""

@@ -67,7 +67,7 @@ def _ending(file: PublishedState) -> str:
 
 
 def model_text(model: str) -> str:
-    """What a model is good for; "" for one that we do not know."""
+    """Purpose of a model; "" for an unknown one."""
     return tr(_MODELS[model]) if model in _MODELS else ""
 
 
@@ -86,7 +86,7 @@ def file_title(file: PublishedState) -> str:
 
 
 def file_text(file: PublishedState) -> str:
-    """What choosing this file means."""
+    """Consequence of the choice of this file."""
     if file.network is not None:
         facts = facts_of(file)[:-1]  # the licence has a column of its own
         return " · ".join((file.network.architecture, *map(text, facts)))
@@ -170,7 +170,7 @@ def short_progress(task: TaskState) -> str:
 
 
 def availability(package: Package | None, task: TaskState | None) -> str:
-    """What the list of models shows after a model; "" where nothing is known."""
+    """Remark after a model in the list; "" where nothing is known."""
     if package is None:
         return ""
     if task is not None and task.runs:

@@ -193,7 +193,8 @@ class ModelsPage(Themed, QDialog):
         box.addButton(tr("Cancel"), QMessageBox.ButtonRole.RejectRole)
         box.setDefaultButton(copy)
         box.exec()
-        return {copy: "copy", link: "link"}.get(box.clickedButton(), "")
+        clicked = box.clickedButton()
+        return "copy" if clicked is copy else "link" if clicked is link else ""
 
     # Showing
 
@@ -268,7 +269,7 @@ class ModelsPage(Themed, QDialog):
             if model not in self._groups:
                 group = self._groups[model] = Group()
                 group.set_texts(*group_texts(model))
-                self._list.layout().insertWidget(self._list.layout().count() - 1, group)
+                self._groups_column.insertWidget(self._groups_column.count() - 1, group)
             row = self._rows[file] = DownloadRow(file)
             row.requested.connect(self.act)
             self._groups[model].add(row)
@@ -330,7 +331,7 @@ class ModelsPage(Themed, QDialog):
         head.addWidget(self._import)
         self._top = QVBoxLayout()
         self._top.setSpacing(8)
-        inner = QVBoxLayout(self._list)
+        inner = self._groups_column = QVBoxLayout(self._list)
         inner.setContentsMargins(0, 0, 12, 0)
         inner.setSpacing(16)
         inner.addWidget(self._heads)

@@ -1,4 +1,4 @@
-"""What the presets Balanced and Best use on this GPU, with one button for what is missing."""
+"""Models of the presets Balanced and Best on this GPU; one button downloads missing files."""
 
 from __future__ import annotations
 

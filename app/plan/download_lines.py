@@ -71,8 +71,8 @@ def _title(kind: TaskKind, task: TaskState) -> str:
 def _problem(kind: TaskKind, error: ErrorInfo) -> tuple[str, str]:
     if error.code == RuntimeNotAccepted.code:
         return tr("Not started: you did not accept the NVIDIA runtime file"), ""
-    labels = runtime_labels if kind is TaskKind.RUNTIME else model_labels
-    return labels.problem(error)
+    is_runtime = kind is TaskKind.RUNTIME
+    return runtime_labels.problem(error) if is_runtime else model_labels.problem(error)
 
 
 class _Line(QWidget):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QTimer, Signal
-from PySide6.QtWidgets import QApplication, QLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QVBoxLayout, QWidget
 
 from app.engine_messages import button, choice_text, hint, setting_title, text
 from app.i18n import tr
@@ -16,6 +16,7 @@ from app.state.downloads_model import DownloadsModel, required_download
 from app.state.job_row import Downgrade, JobRow
 from app.widgets.controls import FlowLayout
 from app.widgets.error_view import ACTION_OF
+from app.widgets.layouts import clear_layout
 from engine.core.errors import PlanDoesNotFit, PretendedGpu, SettingsError, WeightsMissing
 from engine.core.messages import message
 from engine.protocol.plan import Notice
@@ -37,7 +38,7 @@ class Offer:
 def offers_of(notice: Notice, settings: JobSettings) -> list[Offer]:
     """Buttons for a notice; what this version does not know, or is chosen already, is left out."""
     found = []
-    for offer in notice.params.get(PARAM, "").split(";"):
+    for offer in str(notice.params.get(PARAM, "")).split(";"):
         values = _values(offer, settings)
         if values:
             title = offer_text(values, settings)
@@ -119,7 +120,7 @@ class PlanNotices(QWidget):
         focused = focus.objectName() if focus is not None and self.isAncestorOf(focus) else ""
         if row.job_id != self._job_id:
             self._job_id, self._opened = row.job_id, {}
-        _clear(self._lines)
+        clear_layout(self._lines)
         self._below.clear()
         if row.downgrades:
             self._add(_CHANGED, _changed_line(row.downgrades), opens=False)
@@ -203,12 +204,3 @@ def _words(notice: Notice) -> tuple[str, str, str]:
     if notice.code == WeightsMissing.code:
         return "info", text(notice), ""
     return notice.severity, text(notice), hint(notice)
-
-
-def _clear(layout: QLayout) -> None:
-    while layout.count():
-        item = layout.takeAt(0)
-        widget = item.widget() if item is not None else None
-        if widget is not None:
-            widget.hide()
-            widget.deleteLater()

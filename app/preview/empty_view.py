@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import pixmap
+from app.widgets.layouts import layout_of
 
 _FORMATS = "MKV, MP4, MOV, AVI, WebM, PNG, TIFF, .latent …"
 _ICON_PX = 44
@@ -127,7 +128,7 @@ class EmptyView(QWidget):
         self._icon.setVisible(not is_low)
         self._honest.setVisible(self.height() >= _LOWEST)
         edge = 12 if is_low else 36
-        self.panel.layout().setContentsMargins(24, edge, 24, edge)
+        layout_of(self.panel).setContentsMargins(24, edge, 24, edge)
 
     def sizeHint(self) -> QSize:
         """Room around the panel."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QImage, QKeyEvent
@@ -21,7 +21,7 @@ from app.preview.timeline import Timeline
 from engine.core.errors import EngineError
 from engine.core.geometry import Size
 from engine.protocol.events import Picture
-from engine.protocol.media import MediaInfo
+from engine.protocol.media import MediaInfo, Side
 from engine.protocol.plan import Plan
 
 _FASTEST = 8.0
@@ -70,7 +70,7 @@ def backwards(opened: Opener) -> Opener:
                     break
                 part.append(frame)
             for frame in reversed(part):
-                yield cast(Frame, Mirrored(frame))
+                yield Mirrored(frame)
             if part:
                 bound = part[0].seconds
             elif begin == 0.0:
@@ -79,7 +79,7 @@ def backwards(opened: Opener) -> Opener:
     return frames
 
 
-def opener(job_id: str, media: MediaInfo, plan: Plan, side: str) -> Opener:
+def opener(job_id: str, media: MediaInfo, plan: Plan, side: Side) -> Opener:
     """The source or a result of a job, as `engine.api.played_frames` reads it."""
 
     def frames(start_s: float) -> Iterator[Frame]:
@@ -121,7 +121,8 @@ class Playback(QObject):
         self._canvas, self._timeline = canvas, timeline
         self._media: MediaInfo | None = None
         self._pair: tuple[Film, Film] | None = None
-        self._job_id, self._result = "", ""  # side of the engine that has its result, "" for none
+        self._job_id = ""
+        self._result: Literal["", "result", "pieces"] = ""  # of the job; "" for none
         self._excerpt: Plan | None = None  # of a part that was made before
         self._speed = 0.0
         self._run = 0  # counts what was played: earlier threads wait for nothing any more
@@ -180,13 +181,13 @@ class Playback(QObject):
             films["second"] = self._growing_opener(second, sides[1])
         return {name: backwards(film) for name, film in films.items()} if self._speed < 0 else films
 
-    def _side(self, film: Film) -> str:
+    def _side(self, film: Film) -> Side | Literal["", "excerpt"]:
         """Which film of its job the engine reads, or "excerpt"; "" for none yet."""
         if film.side == "source" or film.job_id != self._job_id:
             return film.side
         return self._result or ("excerpt" if self._excerpt is not None else "")
 
-    def _growing_opener(self, film: Film, side: str) -> Opener:
+    def _growing_opener(self, film: Film, side: Side | Literal["excerpt"]) -> Opener:
         opened, strip, run = self._opener(film, side), self._timeline.strip, self._run
         if side != "pieces" or self._speed < 0 or strip.value() >= strip.span[0] + strip.finished:
             return opened  # the first film is played meanwhile
@@ -196,7 +197,7 @@ class Playback(QObject):
 
         return growing(opened, grows)
 
-    def _opener(self, film: Film, side: str) -> Opener:
+    def _opener(self, film: Film, side: Side | Literal["excerpt"]) -> Opener:
         plan = film.plan
         if side == "excerpt":
             side, plan = "result", self._excerpt
@@ -314,7 +315,7 @@ class Playback(QObject):
             case Qt.Key.Key_L:
                 self._shuttle(1)
             case Qt.Key.Key_Left | Qt.Key.Key_Right as key:
-                strip.move(1 if key == Qt.Key.Key_Right else -1)
+                strip.go(1 if key == Qt.Key.Key_Right else -1)
             case Qt.Key.Key_I:
                 self._choose_trim(strip.value(), max(strip.span[1], strip.value() + 1))
             case Qt.Key.Key_O:

@@ -27,7 +27,10 @@ _TICK_MS = 8
 class Frame(Protocol):
     """As `engine.api.played_frames` gives them."""
 
-    seconds: float
+    @property
+    def seconds(self) -> float:
+        """Time in the film, s."""
+        ...
 
     def picture(self, box: Size) -> Picture:
         """The frame reduced to a box in px."""

@@ -19,6 +19,7 @@ from app.preview.scene import Mode
 from app.preview.timeline import Timeline
 from app.preview.view_bar import ViewBar
 from app.preview.workers_row import WorkersRow
+from app.widgets.layouts import layout_of
 from engine.protocol.events import (
     Picture,
     PreviewReady,
@@ -227,7 +228,7 @@ class PreviewView(QWidget):
         """Where a worker of the shown job is, and how fast."""
         if event.job_id == self._job_id and self._is_running:
             self.workers.show_worker(event)
-            self._show_below(self._below.currentWidget())
+            self._fit_below()
 
     def telemetry(self, event: Telemetry) -> None:
         """Memory of this program where its plan is the tightest, while the shown job runs."""
@@ -321,14 +322,14 @@ class PreviewView(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """A low window keeps its height for the picture."""
         super().resizeEvent(event)
-        self._show_below(self._below.currentWidget())
+        self._fit_below()
         self._give_way()
 
     def _give_way(self) -> None:
         """In a low window gaps and the timeline shrink, and both bars share a line."""
         is_low = self.height() < _LOW_PX
         gap = 6 if is_low else 10
-        column = self._work.layout()
+        column = layout_of(self._work)
         column.setSpacing(gap)
         column.setContentsMargins(14, gap + 2, 14, gap + 2)
         self.timeline.strip.setMaximumHeight(24 if is_low else 36)
@@ -340,7 +341,11 @@ class PreviewView(QWidget):
     def _show_below(self, widget: QWidget) -> None:
         """Figures or the report; how a job ended is worth its height in any window."""
         self._below.setCurrentWidget(widget)
-        self._below.setVisible(widget is self.strip or self.height() >= _LOW_PX)
+        self._fit_below()
+
+    def _fit_below(self) -> None:
+        is_report = self._below.currentWidget() is self.strip
+        self._below.setVisible(is_report or self.height() >= _LOW_PX)
         self.workers.setVisible(self.workers.has_some and self.height() >= _HIGH_PX)
 
     def changeEvent(self, event: QEvent) -> None:

@@ -28,8 +28,15 @@ _DEVICE = threading.Lock()  # PortAudio opens and closes in one thread at a time
 class Part(Protocol):
     """As `engine.api.played_sound` gives them: samples float32 [n, 2] from a time on, s."""
 
-    seconds: float
-    samples: NDArray[np.float32]
+    @property
+    def seconds(self) -> float:
+        """Time of the first sample, s."""
+        ...
+
+    @property
+    def samples(self) -> NDArray[np.float32]:
+        """The samples themselves."""
+        ...
 
 
 SoundOpener = Callable[[float, int], Iterator[Part]]  # from a time on, s, at a rate in Hz

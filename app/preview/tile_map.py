@@ -152,8 +152,10 @@ class TileMap:
             waiting -= QRegion(self.on_target(self.cell(tile), target).toRect())
         colour = QColor(tokens.DARK.background)  # pictures are dimmed to dark in both themes
         colour.setAlpha(_DIM)
-        for rect in waiting:
-            painter.fillRect(rect, colour)
+        painter.save()
+        painter.setClipRegion(waiting, Qt.ClipOperation.IntersectClip)
+        painter.fillRect(waiting.boundingRect(), colour)
+        painter.restore()
 
     def _paint_edges(self, painter: QPainter, target: QRectF) -> None:
         painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -20,6 +20,7 @@ from app.preview.timeline_strip import TimelineStrip
 from app.preview.volume import VolumeControl
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
+from app.widgets.layouts import layout_of
 
 _TITLE = 60  # px that are worth a title
 
@@ -238,7 +239,7 @@ class Timeline(QFrame):
         shown += [] if self._trim.isHidden() else [self._trim]
         shown += [] if self._title.isHidden() else [self._title]
         gaps = self._head.spacing() * (len(shown) - 1)
-        margins = self.layout().contentsMargins()
+        margins = layout_of(self).contentsMargins()
         needed = sum(one.sizeHint().width() for one in shown if one is not self._title)
         return self.width() - needed - gaps - margins.left() - margins.right()
 

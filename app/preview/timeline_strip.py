@@ -139,7 +139,7 @@ class TimelineStrip(QAbstractSlider):
         else:
             self.set_span(first, max(step + 1, first + 1))
 
-    def move(self, steps: int) -> None:
+    def go(self, steps: int) -> None:
         """Go some steps forward or back, as the user's choice."""
         self._choose(self.value() + steps * self.singleStep())
 

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 from app.i18n import tr
 from app.theme.icons import icon
 from app.widgets.controls import Themed
+from app.widgets.layouts import layout_of
 
 SECONDS = 3.0
 _MARGIN = 12  # px to the edges of the picture
@@ -166,7 +167,7 @@ class TryBar(Themed, QFrame):
         self._problem.setFixedWidth(min(420, room - 24 - self._close.sizeHint().width()))
         self._give_way(room)
         self.adjustSize()
-        margins = self.layout().contentsMargins()
+        margins = layout_of(self).contentsMargins()
         offers = sum(one.sizeHint().width() + self._row.spacing() for one in self._offers)
         offers += margins.left() + margins.right() - self._row.spacing()
         wide = self.width() if self._is_folded else offers
@@ -199,7 +200,7 @@ class TryBar(Themed, QFrame):
 
     def _lay_out_again(self) -> None:
         for widget in (self._work, self):
-            widget.layout().activate()
+            layout_of(widget).activate()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Stay at the lower edge."""

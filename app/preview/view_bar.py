@@ -52,7 +52,7 @@ class ViewBar(QWidget):
         self.retranslate()
 
     def _lay_out(self) -> None:
-        row = QHBoxLayout(self)
+        row = self._row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
         row.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
@@ -101,7 +101,7 @@ class ViewBar(QWidget):
     def hold(self, widget: QWidget) -> None:
         """Put something of others at the right end; `make_room` follows each change of it."""
         self._held.append(widget)
-        self.layout().addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
+        self._row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
 
     def make_room(self) -> None:
         """Look again at what has room."""

@@ -127,7 +127,7 @@ def _busy(task: TaskState | None) -> Message:
 
 
 def phase_title(task: TaskState) -> str:
-    """What is done to a runtime."""
+    """Name of a task on a runtime."""
     return tr(_PHASES[task.phase])
 
 
@@ -147,7 +147,7 @@ def problem(error: ErrorInfo) -> tuple[str, str]:
 
 
 def acceptance(error: ErrorInfo) -> str:
-    """What to know before a file is accepted; sums in groups of digits, that they can be read."""
+    """Facts about a file before it is accepted; sums in groups of digits, that they can be read."""
     sums = (" ".join(re.findall(".{8}", one)) for one in RuntimeNotAccepted.sums(error))
     return (
         f"{text(replace(error, params={**error.params, 'sha256': tuple(sums)}))}\n\n{hint(error)}"
@@ -251,7 +251,7 @@ def title_of(state: RuntimeState) -> str:
 
 
 def about(state: RuntimeState) -> str:
-    """What a runtime needs."""
+    """Requirements of a runtime."""
     if state.id == OWN:
         return tr("Included with Upreel, always available")
     parts = []

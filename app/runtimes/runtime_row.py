@@ -81,8 +81,8 @@ class RuntimeRow(QFrame):
         """Show the state of a runtime.
 
         Args:
-            state: As the engine lists it.
-            task: What is done to this one, or what it ended with.
+            state: State from the list of the engine.
+            task: Task on this one, or how it ended.
             is_idle: Nothing is done to any runtime: a request would be accepted.
         """
         self._shown = (state, task)

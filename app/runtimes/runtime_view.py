@@ -22,6 +22,7 @@ from app.state.runtimes_model import RuntimesModel, Situation, find
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon
 from app.widgets.controls import Themed
+from app.widgets.layouts import clear_layout
 from app.widgets.notice_line import NoticeLine, PageLine
 from engine.core.units import bytes_text
 from engine.protocol.runtime_state import RuntimeState
@@ -122,7 +123,7 @@ class RuntimeView(Themed, QDialog):
         self._now.show_message(now.severity, now.title, now.text)
 
     def _show_trouble(self) -> None:
-        """What concerns no row: an import that fails or runs, good news."""
+        """Messages that concern no row: an import that fails or runs, good news."""
         model, task = self._model, self._model.task
         about = find(model.listed, task.subject) if task is not None else None
         has_own_line = task is not None and about is None
@@ -149,10 +150,7 @@ class RuntimeView(Themed, QDialog):
     def _build(self, ids: tuple[str, ...]) -> None:
         """New rows: the engine knows other runtimes than before."""
         self._ids = ids
-        while self._inside.count():
-            widget = self._inside.takeAt(0).widget()
-            widget.hide()
-            widget.deleteLater()
+        clear_layout(self._inside)
         self._rows = {}
         for name in ids:
             if self._rows:

@@ -13,7 +13,7 @@ from app.widgets.notice_line import PageLine
 
 
 class DiagnosticsLine(PageLine):
-    """What the archive holds, and how it went."""
+    """Description of the archive, and how it went."""
 
     def __init__(self, model: DiagnosticsModel, parent: QWidget | None = None) -> None:
         super().__init__("diagnostic", parent)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
@@ -21,9 +19,10 @@ from app.engine_messages import setting_text, setting_title
 from app.i18n import tr
 from app.settings.editors import Editor, LineEditor, SwitchEditor, make_editor
 from app.widgets.controls import Translated
+from app.widgets.layouts import layout_of
 from app.window_place import resize_on_screen
 from engine.settings import schema
-from engine.settings.schema import EngineSettings
+from engine.settings.schema import EngineSettings, with_values
 
 _EDITOR_WIDTH, _LONG_WIDTH, _MOST_HEIGHT = 130, 240, 640  # px
 
@@ -65,9 +64,8 @@ class SettingsDialog(Translated, QDialog):
     def showEvent(self, event: QShowEvent) -> None:
         """Fonts are known now: as high as all rows, where a low screen has room for that."""
         super().showEvent(event)
-        body = self._scroll.widget()
         rest = self.height() - self._scroll.height()
-        needed = body.layout().totalHeightForWidth(self._scroll.width())
+        needed = layout_of(self._body).totalHeightForWidth(self._scroll.width())
         resize_on_screen(self, QSize(self.width(), min(rest + needed, _MOST_HEIGHT)))
 
     def retranslate_ui(self) -> None:
@@ -88,7 +86,7 @@ class SettingsDialog(Translated, QDialog):
             self.editors[name].retranslate_ui()
 
     def _edit(self, name: str, value: object) -> None:
-        self.take(dataclasses.replace(self.settings, **{name: value}))
+        self.take(with_values(self.settings, {name: value}))
 
     def take(self, settings: EngineSettings) -> None:
         """Show other settings, and emit that they have changed."""
@@ -114,9 +112,9 @@ class SettingsDialog(Translated, QDialog):
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 16, 20, 16)
         column.setSpacing(12)
-        body = QWidget()
-        body.setObjectName("scrolled")
-        within = QVBoxLayout(body)
+        self._body = QWidget()
+        self._body.setObjectName("scrolled")
+        within = QVBoxLayout(self._body)
         within.setContentsMargins(0, 0, 8, 0)
         within.setSpacing(12)
         within.addLayout(rows)
@@ -130,7 +128,7 @@ class SettingsDialog(Translated, QDialog):
         self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QFrame.Shape.NoFrame)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setWidget(body)
+        self._scroll.setWidget(self._body)
         column.addWidget(self._title)
         column.addWidget(self._scroll, 1)
         column.addLayout(buttons)

@@ -25,6 +25,7 @@ from app.engine_messages import choice_hint, choice_text, setting_text, setting_
 from app.i18n import mark, tr
 from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, Switch
+from app.widgets.layouts import layout_of
 from engine.settings import schema
 
 
@@ -60,7 +61,7 @@ class LineEditor(Editor):
 
     Args:
         name: Setting.
-        empty: What an empty field stands for, English.
+        empty: Meaning of an empty field, English.
 
     Attributes:
         reason: Why the text cannot be used; hidden where it can. The owner puts it below the field.
@@ -89,7 +90,7 @@ class LineEditor(Editor):
         self._field.setToolTip(f"{reason} {hint}".strip())
         self._field.style().polish(self._field)
         self.reason.setText(reason)
-        self.reason.setVisible(bool(reason) and self.isVisibleTo(self.parentWidget()))
+        self.reason.setVisible(bool(reason) and not self.isHidden())
         self._describe()
 
     def retranslate_ui(self) -> None:
@@ -137,8 +138,8 @@ class PathEditor(LineEditor):
         super().__init__(name, empty, parent)
         self._browse = QToolButton()
         self._browse.setObjectName(f"browse-{name}")
-        self.layout().setSpacing(4)
-        self.layout().addWidget(self._browse)
+        layout_of(self).setSpacing(4)
+        layout_of(self).addWidget(self._browse)
         self._browse.clicked.connect(self._ask)
 
     def retranslate_ui(self) -> None:
@@ -231,7 +232,7 @@ class ChoiceEditor(Editor):
         self._show_all()
 
     def show_automatic(self, value: str) -> None:
-        """What "automatic" means for the shown job; "" while unknown."""
+        """Shows the meaning of "automatic" for the shown job; "" while unknown."""
         self._meant = value
         at = self._box.findData("auto")
         if at >= 0:
@@ -319,7 +320,7 @@ class _ShareField(_NumberField):
         written = text.removesuffix(self.suffix()).strip()
         return float(written) / 100 if written else self.value()
 
-    def validate(self, text: str, position: int) -> object:
+    def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
         """Accept any number: one that is too small or large becomes the nearest."""
         written = text.removesuffix(self.suffix()).strip()
         is_number = not written or (written.isdecimal() and len(written) <= len("100"))
@@ -368,7 +369,7 @@ class NumberEditor(Editor):
 def make_editor(name: str, parent: QWidget | None = None) -> Editor:
     """The editor that fits the type of a setting of jobs or of the program."""
     about = schema.about(name)
-    kind = (schema.types_of(schema.EngineSettings) | schema.types_of(schema.JobSettings))[name]
+    kind = {**schema.types_of(schema.EngineSettings), **schema.types_of(schema.JobSettings)}[name]
     if about.choices or about.values:
         return ChoiceEditor(name, parent)
     if kind is bool:

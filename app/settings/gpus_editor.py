@@ -59,7 +59,7 @@ class GpusEditor(Editor):
         self._show()
 
     def retranslate_ui(self) -> None:
-        """What no GPU is called, too."""
+        """Sets the name of "no GPU", too."""
         super().retranslate_ui()
         self._show()
 

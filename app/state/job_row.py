@@ -108,8 +108,9 @@ class JobRow:
     @property
     def awaits_source(self) -> bool:
         """True when a file was refused that can be read another time: on a drive that is away."""
-        is_rejected = self.state is JobState.REJECTED and self.error is not None
-        return is_rejected and self.error.code in (SourceMissing.code, SourceUnreadable.code)
+        if self.state is not JobState.REJECTED or self.error is None:
+            return False
+        return self.error.code in (SourceMissing.code, SourceUnreadable.code)
 
     @property
     def can_clear(self) -> bool:

@@ -98,7 +98,8 @@ class BenchmarkModel(KindModel):
 
     def _done(self, event: events.TaskDone) -> None:
         if event.kind is self.kind:
-            self.report, self.was_stopped = event.result, False
+            self.report = event.result if isinstance(event.result, BenchReport) else None
+            self.was_stopped = False
             self.changed.emit()
 
 

@@ -12,6 +12,7 @@ from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from engine.core.messages import message
 from engine.protocol import events
+from engine.protocol.model_file_state import PublishedState
 from engine.protocol.tasks import TaskKind
 
 KEPT_LINES = 1000
@@ -94,8 +95,8 @@ class LogModel(QObject):
                 return f"{text(event.error)} {hint(event.error)}".strip()
             case events.JobCancelled():
                 return tr("cancelled")
-            case events.TaskDone(kind=TaskKind.MODEL_FILE):
-                return f"{event.result.filename}: {tr(_ENDED[event.phase])}"
+            case events.TaskDone(kind=TaskKind.MODEL_FILE, result=PublishedState(filename=file)):
+                return f"{file}: {tr(_ENDED[event.phase])}"
             case events.TaskFailed(kind=TaskKind.MODEL_FILE, subject=file, error=error):
                 return f"{file}: {text(error)} {hint(error)}".strip()
         return ""

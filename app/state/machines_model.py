@@ -9,8 +9,8 @@ from PySide6.QtCore import QObject
 from app.bridge.engine_bridge import EventHub
 from app.state.tasks_model import KindModel, TasksModel
 from engine.core.errors import ErrorInfo
-from engine.protocol import events, machines
-from engine.protocol.machines import MachineInfo, MachinesState
+from engine.protocol import events
+from engine.protocol.machines import MachineInfo, MachinesKnown, MachinesState, PairingWords
 from engine.protocol.tasks import TaskKind
 
 
@@ -32,12 +32,12 @@ class MachinesModel(KindModel):
     def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
         super().__init__(tasks, parent)
         self.state: MachinesState | None = None  # None before the engine has answered
-        self.words: machines.PairingWords | None = None
+        self.words: PairingWords | None = None
         self.paired = ""  # name of the computer that was paired last, until it was read
         self._address = ""  # that a pairing was asked for with; "" where the other one began
         self._is_confirmed = self._is_pairing = False
-        hub.subscribe(machines.MachinesKnown, self._know)
-        hub.subscribe(machines.PairingWords, self._compare)
+        hub.subscribe(MachinesKnown, self._know)
+        hub.subscribe(PairingWords, self._compare)
         hub.subscribe(events.TaskDone, self._done)
         hub.subscribe(events.TaskStopped, self._stopped)
 
@@ -102,12 +102,12 @@ class MachinesModel(KindModel):
 
     # The engine's side
 
-    def _know(self, event: machines.MachinesKnown) -> None:
+    def _know(self, event: MachinesKnown) -> None:
         if event.state != self.state:
             self.state = event.state
             self.changed.emit()
 
-    def _compare(self, event: machines.PairingWords) -> None:
+    def _compare(self, event: PairingWords) -> None:
         if not self._is_pairing:  # the other computer began
             self._begin()
         self.words = event

@@ -125,7 +125,7 @@ class ModelFilesModel(KindModel):
         self.changed.emit()
 
     def _done(self, event: events.TaskDone) -> None:
-        if event.kind is self.kind and event.notice is not None:
+        if isinstance(event.result, PublishedState) and event.notice is not None:
             self.notices[event.result.id] = event.notice
             self.changed.emit()
 

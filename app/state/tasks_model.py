@@ -56,8 +56,8 @@ class TasksModel(QObject):
         self._tasks: dict[TaskKind, dict[str, TaskState]] = {kind: {} for kind in TaskKind}
         hub.subscribe(events.TaskProgress, self._progress)
         hub.subscribe(events.TaskFailed, self._fail)
-        for ended in (events.TaskDone, events.TaskStopped):
-            hub.subscribe(ended, self._end)
+        hub.subscribe(events.TaskDone, self._end)
+        hub.subscribe(events.TaskStopped, self._end)
 
     def of(self, kind: TaskKind) -> dict[str, TaskState]:
         """The tasks of a kind by subject."""

@@ -1,4 +1,4 @@
-"""How the program looks: the theme chosen here, else what this user asked the system for."""
+"""Look of the program: the theme chosen here, else what this user asked the system for."""
 
 from __future__ import annotations
 

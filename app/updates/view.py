@@ -241,7 +241,7 @@ class UpdateLine(PageLine):
 
 
 def _headline(state: UpdateState) -> str:
-    """What the page is about."""
+    """Headline of the page."""
     if state.newer:
         return tr("Upreel {version} is available", version=state.newer)
     return tr("Updates")
@@ -256,17 +256,17 @@ def _about(state: UpdateState) -> str:
 
 
 def _notes(state: UpdateState) -> str:
-    """What is new in it, as Markdown; English where there is nothing in the language."""
+    """News of the version, as Markdown; English where there is nothing in the language."""
     return state.notes.get(current_language()) or state.notes.get("en", "")
 
 
 def _instead(state: UpdateState) -> str:
-    """What to do where no setup can update this copy; "" where one can."""
+    """Instructions where no setup can update this copy; "" where one can."""
     return tr(_INSTEAD[state.installed_as]) if state.installed_as in _INSTEAD else ""
 
 
 def _doing(task: TaskState) -> str:
-    """What is being done, with figures where there are some."""
+    """Description of the running task, with figures where there are some."""
     if task.phase != "download" or not task.total:
         return tr(_DOING[task.phase])
     return figures_of(task)

@@ -19,12 +19,13 @@ class CompactScroll(QScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.body = body
         body.setObjectName("scrolled")
         self.setWidget(body)
 
     def sizeHint(self) -> QSize:
-        """As high as the body at the width that there is."""
-        body, width = self.widget(), max(self.width(), self.minimumWidth())
+        """Returns the height of the body at the present width."""
+        body, width = self.body, max(self.width(), self.minimumWidth())
         hint = body.sizeHint()
         height = body.heightForWidth(width) if body.hasHeightForWidth() else hint.height()
         return QSize(hint.width(), height)
@@ -41,6 +42,6 @@ class CompactScroll(QScrollArea):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Another body height is another height of the area."""
-        if watched is self.widget() and event.type() == QEvent.Type.LayoutRequest:
+        if watched is self.body and event.type() == QEvent.Type.LayoutRequest:
             self.updateGeometry()
         return super().eventFilter(watched, event)

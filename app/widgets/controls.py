@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen, QResizeEvent, QWheelEvent
@@ -27,12 +28,19 @@ from PySide6.QtWidgets import (
 
 from app.theme import tokens
 from app.theme.icons import pixmap
+from app.widgets.layouts import clear_layout, layout_of
 from app.window_place import resize_on_screen
 
 _LIST_BORDER = 26  # px of an open list, with its scroll bar
 
 
-class Translated:
+if TYPE_CHECKING:
+    _AnyWidget = QWidget
+else:  # Qt's base stands after these ones
+    _AnyWidget = object
+
+
+class Translated(_AnyWidget):
     """Calls `retranslate_ui` when the language changes; a base before the one of Qt."""
 
     _EVENTS: tuple[QEvent.Type, ...] = (QEvent.Type.LanguageChange,)
@@ -43,9 +51,13 @@ class Translated:
         if event.type() in self._EVENTS:
             self.retranslate_ui()
 
+    def retranslate_ui(self) -> None:
+        """Set all texts in the current language."""
+        raise NotImplementedError
+
 
 class Themed(Translated):
-    """The same, with icons, colours or widths of the theme that are set with the texts."""
+    """Follows the theme too: icons, colours or widths of the theme that are set with the texts."""
 
     _EVENTS = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
 
@@ -56,7 +68,7 @@ def is_confirmed(parent: QWidget, text: str, details: str = "", *, yes: str, no:
     Args:
         parent: Window that the question belongs to.
         text: The question.
-        details: What it would mean, smaller.
+        details: Consequence, in smaller letters.
         yes: Text of the button that does it.
         no: Text of the button that leaves everything as it is.
     """
@@ -150,12 +162,7 @@ class FlowLayout(QLayout):
 
     def clear(self) -> None:
         """Take all widgets away."""
-        while self._items:
-            item = self.takeAt(0)
-            widget = item.widget() if item is not None else None
-            if widget is not None:
-                widget.hide()
-                widget.deleteLater()
+        clear_layout(self)
 
     def addItem(self, item: QLayoutItem) -> None:
         """Qt adds a widget."""
@@ -227,7 +234,7 @@ def bring_up(window: QWidget) -> None:
 
 def fit_height(window: QWidget) -> None:
     """Room for every line: Qt gives wrapped sentences one line where a window is low."""
-    needed = window.layout().totalHeightForWidth(window.width())
+    needed = layout_of(window).totalHeightForWidth(window.width())
     if window.isVisible() and needed > window.height():
         resize_on_screen(window, QSize(window.width(), needed))
 
@@ -246,7 +253,7 @@ class ChoiceBox(QComboBox):
 
     @property
     def shown_text(self) -> str:
-        """What can be read of the current text."""
+        """The legible part of the current text."""
         return self._style_option().currentText
 
     def showPopup(self) -> None:
@@ -345,7 +352,7 @@ class ElidedLabel(QLabel):
 
         Args:
             text: All of it.
-            shorter: What says less, shown where it has room; only the last one ends in "...".
+            shorter: Shorter texts, shown where they fit; only the last one ends in "...".
         """
         self._whole, self._shorter = text, shorter
         self.setAccessibleName(text)

@@ -1,4 +1,4 @@
-"""Where files are dropped: the field in the queue, and the cover of the window."""
+"""Targets of dropped files: the field in the queue, and the cover of the window."""
 
 from __future__ import annotations
 

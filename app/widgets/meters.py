@@ -77,7 +77,7 @@ class ProgressLine(QWidget):
 
 
 class ShareRing(QWidget):
-    """The same as a ring: our part in accent, others in grey, an amber tick at the plan's peak.
+    """A meter as a ring: our part in accent, others in grey, an amber tick at the plan's peak.
 
     What did not fit is red and ends where the ring does, however little it is.
     """

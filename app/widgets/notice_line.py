@@ -78,7 +78,7 @@ class PageLine(Translated, QWidget):
     """Name, a sentence, and a button that opens the page.
 
     Args:
-        name: What the objects are called: `<name>Summary` and `open<Name>s`.
+        name: Prefix of the names of objects: `<name>Summary` and `open<Name>s`.
         parent: Its owner.
     """
 

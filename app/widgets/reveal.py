@@ -1,4 +1,4 @@
-"""What opens or takes the focus is brought into view: sheets open, scroll areas scroll."""
+"""Brings into view what opens or takes the focus: sheets open, scroll areas scroll."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def bring_into_view(widget: QWidget, *, takes_focus: bool = False) -> None:
     """Open the sheet that holds a widget, and scroll to it; of a high one, to its top.
 
     Args:
-        widget: What shall be seen.
+        widget: Widget that shall be seen.
         takes_focus: Whether the keyboard goes there, too.
     """
     above = widget.parentWidget()
@@ -49,8 +49,9 @@ def _scroll_to(widget: QWidget, area: QScrollArea) -> None:
     while (above := parts[-1].parentWidget()) is not None and above is not inside:
         parts.append(above)
     for part in parts:  # what has just been shown has no place yet
-        if part.layout() is not None:
-            part.layout().activate()
+        layout = part.layout()
+        if layout is not None:
+            layout.activate()
     QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
     bar, room = area.verticalScrollBar(), area.viewport().height()
     top, height = widget.mapTo(inside, QPoint(0, 0)).y(), widget.height()

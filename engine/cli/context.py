@@ -1,4 +1,4 @@
-"""What every command gets: the console and the engine."""
+"""The context that every command gets: the console and the engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CANCELLED = 130
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandContext:
-    """What every command gets; tests put a fake in the place of the services."""
+    """Console and services for a command; tests replace the services by fakes."""
 
     console: Console
     services: ApiServices

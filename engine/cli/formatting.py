@@ -33,7 +33,7 @@ def state_word(state: str) -> str:
 
 
 def media_words(media: MediaInfo) -> str:
-    """What a file is, in several lines."""
+    """Describes a file in several lines."""
     lines = [
         _line("File", f"{media.path} ({bytes_text(media.bytes)}, {media.container})"),
         _line("Video", _video(media.video)),
@@ -57,7 +57,7 @@ def findings(notices: Iterable[Notice]) -> Iterator[str]:
 
 
 def plan_words(plan: Plan) -> str:
-    """What will be done, in several lines; notices are printed apart."""
+    """Describes a plan in several lines; notices are printed apart."""
     lines = [
         _line("Source", f"{plan.source} ({plan.source_seen_size}, {_frames(plan)})"),
         _line("Result", f"{plan.output}"),
@@ -104,14 +104,14 @@ def _step(plan: Plan, step: Alternative) -> str:
 
 
 def _latents(plan: LatentPlan) -> str:
-    """How a source of latents becomes pictures."""
+    """Describes how a source of latents becomes frames."""
     reading = "normalised" if plan.normalised else "raw"
     tile = f", tiles of {plan.decode_tile}" if plan.decode_tile else ""
     return f"{reading}, decoded with {plan.vae.path.name} on {plan.device}, {plan.dtype}{tile}"
 
 
 def report_words(report: Report) -> str:
-    """What was proved, a line for each check, then the verdict."""
+    """Describes a report: a line for each check, then the verdict."""
     lines = [f"  {'ok ' if check.passed else 'BAD'}  {check.message}" for check in report.checks]
     return "\n".join([*lines, verdict(report)])
 

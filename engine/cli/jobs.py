@@ -229,7 +229,7 @@ class _Listener:
         self._console.error(event.error)
 
     def _note_choices(self, job_id: str, *, can_accept: bool) -> None:
-        """What can be done with a job that was kept."""
+        """Lists the commands for a job that was kept."""
         command = f"python -m engine resume {job_id}"
         self._console.note(f"  then run: {command}")
         if can_accept:

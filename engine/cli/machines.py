@@ -136,7 +136,7 @@ class _Question:
         self._is_asking = threading.Lock()
 
     def show(self, offer: PairingOffer) -> Future[bool]:
-        """As `engine.farm.pairing.Show`."""
+        """Shows the words, like `engine.farm.pairing.Show`."""
         text = message("pairing.words", name=offer.name, address=offer.address)
         self._console.note(f"\n{text}\n\n    {' '.join(offer.words)}\n")
         self._console.note(f"{message('pairing.right')}")

@@ -1,4 +1,4 @@
-"""From arguments to an exit status; errors that no command handles end here."""
+"""Turns arguments into an exit status; handles errors that no command handles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(argv: Sequence[str], services: Callable[[], ApiServices]) -> int:
-    """As `main`, with an engine of the caller's."""
+    """Does what `main` does, with an engine of the caller's."""
     try:
         standard()  # help and usage errors are UTF-8 too
         commands = parser.build()

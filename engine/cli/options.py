@@ -1,4 +1,4 @@
-"""From the options of `upscale` and `plan` to settings."""
+"""Turns the options of `upscale` and `plan` into settings."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
     """Settings of a job from the options: a preset, then named options, last `--set`.
 
     Args:
-        args: Of a command with the options of a job.
+        args: Arguments of a command with the options of a job.
         pretend: GPUs in the place of this machine's own.
 
     Raises:
@@ -90,7 +90,7 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
 
 
 def _models(args: argparse.Namespace) -> dict[str, str | None]:
-    """What `--model` names, or with `--then` what that names, after a first pass.
+    """The model of `--model`, or that of `--then` after a first pass.
 
     Raises:
         SettingsError: There is nothing to go first, or it is no file.

@@ -44,7 +44,7 @@ def progress_on(stream: IO[str]) -> ProgressDisplay:
 
 
 class _Workers:
-    """Where the worker processes of a job are."""
+    """Progress of the worker processes of a job."""
 
     def __init__(self) -> None:
         self._seen: dict[int, WorkerProgress] = {}

@@ -28,7 +28,7 @@ class ApiServices:
         return api.probe(source)
 
     def findings(self, media: MediaInfo) -> Sequence[Notice]:
-        """What was found in its frames."""
+        """Findings in its frames."""
         return api.findings(media)
 
     def plan(

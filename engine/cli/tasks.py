@@ -44,9 +44,9 @@ class TaskSession:
     """An engine that is asked for tasks of one kind.
 
     Args:
-        context: Of the command.
+        context: Context of the command.
         engine: Started.
-        kind: Of the tasks.
+        kind: Kind of the tasks.
         prints_events: Whether their events are printed where the user wants JSON.
     """
 
@@ -146,7 +146,7 @@ def task_session(
 
 
 def progress_text(event: e.TaskProgress) -> str:
-    """How far a task is, in MB: "downloading x: 120 of 6780 MB (1 %), 23.4 MB/s, 4 min left"."""
+    """Progress of a task, in MB: "downloading x: 120 of 6780 MB (1 %), 23.4 MB/s, 4 min left"."""
     verb = _VERBS[event.phase]
     if (event.kind, event.phase) == (TaskKind.MODEL_FILE, "import"):
         verb = "copying"

@@ -8,21 +8,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
-from typing import Literal
 
 from engine.core.geometry import Size
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.display import quick_picture
 from engine.pipeline.prepare import decoded
 from engine.protocol.events import Picture
-from engine.protocol.media import MediaInfo, VideoInfo
+from engine.protocol.media import MediaInfo, Side, VideoInfo
 from engine.protocol.plan import Plan
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe
 from engine.video.read.sound import Sound, sound_from
-
-Side = Literal["source", "result", "pieces"]  # pieces: what is finished of a result
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class HashRecord:
 
     @property
     def identity(self) -> FileIdentity:
-        """What the file had then."""
+        """State of the file at that time."""
         return FileIdentity(
             bytes=self.bytes, modified_ns=self.modified_ns, changed_ns=self.changed_ns
         )

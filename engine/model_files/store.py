@@ -72,7 +72,7 @@ class Store(DownloadFolder):
         return self._with_busy(self.standing_of(file_id))
 
     def standing_of(self, file_id: str) -> PublishedState:
-        """As `state`, but never "busy": for the thread that holds the file.
+        """Returns `state`, but never "busy": for the thread that holds the file.
 
         Raises:
             UnknownWeights: There is none.
@@ -211,7 +211,7 @@ class Store(DownloadFolder):
             self._hashes.add(dataclasses.replace(record, linked=linked, own=own))
 
     def quarantine(self, path: Path, name: str) -> Path:
-        """As any download folder; also drops the cached hash."""
+        """Does what any download folder does, and drops the cached hash."""
         aside = super().quarantine(path, name)
         with self.writing():
             self._hashes.forget({path})
@@ -243,7 +243,7 @@ class Store(DownloadFolder):
         return self.files_of(state.filename)
 
     def _all(self) -> list[PublishedState]:
-        """As `states`, but never "busy"."""
+        """Returns `states`, but never "busy"."""
         published = [file.state() for file in self.catalogue]
         found = file_states(self, published, self._hashes.records())
         return [state for state in found if state.is_here or not _has_python(state)]

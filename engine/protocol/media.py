@@ -17,6 +17,7 @@ LATENT = "latent"  # container and codec of a source that holds latents
 Reading = Literal["raw", "normalised"]  # latents of the VAE, or by mean and std
 Scan = Literal["", "progressive", "interlaced", "telecined"]  # "" while unknown
 FieldOrder = Literal["tt", "bb"]  # top or bottom field first, as shown
+Side = Literal["source", "result", "pieces"]  # pieces: the finished part of a result
 Rendering = Literal["frames", "fields", "film"]
 
 _SUBSAMPLING: dict[Chroma, tuple[int, int]] = {

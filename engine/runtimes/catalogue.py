@@ -35,7 +35,7 @@ class Wheel:
         return self.bytes > 0 and _SHA256.fullmatch(self.sha256) is not None
 
     def address(self, index: str) -> str:
-        """Where it is published: its place is an address, or follows that of the index."""
+        """Address of the file: its own, or a place below the address of the index."""
         place = self.place or self.filename
         return place if "://" in place else f"{index.rstrip('/')}/{place}"
 
@@ -137,7 +137,7 @@ class RuntimeCatalogue:
         raise UnknownRuntime("no-such-runtime", runtime=repr(runtime_id))
 
     def with_accepted(self, wheels: Iterable[Wheel]) -> RuntimeCatalogue:
-        """The same with wheels that the user has accepted in place of those that are not pinned."""
+        """The runtime with accepted wheels in place of those that are not pinned."""
         accepted = {wheel.filename: wheel for wheel in wheels}
         runtimes = [
             runtime

@@ -76,7 +76,7 @@ def first_wrong(folder: Path, installed: Installed, *, every: bool = False) -> s
     """A file that is missing or of another length; "" where there is none.
 
     Args:
-        folder: Of the runtime.
+        folder: Folder of the runtime.
         installed: Its description.
         every: Check all files; else the libraries and torch's first module, as at a start.
     """

@@ -106,7 +106,7 @@ class InstalledRuntimes:
 
     @property
     def catalogue(self) -> RuntimeCatalogue:
-        """The same with the wheels that the user has accepted."""
+        """The runtime with the wheels that the user has accepted."""
         return self.published.with_accepted(folders.accepted())
 
     def states(self) -> tuple[RuntimeState, ...]:

@@ -28,7 +28,7 @@ def from_index(runtime: Runtime, index: str, control: Control | None = None) -> 
     """A runtime with address, size and SHA-256 of its wheels, as an index gives them.
 
     Args:
-        runtime: Of the catalogue.
+        runtime: A runtime of the catalogue.
         index: Base address. The page of the project `torch` is `<id of the runtime>/torch/` below
             it; a link of a page ends in `#sha256=` and the sum (PEP 503).
         control: Cancels it.

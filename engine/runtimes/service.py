@@ -37,7 +37,7 @@ class RuntimeService:
     """Makes tasks of commands; a second one is refused while the first runs.
 
     Args:
-        store: Of this machine; made on first use.
+        store: Store of this computer; made on first use.
         try_: Loads an installed runtime and reports what it computes; by default in a process.
     """
 

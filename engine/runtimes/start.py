@@ -158,12 +158,12 @@ class _MarkedLoader(Loader):
         return getattr(self._inner, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """As the original loader."""
+        """Calls the original loader."""
         module: ModuleType | None = self._inner.create_module(spec)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """As the original loader; an exception excludes this runtime from the next start.
+        """Calls the original loader; an exception excludes this runtime from the next start.
 
         Raises:
             RuntimeBroken: It does not load.

@@ -26,7 +26,7 @@ def try_runtime(folder: Path, control: Control) -> RuntimeTrial:
     """Load the torch of a runtime and compute with it, on the GPU too where there is one.
 
     Args:
-        folder: Of the runtime.
+        folder: Folder of the runtime.
         control: Cancels the trial.
 
     Raises:

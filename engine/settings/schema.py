@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
@@ -234,6 +234,9 @@ class EngineSettings:
         check(self)
 
 
+S = TypeVar("S", JobSettings, EngineSettings)
+
+
 def names_in(text: str) -> tuple[str, ...]:
     """Names that commas part."""
     return tuple(filter(None, map(str.strip, text.split(","))))
@@ -338,6 +341,16 @@ def current_names(settings: type[Any]) -> dict[str, str]:
         for field in fields(settings)
         for name in (*field.metadata["old_names"], field.name)
     }
+
+
+def with_values(settings: S, values: Mapping[str, object]) -> S:
+    """The same settings with other values, by name.
+
+    Raises:
+        SettingsError: A value is impossible.
+    """
+    changes: dict[str, Any] = dict(values)
+    return dataclasses.replace(settings, **changes)
 
 
 def with_environment(settings: JobSettings) -> JobSettings:

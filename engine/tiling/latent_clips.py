@@ -31,7 +31,7 @@ class LatentClip:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Where to begin inside a shot so that all from one latent on is the same as from its start.
+    """Finds where to begin inside a shot so that all from one latent on is as from its start.
 
     Attributes:
         encode_from: Latent whose last frame is the encoder's first frame.
@@ -53,7 +53,7 @@ FROM_START = Restart(0, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Lookback:
-    """How long before a latent a network has to begin for that latent to be the same.
+    """Lead that a network needs before a latent for that latent to be the same.
 
     Attributes:
         latents: Before it, or before its span.
@@ -94,7 +94,7 @@ class ClipGrid:
         """Clip `number` if `count` latents are enough for it; None if not, or after the last clip.
 
         Args:
-            number: Of the clip, from 0.
+            number: Number of the clip, from 0.
             count: Latents available.
             ended: Whether the shot has no more than `count`.
         """
@@ -123,12 +123,12 @@ class ClipGrid:
         return number * self.step + self.length
 
     def restart(self, latent: int, *, encoder: Lookback, decoder: Lookback) -> Restart:
-        """Where to begin so that `latent` and all after it are the same as without interruption.
+        """Finds where to begin so that `latent` and all after it are as without interruption.
 
         Args:
             latent: First one that is needed.
-            encoder: Of the encoder.
-            decoder: Of the decoder.
+            encoder: Lookback of the encoder.
+            decoder: Lookback of the decoder.
         """
         block = latent // self.step * self.step
         decode_from = decoder.begin(block)

@@ -19,7 +19,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateSource:
-    """Where updates are published, and the keys that sign them."""
+    """The address of updates, and the keys that sign them."""
 
     address: str = ""  # of update.json; its signature and the setup are in the same folder
     keys: tuple[str, ...] = ()  # public Ed25519 keys, 64 hexadecimal digits each
@@ -61,7 +61,7 @@ def read(path: Path) -> UpdateSource:
 
 
 def installed_as() -> Install:
-    """How this copy was installed: by the setup, as an unpacked folder, or as sources."""
+    """Kind of this installation: by the setup, as an unpacked folder, or as sources."""
     if not getattr(sys, "frozen", False):
         return "sources"
     folder = Path(sys.executable).parent

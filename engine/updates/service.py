@@ -17,7 +17,7 @@ class UpdateService:
     """Makes tasks of commands; a second one is refused while the first runs.
 
     Args:
-        store: Of this machine; made on first use.
+        store: Store of this computer; made on first use.
     """
 
     kind = TaskKind.UPDATE
@@ -28,7 +28,7 @@ class UpdateService:
         self._was_checked = False
 
     def answer(self, command: c.UpdateCommand) -> Task | tuple[UpdateKnown]:
-        """What is known, or a task."""
+        """The known state, or a task."""
         match command:
             case c.CheckUpdate():
                 return self._task("check", self._check)

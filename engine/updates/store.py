@@ -134,7 +134,7 @@ class UpdateStore:
     """Finds, downloads and verifies updates; every method works in the calling thread.
 
     Args:
-        version: Of the program that is to be updated.
+        version: Version of the program that is to be updated.
     """
 
     def __init__(self, version: str = __version__) -> None:
@@ -143,7 +143,7 @@ class UpdateStore:
         self.folder = self._files.folder
 
     def state(self) -> UpdateState:
-        """What is known without a request."""
+        """Returns the state that is known without a request."""
         state = UpdateState(version=self._version, installed_as=build.installed_as())
         try:
             source = build.source()

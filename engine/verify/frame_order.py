@@ -45,7 +45,7 @@ _VISIBLE = 6 / 255  # of full scale: change of a cell that lossy coding does not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """Where the result leaves the order of the source.
+    """Finds where the result leaves the order of the source.
 
     "missing": source frames `frame` to `frame + count - 1` are not shown. "doubled": result frame
     `shown_at` shows source frame `frame` again, `count` times. "moved": the result goes back to

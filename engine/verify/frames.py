@@ -79,7 +79,7 @@ class DecodedFile:
 
     @property
     def length(self) -> Fraction:
-        """From the first frame to the end of the last one, s."""
+        """Time from the first frame to the end of the last one, s."""
         if len(self.pts) < 2:
             return Fraction(0)
         return (2 * self.pts[-1] - self.pts[-2] - self.pts[0]) * self.time_base
@@ -226,7 +226,7 @@ def readable_check(frames: FrameComparison) -> Check:
 
 
 def count_check(frames: FrameComparison, *, is_part: bool = False) -> Check:
-    """As many frames as the source has, or as the job took of it.
+    """Checks that the result has all frames of the source, or all that the job took.
 
     Of a film that is deinterlaced: as many as its own frames make, each of which is shown or
     repeats another one. At the ends of a part a frame may be on both sides.

@@ -157,8 +157,8 @@ def chapters_check(
     Args:
         source: Facts about the source.
         result: Facts about the result.
-        shift: How much later the first picture is on the result's clock, s.
-        plan: Of the job, with the part that was taken.
+        shift: Delay of the first frame on the result's clock, s.
+        plan: Plan of the job, with the part that was taken.
     """
     if result.kind != "video":
         return Check(code="chapters", passed=True, message=message("check.chapters.pictures"))

@@ -69,7 +69,7 @@ def compare_streams(
     Args:
         source: The source.
         result: The result.
-        plan: Of the job, if known.
+        plan: Plan of the job, if known.
         part_s: Length of the part that the job took, s; infinite up to the end, None for all.
     """
     expected, left_out = _expected(source.media, result.media, plan)
@@ -261,7 +261,7 @@ def _kept(
 
 
 def _agreeing(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> int:
-    """How many entries from the front are equal."""
+    """Counts the entries that are equal from the front."""
     differs = np.flatnonzero(a != b)
     return int(differs[0]) if differs.size else int(a.size)
 

@@ -56,8 +56,8 @@ def verify(
     Args:
         source: File, folder or pattern of the source, or facts known already.
         output: The result, whatever its name.
-        plan: Of the job; without it every stream, any size of the source's aspect ratio, and of an
-            interlaced source what the result's rate shows.
+        plan: Plan of the job; without it every stream, any size of the source's aspect ratio, and
+            of an interlaced source what the result's rate shows.
         progress: Called after each frame.
         control: Checked between frames.
         must_be_whole: A drive that fails is an error; else the source is compared so far.

@@ -19,9 +19,12 @@ from tests.app.jobs.test_unfinished import begun
 from tests.app.plan.test_plan_card import TOO_MUCH, plan, say_plan
 from tests.app.test_gauges import GPU
 from tests.app.test_narrow_window import cut_off, settle
+from tests.helpers.parameters import rest_extended
 from tests.helpers.plans import on_gpu
 
 SIZES = ((910, 432), (910, 512), (1024, 600), (1280, 680), (1366, 728))
+_between = [pytest.param(size, marks=pytest.mark.extended) for size in SIZES[1:-1]]
+EACH_SIZE = pytest.mark.parametrize("size", [SIZES[0], *_between, SIZES[-1]])
 
 
 def resize(bench: Bench, width: int, height: int) -> None:
@@ -78,7 +81,7 @@ def test_the_place_is_remembered_for_each_screen(bench, tmp_path, monkeypatch):
 # Folding
 
 
-@pytest.mark.parametrize("size", SIZES)
+@EACH_SIZE
 @pytest.mark.parametrize("language", ["en", "zh_CN"])
 def test_everything_that_starts_a_film_is_in_sight_and_nothing_is_cut(bench, size, language):
     bench.program.use_language(language)
@@ -110,7 +113,7 @@ def test_the_queue_becomes_a_strip_and_opens_over_the_stage(bench):
     assert not bench.find("queueStrip").isVisible()
 
 
-@pytest.mark.parametrize("size", SIZES)
+@EACH_SIZE
 def test_the_queue_scrolls_where_not_all_of_it_has_room_and_is_never_squeezed(bench, size):
     bench.program.offer_left_over(begun("old.mp4"))
     bench.window.queue_column.watch.show_folder("/films/Incoming", is_on=True, is_away=True)
@@ -161,7 +164,7 @@ def test_the_choices_become_a_sheet_and_work_there(bench):
 # What opens or takes the focus is brought into view
 
 
-@pytest.mark.parametrize("size", SIZES)
+@EACH_SIZE
 def test_choose_another_name_puts_a_cursor_that_can_be_seen(bench, size):
     there = Notice(
         code="output-exists", case="before-start", severity="refusal", params={"name": "film.mp4"}
@@ -176,7 +179,7 @@ def test_choose_another_name_puts_a_cursor_that_can_be_seen(bench, size):
     assert lies_inside(field)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@EACH_SIZE
 def test_more_choices_show_themselves(bench, size):
     bench.add()
     resize(bench, *size)
@@ -256,7 +259,7 @@ def test_a_plan_lists_what_it_copies_and_what_it_does_not(bench):
 
 
 @pytest.mark.parametrize("language", ["en", "zh_CN"])
-@pytest.mark.parametrize("height", [205, 300, 480])
+@pytest.mark.parametrize("height", rest_extended([205, 300, 480], 205))
 def test_the_empty_stage_keeps_its_texts_and_buttons_below_the_offer_of_a_runtime(
     bench, language, height
 ):

@@ -15,6 +15,7 @@ from tests.faults.outcomes import CRASH, FFMPEG, INTERNAL, OK, Outcome
 from tests.faults.pool import run_cases
 from tests.faults.syscalls import known
 from tests.faults.wrong_cases import WrongCases
+from tests.helpers.extended import extended
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="workers are forked and limited as Linux does it"
@@ -36,12 +37,15 @@ def failures(name: str, count: int, jobs: int) -> list[str]:
     return [f"{n}: {outcomes[n].text}" for n in cases if outcomes[n].is_bad]
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize(
+    "name", ["records", *extended("media", "weights", "community", "http", "farm")]
+)
 def test_damaged_files_and_hostile_replies_are_read_or_refused(name: str) -> None:
     assert failures(name, SAMPLE[name], 2) == []
 
 
 @pytest.mark.programs("cc")
+@pytest.mark.extended
 @pytest.mark.parametrize("name", JOBS)
 def test_disturbed_jobs_end_with_the_right_result_or_can_be_resumed(name: str) -> None:
     assert failures(name, JOBS[name], 1) == []

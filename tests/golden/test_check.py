@@ -100,6 +100,7 @@ WRONG_VALUES: tuple[tuple[tuple[str, ...], str, float, int], ...] = (
 )
 
 
+@pytest.mark.extended
 def test_one_wrong_value_is_found_in_every_kind_of_file(run: Run, tmp_path: Path) -> None:
     for number, (names, tensor, error, count) in enumerate(WRONG_VALUES):
         path = copied(tmp_path / str(number), *names)

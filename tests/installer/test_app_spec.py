@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from engine.models.community.library import spandrel
 
 SPEC = Path(__file__).parents[2] / "installer" / "app.spec"
@@ -67,6 +69,7 @@ def test_modules_that_torch_imports_are_not_excluded():
     assert (SPEC.parent / "cli_entry.py").is_file()
 
 
+@pytest.mark.extended
 def test_workers_load_no_module_that_is_left_out():
     code = "import sys, engine.workers.crew, engine.workers.lent; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

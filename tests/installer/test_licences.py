@@ -24,6 +24,7 @@ def test_notices_name_packages_and_the_gpl_parts(packed):
         assert needed in text
 
 
+@pytest.mark.extended
 def test_every_packed_package_has_a_licence_text(packed):
     for name, distribution in packed.items():
         texts = licences.texts_of(name, distribution)

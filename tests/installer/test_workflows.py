@@ -1,4 +1,4 @@
-"""The workflows of the repository, which do not run here: whatever they use exists."""
+"""Workflows, forms and hooks of the repository, which do not run here: whatever they use exists."""
 
 import functools
 import importlib.util
@@ -6,12 +6,14 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from engine.runtimes.catalogue import load
 
@@ -97,6 +99,7 @@ def help_of(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.extended
 def test_every_script_and_option_exists():
     calls = our_calls()
     needed = ("pin_runtime", "freeze", "build_setup", "sign_manifest", "release")
@@ -201,6 +204,59 @@ def test_code_is_analysed_at_every_change_and_every_week():
     assert "python" in job["strategy"]["matrix"]["language"]
     used = [step["uses"].partition("@")[0] for step in job["steps"]]
     assert used == ["actions/checkout", "github/codeql-action/init", "github/codeql-action/analyze"]
+
+
+def test_linux_is_tested_with_every_python_that_the_package_names():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [
+        line.rpartition(" :: ")[2] for line in project["classifiers"] if ":: Python ::" in line
+    ]
+    assert workflow("checks")["jobs"]["python"]["strategy"]["matrix"] == {"python": named}
+
+
+FORMS = {"bug": {"happened", "steps", "version"}, "measured-gpu": {"page", "values", "computer"}}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_for_issues_ask_for_what_an_answer_needs(name):
+    folder = ROOT / ".github" / "ISSUE_TEMPLATE"
+    assert {path.stem for path in folder.iterdir()} == {*FORMS, "config"}
+    text = (folder / f"{name}.yml").read_text(encoding="utf-8")
+    form = yaml.safe_load(text)
+    assert set(form) == {"name", "description", "labels", "body"}
+    fields = [field for field in form["body"] if field["type"] != "markdown"]
+    assert {f["type"] for f in fields} <= {"input", "textarea", "dropdown"}
+    assert len({f["id"] for f in fields}) == len(fields)
+    required = {f["id"] for f in fields if f.get("validations", {}).get("required")}
+    assert FORMS[name] <= required
+    for field in fields:
+        assert field["attributes"]["label"]
+        options = field["attributes"].get("options", [])
+        assert bool(options) == (field["type"] == "dropdown")
+        assert all(isinstance(option, str) for option in options), "YAML reads yes as true"
+    for command in re.findall(r"python -m (engine [a-z]\w+)", text):
+        help_of(*command.split())
+    assert "://" not in text, "the address is in pyproject.toml alone"
+
+
+def test_hooks_run_the_linters_in_versions_of_the_extra_dev():
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extra = map(Requirement, project["optional-dependencies"]["dev"])
+    dev = {one.name: one.specifier for one in extra}
+    pinned = {repo["repo"].rpartition("/")[2]: repo.get("rev", "") for repo in config["repos"]}
+    assert pinned["ruff-pre-commit"].removeprefix("v") in dev["ruff"]
+    assert pinned["typos"].removeprefix("v") in dev["typos"]
+    entries = {hook.get("entry", hook["id"]) for repo in config["repos"] for hook in repo["hooks"]}
+    linters = {"ruff-check", "ruff-format", "typos", "lint-imports"}
+    assert linters | {f"mypy --platform {name}" for name in ("linux", "win32")} <= entries
+
+
+def test_updates_of_actions_and_packages_are_proposed():
+    config = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text(encoding="utf-8"))
+    ecosystems = {update["package-ecosystem"]: update for update in config["updates"]}
+    assert set(ecosystems) == {"github-actions", "pip"}
+    assert ecosystems["pip"]["ignore"] == [{"dependency-name": "torch"}]
 
 
 def test_only_the_job_package_reads_secrets_which_the_document_names():

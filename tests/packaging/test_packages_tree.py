@@ -33,6 +33,7 @@ def test_unrelated_changes_keep_the_hash(tree):
     assert packages_tree.tree_hash(tree) == before
 
 
+@pytest.mark.extended
 def test_changes_that_packages_depend_on_and_external_imports_change_the_hash(tree):
     seen = {packages_tree.tree_hash(tree)}
     for name, text in (

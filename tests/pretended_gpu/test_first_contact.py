@@ -111,6 +111,7 @@ def contact(folder: Path, parts: list[ContactPart]) -> tuple[dict[str, str], dic
     return states, {part: answer["rows"] for part, answer in data["answers"].items()}
 
 
+@pytest.mark.extended
 def test_every_stage_is_measured(tmp_path: Path) -> None:
     states, rows = contact(tmp_path, STAGES)
     assert states.pop("gpu-tests") == "unanswered: The tests are not installed"

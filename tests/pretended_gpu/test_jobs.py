@@ -35,6 +35,7 @@ from engine.protocol.plan import WorkPlan
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.switches import Switches
 from tests.helpers.jobs import KINDS, Outcome, SmallJob, small_job
+from tests.helpers.parameters import rest_extended
 from tests.pretended_gpu.machine import pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
@@ -52,7 +53,12 @@ def exact(work: WorkPlan) -> WorkPlan:
 
 
 @pytest.mark.parametrize(
-    ("kind", "is_cleaned"), [*((kind, False) for kind in KINDS), ("lite", True), ("seedvr2", True)]
+    ("kind", "is_cleaned"),
+    [
+        *((kind, False) for kind in KINDS),
+        ("lite", True),
+        pytest.param("seedvr2", True, marks=pytest.mark.extended),
+    ],
 )
 def test_a_job_gives_the_pictures_of_the_processor(
     kind: str, is_cleaned: bool, tmp_path: Path
@@ -142,7 +148,7 @@ def watched(
         return job.run(change=care)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", rest_extended(KINDS, "lite", "wan-2x"))
 def test_a_pause_gives_the_memory_of_the_gpu_back(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

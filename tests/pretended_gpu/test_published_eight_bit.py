@@ -9,7 +9,10 @@ from tests.pretended_gpu.published_eight_bit import decode_step
 pytestmark = pytest.mark.pretended_gpu
 
 
-@pytest.mark.parametrize("how", [EightBit("int8", "row"), EightBit("fp8", "tensor")])
+@pytest.mark.parametrize(
+    "how",
+    [EightBit("int8", "row"), pytest.param(EightBit("fp8", "tensor"), marks=pytest.mark.extended)],
+)
 def test_eight_bits_move_more_bytes_for_as_many_operations(how: EightBit) -> None:
     usual, narrow = (decode_step(Size(64, 64), one) for one in (None, how))
     assert narrow.gigabytes > 2 * usual.gigabytes

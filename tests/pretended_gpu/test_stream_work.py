@@ -34,6 +34,7 @@ from engine.ops.transfer.parking import Parking
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.switches import Switches
 from tests.helpers.memory import seedvr2_plan
+from tests.helpers.parameters import rest_extended
 from tests.pretended_gpu.gpu import PretendedGpu
 from tests.pretended_gpu.machine import pretended_gpu
 
@@ -97,7 +98,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, lambda plan: (DIT_3B, VaeConfig()))
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", rest_extended(PLANS, "whole, on the GPU"))
 def test_the_streams_take_what_is_predicted(name: str) -> None:
     plan, frames = plan_of("2d", **PLANS[name]), FRAMES.get(name, 21)
     needs = requirements.needs(plan)
@@ -112,8 +113,7 @@ def test_the_streams_take_what_is_predicted(name: str) -> None:
 
 
 TWO = [
-    ("tiles that begin early", "encode"),
-    ("tiles that begin early", "decode"),
+    *rest_extended([("tiles that begin early", way) for way in ("encode", "decode")]),
     pytest.param("all in tiles", "decode", marks=pytest.mark.slow),
 ]
 

@@ -10,6 +10,7 @@ from tests.pretended_gpu.training import step_memory
 pytestmark = pytest.mark.pretended_gpu
 
 
+@pytest.mark.extended
 def test_checkpointing_takes_at_least_forty_per_cent_off_the_peak() -> None:
     without, with_it = (step_memory(WAN21, 5, 256, has_checkpoints=one) for one in (False, True))
     assert without.kept == with_it.kept

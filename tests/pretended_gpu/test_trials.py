@@ -25,6 +25,7 @@ from engine.ops.conv.temporal_conv import TemporalConv
 from engine.ops.linear import formats
 from engine.ops.trial_results import machine
 from tests.helpers.attention_packages import PACKAGES, install
+from tests.helpers.parameters import rest_extended
 from tests.pretended_gpu.machine import NAME, pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
@@ -33,7 +34,10 @@ GPU = torch.device("cuda", 0)
 HERE = f"{NAME}, driver unknown, torch {torch.__version__}, cuDNN 91500"
 
 
-@pytest.mark.parametrize(("dtype", "most"), [(torch.float16, 0.16), (torch.float32, 0.32)])
+@pytest.mark.parametrize(
+    ("dtype", "most"),
+    rest_extended([(torch.float16, 0.16), (torch.float32, 0.32)], (torch.float16, 0.16)),
+)
 def test_every_kind_of_layer_is_tried_once_for_a_gpu(
     dtype: torch.dtype, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,13 +13,17 @@ from torch import Tensor
 from engine.core.errors import Cancelled
 from engine.ops.lanes import Lanes
 from tests.helpers.memory import RunsOut
+from tests.helpers.parameters import rest_extended
 from tests.helpers.two_tiles import CASES, FRAME, TILES, seedvr2_decoded
 from tests.pretended_gpu.machine import pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
 
 USUAL = ("seedvr2-encode", "seedvr2-decode", "wan")
-ALL = [name if name in USUAL else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+ALL = [
+    *rest_extended(USUAL, "seedvr2-encode", "seedvr2-decode"),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in USUAL),
+]
 
 
 def made(name: str, at_once: int) -> tuple[Tensor, Any]:

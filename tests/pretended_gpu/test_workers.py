@@ -25,6 +25,7 @@ from engine.video.read.probe import probe
 from engine.workers import crew
 from engine.workers.hand_out import hand_out
 from tests.engine.workers.test_hand_out import Events, files, planned
+from tests.helpers.parameters import rest_extended
 from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.test_jobs import on_gpu
 from tests.pretended_gpu.worker import FOLDER, HERE, LOST, NAMES
@@ -74,8 +75,14 @@ def job_on_gpu(kind: str, folder: Path, shots: tuple[int, int, int]) -> Plan:
     return replace(found, work=work, gpu=NAMES[0], device_limit_bytes=2**30, span_segments=1)
 
 
-def test_two_gpus_make_the_segments_of_one(tmp_path: Path, used: Used) -> None:
-    plan, events = job_on_gpu("seedvr2", tmp_path, (5, 4, 3)), Events()
+@pytest.mark.parametrize(
+    ("kind", "shots"),
+    rest_extended([("lite", (9, 8, 8)), ("seedvr2", (5, 4, 3))], ("lite", (9, 8, 8))),
+)
+def test_two_gpus_make_the_segments_of_one(
+    kind: str, shots: tuple[int, int, int], tmp_path: Path, used: Used
+) -> None:
+    plan, events = job_on_gpu(kind, tmp_path, shots), Events()
     with pretended_gpu() as gpu:
         made(plan, tmp_path / "one", (), Events())
     assert gpu.launches
@@ -89,6 +96,7 @@ def test_two_gpus_make_the_segments_of_one(tmp_path: Path, used: Used) -> None:
     assert not events.of(Warned)
 
 
+@pytest.mark.extended
 def test_a_gpu_that_has_gone_takes_only_its_spans_along(
     tmp_path: Path,
     used: Used,
@@ -109,6 +117,7 @@ def test_a_gpu_that_has_gone_takes_only_its_spans_along(
     assert notice.message.startswith(NAMES[1])
 
 
+@pytest.mark.extended
 def test_a_gpu_that_is_lost_is_used_again_by_another_process(
     tmp_path: Path,
     used: Used,

@@ -51,8 +51,8 @@ class LiteEnlargement:
                 small, large = _flat(rng, small, large)
             turns, mirrored = int(rng.integers(4)), bool(rng.integers(2))
             pairs.append([_turned(part, turns, mirrored) for part in (small, large)])
-        smalls, larges = zip(*pairs, strict=True)
-        return _as_batch(smalls), _as_batch(larges)
+        given, wanted = zip(*pairs, strict=True)
+        return _as_batch(given), _as_batch(wanted)
 
     def result(self, given: Tensor) -> Tensor:
         """[B, 3, p, p] -> [B, 3, s*(p-2r), s*(p-2r)]: what is known without extension."""

@@ -118,7 +118,7 @@ class Wine:
 
         Args:
             program: A file of the host, or the name of a program of Windows.
-            arguments: As the program reads them.
+            arguments: Arguments as the program reads them.
             timeout: Seconds.
             cwd: Working folder.
             environment: Additional variables.

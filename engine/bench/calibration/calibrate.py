@@ -97,7 +97,7 @@ def figure_rows(rates: Rates) -> list[Row]:
 
 
 def figures(rates: Rates) -> tuple[MeasuredRate, ...]:
-    """The same as messages."""
+    """These figures as messages."""
     return tuple(
         MeasuredRate(title=_title(name, gpu), value=_value(name, cost))
         for name, cost, gpu in _costs(rates)

@@ -31,7 +31,7 @@ def steps(device: str, capability: tuple[int, int] | None = None) -> Iterator[St
 
     Args:
         device: "cpu" or "cuda".
-        capability: Of the GPU.
+        capability: Compute capability of the GPU.
     """
     vae, transformer = message("bench.step.vae"), message("bench.step.transformer")
     if device == "cuda":

@@ -1,4 +1,4 @@
-"""What documents promise, and what answers it: the table `resources/claims.toml`. No torch."""
+"""Promises of documents and the cases that answer them: `resources/claims.toml`. No torch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Claim:
     A hint there says why there is nothing to switch on or to measure.
 
     Attributes:
-        source: Where it is made.
-        rows: Of the optimisation cases that answer it.
+        source: Document that makes it.
+        rows: Names of the optimisation cases that answer it.
         modules: Files that do it.
         settings: Assignments that choose it, besides the switches of the rows.
-        measured: What other documents have measured, in English.
+        measured: Measurements of other documents, in English.
     """
 
     source: str
@@ -41,7 +41,7 @@ def claims() -> Mapping[str, Claim]:
 
 
 def claim_of(row: str) -> Message | None:
-    """What documents promise of a row; the first promise where there are several."""
+    """Returns the promise for a row; the first one where there are several."""
     name = next((name for name, claim in claims().items() if row in claim.rows), "")
     return _promise(name) if name else None
 

@@ -35,9 +35,9 @@ class ChartBar:
     Attributes:
         name: On the left.
         figure: On the right, as text.
-        begin: Where the bar begins.
-        end: Where it ends.
-        colour: Of the bar.
+        begin: Value at which the bar begins.
+        end: Value at which it ends.
+        colour: Colour of the bar.
         second: End of a thin second bar with the same beginning; None: none.
     """
 

@@ -63,11 +63,11 @@ class CopyFamily(FrameFamily[CopyPlan]):
         return {}
 
     def choices(self, work: CopyPlan) -> Iterator[Notice]:
-        """That there is no model."""
+        """States that there is no model."""
         yield chosen("model", "copy")
 
     def size_notices(self, work: CopyPlan, factor: float) -> Iterator[Notice]:
-        """That nothing redraws a smaller picture."""
+        """States that nothing redraws a smaller frame."""
         if factor < 1:
             yield Notice(code="target-is-smaller", severity="info")
 

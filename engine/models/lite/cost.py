@@ -17,7 +17,7 @@ def lite_cost(config: LiteConfig, tile: Size, frames: int = 1, dtype_bytes: int 
         config: Which network.
         tile: Source px of the tile, its halo included.
         frames: Frames in the same call.
-        dtype_bytes: Of the residual: 4 for float32, 2 for bfloat16 and float16.
+        dtype_bytes: Bytes per value of the residual: 4 for float32, 2 for bfloat16 and float16.
 
     Returns:
         Bytes beyond the source, the result included. The peak is the larger of two phases:

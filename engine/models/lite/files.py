@@ -22,7 +22,7 @@ class LiteConfig:
     """Sizes of one network; all convolutions are 3x3 and run at the size of the source.
 
     Attributes:
-        scale: How many times larger the result is on each side, 2 or 4.
+        scale: Factor of enlargement on each side, 2 or 4.
         channels: Width of the hidden layers.
         layers: Number of hidden layers between the first and the last one.
     """

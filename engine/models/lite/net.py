@@ -134,7 +134,7 @@ def load_lite(path: Path, *, dtype: torch.dtype = torch.float32) -> LiteNet:
 
     Args:
         path: Safetensors file.
-        dtype: Of the residual: float32, or bfloat16 where the processor computes in it.
+        dtype: Dtype of the residual: float32, or bfloat16 where the processor computes in it.
 
     Raises:
         WeightsMissing: There is no such file.

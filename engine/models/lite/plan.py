@@ -1,4 +1,4 @@
-"""How Lite enlarges a film, and which of its treatments suits a source."""
+"""Plans of Lite: how it enlarges a video, and which treatment suits a source."""
 
 from __future__ import annotations
 

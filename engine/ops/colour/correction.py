@@ -38,7 +38,7 @@ def smooth_(pictures: Tensor, scratch: Tensor, distance: int) -> None:
 
     Args:
         pictures: [..., H, W] float; overwritten.
-        scratch: The same shape; overwritten.
+        scratch: A tensor of that shape; overwritten.
         distance: px between the taps, at least 1; may be larger than the picture.
     """
     _along(pictures, scratch, distance, -1)
@@ -177,7 +177,7 @@ def correct_colour(method: str, result: Tensor, source: Tensor, *, scale: float 
         method: One of METHODS. "two-scale" and "none" do the same to a frame in whatever clip;
             the published ones pool the frames of a call (colour_published).
         result: [T, 3, H, W] float32 RGB, nominally 0 to 1; "two-scale" overwrites it.
-        source: The same shape: the source resized to the result.
+        source: A tensor of that shape: the source resized to the result.
         scale: Factor between the source and the result; only "two-scale" looks at it.
 
     Returns:
@@ -206,7 +206,7 @@ def two_scale_(result: Tensor, source: Tensor, scale: float = 2.0) -> Tensor:
 
     Args:
         result: [T, 3, H, W] float32 RGB, nominally 0 to 1; overwritten.
-        source: The same shape.
+        source: A tensor of that shape.
         scale: Factor between the source and the result; the cuts keep their place in source px.
 
     Returns:
@@ -247,7 +247,7 @@ def blend_strength(result: Tensor, source: Tensor, strength: float) -> Tensor:
 
     Args:
         result: [T, 3, H, W], colours already corrected.
-        source: The same shape: the source resized to the result.
+        source: A tensor of that shape: the source resized to the result.
         strength: 0 (the source) to 1 (the result); both ends are exact.
     """
     if not 0 <= strength <= 1:

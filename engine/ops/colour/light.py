@@ -56,7 +56,7 @@ def _mirrored(curve: _Curve) -> _Curve:
 
 
 def _power(exponent: float) -> _Curve:
-    """As pow, in half of its time on a processor; overwrites values."""
+    """Computes pow in half of its time on a CPU; overwrites values."""
     return lambda values: values.log_().mul_(exponent).exp_()
 
 

@@ -94,6 +94,6 @@ def _cubed(x: Tensor) -> Tensor:
 
 
 def _share(sixths: Tensor) -> Tensor:
-    """How far a channel is below the largest one, 0 to 1, for a position on the hue circle."""
+    """Distance of a channel from the largest one, 0 to 1, for a position on the hue circle."""
     place = sixths % 6
     return torch.minimum(place, 4 - place).clamp_(0, 1)

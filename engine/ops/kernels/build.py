@@ -62,8 +62,8 @@ def compiled(device: torch.device, name: str, options: tuple[str, ...]) -> drive
     """A family of kernels on a GPU.
 
     Args:
-        device: Of torch.
-        name: Of the source; see `source`.
+        device: A device of torch.
+        name: Name of the source; see `source`.
         options: See `macros`.
 
     Raises:

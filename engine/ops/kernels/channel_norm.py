@@ -37,7 +37,7 @@ class ChannelNormGrid:
     Attributes:
         frames: T.
         width: Pixels of a row.
-        pixels: Of a frame.
+        pixels: Number of pixels of a frame.
         channels: C.
         vector: Channels that a thread reads at once.
         lanes: Neighbouring threads on one pixel, a power of two.

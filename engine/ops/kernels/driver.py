@@ -67,7 +67,7 @@ class Module:
         """Launch a kernel on torch's current stream.
 
         Args:
-            name: Of the kernel.
+            name: Name of the kernel.
             grid: Blocks, threads of a block, bytes of shared memory.
             arguments: In the kernel's order and types.
 

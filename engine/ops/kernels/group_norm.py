@@ -40,7 +40,7 @@ class GroupNormGrid:
     Attributes:
         frames: T.
         width: Pixels of a row.
-        pixels: Of a frame.
+        pixels: Number of pixels of a frame.
         channels: C.
         group: Channels of a group.
         vector: Channels of a thread.
@@ -134,7 +134,7 @@ class BlockStatistics:
     Attributes:
         mean: [T, P, G] float32.
         m2: [T, P, G] float32, sums of the squared deviations.
-        grid: Of these blocks.
+        grid: Grid of these blocks.
     """
 
     mean: Tensor
@@ -151,7 +151,7 @@ class GroupNormKernels:
     def statistics(
         self, x: Tensor, grid: GroupNormGrid, bias: Tensor | None = None
     ) -> BlockStatistics:
-        """Of x, or of x + bias, [C] float32."""
+        """Statistics of x, or of x + bias, [C] float32."""
         found = self._room(x, grid)
         arguments = (
             *(pointer(x), FrameStrides.of(x), FrameShape.of(grid), pointer(bias)),
@@ -182,7 +182,7 @@ class GroupNormKernels:
         """Factors of each frame and channel, [T, C] float32.
 
         Args:
-            found: Of the frames.
+            found: Statistics of the frames.
             affine: Weight and bias [C].
             eps: Added to the variance.
             added: [C] float32, what the statistics had added to the frames and `normalise` has not.

@@ -119,7 +119,7 @@ def _error(
 def _reference(
     buffers: list[Tensor], box: tuple[slice, slice], factors: tuple[Tensor, Tensor]
 ) -> None:
-    """What the three kernels do one after the other in `_error`, in float64."""
+    """Computes in float64 the work of the three kernels in `_error`."""
     x, y, out = (part[box] for part in buffers)
     x += y * factors[0]
     y.copy_(F.silu(x) * y)

@@ -96,7 +96,7 @@ def scale_and_shift(
     """Factor and summand of GroupNorm for each channel of a frame.
 
     Args:
-        statistics: Of T frames and G groups.
+        statistics: Statistics of T frames and G groups.
         weight: [C].
         bias: [C].
         eps: Added to the variance.
@@ -194,7 +194,7 @@ def add_residual(x: Tensor, change: Tensor, bias: Tensor, groups: int) -> BlockS
         x: [T, C, H, W].
         change: Shape and dtype of x.
         bias: [C] float32.
-        groups: Of the statistics; divides C.
+        groups: Number of groups of the statistics; divides C.
 
     Returns:
         Statistics of the sum for `group_norm_silu`; None where the PyTorch reference did it.

@@ -51,7 +51,7 @@ class FlatTensors:
             in the copy.
 
     Attributes:
-        nbytes: Of the copy.
+        nbytes: Bytes of the copy.
     """
 
     def __init__(self, module: nn.Module, dtypes: Mapping[str, torch.dtype]) -> None:

@@ -35,7 +35,7 @@ class Parking:
         in the order of the stream, so that nothing is overwritten that is still read.
 
         Args:
-            key: Of the buffer.
+            key: Key of the buffer.
             tensors: All on one device.
         """
         if not tensors or tensors[0].device.type == "cpu":
@@ -68,7 +68,7 @@ class Parking:
 
 
 def _places(tensors: Sequence[Tensor]) -> tuple[list[int], int]:
-    """Where tensors begin in a buffer, and its size; bytes."""
+    """Offsets of tensors in a buffer, and its size; bytes."""
     starts, end = [], 0
     for x in tensors:
         starts.append(end)

@@ -50,7 +50,7 @@ class Slot:
     Attributes:
         block: Index of its block, also of one that is being copied; None: empty.
         busy: Whether work is using it.
-        staging: Where a block without a whole copy on the host is assembled.
+        staging: Buffer in which a block without a whole copy on the host is assembled.
         filled, released: When the last copy into it, and the last work with it, are done.
     """
 
@@ -75,7 +75,7 @@ class DirectBuffers:
 
     @property
     def nbytes(self) -> int:
-        """Of all buffers, allocated or not."""
+        """Bytes of all buffers, allocated or not."""
         return self._size * len(self.slots)
 
     def pin(self, blocks: Mapping[int, StreamedBlock], most_bytes: int) -> None:

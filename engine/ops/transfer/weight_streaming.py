@@ -52,7 +52,7 @@ class WeightStream:
 
     Args:
         modules: The blocks in the order of use; their tensors are on the host, mapped or not.
-        device: Where they compute.
+        device: Device on which they compute.
         resident: So many blocks stay on the device, spread evenly among the streamed ones, so
             that each copy overlaps with as much computation as possible.
         buffers: Blocks on the device in addition to those.
@@ -103,7 +103,7 @@ class WeightStream:
 
     @property
     def buffer_bytes(self) -> int:
-        """Of the buffers on the device, while they are there."""
+        """Bytes of the buffers on the device, while they exist."""
         return self._buffers.nbytes
 
     @property

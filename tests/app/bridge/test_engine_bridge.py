@@ -2,7 +2,7 @@ import threading
 import time
 from pathlib import Path
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QObject, QTimer
 
 from app.bridge.engine_bridge import EngineBridge, without_superseded
 from engine.protocol import events
@@ -69,8 +69,9 @@ def test_a_base_class_brings_all_its_events_in_order_also_after_a_slot_that_fail
 
 
 def test_nothing_runs_in_the_windows_thread_until_there_is_an_event(qtbot):
-    bridge, heard = EngineBridge(), []
-    timer = bridge.findChild(QTimer)
+    parent, heard = QObject(), []
+    bridge = EngineBridge(parent)
+    timer = parent.findChild(QTimer)
     assert not timer.isActive()
     bridge.subscribe(events.JobPaused, heard.append)
     bridge.emit(events.JobPaused(job_id="a"))

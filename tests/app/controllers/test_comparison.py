@@ -366,6 +366,6 @@ def test_two_real_results_are_shown_and_played_until_one_is_deleted(qapp, qtbot,
         qtbot.waitUntil(lambda: seen.count(True) >= 3, timeout=30_000)
         view.playback.stop()
         rows[1].report.output.unlink()
-        view.timeline.strip.move(1)
+        view.timeline.strip.go(1)
         qtbot.waitUntil(lambda: view.pair.is_usual, timeout=30_000)
         assert part(program.window, "pairProblem").isVisible()

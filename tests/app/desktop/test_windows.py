@@ -46,7 +46,9 @@ def libraries(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 @pytest.fixture
 def windows(libraries: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.delitem(sys.modules, "app.desktop.windows", raising=False)
-    module = importlib.import_module("app.desktop.windows")
+    with monkeypatch.context() as importing:
+        importing.setattr(sys, "platform", "win32")
+        module = importlib.import_module("app.desktop.windows")
     yield module
     sys.modules.pop("app.desktop.windows", None)
 

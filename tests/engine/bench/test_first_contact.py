@@ -146,6 +146,7 @@ class CrashingPart(ContactPart):
         os._exit(7)
 
 
+@pytest.mark.extended
 def test_a_crash_ends_the_process_of_a_part_and_leaves_its_rows() -> None:
     part = CrashingPart(case="facts", share=1)
     rows, reason = read(rows_of_process(part, BenchOptions(device="cpu"), 120.0))

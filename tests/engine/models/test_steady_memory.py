@@ -26,6 +26,7 @@ from engine.models.wan.vae import streams
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.split import LATENTS_PER_VISIT
 from tests.helpers.community import loaded, write_network
+from tests.helpers.extended import extended
 from tests.helpers.memory import Allocations
 from tests.helpers.seedvr2 import (
     random_frames,
@@ -109,13 +110,13 @@ class Maker:
 # what, its tile, slices after which the work comes again
 
 
-CASES: list[tuple[str, Size | None, int]] = [
+CASES: list[Any] = [
     ("seedvr2_encode", None, 1),
-    ("seedvr2_encode", Size(64, 64), SLICES_AT_A_TIME),
+    *extended(("seedvr2_encode", Size(64, 64), SLICES_AT_A_TIME)),
     ("seedvr2_decode", None, 1),
     ("seedvr2_decode", Size(96, 96), 1),
     ("wan_encode", None, 1),
-    ("wan_encode", Size(144, 96), LATENTS_PER_VISIT),
+    *extended(("wan_encode", Size(144, 96), LATENTS_PER_VISIT)),
     ("wan_decode", None, 1),
     ("wan_decode", Size(288, 192), LATENTS_PER_VISIT),
     ("transformer", None, 1),

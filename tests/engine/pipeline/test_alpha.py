@@ -24,6 +24,7 @@ from engine.video.read.probe import probe
 from tests.helpers.community import write_network
 from tests.helpers.jobs import plan_of, run
 from tests.helpers.memory import Allocations
+from tests.helpers.parameters import rest_extended
 from tests.helpers.plans import a_media, a_plan
 from tests.helpers.seedvr2 import write_seedvr2
 
@@ -91,7 +92,9 @@ def enlarged_alpha(codes: Codes, size: Size) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("model", [*MODELS, "seedvr2"])
-@pytest.mark.parametrize("height", [2 * SIZE.height, SIZE.height * 3 // 2])
+@pytest.mark.parametrize(
+    "height", rest_extended([2 * SIZE.height, SIZE.height * 3 // 2], SIZE.height * 3 // 2)
+)
 def test_colours_beneath_transparent_pixels_change_nothing(
     model: str, height: int, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ from tests.helpers import program
 from tests.helpers.community import write_network
 from tests.helpers.jobs import plan_of, planes_of, run, small_job
 from tests.helpers.memory import RunsOut
+from tests.helpers.parameters import rest_extended
 from tests.helpers.program import NEEDS_FFMPEG
 from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
 
@@ -61,7 +62,7 @@ def cleaner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_network(tmp_path_factory.mktemp("models") / "1x_clean.pth", upscale=1)
 
 
-@pytest.fixture(params=["lite", "seedvr2", "community"])
+@pytest.fixture(params=rest_extended(["lite", "seedvr2", "community"], "lite"))
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     """Settings of a model without a first pass, with changes."""
     if request.param == "seedvr2":
@@ -150,7 +151,7 @@ def test_the_plan_says_what_it_does_first_and_what_that_takes(
     assert stored.passes == plan.passes
 
 
-@pytest.mark.parametrize("kind", ["lite", "seedvr2"])
+@pytest.mark.parametrize("kind", rest_extended(["lite", "seedvr2"], "lite"))
 def test_memory_that_runs_out_in_it_makes_its_tiles_smaller(
     kind: str, cleaner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +180,7 @@ def test_memory_that_runs_out_in_it_makes_its_tiles_smaller(
     assert worst(planes_of(again.output), right) <= 1
 
 
+@pytest.mark.extended
 def test_memory_that_runs_out_anywhere_is_harmless(tmp_path: Path) -> None:
     for kind, refusals in (("lite", 3), ("seedvr2", 2)):
         job = small_job(kind, tmp_path / kind, is_cleaned=True)

@@ -23,6 +23,7 @@ from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.compiling import compiling
 from tests.helpers.jobs import Events, small_job
+from tests.helpers.parameters import rest_extended
 from tests.helpers.plans import a_budget, a_media
 from tests.helpers.program import NEEDS_FFMPEG
 from tests.helpers.seedvr2 import write_seedvr2
@@ -90,7 +91,7 @@ def test_what_torch_cannot_compile_is_said_once_and_its_seconds_are_counted() ->
 
 
 @NEEDS_FFMPEG
-@pytest.mark.parametrize("kind", ["seedvr2", "wan-2x"])
+@pytest.mark.parametrize("kind", rest_extended(["seedvr2", "wan-2x"], "wan-2x"))
 def test_a_job_whose_model_cannot_be_compiled_is_made_without(kind: str, tmp_path: Path) -> None:
     graphs = []
 

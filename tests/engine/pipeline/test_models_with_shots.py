@@ -22,6 +22,7 @@ from engine.settings.schema import JobSettings
 from engine.video.read.probe import probe
 from tests.helpers.clips import make_picture
 from tests.helpers.jobs import plan_of, planes_of, run
+from tests.helpers.parameters import rest_extended
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
 from tests.helpers.wan import tiny_wan_config, write_wan
@@ -77,7 +78,9 @@ def test_a_shot_comes_out_as_if_alone(lossless: Lossless, film: Path, tmp_path: 
     assert worst(found[0][11:18], found[1]) == 0
 
 
-@pytest.mark.parametrize(("stop_after", "join"), [(1, "latents"), (2, "frames")])
+@pytest.mark.parametrize(
+    ("stop_after", "join"), rest_extended([(1, "latents"), (2, "frames")], (1, "latents"))
+)
 def test_a_resumed_job_gives_the_same_pictures(
     seedvr2: Lossless, film: Path, tmp_path: Path, stop_after: int, join: str
 ) -> None:
@@ -133,17 +136,23 @@ def pictures(
 
 @pytest.mark.parametrize(
     "changes",
-    [
+    rest_extended(
+        [
+            {"colour": "lab"},
+            {"colour": "none", "padding": "black", "noise_order": "reference"},
+            {"working_size": 84},
+            {"strength": 40, "shots": "off", "clip_frames": 5},
+            {"join": "none", "clip_frames": 9},
+            {"input_noise": 30, "latent_noise": 40, "seed": 7},
+            {"encode_tile": 192, "decode_tile": 192, "height": 264, "stop": "0.12"},
+            {"blocks_on_device": 1},
+            {"matmul": "int8"},
+        ],
         {"colour": "lab"},
-        {"colour": "none", "padding": "black", "noise_order": "reference"},
-        {"working_size": 84},
-        {"strength": 40, "shots": "off", "clip_frames": 5},
-        {"join": "none", "clip_frames": 9},
-        {"input_noise": 30, "latent_noise": 40, "seed": 7},
-        {"encode_tile": 192, "decode_tile": 192, "height": 264, "stop": "0.12"},
         {"blocks_on_device": 1},
+        {"working_size": 84},
         {"matmul": "int8"},
-    ],
+    ),
     ids=str,
 )
 def test_every_choice_changes_the_pictures(

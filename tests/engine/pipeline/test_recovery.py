@@ -5,7 +5,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from engine.video.read.frame_reader import FrameReader
 from engine.video.write.segment_writer import SegmentWriter
 from tests.helpers.jobs import KINDS, SHOTS, STEADIED, Outcome, SmallJob
 from tests.helpers.memory import RunsOut
+from tests.helpers.parameters import rest_extended
 from tests.helpers.program import NEEDS_FFMPEG
 
 pytestmark = NEEDS_FFMPEG
@@ -36,14 +37,6 @@ FRAMES = sum(SHOTS)
 # Lite adds up tiles that see their whole neighbourhood; other numbers of frames and pixels take
 # other loops of the library, whose sums in bfloat16 differ in their last bit
 LITE_CODES = 1
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick_collections() -> Iterator[None]:
-    """What all of torch consists of is not looked through again after each of hundreds of jobs."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def allocations(job: SmallJob) -> int:
@@ -98,7 +91,11 @@ def sampled(places: range, most: int) -> list[int]:
 
 @pytest.mark.parametrize(
     ("kind", "runs"),
-    [("lite", 5), (STEADIED, 3), ("community", 3), ("seedvr2", 2), ("wan-2x", 3)],
+    rest_extended(
+        [("lite", 5), (STEADIED, 3), ("community", 3), ("seedvr2", 2), ("wan-2x", 3)],
+        ("lite", 5),
+        ("seedvr2", 2),
+    ),
 )
 def test_a_refused_allocation_is_harmless(
     kind: str, runs: int, jobs: Callable[[str], SmallJob]
@@ -143,7 +140,7 @@ def remembered(load: Callable[..., Any], models: list[Any]) -> Callable[..., Any
     return loading
 
 
-@pytest.mark.parametrize("kind", [*KINDS, STEADIED])
+@pytest.mark.parametrize("kind", rest_extended([*KINDS, STEADIED], "lite", "seedvr2"))
 def test_nothing_of_a_try_that_failed_is_there_when_the_next_one_loads(
     kind: str, jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:

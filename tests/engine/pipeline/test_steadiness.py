@@ -25,6 +25,7 @@ from engine.video.read.decoder import VideoDecoder
 from engine.video.read.frames import PlanarFrame
 from tests.helpers.community import write_network
 from tests.helpers.jobs import plan_of, planes_of, run
+from tests.helpers.parameters import rest_extended
 
 FRAMES, SIZE, NOISE = 10, Size(64, 48), 4.0
 STEP = 2  # px of the original that the moving shot moves by in a frame
@@ -113,7 +114,7 @@ def test_a_still_shot_flickers_less_and_a_moving_one_is_as_good(
         assert abs(gained) < 0.05
 
 
-@pytest.mark.parametrize("model", ["lite", "community"])
+@pytest.mark.parametrize("model", rest_extended(["lite", "community"], "lite"))
 def test_pictures_do_not_depend_on_clips_and_segments(
     model: str, film: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -132,7 +133,7 @@ def test_pictures_do_not_depend_on_clips_and_segments(
     assert not np.array_equal(made(off, tmp_path / "off")[3], whole[3])
 
 
-@pytest.mark.parametrize("clip", [1, 3])
+@pytest.mark.parametrize("clip", rest_extended([1, 3], 3))
 def test_a_job_that_goes_on_gives_the_same_pictures(
     clip: int, film: Callable[[str], Path], tmp_path: Path
 ) -> None:

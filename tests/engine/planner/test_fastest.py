@@ -125,6 +125,7 @@ def check_order(gpu: GpuSpec, size: Size, model: str, sample: slice) -> None:
             assert_not_beaten(much, little, fast, slow)
 
 
+@pytest.mark.extended
 def test_more_memory_or_less_work_is_never_slower() -> None:
     """A fixed sample; far more in the slow test."""
     cases = zip(gpu_specs()[::17], itertools.cycle(SIZES[2:]), strict=False)
@@ -141,6 +142,7 @@ def test_more_memory_or_less_work_is_never_slower_anywhere(gpu: GpuSpec, model: 
         check_order(gpu, size, model, slice(None))
 
 
+@pytest.mark.extended
 def test_a_larger_result_takes_longer() -> None:
     for vram, ram in itertools.product((8, 16, 24), (16, 64)):
         budget = pretended_budget(gpu_specs()[0], ram_bytes=round(0.7 * ram * GIB))

@@ -24,6 +24,7 @@ from tests.helpers import program
 from tests.helpers.community import write_network
 from tests.helpers.jobs import BY_FRAMES, plan_of, run, settings_of
 from tests.helpers.memory import Allocations, marked, seedvr2_plan, wan_plan
+from tests.helpers.parameters import rest_extended
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, upscale
 
 pytestmark = NEEDS_FFMPEG
@@ -87,7 +88,7 @@ def in_tiles(work: Any, width: int) -> Any:
     return with_cost(cut) if isinstance(cut, CommunityPlan) else cut
 
 
-@pytest.mark.parametrize("kind", BY_FRAMES)
+@pytest.mark.parametrize("kind", rest_extended(BY_FRAMES, "lite"))
 def test_a_job_with_a_model_of_frames(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +115,7 @@ def test_a_job_with_a_first_pass(
 @pytest.mark.parametrize(
     ("made", "size", "features"),
     [
-        (wan_plan, "96x80", 8),
+        pytest.param(wan_plan, "96x80", 8, marks=pytest.mark.extended),
         (wan_plan, "96x80", 256),
         pytest.param(partial(seedvr2_plan, film=29), "64x56", 4096, marks=pytest.mark.slow),
     ],
@@ -133,7 +134,7 @@ def test_a_job_with_a_first_pass_before_a_model_of_shots(
     assert_predicted(plan, tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("clip", [1, 4])
+@pytest.mark.parametrize("clip", rest_extended([1, 4], 4))
 def test_a_job_that_blends_frames(
     clip: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ from tests.helpers.seedvr2 import (
     random_dit,
     random_frames,
     random_inputs,
+    tiny_config,
     tiny_dit_config,
     tiny_vae,
 )
@@ -294,7 +295,7 @@ ENTRIES = [*optimisations(), *(entry for entry in choices() if not entry.setting
 @pytest.fixture(scope="module")
 def models() -> Case:
     onednn_serves(torch.empty(0))  # a first call finds out, once
-    made = Case(tiny_vae(), random_dit(tiny_dit_config("7b")))
+    made = Case(tiny_vae(tiny_config((False, True))), random_dit(tiny_dit_config("7b")))
     for _ in range(2):  # so do other first calls
         made.usual = {group: calls(made, {}) for group, calls in _MODELS.items()}
     return made

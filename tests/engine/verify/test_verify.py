@@ -167,7 +167,6 @@ def test_shifted_sound_is_named_with_its_direction(source: Path, tmp_path: Path)
         assert codes(report) - {"chapters"} == {"sound-timing"}
         found = message(report, "sound-timing")  # MP4 counts edits in whole ms
         assert f"80 ms {direction}" in found or f"79 ms {direction}" in found
-    assert judge(source, tmp_path, sound_shift=Fraction(8, 1000)).passed  # below the limit
 
 
 def test_what_cannot_be_read_does_not_pass(film: Path, tmp_path: Path) -> None:

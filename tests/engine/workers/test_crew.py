@@ -66,6 +66,7 @@ def _of_a_worker() -> tuple[dict[str, Any], dict[str, str]]:
     return {name: dask.config.get(name) for name in SETTINGS}, dict(os.environ)
 
 
+@pytest.mark.extended
 def test_workers_have_the_settings_of_dask_and_no_variables_of_its_own(tmp_path: Path) -> None:
     """It starts them in a thread of its own, later; its variables halve the speed of Lite."""
     with Crew(cast(SpanWorker, WorkerPlugin()), tmp_path, 1, lambda found: None) as crew:

@@ -309,6 +309,7 @@ def test_an_error_of_a_worker_that_has_gone_meanwhile_ends_no_job(
     assert "KeyError" in str(why)
 
 
+@pytest.mark.extended
 def test_an_error_that_every_worker_has_ends_the_job(tmp_path: Path) -> None:
     plan = planned("seedvr2", tmp_path)
     Path(plan.work.weights_files[0].path).unlink()

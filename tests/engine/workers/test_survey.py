@@ -27,6 +27,7 @@ from tests.helpers.jobs import (
     run,
     settings_of,
 )
+from tests.helpers.parameters import rest_extended
 from tests.helpers.seedvr2 import make_three_shots
 
 EVERY = (*KINDS, STEADIED, "pooled", "cleaned lite", "cleaned seedvr2")
@@ -58,8 +59,10 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("kind", "length", "firsts"),
     [
-        *((kind, 1, [0, 1, 2, 3, 4]) for kind in EVERY),
-        ("seedvr2", 2, [0, 2, 4]),
+        *rest_extended(
+            [*((kind, 1, [0, 1, 2, 3, 4]) for kind in EVERY), ("seedvr2", 2, [0, 2, 4])],
+            *((kind, 1, [0, 1, 2, 3, 4]) for kind in ("lite", "cleaned lite")),
+        ),
         ("seedvr2", 4, [0, 3]),  # the fourth segment begins with a cut
         ("lite", 4, [0, 4]),
     ],

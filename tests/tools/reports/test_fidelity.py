@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.clips import make_clip
 from tests.helpers.photographs import an_exif, make_photograph, srgb_profile
 from tests.helpers.program import NEEDS_FFMPEG
@@ -22,6 +24,7 @@ def test_the_page_has_a_green_row_for_each_source() -> None:
     assert not [row for row in table if any(cell.startswith("no:") for cell in row)]
 
 
+@pytest.mark.extended
 @NEEDS_FFMPEG
 def test_sources_are_written_and_compared(tmp_path: Path) -> None:
     names = ("subrip.mkv", "turned90.mp4", "telecined.mkv")
@@ -68,6 +71,7 @@ _BT709 = ("-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt
 _CODEC = ("-c:v", "libx264", "-preset", "ultrafast", "-crf", "1", "-pix_fmt", "yuv420p")
 
 
+@pytest.mark.extended
 @NEEDS_FFMPEG
 def test_the_judge_sees_wrong_planes(tmp_path: Path) -> None:
     source, result = tmp_path / "source.mkv", tmp_path / "result.mkv"

@@ -25,6 +25,7 @@ def _compared() -> tuple[Comparison, ...]:
     return comparisons()
 
 
+@pytest.mark.extended
 def test_the_page_in_docs_is_that_of_this_program():
     assert DOCS.read_text("utf-8") == "\n".join(page()) + "\n"
 

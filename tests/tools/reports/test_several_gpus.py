@@ -9,6 +9,7 @@ from tools.reports.several_gpus import TEAMS, page
 DOCS = Path(__file__).parents[3] / "docs" / "several-gpus.md"
 
 
+@pytest.mark.extended
 def test_the_page_in_docs_is_that_of_this_program() -> None:
     """Of two GPUs; all of it in the slow test."""
     some = [TEAMS[0], ("RTX 4090", "RTX 3060")]

@@ -22,6 +22,7 @@ from engine.models.wan.files import files_of_wan
 from engine.models.wan.vae.load import load_wan
 from engine.models.wan.vae.plain import WanVae
 from engine.ops.conv.causal_conv import Carry
+from tests.helpers.extended import extended
 from tests.helpers.wan import tiny_wan, tiny_wan_config, write_wan
 from tools.training.__main__ import main
 from tools.training.checkpointing import checkpoint_parts
@@ -74,6 +75,7 @@ def task_of(vae: WanVae, clips: np.ndarray, *, has_checkpoints: bool = False) ->
     return WanDecoding(vae, clips, batch=1, edges=0.1, has_checkpoints=has_checkpoints)
 
 
+@pytest.mark.extended
 def test_a_decoder_learns_and_its_file_is_one_of_upreel(
     vae: Path, films: Path, tmp_path: Path
 ) -> None:
@@ -94,6 +96,7 @@ def test_a_decoder_learns_and_its_file_is_one_of_upreel(
         assert len(curve.getcolors(2**16) or ()) > 3
 
 
+@pytest.mark.extended
 def test_clips_are_kept_to_check_with(
     vae: Path, films: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -105,7 +108,7 @@ def test_clips_are_kept_to_check_with(
     assert 0 < found < before < 255
 
 
-@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("precision", ["float32", *extended("float16")])
 def test_a_training_that_went_on_equals_one_without_a_break(
     precision: str, vae: Path, films: Path, tmp_path: Path
 ) -> None:

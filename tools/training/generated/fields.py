@@ -89,13 +89,13 @@ def cells_field(rng: Rng, size: int, cell: float, jitter: float) -> tuple[Array,
     value = np.zeros((size, size), np.float32)
     for oy in (-1, 0, 1):
         for ox in (-1, 0, 1):
-            iy, ix = (base + oy)[:, None], (base + ox)[None, :]
-            py = iy + seeds[iy, ix, 1] - coord[:, None]
-            px = ix + seeds[iy, ix, 0] - coord[None, :]
+            at_y, at_x = (base + oy)[:, None], (base + ox)[None, :]
+            py = at_y + seeds[at_y, at_x, 1] - coord[:, None]
+            px = at_x + seeds[at_y, at_x, 0] - coord[None, :]
             distance = np.sqrt(px * px + py * py)
             nearer = distance < first
             second = np.where(nearer, first, np.minimum(second, distance))
-            value = np.where(nearer, values[iy, ix], value)
+            value = np.where(nearer, values[at_y, at_x], value)
             first = np.where(nearer, distance, first)
     return first, second, value
 

@@ -42,7 +42,7 @@ def open_pool(folder: Path, *, seed: int, count: int, workers: int) -> Pictures:
     """Pictures of the pool; draws those that are not there yet.
 
     Args:
-        folder: Where the pool lies or will lie; about 197 kB a picture.
+        folder: Folder of the pool, which may not exist yet; about 197 kB a picture.
         seed: Another seed is another pool.
         count: Pictures wanted, rounded up to a whole chunk.
         workers: Processes that draw.

@@ -82,6 +82,7 @@ def test_figures_have_units():
         assert str(figure.value)
 
 
+@pytest.mark.extended
 def test_every_step_on_a_film_gives_costs_that_plans_use(tmp_path, monkeypatch):
     calibrate_film = pytest.importorskip("engine.bench.calibration.film", exc_type=ImportError)
     monkeypatch.setattr(calibrate_film, "SIZE", Size(96, 64))

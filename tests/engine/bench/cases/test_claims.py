@@ -66,6 +66,7 @@ def _repeated() -> dict[str, Any]:
         return claims._repeated(MeasuredVae(OPTIONS), OPTIONS)
 
 
+@pytest.mark.extended
 def test_every_claim_is_answered_by_a_row_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SwitchComparison, "_compare", lambda *given, **more: {})
     monkeypatch.setattr(MeasuredModel, "error", lambda *given: 0.0)

@@ -17,6 +17,7 @@ CONFIG = tiny_dit_config("7b", dim=256, heads=2, head_dim=128, mlp_hidden=512, t
 OPTIONS = BenchOptions(size=Size(96, 64), quick=True, device="cpu", threads=1, dit=CONFIG)
 
 
+@pytest.mark.extended
 def test_every_format_is_measured() -> None:
     rows = list(format_rows(OPTIONS, "7b"))
     assert {row["weights"] for row in rows} == {"float32", *STORED, *PRODUCTS}

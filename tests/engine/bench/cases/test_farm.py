@@ -48,6 +48,7 @@ class Failing(idle_workers.Idle):
         raise LookupError("no such span")
 
 
+@pytest.mark.extended
 def test_a_span_that_fails_ends_the_measurement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ def error(rows: list[Row], name: str, work: str) -> float:
     return next(row["result_error"] for row in rows if (row["format"], row["work"]) == (name, work))
 
 
+@pytest.mark.extended
 def test_every_format_has_its_errors(rows: list[Row]) -> None:
     limits = {"bfloat16": 0.01, "F8_E4M3": 0.1, "F8_E5M2": 0.2}
     for name, limit in (limits | {"fp8": 0.15, "int8": 0.05, "nvfp4": 0.4}).items():
@@ -46,6 +47,7 @@ def test_every_format_has_its_errors(rows: list[Row]) -> None:
     assert worse["int8"] > 2 > 1.2 > worse["fp8"], "outliers hurt integers more than floats"
 
 
+@pytest.mark.extended
 def test_only_formats_that_run_here_are_timed(rows: list[Row]) -> None:
     assert {row["format"] for row in rows if "of_float" in row} == set(working("cpu"))
     imitated = {row["format"] for row in rows if row["here"] != "yes"}

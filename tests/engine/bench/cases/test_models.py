@@ -31,6 +31,7 @@ def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(random_dit.MIDDLE, kind, tiny_dit_config())
 
 
+@pytest.mark.extended
 def test_every_model_has_a_row() -> None:
     rows = {row["model"]: row for row in models.model_rows(OPTIONS)}
     vaes = ("SeedVR2 VAE", "Wan 2.1 VAE", "Wan 2.2 VAE")

@@ -40,6 +40,7 @@ def vae(tmp_path: Path) -> Path:
     return tmp_path / "vae.safetensors"
 
 
+@pytest.mark.extended
 def test_changed_switches_give_the_same_result(options: BenchOptions, vae: Path) -> None:
     named = replace(options, vae=vae, without=("in_place",), only=("temporal_winograd",))
     rows = list(round_trip_rows(named))

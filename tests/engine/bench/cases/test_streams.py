@@ -10,6 +10,7 @@ from engine.core.geometry import Size
 from engine.models.seedvr2.dit.random_dit import MIDDLE
 
 
+@pytest.mark.extended
 def test_each_stream_has_a_row_next_to_whole_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     tile = Size(176, 80)
     tiles = {"encode_tile": tile, "decode_tile": tile, "encode_span": 2, "decode_span": 2}

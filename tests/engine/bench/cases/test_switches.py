@@ -32,6 +32,7 @@ from engine.ops import torch_flags
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.settings.optimisations import DitSwitches, RunSwitches, VaeSwitches
 from tests.helpers.compiling import compiling
+from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
 from tests.helpers.wan import tiny_wan_config
 
@@ -48,7 +49,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("options", [OPTIONS, pytest.param(WAN, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("options", [*extended(OPTIONS), pytest.param(WAN, marks=pytest.mark.slow)])
 def test_every_switch_of_the_vae_has_a_line(options: BenchOptions) -> None:
     rows = {row["switch"]: row for row in vae_switch_rows(options)}
     keys = [entry.key for entry in VaeSwitches.optimisations()]
@@ -76,7 +77,9 @@ def broken(graph: Any, inputs: Any) -> Any:
     raise RuntimeError("no such instruction")
 
 
-@pytest.mark.parametrize("model", [MeasuredVae, pytest.param(MeasuredDit, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "model", [*extended(MeasuredVae), pytest.param(MeasuredDit, marks=pytest.mark.slow)]
+)
 def test_the_seconds_of_compiling_are_noted_and_a_failure_too(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +124,7 @@ def test_every_switch_of_the_transformer_has_a_line(monkeypatch: pytest.MonkeyPa
             assert 0 < row["error"] < 1e-5
 
 
+@pytest.mark.extended
 def test_what_documents_promise_besides_has_lines() -> None:
     rows = {row["switch"]: row for row in other_switch_rows(OPTIONS)}
     assert rows["run.cudnn_benchmark"]["note"] == message("bench.needs-gpu")

@@ -13,6 +13,7 @@ from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VAE
 from engine.models.video_vae.measured import Side
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
+from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import tiny_config
 
 OPTIONS = BenchOptions(
@@ -20,7 +21,7 @@ OPTIONS = BenchOptions(
 )
 
 
-@pytest.mark.parametrize("side", ["encode", "decode"])
+@pytest.mark.parametrize("side", [*extended("encode"), "decode"])
 def test_variants_are_measured_and_compared(side: Side) -> None:
     options = replace(OPTIONS, frames=(9, 1), without=("in_place",), only=("fused_norm",))
     rows = list(vae.vae_rows(options, side))
@@ -80,7 +81,14 @@ def test_shares_need_yardsticks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [str(row["note"]) for row in rows] == ["not enough memory"] * 2
 
 
-def test_it_runs_where_there_is_neither_av_nor_qt() -> None:
+GROUPS = {
+    "vae dit": {"vae-encode", "vae-decode", "dit-3b", "dit-7b"},
+    "optimisations": {f"optimisations-{name}" for name in ("vae", "dit", "around", "claims")},
+}
+
+
+@pytest.mark.parametrize("groups", ["vae dit", *extended("optimisations")])
+def test_it_runs_where_there_is_neither_av_nor_qt(groups: str) -> None:
     code = """
 import sys
 for name in ("av", "PySide6", "platformdirs"):
@@ -99,18 +107,18 @@ dit = DitConfig(dim=16, heads=1, head_dim=16, rope_dim=16, layers=2, separate_la
 config = VaeConfig(block_out_channels=(8, 8, 8, 8), norm_groups=4, layers_per_block=1)
 options = BenchOptions(config=config, size=Size(16, 16), frames=(1,), quick=True, device="cpu",
                        memory=False, calibrate=False, threads=1, runs=1, dit=dit)
-rows = api.bench(["vae", "dit", "optimisations"], options=options)
+rows = api.bench(sys.argv[1:], options=options)
 config = replace(WAN21, dim=4, dec_dim=8)
 rows += api.bench(["vae-decode"], options=replace(options, model="wan21-vae", config=config))[1:]
 print(json.dumps([row["case"] for row in rows]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *groups.split()], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     machine, *cases = json.loads(done.stdout)
     assert machine == "machine"
-    models = {"vae-encode", "vae-decode", "dit-3b", "dit-7b"}
-    switches = {f"optimisations-{name}" for name in ("vae", "dit", "around", "claims")}
-    assert set(cases) == models | switches
+    assert set(cases) == GROUPS[groups] | {"vae-decode"}
     assert cases[-2:] == ["vae-decode"] * 2
 
 

@@ -10,6 +10,7 @@ from engine.bench.report.machine import Row
 from engine.bench.run import run
 from engine.core.geometry import Size
 from engine.ops.linear.formats import working
+from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config, write_vae
 from tests.helpers.wan import tiny_wan_config
 
@@ -40,6 +41,7 @@ def losses(rows: list[Row], weights: str, side: str) -> dict[str, float]:
     }
 
 
+@pytest.mark.extended
 def test_formats_lose_more_the_coarser_they_are() -> None:
     rows = measured(OPTIONS)
     for side in ("encode", "decode"):
@@ -54,7 +56,7 @@ def test_formats_lose_more_the_coarser_they_are() -> None:
     assert not any("of_float" in row for row in rows), "that is timed on a GPU alone"
 
 
-@pytest.mark.parametrize("model", ["wan22-vae", "wan-2x"])
+@pytest.mark.parametrize("model", [*extended("wan22-vae"), "wan-2x"])
 def test_the_vaes_of_wan_are_measured_too(model: str) -> None:
     kind = {"wan22-vae": "2.2", "wan-2x": "2x"}[model]
     rows = measured(replace(OPTIONS, model=model, config=tiny_wan_config(kind), frames=(5,)))

@@ -33,17 +33,16 @@ pytestmark = [  # of spandrel's own loader
     pytest.mark.filterwarnings("ignore:torch.meshgrid"),
 ]
 SAMPLE = {"Compact", "ESRGAN", "SPAN", "SwinIR"}  # of the fast suite
+FASTEST = {"Compact", "ESRGAN"}
 ADDS_NOISE = {"AuraSR"}
 FRAME, TILE = Size(208, 144), Size(144, 144)
 SEAM = 1.02  # most that neighbours at a seam may differ, of what they do in whole frames
 
 
-def each(names: Iterable[str]) -> list[object]:
-    """Parameters; all but the sample are slow."""
-    return [
-        pytest.param(name, marks=[] if name in SAMPLE else [pytest.mark.slow], id=name)
-        for name in names
-    ]
+def each(names: Iterable[str], default: Iterable[str]) -> list[object]:
+    """Parameters; all but the sample are slow, and those of it that are no default extended."""
+    marks = {name: [pytest.mark.extended] for name in SAMPLE} | {name: [] for name in default}
+    return [pytest.param(n, marks=marks.get(n, [pytest.mark.slow]), id=n) for n in names]
 
 
 def smooth(size: Size, count: int = 1) -> Tensor:
@@ -69,7 +68,7 @@ def steps(picture: Tensor, scale: int) -> float:
     return float(picture[..., begin:end].diff(dim=-1).abs().mean())
 
 
-@pytest.mark.parametrize("name", each(RUN))
+@pytest.mark.parametrize("name", each(RUN, {*FASTEST, "SwinIR"}))
 def test_it_is_recognised_in_both_formats_and_runs_as_by_spandrel(
     name: str, tmp_path: Path
 ) -> None:
@@ -91,7 +90,7 @@ def test_it_is_recognised_in_both_formats_and_runs_as_by_spandrel(
     torch.testing.assert_close(result, wanted, atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", each(RUN))
+@pytest.mark.parametrize("name", each(RUN, FASTEST))
 def test_tiles_show_no_seams(name: str, tmp_path: Path) -> None:
     found = loaded(write_network(tmp_path / "a.pth", name))
     frames = smooth(FRAME)
@@ -103,7 +102,7 @@ def test_tiles_show_no_seams(name: str, tmp_path: Path) -> None:
     assert steps(tiled, scale) <= SEAM * steps(whole, scale)
 
 
-@pytest.mark.parametrize("name", each(RUN))
+@pytest.mark.parametrize("name", each(RUN, FASTEST))
 def test_the_planned_bytes_are_those_that_torch_takes(name: str, tmp_path: Path) -> None:
     found = loaded(write_network(tmp_path / "a.pth", name))
     size = Size(256, 192)
@@ -133,6 +132,7 @@ def test_bytes_that_grow_by_no_line_are_planned_for_a_tile(side: int, tmp_path: 
     assert work.working_bytes <= taken.peak_bytes * 1.10
 
 
+@pytest.mark.extended
 def test_a_frame_is_planned_whole_though_smaller_ones_grow_as_their_square(tmp_path: Path) -> None:
     """From 1024 px on RGT reduces a frame four times as much."""
     path = write_network(tmp_path / "a.pth", "RGT")

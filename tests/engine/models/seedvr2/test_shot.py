@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +36,7 @@ from engine.tiling.latent_clips import (
     Restart,
     latent_of,
 )
+from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import random_frames, tiny_vae
 
 FRAME = Size(32, 16)
@@ -95,11 +97,19 @@ def test_every_frame_comes_out_once_as_in_a_single_pass() -> None:
             torch.testing.assert_close(joined, direct, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("wanted", "clip"), [(1, 2), (17, 4), (40, 7), (61, 2), (75, 4)])
+@cache
+def of_clips(clip: int) -> tuple[Tensor, list[Restored]]:
+    """Frames, and what a shot in clips of this length makes of them."""
+    frames = random_frames(78, 3, 16, 32, dtype=torch.float32)
+    return frames, through(shot_of(fast_vae(), by_place, clip=clip), frames)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "clip"), [(40, 7), *extended((1, 2), (17, 4), (61, 2), (75, 4))]
+)
 def test_beginning_again_gives_the_same_bits(wanted: int, clip: int) -> None:
     vae = fast_vae()
-    frames = random_frames(78, 3, 16, 32, dtype=torch.float32)
-    uninterrupted = through(shot_of(vae, by_place, clip=clip), frames)
+    frames, uninterrupted = of_clips(clip)
     restart = ClipGrid(clip, min(2, (clip - 1) // 2)).restart(
         -(-wanted // 4),
         encoder=encoder_lookback(vae.config, None),
@@ -166,7 +176,7 @@ def test_tiles_are_reported_and_go_on_where_they_stopped() -> None:
     assert 0 < float(encoded.abs().mean()) < 0.3
 
 
-@pytest.mark.parametrize("warm_up", [0, 2])
+@pytest.mark.parametrize("warm_up", [*extended(0), 2])
 def test_two_tiles_at_once_give_the_same_bits(warm_up: int) -> None:
     frames = random_frames(21, 3, 32, 160, dtype=torch.float32)
     about = {"tile": Size(112, 112), "warm_up": warm_up}
@@ -210,6 +220,7 @@ def tiled_shot(restart: Restart, tilings: dict[str, Tiling]) -> Shot:
     return Shot(fast_vae(), by_place, options, lambda tile: None, restart)
 
 
+@pytest.mark.extended
 def test_tiles_that_go_on_give_the_same_in_spans_of_any_length() -> None:
     frames = random_frames(49, 3, 32, 160, dtype=torch.float32)
     every, once = (
@@ -241,7 +252,9 @@ def test_each_slice_of_a_tile_is_counted() -> None:
                 assert passed == {"encode": 6 * 21, "decode": 6 * 21}, tiles
 
 
-@pytest.mark.parametrize(("wanted", "encode", "decode"), [(41, 5, 7), (53, 3, 4), (17, 99, 99)])
+@pytest.mark.parametrize(
+    ("wanted", "encode", "decode"), [(53, 3, 4), *extended((41, 5, 7), (17, 99, 99))]
+)
 def test_tiles_begin_early_at_the_same_latents_wherever_a_job_is_continued(
     wanted: int, encode: int, decode: int
 ) -> None:
@@ -260,25 +273,37 @@ def test_tiles_begin_early_at_the_same_latents_wherever_a_job_is_continued(
     assert torch.equal(whole(found), whole(uninterrupted)[found[0].first :])
 
 
-@pytest.mark.parametrize("stop", [1, 2, 17, 18, 30, 60, 61])
-@pytest.mark.parametrize("tiled", ["", "carried", "warmed up"])
-def test_what_only_later_frames_need_is_not_computed(tiled: str, stop: int) -> None:
-    tilings = spans(warm_up=2 * (tiled == "warmed up"), encode=99, decode=99)
-    grid, frame = ClipGrid(5, 1), TILED if tiled else FRAME
+def until(tiled: str, stop: int | None, restore: Any) -> tuple[Shot, Tensor]:
+    """A shot that ends with its first `stop` frames, and frames for it."""
+    tilings = spans(warm_up=2 * (tiled == "warmed up"), encode=99, decode=99) if tiled else {}
+    frame = TILED if tiled else FRAME
+    options = ShotOptions(frame=frame, grid=ClipGrid(5, 1), **tilings)
     frames = random_frames(61, 3, frame.height, frame.width, dtype=torch.float32)
+    return Shot(fast_vae(), restore, options, lambda tile: None, stop=stop), frames
+
+
+@cache
+def without_end(tiled: str) -> Tensor:
+    """All frames of such a shot."""
+    return whole(through(*until(tiled, None, by_place)))
+
+
+STOPS = [("", 1), ("", 2), ("", 17), ("", 18), ("", 60), ("", 61), ("carried", 18)]
+MORE = [("", 30), *((tiled, n) for tiled in ("carried", "warmed up") for n in (1, 2, 17, 30, 61))]
+MORE += [("carried", 60), ("warmed up", 18), ("warmed up", 60)]
+
+
+@pytest.mark.parametrize(("tiled", "stop"), [*STOPS, *extended(*MORE)])
+def test_what_only_later_frames_need_is_not_computed(tiled: str, stop: int) -> None:
     restored: list[int] = []
 
     def restore(latents: Tensor, first: int) -> Tensor:
         restored.append(first)
         return by_place(latents, first)
 
-    def begun(stop: int | None) -> Shot:
-        options = ShotOptions(frame=frame, grid=grid, **(tilings if tiled else {}))
-        return Shot(fast_vae(), restore, options, lambda tile: None, stop=stop)
-
-    uninterrupted = whole(through(begun(None), frames))
-    restored.clear()
-    shot, made, fed = begun(stop), list[Restored](), 0
+    shot, frames = until(tiled, stop, restore)
+    grid, uninterrupted = ClipGrid(5, 1), without_end(tiled)
+    made, fed = list[Restored](), 0
     for begin, fed in slices(len(frames), 4):
         made += shot.push(frames[begin:fed], last=fed == len(frames))
         if made and made[-1].first + len(made[-1].frames) >= stop:
@@ -289,6 +314,14 @@ def test_what_only_later_frames_need_is_not_computed(tiled: str, stop: int) -> N
     clips = 1 + latent_of(stop - 1, 4) // grid.step
     assert len(restored) == min(clips, 4)
     assert fed <= 1 + 4 * (clips * grid.step + grid.shared)
+
+
+def test_the_last_clip_is_that_of_the_frame_before_the_stop() -> None:
+    """Latents of a frame, then of four; clips begin every 4 latents: at frames 0, 13, 29, 45."""
+    last = {None: None, 1: 0, 2: 0, 13: 0, 14: 1, 29: 1, 30: 2, 45: 2, 46: 3}
+    vae, options = fast_vae(), ShotOptions(frame=FRAME, grid=ClipGrid(5, 1))
+    shots = {n: Shot(vae, unchanged, options, lambda tile: None, stop=n) for n in last}
+    assert {n: shot._last_clip for n, shot in shots.items()} == last
 
 
 def test_clips_by_themselves() -> None:

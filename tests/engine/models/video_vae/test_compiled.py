@@ -24,6 +24,7 @@ from engine.ops import compiler
 from engine.ops.compiler import reporting
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.compiling import compiling, needs_compiler
+from tests.helpers.extended import extended
 from tests.helpers.memory import BFLOAT16, Allocations
 from tests.helpers.seedvr2 import random_frames, tiny_vae
 from tests.helpers.split_vae import TINY
@@ -91,7 +92,7 @@ def assert_equal_at_any_size(family: Family) -> None:
         assert_equal(both_ways(fast, clip), both_ways(family.plain, clip))
 
 
-@EACH
+@pytest.mark.parametrize("make", [seedvr2, *extended(wan)])
 def test_it_equals_the_plain_variant_at_any_size_and_in_slices(make: Callable[[], Family]) -> None:
     family = make()
     with compiling() as found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -25,12 +26,16 @@ from engine.models.wan.vae.fast import FastWanVae
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.requirements import CPU
+from tests.helpers.extended import extended
 from tests.helpers.memory import BFLOAT16, Allocations
 from tests.helpers.seedvr2 import tiny_vae
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
-DTYPES = pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=BFLOAT16)])
+EXTENDED = pytest.mark.extended
+DTYPES = pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("bfloat16", marks=[BFLOAT16, EXTENDED])]
+)
 
 
 @dataclass(frozen=True)
@@ -129,13 +134,20 @@ def test_every_length_is_predicted(name: str, dtype: str) -> None:
         assert_both_are_close(name, work(name, frames, slice_frames, dtype=dtype))
 
 
+DEFAULT = [("seedvr2", "temporal_winograd"), ("wan 2.1", "in_place")]
+MORE = [case for case in product(("seedvr2", "wan 2.1"), CHANGED) if case not in DEFAULT]
+
+
 @pytest.mark.parametrize(
-    "name",
-    ["seedvr2", "wan 2.1", pytest.param("wan 2.2", marks=pytest.mark.slow)],  # of large frames
+    ("name", "changed"),
+    [
+        *DEFAULT,
+        *extended(*MORE),
+        *(pytest.param("wan 2.2", key, marks=pytest.mark.slow) for key in CHANGED),  # large frames
+    ],
 )
-def test_every_switch_is_predicted(name: str) -> None:
-    for switches in CHANGED.values():
-        assert_both_are_close(name, work(name, 9, 4, switches=switches))
+def test_every_switch_is_predicted(name: str, changed: str) -> None:
+    assert_both_are_close(name, work(name, 9, 4, switches=CHANGED[changed]))
 
 
 @BFLOAT16

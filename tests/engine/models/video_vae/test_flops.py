@@ -22,6 +22,7 @@ from engine.models.wan.vae import cost as wan
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 from engine.models.wan.vae.fast import FastWanVae
 from engine.settings.optimisations import VaeSwitches
+from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import tiny_vae
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
@@ -131,7 +132,7 @@ def test_the_plain_form_of_wan_runs_what_is_counted() -> None:
                 )  # projections are convolutions
 
 
-@pytest.mark.parametrize("changed", [None, *CHANGING])
+@pytest.mark.parametrize("changed", [None, *extended(*CHANGING)])
 def test_the_fast_form_runs_what_is_counted(changed: str | None) -> None:
     # One call for each convolution: torch does not count those that add up in place.
     switches = VaeSwitches(convolution="3d", in_place=False)

@@ -20,6 +20,7 @@ from engine.models.wan.upscaler import WanUpscaler, load_wan_upscaler, resumptio
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.protocol.plan import WeightsPlan
+from tests.helpers.extended import extended
 from tests.helpers.memory import Allocations, planned_file
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.wan import tiny_wan, tiny_wan_config, write_wan
@@ -111,17 +112,26 @@ def test_a_shot_in_pieces_is_the_shot_at_once() -> None:
 TILES = {"encode_tile": Size(52, 52), "decode_tile": Size(136, 136)}
 
 
-def test_tiles_leave_no_trace() -> None:
+@cache
+def untiled() -> tuple[Size, Tensor, Tensor]:
+    """A size of frames, a source, and its film in whole frames."""
     size = Size(78, 75)
     source = pictures(14, size)
-    right = film(model_of(size), source)
-    for tiles in (
-        TILES,
-        {"encode_tile": Size(60, 999)},
-        {"decode_tile": Size(999, 136), "clip_frames": 8},
+    return size, source, film(model_of(size), source)
+
+
+@pytest.mark.parametrize(
+    "tiles",
+    [
         {**TILES, "warm_up": 30},
-    ):
-        assert_same(film(model_of(size, **tiles), source), right)
+        *extended(TILES),
+        *extended({"encode_tile": Size(60, 999)}),
+        {"decode_tile": Size(999, 136), "clip_frames": 8},
+    ],
+)
+def test_tiles_leave_no_trace(tiles: dict[str, Any]) -> None:
+    size, source, right = untiled()
+    assert_same(film(model_of(size, **tiles), source), right)
 
 
 def test_tiles_are_reported_with_numbers_of_the_job() -> None:
@@ -140,15 +150,23 @@ def test_tiles_are_reported_with_numbers_of_the_job() -> None:
 LENGTH = 4 * (encoder_reach(vae().config) + decoder_reach(vae().config) + 9) - 1
 
 
-def test_beginning_again_gives_the_same_film() -> None:
+@cache
+def long() -> tuple[Tensor, Tensor]:
+    """A source, and its film."""
     source = pictures(LENGTH, Size(8, 8))
-    right = whole(through(model_of(Size(8, 8)), source))
-    cases = ((1, 4), (4, 8), (90, 4), (LENGTH - 30, 16), (LENGTH - 1, 4))
-    for wanted, slice_frames in cases:
-        model = model_of(Size(8, 8), clip_frames=slice_frames)
-        found = through(model, source, shot=7, wanted=7 + wanted)
-        assert 7 + wanted - 4 < found[0].first <= 7 + wanted
-        assert_same(whole(found), right[found[0].first - 7 :])
+    return source, whole(through(model_of(Size(8, 8)), source))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "slice_frames"),
+    [(LENGTH - 30, 16), (LENGTH - 1, 4), *extended((1, 4), (4, 8), (90, 4))],
+)
+def test_beginning_again_gives_the_same_film(wanted: int, slice_frames: int) -> None:
+    source, right = long()
+    model = model_of(Size(8, 8), clip_frames=slice_frames)
+    found = through(model, source, shot=7, wanted=7 + wanted)
+    assert 7 + wanted - 4 < found[0].first <= 7 + wanted
+    assert_same(whole(found), right[found[0].first - 7 :])
 
 
 def test_a_late_beginning_reads_no_more_than_needed() -> None:
@@ -201,7 +219,7 @@ def test_work_can_be_stopped_between_slices() -> None:
     model.close()
 
 
-@pytest.mark.parametrize(("tiles", "lengths"), [({}, (21, 161)), (TILES, (101, 133))])
+@pytest.mark.parametrize(("tiles", "lengths"), [({}, (21, 161)), *extended((TILES, (101, 133)))])
 def test_longer_shots_take_no_more_memory(tiles: dict[str, Any], lengths: tuple[int, int]) -> None:
     """With tiles from the third visit on, which meets all that visits leave to each other."""
     model = model_of(Size(80 if tiles else 16, 8), **tiles)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from engine.ops.norm import compiled, group_norm, rms_norm
 from tests.helpers.compiling import compiling
+from tests.helpers.extended import extended
 
 LAYOUTS = (torch.channels_last, torch.contiguous_format)
 
@@ -59,7 +60,7 @@ def test_a_sum_that_is_not_compiled_is_made_once() -> None:
     assert len(given) == 1
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float64, *extended(torch.bfloat16)])
 def test_norms_are_those_of_the_operators(dtype: torch.dtype) -> None:
     x = frames_of(torch.channels_last).to(dtype)
     exact = torch.promote_types(dtype, torch.float32)

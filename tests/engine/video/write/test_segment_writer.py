@@ -112,6 +112,7 @@ def test_every_encoder_writes_every_layout_of_its_table(tmp_path: Path) -> None:
 
 
 @needs_ffprobe
+@pytest.mark.extended
 def test_older_decoders_read_every_layout_of_ffv1(tmp_path: Path) -> None:
     for (chroma, depth, alpha), pixel_format in ENCODERS["ffv1"].formats.items():
         layout = {"chroma": chroma, "bit_depth": depth, "has_alpha": alpha}

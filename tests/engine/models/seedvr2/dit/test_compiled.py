@@ -18,6 +18,7 @@ from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.ops import compiler
 from engine.settings.optimisations import DitSwitches
 from tests.helpers.compiling import compiling, needs_compiler
+from tests.helpers.extended import extended
 from tests.helpers.fast_dit import fast_dit, gap
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
 
@@ -87,7 +88,7 @@ def test_a_compiler_that_fails_is_refused() -> None:
         compiler.require_compiler(CPU)
 
 
-@pytest.mark.parametrize("kind", ["3b", "7b"])
+@pytest.mark.parametrize("kind", [*extended("3b"), "7b"])
 def test_what_cannot_be_compiled_is_computed_as_without_it(kind: str) -> None:
     with compiling(broken) as found:
         check_equality(kind)

@@ -19,6 +19,7 @@ from engine.models.seedvr2.dit.cost import (
 )
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
+from tests.helpers.extended import extended
 from tests.helpers.fast_dit import fast_dit
 from tests.helpers.memory import Allocations
 from tests.helpers.model_files import write_fp8
@@ -78,15 +79,15 @@ def peak_of(dit: FastDit, shape: tuple[int, int, int], dtype: torch.dtype) -> in
 
 
 SHAPES = ((1, 90, 120), (2, 60, 160), (9, 48, 64))
-MEASURED = [
-    (torch.float32, SHAPES),
-    (torch.bfloat16, SHAPES[:1]),
-    pytest.param(torch.bfloat16, SHAPES[1:], marks=pytest.mark.slow),  # few processors have it
-]
+MORE = [("7b", torch.float32, SHAPES), ("3b", torch.bfloat16, SHAPES[:1])]
 
 
-@pytest.mark.parametrize(("dtype", "shapes"), MEASURED, ids=str)
-@pytest.mark.parametrize("kind", SIZED)
+@pytest.mark.parametrize(
+    ("kind", "dtype", "shapes"),
+    [("3b", torch.float32, SHAPES), ("7b", torch.bfloat16, SHAPES[:1])]
+    + extended(*MORE)
+    + [pytest.param(kind, torch.bfloat16, SHAPES[1:], marks=pytest.mark.slow) for kind in SIZED],
+)
 def test_memory_of_a_forward_is_predicted(
     kind: str, dtype: torch.dtype, shapes: tuple[tuple[int, int, int], ...]
 ) -> None:

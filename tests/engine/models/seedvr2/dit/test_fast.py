@@ -13,6 +13,7 @@ from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.ops.attention.windows import windows
 from engine.settings.optimisations import DitSwitches
+from tests.helpers.extended import extended
 from tests.helpers.fast_dit import fast_dit, gap
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
 
@@ -20,6 +21,7 @@ T = 1000.0
 
 
 BOTH = pytest.mark.parametrize("kind", ["3b", "7b"])
+ONE = pytest.mark.parametrize("kind", ["3b", *extended("7b")])
 
 
 CHANGED = {"all off": DitSwitches.all_off()} | {
@@ -44,7 +46,7 @@ def test_it_equals_the_plain_form(kind: str) -> None:
         assert gap(fast_dit(plain)(*inputs, T), plain(*inputs, T)) < 1e-10, (layers, separate)
 
 
-@BOTH
+@ONE
 def test_switches_do_not_change_results(kind: str) -> None:
     plain = random_dit(tiny_dit_config(kind))
     inputs = random_inputs(plain.config, (5, 12, 22), text=3)
@@ -103,8 +105,16 @@ def rms_errors(exact: SeedVr2Dit, plain: SeedVr2Dit, fast: FastDit, seeds: int) 
     return [error**0.5 for error in errors]
 
 
-@BOTH
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        ("3b", torch.float16),
+        ("7b", torch.bfloat16),
+        ("3b", torch.float32),
+        *extended(("7b", torch.float16), ("3b", torch.bfloat16), ("7b", torch.float32)),
+    ],
+    ids=str,
+)
 def test_rounding_is_that_of_the_plain_form(kind: str, dtype: torch.dtype) -> None:
     """In float32 matrix products may come from another library, which sums in another order."""
     config = tiny_dit_config(kind, layers=6, separate_layers=6 if kind == "7b" else 3)
@@ -142,7 +152,7 @@ def test_windows_of_one_length_attend_in_one_call(
     assert sum(shape[0] for shape in calls) == sum(map(len, found)) > len(calls)
 
 
-@BOTH
+@ONE
 def test_large_groups_are_split(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither rows of a group nor chunks, which begin inside windows, change the result."""
     plain = random_dit(tiny_dit_config(kind))

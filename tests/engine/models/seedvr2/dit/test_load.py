@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,16 +111,17 @@ def run(dit: SeedVr2Dit, dtype: torch.dtype = torch.float32) -> Tensor:
         return dit(latent, text, 1000.0).clone()
 
 
-PAIRS = [  # each form, each kind of transformer
-    ("3b", "plain"),
-    ("7b", "fast"),
-    pytest.param("3b", "fast", marks=pytest.mark.slow),
-    pytest.param("7b", "plain", marks=pytest.mark.slow),
-]
+def each_format() -> Iterator[Any]:
+    """Each form, each kind of transformer: every format in one of the two that run by default."""
+    for number, kind in enumerate(FORMATS):
+        for index, pair in enumerate((("3b", "plain"), ("7b", "fast"))):
+            is_default = index == number % 2
+            yield pytest.param(kind, *pair, marks=[] if is_default else pytest.mark.extended)
+        for pair in (("3b", "fast"), ("7b", "plain")):
+            yield pytest.param(kind, *pair, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("model", "form"), PAIRS)
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(("kind", "model", "form"), list(each_format()))
 def test_every_format_computes_as_its_values_say_resident_and_streamed(
     kind: str, model: str, form: Form, path: Path
 ) -> None:

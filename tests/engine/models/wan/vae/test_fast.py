@@ -17,6 +17,7 @@ from engine.models.wan.vae.plain import WanVae
 from engine.models.wan.vae.split import decode_cut, encode_cut
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import VaeSwitches
+from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
@@ -69,6 +70,7 @@ def fast(plain: WanVae) -> FastWanVae:
     return double(plain)
 
 
+@pytest.mark.parametrize("plain", ["2.1", *extended("2.2", "2x")], indirect=True)
 def test_every_switch_equals_the_plain_form(plain: WanVae) -> None:
     cases = []
     for frames, slice_frames in ((1, None), (5, None), (9, 4)):  # a first, one within, a last
