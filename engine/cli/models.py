@@ -21,7 +21,7 @@ from engine.protocol.tasks import TaskKind
 
 _EXAMPLES = """examples:
   python -m engine models list
-  python -m engine models download seedvr2-3b              the most exact 3B, with its VAE
+  python -m engine models download seedvr2-3b              the most exact 3B, and the files it needs
   python -m engine models download seedvr2-7b-q4           a smaller file of the 7B
   python -m engine models download wan-2x                  wan21-vae and wan22-vae work the same way
   python -m engine models import D:/ComfyUI/models/SEEDVR2/seedvr2_ema_3b_fp16.safetensors --link

@@ -229,7 +229,7 @@ def test_the_time_with_paired_computers_stands_on_the_card(bench):
     say_plan(bench, made)
     label = bench.find("planMachines")
     assert label.whole == (
-        "About 2 h 10 min with these computers, if they are as fast as last time: Studio PC, Laptop."
+        "About 2 h 10 min with these computers, if as fast as last time: Studio PC, Laptop."
     )
     label.resize(260, label.height())
     assert label.text() == "About 2 h 10 min with paired computers"

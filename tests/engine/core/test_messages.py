@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.cli import parser
 from engine.core import errors, messages
 from engine.core.messages import LANGUAGES, Message, catalogue, message, read_entries, text_of
+from tests.helpers.old_words import old_words
 
 ROOT = Path(__file__).parents[3]
 PLACEHOLDER = re.compile(r"\{(\w+)")
@@ -117,3 +119,23 @@ def test_values_messages_and_lists_are_rendered_in_the_language(
         assert text_of(message("gone")) == "gone"
     finally:
         catalogue.cache_clear()
+
+
+# Names that a user types: options, commands, and values of settings.
+NAMES = re.compile(
+    r"--\w+|python -m engine machines|^ +machines? |fields, film\)|^ +machines=\w+", re.M
+)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_message_has_an_old_word(language: str) -> None:
+    for code, entry in read_entries(language).items():
+        assert not old_words(" ".join(entry.values())), code
+
+
+def test_no_help_text_has_an_old_word() -> None:
+    parsers = [parser.build()]
+    for one in parsers:  # grows while it is read
+        assert not old_words(NAMES.sub("", one.format_help())), one.prog
+        choices = [action.choices or {} for action in one._actions]
+        parsers += [sub for found in choices if isinstance(found, dict) for sub in found.values()]
