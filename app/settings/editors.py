@@ -189,7 +189,7 @@ class CommandEditor(LineEditor):
 __all__ = ["ChoiceEditor", "Editor", "NumberEditor", "SwitchEditor", "make_editor"]
 
 _NO_FOLDER = {"output_folder": mark("Next to the source"), "watch_folder": mark("None")}
-_UNITS = {"x": "×", "frames": mark("frames"), "frames/s": mark("fps")}
+_UNITS = {"x": "×", "frames": mark("frames"), "fps": mark("fps")}
 
 
 def value_text(name: str, value: Any) -> str:

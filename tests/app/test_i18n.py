@@ -81,7 +81,9 @@ def test_messages_of_the_engine_and_those_inside_them_are_translated(qapp):
         assert text(notice) == "第 3 条流（字幕，dvb）不保留：MP4 不能容纳 dvb。"
         assert hint(notice) == "如需保留，请选择 MKV 文件格式。"
         assert text(wrong.info()) == "a.gguf 是 GGUF 文件，不是 safetensors 文件。"
-        assert text(setup.info()) == "huggingface.co 没有提供 a b.safetensors：连接失败（reset）。"
+        assert (
+            text(setup.info()) == "无法从 huggingface.co 下载 a b.safetensors：连接失败（reset）。"
+        )
         assert hint(failed.info()) == "文件已移走。如果您有该文件，请导入。"
     finally:
         languages.use("en")

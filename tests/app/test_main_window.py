@@ -78,7 +78,7 @@ def test_a_failed_check_is_not_called_a_success(bench):
     bench.hear()
     assert labels.state(bench.program.queue.rows[0]) == "Done, but checks failed"
     assert "1 of 13 checks failed" in texts(bench.find("reportStrip"))
-    said = "Number of frames\n240 frames in, 240 out."
+    said = "Frame count\n240 frames in, 240 out."
     assert texts(bench.window).count(said) == 1
     assert said in texts(bench.find("doubtCard"))
     bench.program.use_language("zh_CN")
@@ -90,7 +90,7 @@ def test_a_file_that_is_no_film_stays_as_a_card_with_the_reason(bench):
         code="unreadable-media", case="undecodable", params={"name": "letter.docx"}
     )
     bench.add("letter.docx")
-    assert "letter.docx is not a video or picture" in texts(bench.window)
+    assert "letter.docx is not a video or image" in texts(bench.window)
     assert bench.find("errorAction").text() == "Remove from the queue"
     bench.find("errorAction").click()
     assert bench.program.queue.rows == ()
@@ -265,7 +265,7 @@ def test_a_result_that_was_held_back_or_differs_can_be_accepted_or_tried_again(b
     bench.fail(ErrorInfo(code="result-held-back", case="frames-missing", params=about))
     assert "Only 3 of the 9 frames of one.mp4" in texts(bench.window)
     assert bench.find("primaryAction").text() == "Try again"
-    assert bench.find("errorAction").text() == "Keep it as it is"
+    assert bench.find("errorAction").text() == "Keep it anyway"
     bench.find("errorAction").click()
     assert bench.asked(commands.RetryJob) == [commands.RetryJob(job_id=job_id, accept=True)]
     bench.hear()

@@ -30,7 +30,7 @@ def two_computers(folder: Path) -> None:
         first.drop([film])
         first.wait_for_cards("it is planned", lambda cards: [c.state for c in cards] == ["Queued"])
         first.press("More settings")
-        first.choose_in("Other computers", "All paired ones")
+        first.choose_in("Other computers", "All paired computers")
         first.press("Start")
         first.screen.key("ctrl+k")
         first.wait_for("Working")

@@ -56,7 +56,7 @@ def test_the_speed_test_from_the_first_click_to_its_figures(bench):
     shown = texts(page(bench))
     for text in ("65.2 million px/s", "0.283 s", "41200 GFLOP/s"):
         assert text in shown
-    for text in ("Reading a film", "Lite ×2 · bfloat16", "Beginning a piece · HEVC"):
+    for text in ("Reading a video", "Lite ×2 · bfloat16", "Starting a segment · HEVC"):
         assert text in whole(bench)
     assert "Some CPU · 8 threads · torch 2.13" in whole(bench)
     assert not table(bench).isVisible()
@@ -81,8 +81,8 @@ def test_the_full_table_has_a_row_for_each_switch_in_each_language(bench):
     assert second[6] == "cuDNN benchmark: 15-30 % faster"
     assert claim[:4] == ["CUDA graphs", "–", "–", "–"]
     assert claim[6] == "CUDA graphs: no launch overhead"
-    assert claim[7].startswith("Not built: ")
-    assert "before they are enlarged" in model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
+    assert claim[7].startswith("Not implemented: ")
+    assert "before frames are enlarged" in model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
     assert model.index(0, 3).data(Qt.ItemDataRole.ToolTipRole).startswith("0.710×")
     assert model.index(0, 5).data(Qt.ItemDataRole.ToolTipRole) == "3e-7 when off"
     assert [model.index(r, 3).data(CALM_ROLE) for r in (0, 2)] == [0.04, 0.02]
@@ -110,7 +110,7 @@ def test_the_filter_shows_rows_with_every_word(bench):
     field.setText("CUDNN 15-30")
     model = table(bench).model()
     assert [model.index(r, 0).data() for r in range(model.rowCount())] == [
-        "Machine · cuDNN benchmark"
+        "System · cuDNN benchmark"
     ]
     assert "1 of 5 rows" in texts(page(bench))
     field.setText("vae.up")  # by the name that settings have
@@ -153,7 +153,7 @@ def test_a_stopped_and_a_failed_benchmark_are_shown_as_such(bench):
     click(bench, "benchFull")
     bench.engine.tasks.fail(BENCHMARK, ErrorInfo(code="out-of-memory", case="running"))
     bench.hear()
-    assert "Memory ran out." in texts(page(bench))
+    assert "Out of memory." in texts(page(bench))
 
 
 def test_while_a_film_runs_the_benchmark_is_disabled_with_a_reason(bench):

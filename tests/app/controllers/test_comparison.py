@@ -230,10 +230,10 @@ def test_a_lost_result_leaves_the_list_with_a_sentence(bench, two):
     assert not bench.find("filmA").isVisible()
     problem = bench.find("pairProblem")
     assert problem.isVisible()
-    assert problem._message.text() == "film_x2.mp4 is not there any more."
+    assert problem._message.text() == "film_x2.mp4 no longer exists."
     bench.program.use_language("zh_CN")
     bench.hear()
-    assert problem._message.text() == "film_x2.mp4 已不在原处。"
+    assert problem._message.text() == "film_x2.mp4 已不存在。"
     bench.program.use_language("en")
     select(bench, two[0])
     assert not problem.isVisible()

@@ -61,7 +61,7 @@ def finish_runtime(bench: Bench) -> None:
 def test_one_press_gets_the_model_and_the_film_starts(bench):
     job_id = refused(bench, MODEL)
     assert "Needs a download" in texts(bench.find("planCard"))
-    assert "SeedVR2 3B has to be downloaded first: 7.3 GB" in texts(bench.find("planCard"))
+    assert "SeedVR2 3B must be downloaded first: 7.3 GB" in texts(bench.find("planCard"))
     assert primary(bench) == "Download and start · 7.3 GB"
     bench.press("primaryAction")
     fetched = [command.file for command in bench.asked(commands.DownloadModelFile)]

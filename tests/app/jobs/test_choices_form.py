@@ -28,7 +28,7 @@ def test_only_what_the_model_looks_at_is_shown(qtbot):
     qtbot.addWidget(form)
     always, headed = (
         {"segment_seconds"},
-        {"Picture": {"seedvr2", "lite", "community"}, "Clips and cuts": {"seedvr2", "wan"}},
+        {"Image": {"seedvr2", "lite", "community"}, "Clips and cuts": {"seedvr2", "wan"}},
     )
     of_family = {
         "seedvr2": {"seed", "clip_frames", "shots", "decode_tile", "vae"},
@@ -94,7 +94,11 @@ def test_availability_is_shown_after_each_model(qtbot):
     form.show_availability({name: "installed" for name in SEEDVR2})
     box = form._model.control
     first, *others = (box.itemText(at) for at in range(box.count()))
-    assert (first, others[0], others[-1]) == ("Automatic", "Lite · built in", "None · same picture")
+    assert (first, others[0], others[-1]) == (
+        "Automatic",
+        "Lite · built in",
+        "No upscaling (re-encode only)",
+    )
     seedvr2 = ["SeedVR2 3B · installed", "SeedVR2 7B · installed", "SeedVR2 7B sharp · installed"]
     assert others[1:-1] == [*seedvr2, "Wan 2x", "Community model"]
 
@@ -118,7 +122,7 @@ def test_the_limits_of_wan_are_shown_where_it_is_chosen(bench):
     assert not said.isVisible()
     bench.choose(model="wan-2x")
     assert said.isVisible()
-    assert "still photographs" in said.text()
+    assert "photographs" in said.text()
     assert "resized afterwards" in said.text()
     shown = [label.text() for label in bench.window.findChildren(QLabel) if label.isVisible()]
     assert notice.message not in shown  # once is enough
@@ -196,10 +200,10 @@ def test_a_gpu_can_be_chosen_where_there_are_several(bench):
     bench.emit(listed())
     assert offered() == [], "there is nothing to choose"
     bench.emit(listed(fast))
-    assert offered() == ["Automatic", "Processor"]
+    assert offered() == ["Automatic", "CPU"]
     bench.emit(listed(slow, fast))
     together = "All GPUs · RTX 3060 + RTX 5070 Ti"
-    names = ["Auto · RTX 5070 Ti, 16 GB", together, slow.title, fast.title, "Processor"]
+    names = ["Auto · RTX 5070 Ti, 16 GB", together, slow.title, fast.title, "CPU"]
     assert offered() == names
     bench.add()
     box.setCurrentIndex(2)

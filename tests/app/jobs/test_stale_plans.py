@@ -53,9 +53,9 @@ def test_times_that_make_no_sense_say_why_and_nothing_starts(waiting):
     waiting.emit(events.PlanFailed(job_id=waiting.job_id, error=error))
     assert not can_start(waiting)
     shown = texts(waiting.window.decision)
-    assert "The end lies before the start." in shown
+    assert "The selected end is before the start." in shown
     assert "Fits into memory" not in shown
-    assert "end lies before" in waiting.find("primaryAction").toolTip()
+    assert "end is before" in waiting.find("primaryAction").toolTip()
     row = waiting.window.selected
     assert not row.can_start
     assert row.is_refused

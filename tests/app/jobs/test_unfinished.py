@@ -48,7 +48,7 @@ def test_films_that_can_only_fail_again_are_not_offered_to_continue(bench):
     assert "old.mp4" not in texts(banner)
     bench.press("continueUnfinished")
     assert [c.job_id for c in bench.asked(commands.AdoptJob)] == ["new.mp4"]
-    assert "old.mp4 has changed since the job began." in texts(banner)
+    assert "old.mp4 has changed since the job started." in texts(banner)
     assert not bench.find("continueUnfinished").isVisible()
     assert bench.find("primaryAction").toolTip() != "Continue the unfinished videos, or add a video"
     bench.program.use_language("zh_CN")

@@ -131,7 +131,7 @@ def test_any_rate_can_be_typed_and_tells_how_long_the_film_is(sheet, qtbot):
 def test_an_unusable_file_says_why_and_leaves_one_button(sheet, qtbot):
     sheet.view.show_refusal(REFUSED)
     said = sheet.texts()
-    assert "This kind of file cannot be used" in said
+    assert "This file format is not supported" in said
     assert f"{REFUSED.message}\n{REFUSED.hint}" in said
     assert not sheet.card("raw").isVisible()
     shown = [b.text() for b in sheet.view.findChildren(QPushButton) if b.isVisible()]
@@ -145,7 +145,7 @@ def test_a_wrong_vae_can_be_replaced(sheet, qtbot, tmp_path):
     sheet.view.show_read(READ)
     wrong = WrongModel("not-wan", name="x", content=message("content.seedvr2-vae")).info()
     sheet.view.show_refusal(wrong)
-    assert "The file holds another model" in sheet.texts()
+    assert "The file contains another model" in sheet.texts()
     assert not sheet.button("latentAdd").isEnabled()
     assert sheet.button("latentUpscale").text() == "Close"
     mine = tmp_path / "mine.safetensors"

@@ -69,7 +69,7 @@ def test_its_row_says_what_it_is_and_it_is_used_for_the_film(bench: Bench, tmp_p
     bench.hear()
     said = texts(view)
     assert "4x_film.pth" in said
-    assert "RealESRGAN Compact · 4x · also in float16" in said
+    assert "RealESRGAN Compact · 4x · float16 possible" in said
     bench.add()
     bench.program.models.use("own-1")
     settings = bench.asked(commands.ChangeJob)[-1].settings

@@ -146,7 +146,7 @@ def test_an_error_stands_in_its_row_with_a_hint_and_another_try(models):
     models.press(DIT)
     models.fail(DiskFull("models", folder="/models", free="1 GB", needed="3.4 GB").info())
     assert "The disk is full" in models.texts(DIT)
-    assert "but 3.4 GB are still to be downloaded.\nFree some space" in models.texts(DIT)
+    assert "but 3.4 GB remain to be downloaded.\nFree some space" in models.texts(DIT)
     assert models.button(DIT).text() == "Try again"
     models.press(DIT)
     assert models.button(DIT).text() == "Stop"
@@ -250,7 +250,7 @@ def test_an_import_shows_its_name_and_its_error_or_keeps_its_warning(models, tmp
     assert file.name not in models.texts()
     notice = Notice(code="own-weights", severity="warning", params={"title": "x.safetensors"})
     models.bench.emit(events.TaskDone(**about, result=models.engine.files[VAE], notice=notice))
-    assert "x.safetensors is none of the published files." in models.texts(VAE)
+    assert "x.safetensors is not one of the published files." in models.texts(VAE)
 
 
 def test_rows_stay_while_figures_change(models):

@@ -127,12 +127,12 @@ COMBED = Notice(
 def test_each_finding_of_a_source_has_a_button_that_helps(bench):
     made = dataclasses.replace(plan(), notices=(COMBED, BARS))
     job_id = say_plan(bench, made)
-    assert "720x432 of 720x576 show something" not in said(bench)
+    assert "the visible part is 720x432 of 720x576" not in said(bench)
     assert not remedies(bench), "a line each"
     unfold(bench)
-    assert "720x432 of 720x576 show something" in said(bench)
-    assert list(remedies(bench)) == ["Black bars: Leave out, put back"], "one is chosen already"
-    remedies(bench)["Black bars: Leave out, put back"].click()
+    assert "the visible part is 720x432 of 720x576" in said(bench)
+    assert list(remedies(bench)) == ["Black bars: Crop and add again"], "one is chosen already"
+    remedies(bench)["Black bars: Crop and add again"].click()
     bench.hear()
     changed = bench.asked(commands.ChangeJob)
     assert [(c.job_id, c.settings.black_bars) for c in changed] == [(job_id, "put-back")]
@@ -140,7 +140,7 @@ def test_each_finding_of_a_source_has_a_button_that_helps(bench):
     assert [offer.text for offer in offers_of(COMBED, off)] == ["Deinterlacing: Automatic"]
     wrong = dataclasses.replace(BARS, params={**BARS.params, "offers": "aspect=4:3"})
     bench.emit(events.PlanChosen(job_id=job_id, plan=dataclasses.replace(made, notices=(wrong,))))
-    assert list(remedies(bench)) == ["Shape of the picture: 4:3"]
+    assert list(remedies(bench)) == ["Aspect ratio: 4:3"]
     refused = dataclasses.replace(made, notices=(TOO_MUCH, wrong))
     bench.emit(events.PlanChosen(job_id=job_id, plan=refused))
     assert not remedies(bench), "first it has to fit"
@@ -166,7 +166,7 @@ def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench):
     assert not bench.find("whySheet").isVisible()
     bench.press("whyThisPlan")
     shown = texts(bench.find("whySheet"))
-    assert "The GPU's memory decides: 15.0 GB may be used" in shown
+    assert "GPU memory limits this plan: 15.0 GB available" in shown
     assert "Clips of 45 frames." in shown
     assert "16.0 GB\ndoes not fit" in shown
     assert "9.0 GB\n+4 min 00 s" in shown
@@ -192,11 +192,13 @@ def test_a_smaller_plan_while_running_says_what_was_changed(bench):
     smaller = on_gpu(plan(), needed=9.0)
     bench.emit(events.PlanDowngraded(job_id=job_id, plan=smaller, why="spilled", notice=notice))
     unfold(bench)
-    assert "chrome.exe holds 2.1 GB" in said(bench)
-    assert any("memory spilled" in line and "21" in line for line in bench.program.log.lines)
+    assert "chrome.exe uses 2.1 GB" in said(bench)
+    assert any(
+        "GPU memory was moved to RAM" in line and "21" in line for line in bench.program.log.lines
+    )
     assert bench.program.telemetry.planned_bytes == smaller.device_bytes
     bench.emit(events.PlanDowngraded(job_id=job_id, plan=smaller, why="out-of-memory"))
-    assert "memory ran out" in said(bench)
+    assert "out of memory" in said(bench)
 
 
 def test_missing_model_files_keep_a_plan_for_the_users_gpu_from_starting(bench):
@@ -227,7 +229,7 @@ def test_the_time_with_paired_computers_stands_on_the_card(bench):
     say_plan(bench, made)
     label = bench.find("planMachines")
     assert label.whole == (
-        "About 2 h 10 min with these, if they are as fast as last time: Studio PC, Laptop."
+        "About 2 h 10 min with these computers, if as fast as last time: Studio PC, Laptop."
     )
     label.resize(260, label.height())
     assert label.text() == "About 2 h 10 min with paired computers"

@@ -64,7 +64,7 @@ def test_from_download_to_the_next_start(over):
     over.engine.finish(RUNTIME)
     over.hear()
     assert "used after a restart" in over.texts()
-    assert "takes torch 2.13.0+cu130" in over.texts()
+    assert "uses torch 2.13.0+cu130" in over.texts()
     assert over.offered() == ["restart", "later"]
     over.press("later")
     assert not over.bar.isVisible()
@@ -155,7 +155,7 @@ def test_a_file_is_taken_in_the_place_of_a_download(over):
     over.fail(HashMismatch("no-known-wheel", name="torch.whl", wheels="a.whl").info())
     assert "This is not a published file" in over.texts()
     assert over.offered() == ["file", "dismiss"]
-    assert "torch.whl is none of the wheels" in over.texts(over.link.view)
+    assert "torch.whl is not a wheel" in over.texts(over.link.view)
 
 
 def test_a_wheel_that_is_dropped_is_no_film(over):

@@ -111,7 +111,7 @@ def test_a_wrong_signature_offers_nothing_and_a_downloaded_setup_needs_no_networ
     bench.engine.tasks.update = NEWER
     bench.engine.tasks.update_error = UpdateUntrusted("signature").info()
     view = opened(bench)
-    assert "This update is not from us" in shown(view)
+    assert "This update is not signed by Upreel" in shown(view)
     assert buttons(view) == ["Check again"]
     bench.engine.tasks.update = replace(NEWER, is_ready=True)
     bench.engine.tasks.update_error = UNREACHABLE
@@ -121,12 +121,12 @@ def test_a_wrong_signature_offers_nothing_and_a_downloaded_setup_needs_no_networ
 def test_a_failure_says_why_and_can_be_tried_again(bench):
     bench.engine.tasks.update_error = UNREACHABLE
     view = opened(bench)
-    assert "The update server does not answer" in shown(view)
-    assert "example.org does not give the newest version" in shown(view)
+    assert "The update server cannot be reached" in shown(view)
+    assert "example.org could not be asked for the newest version" in shown(view)
     assert buttons(view) == ["Check again"]
     press(bench, "updateCheck")
     assert "0.2.0" in shown(view)
-    assert "does not answer" not in shown(view)
+    assert "cannot be reached" not in shown(view)
 
 
 def test_an_error_at_the_last_moment_keeps_window_and_version(bench):
@@ -162,7 +162,7 @@ def test_a_setup_that_does_not_start_is_reported(bench):
     texts: list[str] = []
     bench.patch.setattr(QMessageBox, "exec", lambda box: texts.append(box.informativeText()))
     assert not bench.program.updates.start_setup()  # this is a checkout
-    assert "was not installed by its setup" in texts[0]
+    assert "was not installed with the setup" in texts[0]
 
 
 def test_what_comes_after_us(monkeypatch):

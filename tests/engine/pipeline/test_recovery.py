@@ -119,7 +119,7 @@ def test_memory_that_runs_out_for_ever_ends_in_one_error(jobs: Callable[[str], S
     with pytest.raises(OutOfMemory) as caught:
         job.run(RunsOut(2000, again=10**9))
     assert "smallest plan" in caught.value.message
-    assert "main memory" in caught.value.message
+    assert "RAM" in caught.value.message
     assert int(caught.value.params["needed"]) > 0 < int(caught.value.params["free"])
     assert "kept" in caught.value.hint
 
@@ -310,7 +310,7 @@ def test_a_card_that_spills_means_a_smaller_plan_and_names_who_holds_its_memory(
     assert less.why == "spilled"
     assert less.notice is not None
     moved = memory_text(2 * SURE_BYTES)
-    assert less.notice.message.startswith(f"Windows moved {moved} of the GPU's memory to main")
+    assert less.notice.message.startswith(f"Windows moved {moved} of GPU memory to RAM")
     assert less.notice.hint.startswith("chrome.exe holds 2.")
     assert_right(job, done)
 

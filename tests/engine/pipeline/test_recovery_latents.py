@@ -62,5 +62,5 @@ def test_a_refused_allocation_costs_no_frame_of_decoded_latents(
         for a, b in zip(decode(mode), right, strict=True):
             assert int(np.abs(a.astype(int) - b).max()) <= 1  # tiles add up in another order
         assert mode.refused
-    with pytest.raises(OutOfMemory, match="decode even the smallest tiles"):
+    with pytest.raises(OutOfMemory, match="decode even with the smallest tiles"):
         decode(RunsOut(50, again=10**9))

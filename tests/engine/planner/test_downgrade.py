@@ -37,12 +37,12 @@ CHANGES = [
     (replace(SEEDVR2, join="none", clip=21), {"clip": 9}, "clips of 9 instead of 21 frames"),
     (SEEDVR2, {"decode_tile": LARGE}, "decoding in tiles of 1024x1024 instead of whole frames"),
     (TILED, {"encode_tile": SMALL}, "encoding in tiles of 512x512 instead of 1024x1024"),
-    (SEEDVR2, {"blocks_on_device": 32}, "32 blocks of the model kept loaded instead of all of it"),
-    (SWAPPED, {"blocks_on_device": 24}, "24 instead of 32 blocks of the model kept loaded"),
+    (SEEDVR2, {"blocks_on_device": 32}, "32 blocks of the model kept on the GPU instead of all"),
+    (SWAPPED, {"blocks_on_device": 24}, "24 instead of 32 blocks of the model kept on the GPU"),
     (SEEDVR2, {"vae_dtype": "bfloat16"}, "values in bfloat16 instead of float32"),
-    (SEEDVR2, {"warm_up": 6}, "tiles that begin early instead of keeping their state"),
-    (SEEDVR2, {"pin_bytes": 5}, "fewer copies of the model in main memory"),
-    (WAN, {"parks": True}, "the states of whole frames waiting in main memory"),
+    (SEEDVR2, {"warm_up": 6}, "tiles with extra frames at their start instead of a kept state"),
+    (SEEDVR2, {"pin_bytes": 5}, "fewer copies of the model in RAM"),
+    (WAN, {"parks": True}, "states of whole frames stored in RAM"),
     (WAN, {"decode_tile": SMALL}, "decoding in tiles of 512x512 instead of whole frames"),
 ]
 
@@ -115,7 +115,7 @@ def test_every_change_has_a_text() -> None:
     assert str(change_of(before, tiles)) == "decoding in tiles of 256x256 instead of whole frames"
     wide = replace(before, latent=replace(LATENT, dtype="bfloat16"))
     assert notice_of(wide, before, "overflow").message == (
-        "Values grew too large for bfloat16: the job goes on with values in float32 instead of "
+        "Values became too large for bfloat16: the job continues with values in float32 instead of "
         "bfloat16."
     )
 
@@ -139,18 +139,18 @@ def test_a_notice_names_who_holds_the_memory() -> None:
     users = (GpuProcess(name="chrome.exe", mb=2048), GpuProcess(name="game.exe", mb=1))
     notice = notice_of(before, after, "spilled", spilled_bytes=2**30, users=users)
     assert notice.message == (
-        "Windows moved 1.0 GB of the GPU's memory to main memory, which is slow: the job goes on "
+        "Windows moved 1.0 GB of GPU memory to RAM, which is slow: the job continues "
         "with clips of 9 instead of 21 frames."
     )
-    assert notice.hint == "chrome.exe holds 2.0 GB of the GPU's memory."
+    assert notice.hint == "chrome.exe uses 2.0 GB of the GPU's memory."
     unknown = notice_of(before, after, "out-of-memory", users=[GpuProcess(name="a.exe", mb=None)])
-    assert unknown.hint == "a.exe uses the GPU too."
+    assert unknown.hint == "a.exe uses the GPU as well."
 
 
 def test_the_smallest_plan_that_does_not_fit_states_what_it_needs_and_what_is_free() -> None:
     on_gpu = a_plan(work=replace(LITE, device="cuda"), device_bytes=3 * 2**30)
     error = no_smaller(on_gpu, 2**30, (GpuProcess(name="chrome.exe", mb=2048),))
-    assert "takes about 3.0 GB of GPU memory, and 1.0 GB are free" in error.message
-    assert error.hint.startswith("chrome.exe holds 2.0 GB of the GPU's memory. Close other")
+    assert "needs about 3.0 GB of GPU memory, and 1.0 GB is free" in error.message
+    assert error.hint.startswith("chrome.exe uses 2.0 GB of the GPU's memory. Close other")
     assert error.info().params["holders"] == "chrome.exe"
-    assert "of main memory" in no_smaller(a_plan(work=LITE, peak_bytes=2**30), 5).message
+    assert "of RAM" in no_smaller(a_plan(work=LITE, peak_bytes=2**30), 5).message

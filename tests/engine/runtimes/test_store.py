@@ -133,7 +133,7 @@ def test_another_wheel_is_refused(store: RuntimeStore, tmp_path: Path, wheel: Pa
     changed[100] ^= 1
     for content in (b"PK", bytes(changed)):
         other.write_bytes(content)
-        with pytest.raises(errors.HashMismatch, match="none of the wheels"):
+        with pytest.raises(errors.HashMismatch, match="not a wheel"):
             store.recognise([other], listener())
     with pytest.raises(errors.WeightsMissing):
         store.recognise([tmp_path / "nothing.whl"], listener())
@@ -144,7 +144,7 @@ def test_a_runtime_for_another_system_sends_no_request(server: FaultyServer, whe
     store = RuntimeStore(runtimes.catalogue(runtimes.runtime(other), index=server.url))
     assert not store.state("cu999").suits_program
     for do in (store.find, store.download):
-        with pytest.raises(errors.UnsuitableWheel, match="cannot be loaded by this program"):
+        with pytest.raises(errors.UnsuitableWheel, match="This program cannot load"):
             do("cu999", listener())
     assert server.asked == []
     assert not store.folder.exists()
@@ -205,7 +205,7 @@ def test_pinned_hashes_come_first(server: FaultyServer, wheel: Path, tmp_path: P
     store = RuntimeStore(runtimes.catalogue(runtimes.runtime(wheel), index=server.url))
     store.accept(other)
     assert store.find("cu999", listener()) == runtimes.runtime(wheel)
-    with pytest.raises(errors.HashMismatch, match="none of the wheels"):
+    with pytest.raises(errors.HashMismatch, match="not a wheel"):
         store.recognise([tmp_path / "other"], listener())
 
 
@@ -312,7 +312,7 @@ def test_a_wheel_that_would_do_harm_leaves_nothing(store: RuntimeStore, tmp_path
     bad = runtimes.wheel(tmp_path / "bad", {"../../outside.py": "", "torch/__init__.py": ""})
     known = RuntimeStore(runtimes.catalogue(runtimes.runtime(bad)))
     runtime, wheels = known.recognise([bad], listener())
-    with pytest.raises(errors.UnsafeArchive, match="impossible path"):
+    with pytest.raises(errors.UnsafeArchive, match="invalid path"):
         known.install(runtime, wheels, listener())
     assert not list(tmp_path.rglob("outside.py"))
     assert leftovers(known) == []

@@ -94,7 +94,7 @@ def test_random_weights_are_taken_on_request_only(options: BenchOptions) -> None
     assert "models download wan21-vae-fp32" in caught.value.hint
     small = replace(options, config=tiny_wan_config(), random_weights=True, quick=True)
     for row in round_trip_rows(small):
-        assert "mean nothing" in str(row["note"])
+        assert "are meaningless" in str(row["note"])
 
 
 def test_results_are_compared_at_the_size_of_the_source() -> None:
