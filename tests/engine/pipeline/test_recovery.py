@@ -311,7 +311,7 @@ def test_a_card_that_spills_means_a_smaller_plan_and_names_who_holds_its_memory(
     assert less.notice is not None
     moved = memory_text(2 * SURE_BYTES)
     assert less.notice.message.startswith(f"Windows moved {moved} of GPU memory to RAM")
-    assert less.notice.hint.startswith("chrome.exe holds 2.")
+    assert less.notice.hint.startswith("chrome.exe uses 2.")
     assert_right(job, done)
 
 

@@ -130,7 +130,7 @@ def test_a_training_is_not_lost_nor_mixed_with_another(
         (("--steps", "2", "--resume"), "has no training to go on with"),
         (("--steps", "2"), ""),  # is done
         (("--steps", "2"), "has a training: --resume goes on with it"),
-        (("--steps", "3", "--resume"), "other settings: --steps 2 became 3"),
+        (("--steps", "3", "--resume"), "other options: --steps 2 became 3"),
         (("--frames", "6"), "--frames 6: this VAE takes 1 + a multiple of 4"),
         (("--side", "12"), "--side 12: this VAE takes multiples of 8 px"),
         (("--side", "512"), "has 5 x 512 x 512 px"),
