@@ -135,6 +135,7 @@ def test_a_gpu_that_is_lost_is_used_again_by_another_process(
     assert not events.of(Warned), "it has lost no more than its span"
 
 
+@pytest.mark.extended
 def test_what_workers_leave_is_made_by_the_process_of_the_job(
     tmp_path: Path,
     used: Used,
