@@ -89,7 +89,7 @@ class TargetForm(Translated, QWidget):
             editor.set_value(getattr(settings, name))
 
     def show_preset(self, settings: JobSettings) -> None:
-        """Show the target of another job: an open "Other" closes where a preset gives the same."""
+        """Show the target of another job: an open "Custom" closes where a preset gives the same."""
         self._row.set_current(preset_of(settings))
         self.show_settings(settings)
 
