@@ -16,8 +16,8 @@ from engine.core.geometry import Size
 from engine.protocol.plan import WorkPlan
 from engine.settings.optimisations import DitSwitches, VaeSwitches
 from engine.settings.switches import Switches
+from tests.helpers.extended import rest_extended
 from tests.helpers.memory import seedvr2_plan, wan_plan
-from tests.helpers.parameters import rest_extended
 from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.shots import pictures
 
