@@ -19,7 +19,7 @@ from tests.app.jobs.test_unfinished import begun
 from tests.app.plan.test_plan_card import TOO_MUCH, plan, say_plan
 from tests.app.test_gauges import GPU
 from tests.app.test_narrow_window import cut_off, settle
-from tests.helpers.parameters import rest_extended
+from tests.helpers.extended import rest_extended
 from tests.helpers.plans import on_gpu
 
 SIZES = ((910, 432), (910, 512), (1024, 600), (1280, 680), (1366, 728))

@@ -155,10 +155,7 @@ def test_optimisations_that_are_not_as_usual_are_named(monkeypatch: pytest.Monke
     monkeypatch.setenv("UPREEL_VAE_TEMPORAL_WINOGRAD", "on")
     monkeypatch.setenv("UPREEL_DIT_ATTENTION", "math")
     line = lines_of(diagnostics._optimisations)["optimisations"]
-    assert (
-        str(line.message)
-        == "changed by environment variables: vae.temporal_winograd=on,dit.attention=math"
-    )
+    assert str(line.message) == "in the environment: vae.temporal_winograd=on,dit.attention=math"
     monkeypatch.setenv("UPREEL_RUN_FLY", "on")
     assert lines_of(diagnostics._optimisations)["optimisations"].state == "problem"
 

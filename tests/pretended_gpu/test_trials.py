@@ -25,7 +25,7 @@ from engine.ops.conv.temporal_conv import TemporalConv
 from engine.ops.linear import formats
 from engine.ops.trial_results import machine
 from tests.helpers.attention_packages import PACKAGES, install
-from tests.helpers.parameters import rest_extended
+from tests.helpers.extended import rest_extended
 from tests.pretended_gpu.machine import NAME, pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu

@@ -79,10 +79,7 @@ def test_a_failed_download_does_not_stop_others(
     server.faults = [Fault(status=404)]
     assert main(["models", "download", "tiny", "--json"]) == 1
     said = capsys.readouterr()
-    assert (
-        "error[download-failed]: tiny.safetensors could not be downloaded from 127.0.0.1"
-        in said.err
-    )
+    assert "[download-failed]: tiny.safetensors could not be downloaded from 127.0.0.1" in said.err
     events = [json.loads(line) for line in said.out.splitlines()]
     assert {e["kind"] for e in events} == {"model-file"}
     ends = {e["subject"]: e["event"] for e in events if e["event"] != "TaskProgress"}

@@ -168,7 +168,7 @@ def test_a_cancel_ends_the_wait_for_an_answer_or_a_byte(server: FaultyServer) ->
         for scheme in ("http", "https"):
             address = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}/x"
             assert seconds_after_cancel(address) < 0.5
-    # httpcore leaves the socket of a cancelled TLS handshake to the garbage collection, and its warning
+    # httpcore leaves the socket of a cancelled TLS handshake to the garbage collection; its warning
     # breaks what Python parses at that moment in a later test (python/cpython#106905).
     gc.collect()
     server.always = Fault(stall_after=1000)

@@ -15,9 +15,6 @@ from engine.pipeline.context import JobContext
 from engine.protocol.events import Event, SegmentDone
 from engine.protocol.report import ModelFile
 from tests.helpers.jobs import small_job
-from tests.helpers.program import NEEDS_FFMPEG
-
-pytestmark = NEEDS_FFMPEG
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from engine.verify.verify import verify
 from engine.video.film_preparation import enlarged
 from engine.video.read.probe import probe
 from tests.helpers.clips import make_clip
+from tests.helpers.extended import rest_extended
 from tests.helpers.fields import NTSC, interlaced, picture, telecined, write
 from tests.helpers.jobs import plan_of, planes_of, run
-from tests.helpers.parameters import rest_extended
 
 COPY = {"model": "none", "codec": "ffv1", "container": "mkv", "segment_seconds": 0.5}
 

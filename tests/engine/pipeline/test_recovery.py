@@ -27,12 +27,10 @@ from engine.protocol.gpu_reading import GpuProcess
 from engine.video.read import decoder
 from engine.video.read.frame_reader import FrameReader
 from engine.video.write.segment_writer import SegmentWriter
+from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import KINDS, SHOTS, STEADIED, Outcome, SmallJob
 from tests.helpers.memory import RunsOut
-from tests.helpers.parameters import rest_extended
-from tests.helpers.program import NEEDS_FFMPEG
 
-pytestmark = NEEDS_FFMPEG
 FRAMES = sum(SHOTS)
 # Lite adds up tiles that see their whole neighbourhood; other numbers of frames and pixels take
 # other loops of the library, whose sums in bfloat16 differ in their last bit

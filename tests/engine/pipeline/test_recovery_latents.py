@@ -18,10 +18,7 @@ from engine.pipeline.run import run_job
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.jobs import Events, planes_of
 from tests.helpers.memory import RunsOut
-from tests.helpers.program import NEEDS_FFMPEG
 from tests.helpers.wan import a_latent, tiny_wan_config, write_latent, write_wan
-
-pytestmark = NEEDS_FFMPEG
 
 
 @pytest.fixture(scope="module")

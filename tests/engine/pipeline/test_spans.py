@@ -18,8 +18,8 @@ from engine.protocol.events import SegmentDone
 from engine.protocol.plan import Plan
 from engine.video.read.frame_mark import FrameMark
 from engine.video.read.probe import probe
+from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import SEGMENT_FRAMES, STEADIED, Events, plan_of, run, settings_of
-from tests.helpers.parameters import rest_extended
 from tests.helpers.seedvr2 import make_three_shots
 
 SHOTS = (9, 3, 5)

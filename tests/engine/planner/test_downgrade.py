@@ -51,7 +51,7 @@ CHANGES = [
 # four frames, two as read and two as cleaned: 10 + 10 + 30 + 48 = 98 MB; while the first pass works
 # there are both weights, 8 MB between, its work and two frames: 10 + 10 + 8 + 46 + 24 = 98 MB.
 MEGAPIXEL = Size(1000, 1000)
-MODEL = RoundPlan(takes=round_needs(10, upscale=30), clip_frames=2)
+MODEL = RoundPlan(takes=round_needs(10, encode=10, upscale=30), clip_frames=2)
 EQUAL, LESS = round_needs(10, upscale=46), round_needs(10, upscale=45)
 SMALLER, WIDER = {"clip_frames": 1}, {"dtype": "float32"}
 HALF = {"dtype": "float16"}

@@ -24,6 +24,7 @@ from engine.models.wan.vae import streams
 from engine.planner import peaks
 from engine.protocol.media import Deinterlacing
 from engine.protocol.plan import LatentPlan, Plan, WeightsPlan, WorkerPlan, WorkPlan
+from tests.helpers.extended import rest_extended
 from tests.helpers.memory import (
     Allocations,
     marked,
@@ -33,7 +34,6 @@ from tests.helpers.memory import (
     seedvr2_plan,
     wan_plan,
 )
-from tests.helpers.parameters import rest_extended
 from tests.helpers.plans import MB, RoundPlan, a_plan, round_needs
 
 # Sums by hand, in MB. A source of 1000x1000 px is 4 MB a frame as decoded, 12 as RGB in float32;

@@ -32,13 +32,7 @@ UNUSED = message("torch-choice.not-used", runtime="cu130", why="c10.dll")
 def test_what_suits_a_machine() -> None:
     for name, driver, capability, runtime, words in (
         ("", "", None, "", "no NVIDIA GPU:"),
-        (
-            "RTX 5070 Ti",
-            "581.29",
-            (12, 0),
-            "cu130",
-            "is the right one for RTX 5070 Ti with driver 581.29",
-        ),
+        ("RTX 5070 Ti", "581.29", (12, 0), "cu130", "one for RTX 5070 Ti with driver 581.29"),
         ("RTX 5070", "566.14", (12, 0), "", "update it to 580.0 or newer"),
         ("RTX 2060", "566.14", (7, 5), "cu126", "CUDA 12.6 is the right one"),
         ("GTX 1080", "581.29", (6, 1), "", "runs on the CPU"),

@@ -38,7 +38,7 @@ def test_an_index_that_cannot_be_trusted_is_refused(
     for words, about in (
         ("publishes no SHA-256", {"fragment": "md5=0"}),
         ("publishes no SHA-256", {"fragment": "sha256=abc"}),
-        ("is not available from", {"place": "../torch-9.9.9-py3-none-any.whl"}),
+        ("torch-9.9.9.* is not available from", {"place": "../torch-9.9.9-py3-none-any.whl"}),
         ("is not an https:// address", {"place": elsewhere}),
         ("is not an https:// address", {"place": "ftp://127.0.0.1/" + runtimes.PLACE}),
     ):
@@ -97,14 +97,8 @@ def test_the_name_of_a_file_says_what_is_wrong_with_it() -> None:
         ("torch-2.9.1+cu130-cp312-cp312-win_amd64.whl", "contains torch 2.9.1"),
         ("torch-2.13.0+cu128-cp312-cp312-win_amd64.whl", "the build cu128 .* cu130, cu126"),
         ("torch-2.13.0-cp312-cp312-win_amd64.whl", "the build cpu"),
-        (
-            "torch-2.13.0+cu130-cp311-cp311-win_amd64.whl",
-            "another Python version or operating system",
-        ),
-        (
-            "torch-2.13.0+cu130-cp312-cp312-manylinux_2_28_x86_64.whl",
-            "another Python version or operating system",
-        ),
+        ("torch-2.13.0+cu130-cp311-cp311-win_amd64.whl", "another Python version or"),
+        ("torch-2.13.0+cu130-cp312-cp312-manylinux_2_28_x86_64.whl", "or operating system"),
     ):
         with pytest.raises(UnsuitableWheel, match=words):
             official_wheels.check_name(name, known)

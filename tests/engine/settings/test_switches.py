@@ -118,11 +118,7 @@ def test_a_text_comes_back_from_its_changes() -> None:
 
 def test_an_unreadable_text_is_refused_with_the_nearest_name() -> None:
     for text, message, hint in (
-        (
-            "vae.temporal_vinograd=on",
-            "Unknown switch 'vae.temporal_vinograd'",
-            "vae.temporal_winograd",
-        ),
+        ("vae.temporal_vinograd=on", "switch 'vae.temporal_vinograd'", "vae.temporal_winograd"),
         ("dit.fused_step=on", "Unknown switch", "dit.fused_steps"),
         ("vae.in_place", "the form name=value", "vae.temporal_winograd=on"),
         ("vae.in_place=perhaps", "vae.in_place cannot be 'perhaps'", "on, off"),

@@ -415,5 +415,5 @@ def test_other_things_are_no_embedding(saved: Path, path: Path) -> None:
     with pytest.raises(WrongModel, match="30 values wide, but the transformer needs 24"):
         load_text_embedding(saved, tiny_dit_config())
     write_dit(path)
-    with pytest.raises(WrongModel, match=r"holds a SeedVR2 transformer \(3B\), not a text"):
+    with pytest.raises(WrongModel, match=r"contains a SeedVR2 transformer \(3B\), not a text"):
         load_text_embedding(path)
