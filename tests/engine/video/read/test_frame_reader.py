@@ -274,6 +274,7 @@ def test_a_clock_that_jumps_back_goes_on(tmp_path: Path) -> None:
     assert any("jump back" in str(problem) for problem in reader.problems)
 
 
+@NEEDS_FFMPEG
 def test_a_clock_that_wraps_goes_on_and_is_named(tmp_path: Path) -> None:
     source, wrapping = tmp_path / "a.ts", tmp_path / "wraps.ts"
     make_clip(source, frames=100, rate=Fraction(1), gop=25)
