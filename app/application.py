@@ -367,7 +367,7 @@ def _show_crash(
     _log.critical("uncaught:\n%s", text)
     box = QMessageBox(QMessageBox.Icon.Critical, "Upreel", tr("Something went wrong in Upreel."))
     box.setInformativeText(
-        tr("Your films are safe. Please report this with the details, then start Upreel again.")
+        tr("Your videos are safe. Please report this with the details, then restart Upreel.")
     )
     box.setDetailedText(text)
     box.exec()

@@ -83,9 +83,9 @@ class Columns(Themed, QWidget):
     def retranslate_ui(self) -> None:
         """All texts in the current language, icons in the current theme."""
         self.queue_sheet.setAccessibleName(tr("Queue"))  # the column has its own heading
-        self.choices_sheet.set_title(tr("Choices"))
+        self.choices_sheet.set_title(tr("Video settings"))
         self.why_sheet.set_title(tr("Why this plan"))
-        self._fold.setText(tr("Choices"))
+        self._fold.setText(tr("Video settings"))
         self._fold.setIcon(icon("settings", size=16))
 
     def _lay_out(self, stage: QWidget) -> None:
@@ -175,7 +175,7 @@ class _Strip(Themed, QWidget):
         self._open.setToolTip(f"{tr('Queue')} · {count}")
         self._open.setAccessibleName(self._open.toolTip())
         self._add.setIcon(icon("add"))
-        self._add.setToolTip(tr("Add films or pictures (Ctrl+O)"))
+        self._add.setToolTip(tr("Add videos or images (Ctrl+O)"))
         self._add.setAccessibleName(tr("Add files"))
 
 

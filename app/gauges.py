@@ -82,7 +82,7 @@ def about_gpu(gpu: GpuReading) -> str:
     if gpu.power_w:
         lines.append(tr("{watts} W", watts=gpu.power_w))
     if gpu.link:
-        lines.append(tr("connected by {link}", link=gpu.link))
+        lines.append(tr("Connected via {link}", link=gpu.link))
     if gpu.driver:
         lines.append(tr("Driver {version}", version=gpu.driver))
     return "\n".join(lines)
@@ -94,7 +94,7 @@ def _lines(gpu: GpuReading, planned_bytes: int) -> list[str]:
     lines = [tr("Upreel {ours} GB, others {others} GB", ours=ours, others=others)]
     if gpu.spilled_mb:
         size = _gb(gpu.spilled_mb)
-        lines.append(tr("Windows moved {size} of Upreel to main memory: very slow", size=size))
+        lines.append(tr("Windows moved {size} of Upreel's GPU memory to RAM: very slow", size=size))
     if planned_bytes:
         lines.append(tr("planned peak {size}", size=_gb(planned_bytes / 2**20)))
     if gpu.processes:
@@ -223,8 +223,8 @@ class Gauges(Themed, QAbstractButton):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-        self.setAccessibleName(tr("The last minute"))
-        self.setToolTip(tr("Shows the last minute, and times of the stages"))
+        self.setAccessibleName(tr("Last minute"))
+        self.setToolTip(tr("Show the last minute and the time of each stage"))
         self._ram.name(tr("RAM"))
         self._cpu.name(tr("CPU"))
         self._gpu.name(tr("GPU"))
@@ -240,7 +240,7 @@ class Gauges(Themed, QAbstractButton):
             tr("Finished frames per second"),
         )
         self._left.show_figure(
-            labels.duration(left) if left else "–", tr("Time until this film is done")
+            labels.duration(left) if left else "–", tr("Time left for this video")
         )
 
     def _show_machine(self) -> None:
@@ -261,7 +261,7 @@ class Gauges(Themed, QAbstractButton):
             ),
         )
         self._cpu.bar.set_shares(0.0, reading.cpu_percent / 100)
-        self._cpu.show_figure(f"{reading.cpu_percent:.0f} %", tr("All processor cores together"))
+        self._cpu.show_figure(f"{reading.cpu_percent:.0f} %", tr("All CPU cores combined"))
         gpu = reading.gpu
         self._video_memory.setVisible(gpu is not None)
         self._show_loads()

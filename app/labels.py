@@ -19,7 +19,7 @@ _STAGES = {
     "run": mark("Upscaling"),
     "mux": mark("Joining"),
     "latents": mark("Latents"),
-    "load": mark("Load the model"),
+    "load": mark("Load model"),
     "read": mark("Read"),
     "clean": mark("Clean"),
     "encode": mark("Encode"),
@@ -31,7 +31,7 @@ _STAGES = {
     "write": mark("Write"),
     "compile": mark("Compile"),
     "wait": mark("Wait for reading and writing"),
-    "verify": mark("Check"),
+    "verify": mark("Verify"),
 }
 
 
@@ -63,7 +63,7 @@ def expected(plan: Plan) -> str:
 def difference(seconds: float) -> str:
     """A difference of durations: "+45 s", "−3 min 20 s", "as long"."""
     if abs(seconds) < 0.5:
-        return tr("as long")
+        return tr("same time")
     return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
 
 
@@ -110,13 +110,13 @@ def stage(row: JobRow) -> str:
         case "prepare":
             return tr("Preparing")
         case "weights":
-            return tr("Checking the model's files · {percent} %", percent=percent)
+            return tr("Verifying the model files · {percent} %", percent=percent)
         case "decode":
             return tr("Decoding the latent · {percent} %", percent=percent)
         case "mux":
-            return tr("Joining picture and sound · {percent} %", percent=percent)
+            return tr("Joining video and audio · {percent} %", percent=percent)
         case "verify":
-            return tr("Checking the result · {percent} %", percent=percent)
+            return tr("Verifying the result · {percent} %", percent=percent)
     if row.total:
         return tr("Upscaling · {done} of {total}", done=row.done, total=row.total)
     return tr("Upscaling")
@@ -129,7 +129,7 @@ def state(row: JobRow) -> str:
             return tr("Reading the file")
         case JobState.WAITING:
             if not row.is_refused:
-                return tr("Waiting")
+                return tr("Queued")
             return tr("Needs a download") if can_download(row) else tr("Cannot start yet")
         case JobState.RUNNING:
             return stage(row)
@@ -139,7 +139,7 @@ def state(row: JobRow) -> str:
             has_problems = row.report is not None and row.report.problems
             return tr("Done, but checks failed") if has_problems else tr("Done")
         case JobState.FAILED:
-            return tr("Stopped by an error")
+            return tr("Failed")
         case JobState.CANCELLED:
             return " · ".join(filter(None, (tr("Cancelled"), held(row))))
         case JobState.REJECTED:

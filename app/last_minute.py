@@ -56,7 +56,7 @@ def _fps(value: float, highest: float) -> str:
     if not highest:
         return "–"
     now, most = (tr("{value} fps", value=f"{one:.1f}") for one in (value, highest))
-    return tr("{now}, at most {most}", now=now, most=most)
+    return tr("{now}, peak {most}", now=now, most=most)
 
 
 def _hundred(_sample: Sample) -> float:
@@ -99,9 +99,9 @@ class LastMinute(QFrame):
         self.setProperty("kind", "sheet")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setAttribute(Qt.WidgetAttribute.WA_NoMouseReplay)  # a press on the gauges closes
-        self.setAccessibleName(tr("The last minute"))
+        self.setAccessibleName(tr("Last minute"))
         self._model, self._opener = model, opener
-        self._title = QLabel(tr("The last minute"))
+        self._title = QLabel(tr("Last minute"))
         self._title.setProperty("kind", "title")
         self._gpus = GpuChoice()
         self._gpus.chosen.connect(model.show_gpu)
@@ -302,7 +302,7 @@ class TimesTable(QWidget):
         now = model.reading.at if model.reading is not None else 0.0
         rows = stage_rows(model, now)
         self.setVisible(bool(rows))
-        head = (tr("Stages of the film"), tr("taken"), tr("planned"))
+        head = (tr("Stages of this video"), tr("actual"), tr("planned"))
         for at, texts in enumerate([head, *rows]):
             for column, text in enumerate(texts):
                 self._label(at, column).setText(text)

@@ -314,9 +314,9 @@ class MainWindow(QMainWindow):
         """Ask whether to leave a running job for later."""
         return is_confirmed(
             self,
-            tr("A film is being worked on."),
-            tr("What is finished is kept. At the next start Upreel offers to continue."),
-            yes=tr("Close, continue later"),
+            tr("A video is still running."),
+            tr("Finished parts are kept; you can continue next time."),
+            yes=tr("Close and continue later"),
             no=tr("Keep running"),
         )
 

@@ -19,17 +19,19 @@ def no_options() -> argparse.Namespace:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The options; ends the program with a sentence where they cannot be."""
     parser = argparse.ArgumentParser(prog="upreel", description="Upscales and restores video.")
-    parser.add_argument("files", nargs="*", help="films, pictures or folders to queue")
+    parser.add_argument("files", nargs="*", help="videos, images or folders to queue")
     parser.add_argument("--demo", action="store_true", help="upscale the sample clip")
     parser.add_argument(
         "--pretend-gpu",
         action="append",
         default=[],
         metavar="NAME",
-        help="plan only, as if this GPU were here; twice for two of them",
+        help="plan only, as if this GPU were installed; twice for two of them",
     )
     memory = os.environ.get("UPREEL_PRETEND_VRAM", "")
-    parser.add_argument("--pretend-vram", default=memory, help="plan only, with so much memory")
+    parser.add_argument(
+        "--pretend-vram", default=memory, help="plan only, with this much GPU memory"
+    )
     options = parser.parse_args(list(argv[1:]))
     requested = os.environ.get("UPREEL_PRETEND_GPU", "").split(",")
     options.pretend_gpu = options.pretend_gpu or [name for name in requested if name.strip()]

@@ -127,7 +127,7 @@ class StatusBar(Translated, QWidget):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self._sentence.setText(
-            tr("AI redraws detail. Look at faces and small text before you keep the result.")
+            tr("AI redraws detail. Check faces and small text before you keep the result.")
         )
         self.show_plan(self._plan)
 

@@ -141,12 +141,12 @@ class ToolBar(Themed, QWidget):
     def _show_card(self) -> None:
         reading = self._model.reading
         if reading is None:
-            self._chip.show_state("info", "", tr("Looking at this machine …"))
+            self._chip.show_state("info", "", tr("Checking your hardware …"))
         elif reading.gpu is None:
             self._chip.show_state(
                 "info",
-                tr("The built-in engine works without a GPU, only slower."),
-                tr("No NVIDIA GPU: runs on the processor"),
+                tr("The built-in model works without a GPU, only slower."),
+                tr("No NVIDIA GPU: runs on the CPU"),
                 tr("No NVIDIA GPU"),
             )
         else:

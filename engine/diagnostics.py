@@ -128,7 +128,7 @@ def _convolutions() -> Iterator[DoctorLine]:
 
     from engine.ops.conv.trial import probe_convolution
 
-    places = [("processor", "cpu", torch.float32)]
+    places = [("CPU", "cpu", torch.float32)]
     if torch.cuda.is_available():
         places += [
             ("GPU, float16", "cuda", torch.float16),
@@ -213,8 +213,8 @@ def _weights() -> Iterator[DoctorLine]:
 
 def _folders() -> Iterator[DoctorLine]:
     for name, folder in (
-        ("jobs folder", paths.jobs_folder()),
-        ("logs folder", paths.logs_folder()),
+        ("job folder", paths.jobs_folder()),
+        ("log folder", paths.logs_folder()),
         ("cache folder", paths.cache_folder()),
     ):
         yield _written(name, folder)

@@ -16,17 +16,17 @@ LicenseLangString LICENCE_FILE ${LANG_SIMPCHINESE} "${LICENCES}/licence_zh.txt"
 
 !insertmacro TEXT WELCOME_TITLE "Upreel ${VERSION}" "Upreel ${VERSION}"
 !insertmacro TEXT WELCOME_TEXT \
-  "Upreel upscales and restores video on this computer. Nothing you open leaves it.$\r$\n$\r$\nIt is installed for you alone and needs no administrator rights.$\r$\n$\r$\n$PreviousVersion" \
-  "Upreel 在本机上放大并修复视频。您打开的任何内容都不会离开这台电脑。$\r$\n$\r$\n程序只为您本人安装，无需管理员权限。$\r$\n$\r$\n$PreviousVersion"
+  "Upreel upscales and restores video on this computer. Nothing you open leaves it.$\r$\n$\r$\nIt is installed only for your user account and needs no administrator rights.$\r$\n$\r$\n$PreviousVersion" \
+  "Upreel 在本机上放大并修复视频。您打开的任何内容都不会离开这台计算机。$\r$\n$\r$\n程序只为当前用户安装，无需管理员权限。$\r$\n$\r$\n$PreviousVersion"
 !insertmacro TEXT REPLACES \
-  "Version $0 is replaced. Your settings, models and unfinished films stay." \
-  "将替换版本 $0。您的设置、模型和未完成的影片都会保留。"
+  "Version $0 is replaced. Your settings, models and unfinished videos are kept." \
+  "将替换版本 $0。您的设置、模型和未完成的视频都会保留。"
 
 !insertmacro TEXT LICENCE_TITLE "Licences" "许可证"
-!insertmacro TEXT LICENCE_SUBTEXT "Nothing has to be accepted to use Upreel." "使用 Upreel 无需接受任何条款。"
-!insertmacro TEXT LICENCE_TOP "Terms for those who pass Upreel on:" "转发 Upreel 时适用的条款："
+!insertmacro TEXT LICENCE_SUBTEXT "You do not have to accept anything to use Upreel." "使用 Upreel 无需接受任何条款。"
+!insertmacro TEXT LICENCE_TOP "Terms for redistributing Upreel:" "转发 Upreel 时适用的条款："
 !insertmacro TEXT LICENCE_BOTTOM \
-  "The licences of all parts lie in the program's folder." \
+  "The licences of all components are in the program's folder." \
   "所有组成部分的许可证都在程序文件夹中。"
 !insertmacro TEXT LICENCE_BUTTON "&Next >" "下一步(&N) >"
 
@@ -34,38 +34,38 @@ LicenseLangString LICENCE_FILE ${LANG_SIMPCHINESE} "${LICENCES}/licence_zh.txt"
 !insertmacro TEXT PART_DESKTOP "Desktop icon" "桌面图标"
 !insertmacro TEXT PART_OPENWITH "Open with Upreel" "“打开方式”中的 Upreel"
 !insertmacro TEXT ABOUT_PROGRAM \
-  "The program, with the small Lite model. It works without a network." \
+  "The program, with the small Lite model. It works without internet access." \
   "程序本身，附带小型 Lite 模型，无需联网即可使用。"
 !insertmacro TEXT ABOUT_STARTMENU "Upreel in the Start menu." "在开始菜单中显示 Upreel。"
 !insertmacro TEXT ABOUT_DESKTOP "An icon on the desktop." "在桌面上放置图标。"
 !insertmacro TEXT ABOUT_OPENWITH \
-  "Upreel appears under Open with for films and latents. Your default player stays." \
-  "在影片和潜空间文件的“打开方式”中显示 Upreel。您的默认播放器不变。"
-!insertmacro TEXT KIND_FILM "Film" "影片"
+  "Upreel appears under Open with for videos and latents. Your default player does not change." \
+  "在视频和潜空间文件的“打开方式”中显示 Upreel。您的默认播放器不变。"
+!insertmacro TEXT KIND_FILM "Video" "视频"
 !insertmacro TEXT KIND_LATENT "ComfyUI latent" "ComfyUI 潜空间文件"
 
-!insertmacro TEXT MOVING "Putting the files in their places" "正在将文件放到位"
+!insertmacro TEXT MOVING "Copying files" "正在复制文件"
 !insertmacro TEXT FINISH_TEXT \
-  "Upreel ${VERSION} is installed.$\r$\n$\r$\nIt works at once on the processor. For an NVIDIA GPU it offers the NVIDIA runtime at its first start." \
-  "Upreel ${VERSION} 已安装。$\r$\n$\r$\n它可以立即在处理器上工作。如有 NVIDIA 显卡，首次启动时会提供 NVIDIA 运行库。"
+  "Upreel ${VERSION} is installed.$\r$\n$\r$\nIt works right away on the CPU. If you have an NVIDIA GPU, Upreel offers the NVIDIA runtime when it first starts." \
+  "Upreel ${VERSION} 已安装。$\r$\n$\r$\n它可以立即使用 CPU 运行。如有 NVIDIA 显卡，首次启动时会提供 NVIDIA 运行库。"
 
 !insertmacro TEXT ASK_CLOSE \
-  "Upreel is open in $Folder.$\r$\n$\r$\nClose it now? A film that is being worked on can be continued afterwards." \
-  "Upreel 正在 $Folder 中运行。$\r$\n$\r$\n现在关闭它吗？正在处理的影片稍后可以继续。"
+  "Upreel is open in $Folder.$\r$\n$\r$\nClose it now? A video that is still running can be continued afterwards." \
+  "Upreel 正在 $Folder 中运行。$\r$\n$\r$\n现在关闭它吗？正在处理的视频稍后可以继续。"
 !insertmacro TEXT STILL_OPEN \
-  "Upreel is still open. Perhaps it is asking you something, or finishing a piece of a film.$\r$\n$\r$\nClose its window (or the command line that uses it), then press Retry." \
-  "Upreel 仍在运行。它可能正在等待您的回答，或正在完成影片的一段。$\r$\n$\r$\n请关闭它的窗口（或正在使用它的命令行），然后按“重试”。"
+  "Upreel is still open. It may be waiting for your answer, or finishing a part of a video.$\r$\n$\r$\nClose its window (or the command line that uses it), then press Retry." \
+  "Upreel 仍在运行。它可能正在等待您的回答，或正在完成视频的一段。$\r$\n$\r$\n请关闭它的窗口（或正在使用它的命令行），然后按“重试”。"
 !insertmacro TEXT WAITING "Waiting for Upreel to close" "正在等待 Upreel 关闭"
 
 !insertmacro TEXT PROBLEM_RUNNING "Upreel is running." "Upreel 正在运行。"
 !insertmacro TEXT PROBLEM_FOREIGN \
-  "This folder holds other files:$\r$\n$INSTDIR$\r$\n$\r$\nChoose an empty folder, or a new one." \
+  "This folder contains other files:$\r$\n$INSTDIR$\r$\n$\r$\nChoose an empty folder, or a new one." \
   "此文件夹中有其他文件：$\r$\n$INSTDIR$\r$\n$\r$\n请选择空文件夹或新文件夹。"
 !insertmacro TEXT PROBLEM_SPACE \
-  "There is too little space: ${NEEDED_MB} MB are needed, $0 MB are free in$\r$\n$INSTDIR" \
+  "Not enough disk space: ${NEEDED_MB} MB are needed, $0 MB are free in$\r$\n$INSTDIR" \
   "空间不足：需要 ${NEEDED_MB} MB，以下位置只剩 $0 MB：$\r$\n$INSTDIR"
 !insertmacro TEXT PROBLEM_WRITE \
-  "This folder cannot be written:$\r$\n$INSTDIR$\r$\n$\r$\nChoose another one." \
+  "Upreel cannot write to this folder:$\r$\n$INSTDIR$\r$\n$\r$\nChoose another one." \
   "无法写入此文件夹：$\r$\n$INSTDIR$\r$\n$\r$\n请选择其他文件夹。"
 !insertmacro TEXT PROBLEM_NO_DRIVE \
   "Choose a folder on a drive of this computer, such as D:\Programs\Upreel." \
@@ -82,20 +82,20 @@ LicenseLangString LICENCE_FILE ${LANG_SIMPCHINESE} "${LICENCES}/licence_zh.txt"
   "Upreel needs Windows 10, version 1809 or newer, 64 bits." \
   "Upreel 需要 64 位 Windows 10 1809 或更高版本。"
 !insertmacro TEXT PROBLEM_MOVE \
-  "This file could not be put in its place:$\r$\n$Failed$\r$\n$\r$\nPerhaps another program holds it. Nothing was changed." \
-  "无法将此文件放到位：$\r$\n$Failed$\r$\n$\r$\n它可能正被其他程序占用。未作任何更改。"
+  "This file could not be copied:$\r$\n$Failed$\r$\n$\r$\nAnother program may be using it. Nothing was changed." \
+  "无法复制此文件：$\r$\n$Failed$\r$\n$\r$\n它可能正被其他程序占用。未作任何更改。"
 !insertmacro TEXT PROBLEM_LEFT \
-  "This could not be removed:$\r$\n$Failed$\r$\n$\r$\nPerhaps another program holds it." \
+  "This could not be removed:$\r$\n$Failed$\r$\n$\r$\nAnother program may be using it." \
   "无法删除：$\r$\n$Failed$\r$\n$\r$\n它可能正被其他程序占用。"
 !insertmacro TEXT KEPT_FILES \
-  "Kept, as they are not Upreel's: the files in $INSTDIR" \
+  "Files that do not belong to Upreel were kept in $INSTDIR" \
   "已保留不属于 Upreel 的文件：$INSTDIR"
 
 !insertmacro TEXT DATA_TITLE "Your models and settings" "您的模型和设置"
-!insertmacro TEXT DATA_SUBTITLE "Tick what is to go too." "勾选需要一并删除的内容。"
+!insertmacro TEXT DATA_SUBTITLE "Select what to remove as well." "勾选需要一并删除的内容。"
 !insertmacro TEXT DATA_WHERE \
-  "They lie in $LOCALAPPDATA\Upreel. What stays is found again when Upreel is installed later. Films and results are never removed." \
-  "它们位于 $LOCALAPPDATA\Upreel。保留的内容在以后重新安装 Upreel 时会自动找到。影片和结果绝不会被删除。"
+  "They are in $LOCALAPPDATA\Upreel. What you keep is used again when Upreel is installed later. Your videos and results are never removed." \
+  "它们位于 $LOCALAPPDATA\Upreel。保留的内容在以后重新安装 Upreel 时会自动找到。视频和结果绝不会被删除。"
 !insertmacro TEXT DATA_MODELS "Models ($0 MB)" "模型（$0 MB）"
 !insertmacro TEXT DATA_RUNTIMES "NVIDIA runtimes ($0 MB)" "NVIDIA 运行库（$0 MB）"
-!insertmacro TEXT DATA_SETTINGS "Settings, own presets, unfinished films and logs" "设置、自定义预设、未完成的影片和日志"
+!insertmacro TEXT DATA_SETTINGS "Settings, custom presets, unfinished videos and logs" "设置、自定义预设、未完成的视频和日志"

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.helpers.old_words import old_words
+
 ROOT = Path(__file__).parents[1]
 # What a program printed at some time is left as it was.
 RECORDED = {"docs/benchmarks/optimisations-cpu.md"}
@@ -58,6 +60,17 @@ def test_files_in_documents_exist_somewhere() -> None:
     for top in ("app", "docs", "engine", "installer", "resources", "tests", "tools"):
         known += [f"/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / top).rglob("*.*")]
     assert not wrong_names(FILE, lambda _, name: any(p.endswith(f"/{name}") for p in known))
+
+
+def test_manual_and_readme_have_the_words_of_the_window() -> None:
+    for_users = [ROOT / "README.md", *(ROOT / "docs" / "manual").glob("*.md")]
+    found = {
+        where: words
+        for path, where, line in lines()
+        if path in for_users
+        if (words := old_words(line))
+    }
+    assert not found
 
 
 def test_links_in_documents_lead_somewhere() -> None:

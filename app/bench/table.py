@@ -52,18 +52,18 @@ _HEADS = (
     mark("Time"),
     mark("Memory"),
     mark("Error"),
-    mark("Documents say"),
+    mark("Claimed"),
     mark("Note"),
 )
 _WIDTHS = (220, 72, 80, 156, 124, 70, 128, 160)  # px; the last one takes what is left
 _TIME, _MEMORY = 3, 4  # columns with bars
 _TEXT = {_TIME: 92, _MEMORY: 62}  # px of those columns that hold figures
 _TIPS = {
-    2: mark("Exact: equal but for rounding. Inexact: the result is another one."),
-    3: mark("With it, compared to without: less is faster"),
-    4: mark("Peak memory with it, compared to without"),
-    5: mark("Error of the result against float64"),
-    6: mark("What others promise; not measured here"),
+    2: mark("Exact: the same result except for rounding. Inexact: the result differs."),
+    3: mark("Time when on, relative to off; lower is faster"),
+    4: mark("Peak memory when on, relative to off"),
+    5: mark("Error of the result compared with float64"),
+    6: mark("Claims by others, not measured on this computer"),
 }
 
 
@@ -237,11 +237,11 @@ def percent(ratio: float | None, scatter: float | None = None) -> str:
 def _tip(row: MeasuredSwitch, column: int) -> str:
     ratio = {_TIME: row.time, _MEMORY: row.memory}.get(column)
     if ratio is not None:
-        return tr("{ratio} times as much with it as without", ratio=f"{ratio:.3f}")
+        return tr("{ratio}× when on, relative to off", ratio=f"{ratio:.3f}")
     if column == 0:
         return "\n".join(filter(None, (row.name, *_about(row))))
     if column == 5 and row.error_without is not None:
-        return tr("without it {error}", error=_error(row.error_without))
+        return tr("{error} when off", error=_error(row.error_without))
     return str(_COLUMNS[column](row))
 
 
@@ -250,7 +250,7 @@ def _title(row: MeasuredSwitch) -> str:
     if not row.exactness:
         return text(row.title)
     group, _, field = row.name.partition(".")
-    name = tr("all together") if field == ALL else text(row.title)
+    name = tr("all combined") if field == ALL else text(row.title)
     return f"{engine_messages.title(f'switch.{group}')} · {name}"
 
 

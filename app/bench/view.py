@@ -154,26 +154,26 @@ class BenchView(Themed, QDialog):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self.setWindowTitle(tr("Speed test and benchmark"))
-        self._title.setText(tr("How fast is this machine?"))
+        self._title.setText(tr("How fast is this computer?"))
         self._lead.setText(
             tr(
-                "The speed test takes up to a minute; plans then say times that were measured "
-                "here. The full table also measures each optimisation alone, with and without "
-                "it, and takes several minutes. Nothing leaves this machine."
+                "The speed test takes up to a minute; plans then show times measured on this "
+                "computer. The full benchmark also measures each optimisation on its own, on and "
+                "off, and takes several minutes. Nothing leaves this computer."
             )
         )
         self._quick.setText(tr("Speed test"))
         self._quick.setIcon(icon("gauge", size=16))
-        self._full.setText(tr("Full table"))
-        self._table.setAccessibleName(tr("Full table"))
-        self._filter.setPlaceholderText(tr("Find an optimisation or a claim"))
+        self._full.setText(tr("Full benchmark"))
+        self._table.setAccessibleName(tr("Full benchmark"))
+        self._filter.setPlaceholderText(tr("Search optimisations and claims"))
         self._filter.setAccessibleName(self._filter.placeholderText())
         self._stop.setText(tr("Stop"))
         self._close.setText(tr("Close"))
         self._nothing.setText(
             tr(
-                "Nothing was measured since Upreel was started. What earlier runs taught is kept "
-                "and used for plans."
+                "Nothing measured since Upreel was started. Results of earlier runs are kept and "
+                "used for plans."
             )
         )
         self._name_copy()
@@ -199,7 +199,7 @@ class BenchView(Themed, QDialog):
     def _doing_text(self) -> str:
         task = self._model.task
         if self._model.was_stopped:
-            return tr("Stopping at the next step …")
+            return tr("Stopping after this step …")
         if task is None or task.step is None:
             return tr("Finishing …") if task is not None and task.done else tr("Starting …")
         doing = text(task.step)
@@ -218,7 +218,7 @@ class BenchView(Themed, QDialog):
         if self._busy:
             self._notice.show_message("info", self._busy)
         elif is_stopped:
-            self._notice.show_message("info", tr("The benchmark was stopped."))
+            self._notice.show_message("info", tr("Benchmark stopped."))
         elif error is not None:
             self._notice.show_message("warning", text(error), hint(error))
 
@@ -272,7 +272,7 @@ class BenchView(Themed, QDialog):
         self._timer.stop()
         self._copy.setText(tr("Copy report"))
         self._copy.setIcon(icon("copy", size=16))
-        self._copy.setToolTip(tr("As text with tables, without anything that tells who you are"))
+        self._copy.setToolTip(tr("Copy as text with tables, without personal data"))
 
     def _name_parts(self) -> None:
         self._title.setProperty("kind", "headline")

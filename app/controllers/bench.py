@@ -63,7 +63,7 @@ class BenchmarkController(QObject):
         """The times of a benchmark and of a film that run together would be wrong."""
         if self._view is not None:
             is_busy = self._queue.active is not None
-            words = tr("A film is being worked on: measure when it is done.")
+            words = tr("A video is being processed. Measure when it is finished.")
             self._view.show_busy(words if is_busy else "")
 
     def _plan_again(self, event: events.TaskDone) -> None:
@@ -73,5 +73,5 @@ class BenchmarkController(QObject):
 
     def _hold(self) -> None:
         """No film starts while it is measured."""
-        words = tr("The benchmark runs: stop it, or start when it is done.")
+        words = tr("A benchmark is running. Stop it, or start when it is finished.")
         self._window.hold_start(words if self._model.is_running else "")

@@ -66,7 +66,7 @@ class ExcerptsController(QObject):
             return
         why_not = self.why_not(row)
         self.bar.offer(has_result=excerpt is not None, why_not=why_not, problem=self.problem(row))
-        self._view.pair.set_remedy(why_not or tr("“Try this frame” makes it now."))
+        self._view.pair.set_remedy(why_not or tr('"Try this frame" renders it now.'))
 
     def problem(self, row: JobRow) -> str:
         """Why the last try of a film has failed; "" where it has not."""
@@ -79,12 +79,12 @@ class ExcerptsController(QObject):
     def why_not(self, row: JobRow) -> str:
         """What keeps a film from being tried now; "" for nothing."""
         if self._queue.active is not None:
-            return tr("A film is being worked on: try this one when it is done.")
+            return tr("A video is being processed. Try this one when it is finished.")
         task = self.model.task
         if task is not None and task.runs and task.subject != row.job_id:
-            return tr("A part of another film is being made.")
+            return tr("A part of another video is being processed.")
         if row.is_refused or (row.plan is not None and not row.plan.fits):
-            return tr("The plan of this film cannot start.")
+            return tr("This video cannot be processed as planned.")
         return ""
 
     def _make(self, seconds: float) -> None:

@@ -82,7 +82,7 @@ class MachinesController(QObject):
         return is_confirmed(
             self.page,
             tr("Forget {name}?", name=name),
-            tr("It makes no more parts of films for this computer, nor this one for it."),
+            tr("The two computers no longer process parts of each other's videos."),
             yes=tr("Forget"),
             no=tr("Keep"),
         )

@@ -158,7 +158,7 @@ def write(waiting: Waiting) -> str:
         else:
             file.unlink(missing_ok=True)
     except OSError as err:
-        return tr("The queue cannot be kept for a new start: {why}.", why=err.strerror or err)
+        return tr("The queue cannot be saved for the restart: {why}.", why=err.strerror or err)
     return ""
 
 

@@ -139,24 +139,27 @@ class RuntimesController(QObject):
         """Ask before gigabytes have to be downloaded again."""
         question = tr("Remove the NVIDIA runtime {name}?", name=runtime_labels.title_of(state))
         freed = bytes_text(state.done_bytes)
-        details = tr("This frees {size}. It can be fetched again.", size=freed)
+        details = tr("This frees {size}. It can be downloaded again.", size=freed)
         return is_confirmed(self._asker, question, details, yes=tr("Remove"), no=tr("Keep"))
 
     def confirm_cancel(self, done_mb: float) -> bool:
         """Ask before downloaded parts are deleted."""
         return is_confirmed(
             self._asker,
-            tr("Stop the download and delete what has come?"),
-            tr("{size} are here. Pause keeps them for later.", size=bytes_text(done_mb * 1e6)),
-            yes=tr("Delete it"),
-            no=tr("Go on"),
+            tr("Stop the download and delete the partial file?"),
+            tr(
+                "{size} downloaded. Pause keeps the partial download.",
+                size=bytes_text(done_mb * 1e6),
+            ),
+            yes=tr("Delete"),
+            no=tr("Keep downloading"),
         )
 
     def ask_file(self) -> None:
         """Let the user choose a wheel, or several of one runtime."""
         chosen, _ = QFileDialog.getOpenFileNames(
             self._asker,
-            tr("The file of an NVIDIA runtime"),
+            tr("Choose an NVIDIA runtime file"),
             "",
             f"{tr('NVIDIA runtime')} (*.whl);;{tr('All files')} (*)",
         )
@@ -168,8 +171,11 @@ class RuntimesController(QObject):
         if not self._model.is_running and is_confirmed(
             self._window,
             tr("Use {name} as the NVIDIA runtime?", name=names),
-            tr("It is compared with what was published, unpacked and tried. Films go on."),
-            yes=tr("Use it"),
+            tr(
+                "It is verified against the published file, unpacked and tested. Running videos "
+                "continue."
+            ),
+            yes=tr("Use"),
             no=tr("Cancel"),
         ):
             self.take_files(files)
@@ -191,7 +197,7 @@ class RuntimesController(QObject):
             self._asker,
             tr("Use this file as the NVIDIA runtime?"),
             runtime_labels.acceptance(error),
-            yes=tr("Use it"),
+            yes=tr("Use"),
             no=tr("Cancel"),
         ):
             command, phase, runtime = self._last

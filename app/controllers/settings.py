@@ -93,7 +93,7 @@ class PresetsController(QObject):
     def ask_title(self, suggestion: str) -> str:
         """The title under which choices are kept; "" for none."""
         title, is_requested = QInputDialog.getText(
-            self._window, tr("Save as a preset"), tr("Title"), text=suggestion
+            self._window, tr("Save as preset"), tr("Preset name"), text=suggestion
         )
         return title.strip() if is_requested else ""
 
@@ -107,10 +107,10 @@ class PresetsController(QObject):
         folder = self._ui_state.source_folder
         if to_write:
             place = str(folder / f"{to_write}{_ENDING}")
-            name, _ = QFileDialog.getSaveFileName(self._window, tr("Export a preset"), place, files)
+            name, _ = QFileDialog.getSaveFileName(self._window, tr("Export preset"), place, files)
         else:
             name, _ = QFileDialog.getOpenFileName(
-                self._window, tr("Import a preset"), str(folder), files
+                self._window, tr("Import preset"), str(folder), files
             )
         return Path(name) if name else None
 

@@ -168,7 +168,7 @@ class TasteController(QObject):
         missing, progress = len(self._missing()), ""
         if self._model.is_running:
             left = len(self._wanted) + 1
-            progress = tr("Looks for places …") if not self._places else ""
+            progress = tr("Looking for scenes …") if not self._places else ""
             progress = progress or tr("{count} left", count=left)
         view.show_state(
             count=missing,

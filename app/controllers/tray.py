@@ -63,7 +63,7 @@ class TrayController(QObject):
             lines.append(f"{active.source.name} · {active.share:.0%}")
         waiting = self._queue.count(JobState.WAITING)
         if waiting:
-            lines.append(tr("{count} waiting", count=waiting))
+            lines.append(tr("{count} queued", count=waiting))
         self.icon.setToolTip("\n".join(lines))
 
     def _notify(self) -> None:
@@ -76,7 +76,7 @@ class TrayController(QObject):
         failed = outcomes.count(JobState.FAILED)
         kinds = QSystemTrayIcon.MessageIcon
         self.icon.showMessage(
-            tr("The queue has ended"),
+            tr("Queue finished"),
             tr("Finished: {done} · failed: {failed}", done=len(outcomes) - failed, failed=failed),
             kinds.Warning if failed else kinds.Information,
         )

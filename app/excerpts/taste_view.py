@@ -262,7 +262,7 @@ class TasteView(Themed, QDialog):
 
     def _make_text(self) -> str:
         count = self._count
-        return tr("Make snippets ({count})", count=count) if count else tr("Make snippets")
+        return tr("Create samples ({count})", count=count) if count else tr("Create samples")
 
     def show_snippets(self, snippets: Sequence[Snippet]) -> None:
         """What can be seen of the place that is looked at."""
@@ -298,14 +298,14 @@ class TasteView(Themed, QDialog):
         self.setWindowTitle(tr("Compare presets"))
         self._lead.setText(
             tr(
-                "Two seconds of telling places of the film, made in each preset and looped side "
-                "by side with the original. Speed and memory are measured here."
+                "Two-second samples from characteristic scenes, processed with each preset and "
+                "looped next to the original. Speed and memory are measured on this computer."
             )
         )
-        self._where.setText(tr("Places"))
-        self._with.setText(tr("Presets, four at most"))
-        self._add.setText(tr("Add the frame shown"))
-        self._look.setAccessibleName(tr("Place that is shown"))
+        self._where.setText(tr("Scenes"))
+        self._with.setText(tr("Presets (up to four)"))
+        self._add.setText(tr("Add current frame"))
+        self._look.setAccessibleName(tr("Scene shown"))
         self._stop.setText(tr("Stop"))
         self._make.setText(self._make_text())
         self.show_places(self._offered)

@@ -28,7 +28,7 @@ from app.widgets.controls import SegmentedControl, Translated
 from engine import __version__
 from engine.core import paths
 
-PAGES = {"keys": mark("Keys"), "about": mark("About Upreel")}
+PAGES = {"keys": mark("Keyboard shortcuts"), "about": mark("About Upreel")}
 _COLLECTED = "THIRD_PARTY_LICENCES.txt"  # made when the program is packed
 
 Key = tuple[str, str]  # as the system writes it, what it does
@@ -37,11 +37,11 @@ Key = tuple[str, str]  # as the system writes it, what it does
 def groups() -> dict[str, list[Key]]:
     """All keys of the window by heading, from where they are defined."""
     return {
-        tr("Everywhere"): [
+        tr("General"): [
             (_shown(spec.shortcuts[:1]), tr(spec.text)) for spec in SPECS.values() if spec.shortcuts
         ],
-        tr("Playback and trim"): [(_shown(keys), tr(text)) for keys, text in playback.KEYS],
-        tr("In the picture"): [(_shown(keys), tr(text)) for keys, text in compare_canvas.KEYS],
+        tr("Playback and trimming"): [(_shown(keys), tr(text)) for keys, text in playback.KEYS],
+        tr("Preview"): [(_shown(keys), tr(text)) for keys, text in compare_canvas.KEYS],
     }
 
 
@@ -51,9 +51,9 @@ def licences() -> str:
     if collected.is_file():
         return collected.read_text("utf-8")
     return tr(
-        "This is a source tree. Its licence is in LICENSE, those of the packages it uses are "
-        "listed in THIRD_PARTY_NOTICES.md, and the texts of GPL and LGPL are in {folder}. A packed "
-        "program shows all texts here.",
+        "This copy runs from source. Its licence is in LICENSE, the licences of the packages it "
+        "uses are listed in THIRD_PARTY_NOTICES.md, and the texts of the GPL and LGPL are in "
+        "{folder}. The packaged program shows all of them on this page.",
         folder=labels.folder(collected.parent),
     )
 
@@ -103,18 +103,18 @@ class HelpView(Translated, QDialog):
         self.setWindowTitle(tr("Help"))
         self._switch.set_labels({page: tr(text) for page, text in PAGES.items()})
         self._switch.setAccessibleName(tr("Help"))
-        self._keys.setAccessibleName(tr("Keys"))
+        self._keys.setAccessibleName(tr("Keyboard shortcuts"))
         self._keys.setWidget(_table())
         version = tr("You have Upreel {version}.", version=__version__)
         terms = tr(
-            "Upreel's own code, drawings and Lite weights are under the Apache License 2.0. The "
-            "packed program as a whole may be passed on under the GNU General Public License 3, "
-            "because of the encoders in it."
+            "Upreel's own code, artwork and Lite weights are licensed under the Apache License "
+            "2.0. Because of the encoders it contains, the packaged program as a whole may be "
+            "redistributed under the GNU General Public License 3."
         )
         self._about.setText(f"{version} {terms}")
         self._licences.setAccessibleName(tr("Licences"))
         self._licences.setPlainText(licences())
-        self._manual.setText(tr("Open the manual"))
+        self._manual.setText(tr("Open manual"))
         self._close.setText(tr("Close"))
 
     def _lay_out(self) -> None:
@@ -150,8 +150,8 @@ def _table() -> QWidget:
     grid.setColumnStretch(1, 1)
     first = QLabel(
         tr(
-            "Drop a film, choose what comes out, look at the plan, start. Nothing is changed in "
-            "the film itself, and what leaves the queue can be put back."
+            "Drop a video, choose the output, check the plan, press Start. The source file is "
+            "never changed, and removing a video from the queue can be undone."
         )
     )
     first.setWordWrap(True)

@@ -10,9 +10,9 @@ from app.widgets.controls import Themed
 from app.widgets.notice_line import NoticeLine
 
 _COUNTS = {
-    "sleep": mark("The queue has ended: this computer goes to sleep in {seconds} s"),
-    "shut-down": mark("The queue has ended: this computer shuts down in {seconds} s"),
-    "command": mark("The queue has ended: your command runs in {seconds} s"),
+    "sleep": mark("Queue finished: this computer goes to sleep in {seconds} s"),
+    "shut-down": mark("Queue finished: this computer shuts down in {seconds} s"),
+    "command": mark("Queue finished: your command runs in {seconds} s"),
 }
 _FAILED = {
     "sleep": mark("This computer could not be put to sleep."),

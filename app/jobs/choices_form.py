@@ -155,15 +155,15 @@ class ChoicesForm(Translated, QWidget):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-        self._heading.setText(tr("What comes out"))
+        self._heading.setText(tr("Output"))
         self._model_label.setText(setting_title("model"))
         self._treatment_label.setText(setting_title("treatment"))
         self._treatment.set_labels({key: choice_text("treatment", key) for key in _TREATMENTS})
         self._treatment.set_tips(
             {
-                "auto": tr("Chosen by the quality of the source"),
-                "faithful": tr("For clean sources: sharpen, change nothing else"),
-                "restore": tr("Also removes compression and noise"),
+                "auto": tr("Chosen according to the source quality"),
+                "faithful": tr("For clean sources: sharpens, changes nothing else"),
+                "restore": tr("Also removes compression artefacts and noise"),
             }
         )
         self._treatment.setAccessibleName(setting_title("treatment"))
@@ -187,13 +187,13 @@ class ChoicesForm(Translated, QWidget):
 
     def _show_subject(self) -> None:
         if not self._name:
-            self._subject.setText(tr("for the next files"))
+            self._subject.setText(tr("For files added next"))
         elif self._can_change and len(self._selected) > 1:
-            self._subject.setText(tr("changes are for {count} films", count=len(self._selected)))
+            self._subject.setText(tr("Changes apply to {count} videos", count=len(self._selected)))
         elif self._was_started:
-            self._subject.setText(tr("fixed · {name}", name=self._name))
+            self._subject.setText(tr("Settings used for {name}", name=self._name))
         else:
-            self._subject.setText(tr("of {name}", name=self._name))
+            self._subject.setText(tr("For {name}", name=self._name))
 
     def _show_values(self, is_other: bool) -> None:
         show_target = self._target.show_preset if is_other else self._target.show_settings
@@ -241,7 +241,7 @@ class ChoicesForm(Translated, QWidget):
                 reasons = {value: text(why) for value, why in values.items()}
                 found.setdefault(name, {}).update(
                     {
-                        value: tr("Not on this machine: {why}.", why=why)
+                        value: tr("Not available on this computer: {why}.", why=why)
                         for value, why in reasons.items()
                     }
                 )

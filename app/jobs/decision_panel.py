@@ -173,10 +173,10 @@ class DecisionPanel(QWidget):
         texts = {
             "start": self._start_text(),
             "download_start": self._download_text(),
-            "download_stop": tr("Stop the download"),
+            "download_stop": tr("Stop download"),
             "add_files": tr("Add files …"),
             "retry": self._retry_text(),
-            "accept": tr("Keep it as it is"),
+            "accept": tr("Keep it anyway"),
         }
         first, second = self._names
         self._primary.setText(texts[first])
@@ -185,7 +185,7 @@ class DecisionPanel(QWidget):
             self._second.setText(texts[second])
         self._second.setVisible(bool(second))
         self._running.show_active(active, is_selected=active is self._row)
-        self._stops.setText(tr("Finish this one, then stop"))
+        self._stops.setText(tr("Stop after this video"))
         self._stops.setVisible(active is not None)
         startable = self._model.can_start and not self.held and active is None
         is_able = first != "start" or startable
@@ -200,10 +200,10 @@ class DecisionPanel(QWidget):
     def _start_text(self) -> str:
         waiting = self._model.startable
         if waiting and self._model.active is not None:
-            return tr("{count} waiting", count=waiting)
+            return tr("{count} queued", count=waiting)
         if waiting and self._offers_unfinished:
-            several = tr("Start {count} waiting films", count=waiting)
-            return several if waiting > 1 else tr("Start the waiting film")
+            several = tr("Start {count} queued videos", count=waiting)
+            return several if waiting > 1 else tr("Start the queued video")
         return tr("Start queue ({count})", count=waiting) if waiting > 1 else tr("Start")
 
     def _retry_text(self) -> str:
@@ -225,18 +225,18 @@ class DecisionPanel(QWidget):
             return self.held
         active = self._model.active
         if active is not None:
-            return tr("{name} is being worked on", name=active.source.name)
+            return tr("{name} is being processed", name=active.source.name)
         row = self._row
         if row is not None and row.error is not None:
             return text(row.error)
         if row is not None and row.awaits_plan:
-            return tr("Making the plan …")
+            return tr("Planning …")
         plan = row.plan if row is not None else None
         if plan is None or plan.fits:
-            to_continue = tr("Continue the unfinished films, or add one")
-            return to_continue if self._offers_unfinished else tr("Add a film first")
+            to_continue = tr("Continue the unfinished videos, or add a video")
+            return to_continue if self._offers_unfinished else tr("Add a video first")
         if plan.is_pretended:
-            return tr("Planned for {gpu}: not in this machine", gpu=plan.card)
+            return tr("Planned for {gpu}, which is not in this computer", gpu=plan.card)
         return next(text(n) for n in plan.notices if n.severity == "refusal")
 
 
@@ -305,9 +305,9 @@ class _HintCard(QFrame):
         if row is None:
             self._text.setText(
                 tr(
-                    "Add a film: here you will see whether it fits, how long it takes and how "
-                    "large it gets, before anything starts."
+                    "Add a video to see, before anything starts, whether it fits into memory, how "
+                    "long it takes and how large the file gets."
                 )
             )
         else:
-            self._text.setText(tr("Reading the file and making the plan …"))
+            self._text.setText(tr("Reading the file and planning …"))

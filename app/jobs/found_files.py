@@ -78,8 +78,8 @@ def media_files(paths: Sequence[Path]) -> FoundFiles:
     return found
 
 
-NO_MEDIA = mark("no film or picture: {count}")
-PICTURES = mark("pictures in a folder of films: {count}")
+NO_MEDIA = mark("not a video or image: {count}")
+PICTURES = mark("images in a folder of videos: {count}")
 TOO_MANY = mark("more than {most} in one folder: {count}")
 
 
@@ -167,16 +167,16 @@ class Intake(QObject):
         endings = " ".join(f"*{ending}" for ending in sorted(known))
         chosen, _ = QFileDialog.getOpenFileNames(
             self._window,
-            tr("Add films or pictures"),
+            tr("Add videos or images"),
             str(self._ui_state.source_folder),
-            f"{tr('Films and pictures')} ({endings});;{tr('All files')} (*)",
+            f"{tr('Videos and images')} ({endings});;{tr('All files')} (*)",
         )
         self.take([Path(name) for name in chosen])
 
     def ask_folder(self) -> None:
         """Let the user choose a folder."""
         folder = str(self._ui_state.source_folder)
-        chosen = QFileDialog.getExistingDirectory(self._window, tr("Add a folder"), folder)
+        chosen = QFileDialog.getExistingDirectory(self._window, tr("Add folder"), folder)
         self.take([Path(chosen)] if chosen else [])
 
     def take_drop(self, mime: QMimeData) -> None:

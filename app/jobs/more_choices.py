@@ -97,7 +97,7 @@ class MoreChoices(Themed, QWidget):
 
     def retranslate_ui(self) -> None:
         """Text and arrow of the button; the rows follow by themselves."""
-        self._button.setText(tr("More choices"))
+        self._button.setText(tr("More settings"))
         self._button.setIcon(
             icon("chevron-up" if self._button.isChecked() else "chevron-down", size=16)
         )

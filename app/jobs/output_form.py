@@ -89,23 +89,23 @@ class TargetForm(Translated, QWidget):
             editor.set_value(getattr(settings, name))
 
     def show_preset(self, settings: JobSettings) -> None:
-        """Show the target of another job: an open "Other" closes where a preset gives the same."""
+        """Show the target of another job: an open "Custom" closes where a preset gives the same."""
         self._row.set_current(preset_of(settings))
         self.show_settings(settings)
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-        self._row.set_labels({"x2": "×2", "x4": "×4", _OTHER: tr("Other")})
+        self._row.set_labels({"x2": "×2", "x4": "×4", _OTHER: tr("Custom")})
         self._row.set_tips(
             {
                 "x2": tr("Twice as wide and high"),
                 "x4": tr("Four times as wide and high"),
-                "1080p": tr("1080 lines, width to match"),
-                "4K": tr("2160 lines, width to match"),
-                _OTHER: tr("Exact size"),
+                "1080p": tr("1080 pixels high, width to match"),
+                "4K": tr("2160 pixels high, width to match"),
+                _OTHER: tr("Custom size"),
             }
         )
-        self._row.setAccessibleName(tr("What comes out"))
+        self._row.setAccessibleName(tr("Output"))
         for name, label in self._labels.items():
             label.setText(setting_title(name))
             self._editors[name].retranslate_ui()
@@ -204,7 +204,7 @@ class FormatForm(Themed, QWidget):
 def quality_of(crf: int) -> str:
     """A CRF as text."""
     if crf == 0:
-        return tr("Lossless or nearly")
+        return tr("Lossless or nearly lossless")
     if crf <= 14:
         return tr("Very high")
     if crf <= 18:

@@ -80,7 +80,7 @@ class PresetForm(Themed, QWidget):
         shown = self.shown
         at = self._box.findData(shown.name if shown is not None else "")
         if shown is None and at < 0:
-            self._box.insertItem(0, tr("Own choice"), "")
+            self._box.insertItem(0, tr("Custom"), "")
             at = 0
         elif shown is not None and self._box.itemData(0) == "":
             self._box.removeItem(0)
@@ -107,7 +107,7 @@ class PresetForm(Themed, QWidget):
         self._box.setAccessibleName(tr("Preset"))
         self._for.setText(tr("for {gpu}", gpu=self._gpu) if self._gpu else "")
         self._more.setIcon(icon("more", size=16))
-        self._more.setToolTip(tr("Keep, give away or take presets"))
+        self._more.setToolTip(tr("Save, export or import presets"))
         self._more.setAccessibleName(self._more.toolTip())
         for name, order in _ORDERS.items():
             self._actions[name].setText(tr(order))
@@ -169,7 +169,9 @@ def title_of(preset: Preset) -> str:
     if preset.is_own:
         return preset.title
     names = " / ".join(tr(GOALS[goal]) for goal in preset.goals)
-    return tr("{goals} (the same here)", goals=names) if len(preset.goals) > 1 else names
+    return (
+        tr("{goals} (identical on this computer)", goals=names) if len(preset.goals) > 1 else names
+    )
 
 
 def _description(preset: Preset) -> str:

@@ -107,16 +107,16 @@ class QueueColumn(Themed, QWidget):
         """All texts in the current language."""
         self._add.setText(tr("Add files"))
         self._add.setIcon(icon("add", size=16))
-        self._add.setToolTip(tr("Add films or pictures (Ctrl+O)"))
+        self._add.setToolTip(tr("Add videos or images (Ctrl+O)"))
         self._folder.setIcon(icon("folder"))
-        self._folder.setToolTip(tr("Add every film of a folder (Ctrl+Shift+O)"))
-        self._folder.setAccessibleName(tr("Add a folder"))
+        self._folder.setToolTip(tr("Add all videos in a folder (Ctrl+Shift+O)"))
+        self._folder.setAccessibleName(tr("Add folder"))
         self._drop.set_texts(
-            tr("Drop films, pictures or folders"), "MKV, MP4, MOV, AVI, PNG, TIFF …"
+            tr("Drop videos, images or folders"), "MKV, MP4, MOV, AVI, PNG, TIFF …"
         )
         self.view.setAccessibleName(tr("Queue"))
         self._banner.show_films(self._left_over)
-        self._nothing.setText(tr("Your films will wait here."))
+        self._nothing.setText(tr("Your videos will appear here."))
         self._show_count()
 
     def _show_count(self) -> None:
@@ -201,7 +201,9 @@ class _Banner(QFrame):
         self._films.setText(several if more > 0 else first)
         self._films.setToolTip("\n".join(names))
         goes_on = (
-            tr("They go on where they stopped.") if more > 0 else tr("It goes on where it stopped.")
+            tr("They resume where they stopped.")
+            if more > 0
+            else tr("It resumes where it stopped.")
         )
         self._text.setText("\n".join(problems) or goes_on)
         self._yes.setVisible(not problems)

@@ -43,7 +43,7 @@ class QueueFoot(Translated, QWidget):
         is_finished = any(row.can_clear for row in model.rows)
         known = tr("at least {time}") if model.awaits_plans else tr("about {time}")
         time = known.format(time=labels.duration(seconds)) if seconds else ""
-        self._time.setText(tr("{count} films", count=left) + f" · {time}" if time else "")
+        self._time.setText(tr("{count} videos", count=left) + f" · {time}" if time else "")
         self._clear.setText(tr("Clear finished"))
         self._clear.setVisible(is_finished)
         self.setVisible(bool(time) or is_finished)

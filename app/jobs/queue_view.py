@@ -315,7 +315,7 @@ class QueueView(QListView):
         if not self.indexAt(place).isValid():
             return
         menu = QMenu(self)
-        menu.setAccessibleName(tr("What can be done with this film"))
+        menu.setAccessibleName(tr("Actions for this video"))
         for action in self._actions:
             if action is None:
                 menu.addSeparator()

@@ -62,7 +62,7 @@ class ReportDialog(QDialog):
 
     def __init__(self, report: Report, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWindowTitle(tr("What was checked"))
+        self.setWindowTitle(tr("Verification report"))
         resize_on_screen(self, QSize(560, 560))
         name, sub = QLabel(report.output.name), QLabel(facts(report))
         name.setProperty("kind", "title")
@@ -77,12 +77,12 @@ class ReportDialog(QDialog):
         if report.model_files:
             inner.addWidget(NoticeLine("info", tr("Model files"), model_files(report)))
         if times := stage_times(report):
-            inner.addWidget(NoticeLine("info", tr("Times of the stages"), times))
+            inner.addWidget(NoticeLine("info", tr("Time per stage"), times))
         if report.gpu_memory:
             lines_of_gpu = gpu_memory(report)
             if report.memory_ratios[1:]:
                 lines_of_gpu += "\n" + spread(report.memory_ratios)
-            inner.addWidget(NoticeLine("info", tr("Memory of the GPU"), lines_of_gpu))
+            inner.addWidget(NoticeLine("info", tr("GPU memory"), lines_of_gpu))
         inner.addStretch()
         scroll = QScrollArea()
         scroll.setAccessibleName(self.windowTitle())
@@ -109,7 +109,7 @@ def model_files(report: Report) -> str:
         lines.append(
             tr("SHA-256 {sum}", sum=file.sha256)
             if file.sha256
-            else tr("It was changed before the job ended.")
+            else tr("It was changed before the job finished.")
         )
     return "\n".join(lines)
 
@@ -146,7 +146,7 @@ def gpu_memory(report: Report) -> str:
             )
         )
         if one.parts:
-            lines.append(tr("Its largest parts: {parts}", parts=_largest(one.parts)))
+            lines.append(tr("Largest parts: {parts}", parts=_largest(one.parts)))
     return "\n".join(lines)
 
 
@@ -162,8 +162,8 @@ def _largest(parts: Sequence[PartMemory]) -> str:
 def spread(ratios: Sequence[float]) -> str:
     """How much the peaks of jobs of a kind differ, all next to what was planned."""
     return tr(
-        "Over {count} jobs of this kind: {low} to {high} of what was planned, "
-        "standard deviation {deviation}",
+        "{count} similar jobs: {low} to {high} of the planned value, standard deviation "
+        "{deviation}",
         count=len(ratios),
         low=f"{100 * min(ratios):.0f} %",
         high=f"{100 * max(ratios):.0f} %",
@@ -175,7 +175,7 @@ def facts(report: Report) -> str:
     """Frames, likeness and time in one line."""
     parts = [tr("{count} frames", count=report.frames_out)]
     if report.likeness_mean:
-        parts.append(tr("likeness {value}", value=f"{report.likeness_mean:.3f}"))
+        parts.append(tr("similarity {value}", value=f"{report.likeness_mean:.3f}"))
     if report.seconds:
         parts.append(tr("took {time}", time=labels.duration(report.seconds)))
     return " · ".join(parts)

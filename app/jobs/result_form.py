@@ -107,9 +107,7 @@ class ResultForm(Themed, QWidget):
         output = self._output
         if output is None:
             return
-        chosen = QFileDialog.getExistingDirectory(
-            self, tr("Folder of the result"), shown(output.parent)
-        )
+        chosen = QFileDialog.getExistingDirectory(self, tr("Output folder"), shown(output.parent))
         if chosen:
             self.output_chosen.emit(Path(chosen) / output.name if self._is_named else Path(chosen))
 
@@ -117,7 +115,7 @@ class ResultForm(Themed, QWidget):
         """All texts in the current language."""
         self._label.setText(tr("Result"))
         self._name.setPlaceholderText(tr("Named after the source"))
-        self._name.setAccessibleName(tr("Name of the result"))
+        self._name.setAccessibleName(tr("Output name"))
         self._browse.setIcon(icon("folder"))
         self._browse.setToolTip(tr("Choose another folder"))
         self._browse.setAccessibleName(tr("Choose another folder"))
@@ -129,7 +127,7 @@ class ResultForm(Themed, QWidget):
         self._refused = name
         found = dict.fromkeys(NOT_IN_NAMES.findall(name))
         signs = " ".join(one if one.isprintable() else f"U+{ord(one):04X}" for one in found)
-        self._reason.setText(tr("Not taken: no name can have {signs}", signs=signs))
+        self._reason.setText(tr("Not applied: names cannot contain {signs}", signs=signs))
         self._reason.setVisible(bool(name))
         self._name.setAccessibleDescription(self._reason.text() if name else "")
 

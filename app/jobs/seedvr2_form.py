@@ -53,7 +53,7 @@ class SeedVr2Form(Translated, QWidget):
         self._label.setText(setting_title("strength"))
         self._slider.setAccessibleName(setting_title("strength"))
         explanation = tr(
-            "Lower keeps more of the source. What the model redraws may never have been there."
+            "Lower values keep more of the source. Redrawn detail may not exist in the source."
         )
         for part in (self._label, self._explanation, self._slider):
             part.setToolTip(explanation)
@@ -75,4 +75,4 @@ def strength_of(percent: int) -> str:
         return tr("Half and half")
     if percent < 100:
         return tr("Mostly redrawn")
-    return tr("All redrawn")
+    return tr("Fully redrawn")

@@ -43,7 +43,7 @@ class UndoLine(Translated, QFrame):
         if last is None:
             return
         one = last.rows[0] if len(last.rows) == 1 else None
-        name = one.source.name if one is not None else tr("{count} films", count=last.count)
+        name = one.source.name if one is not None else tr("{count} videos", count=last.count)
         self._text.setText(tr("Removed: {name}", name=name))
         held = labels.held(one) if one is not None else ""
         self._held.setText(held)

@@ -111,7 +111,7 @@ class WatchedFilms:
                     file.write(lines)
                 self._unwritten.clear()
         except OSError as err:
-            _log.warning("films of the watched folder are not written down: %s", err)
+            _log.warning("the list of seen videos in the watched folder cannot be saved: %s", err)
 
     def _add(self, film: KnownFilm) -> None:
         self._known[film.path] = film

@@ -78,13 +78,13 @@ class ProblemCard(QFrame):
         failed = task.error if task is not None else None
         title, text = problem(failed or error)
         if task is not None and task.runs:
-            text = tr("Waits for its turn") if task.waits else progress(task)
+            text = tr("Queued") if task.waits else progress(task)
         elif package is not None and failed is None:  # the button has the rest
             text = f"{package.main.filename} · {size(package.main)}"
         is_ours = is_missing(error) and failed is None
         self._line.show_message("warning" if is_ours else "refusal", title, text)
         self._get.setVisible(is_missing(error) and (task is None or failed is not None))
-        self._get.setText(tr("Get the model") if failed is None else tr("Try again"))
+        self._get.setText(tr("Download model") if failed is None else tr("Try again"))
 
 
 _WIDTH = 760
@@ -217,7 +217,7 @@ class LatentSheet(Themed, QDialog):
         self._vae.retranslate_ui()
         self._cancel.setText(tr("Cancel"))
         self._add.setText(tr("Add to queue"))
-        self._add.setToolTip(tr("Only decoded: the size stays"))
+        self._add.setToolTip(tr("Decodes only, keeps the size"))
         self._show()
 
     # Showing
@@ -259,7 +259,7 @@ class LatentSheet(Themed, QDialog):
         at, count = self._place
         left = count - at
         self._for_all.setVisible(is_usable and left > 0)
-        self._for_all.setText(tr("The same for those that follow: {count}", count=left))
+        self._for_all.setText(tr("Apply to all remaining files ({count})", count=left))
         self._cancel.setVisible(is_usable or left > 0)
         self._add.setVisible(is_usable)
         self._add.setEnabled(self._read is not None and not self._is_stuck)
@@ -267,7 +267,7 @@ class LatentSheet(Themed, QDialog):
             text, tip = tr("Next file") if left else tr("Close"), ""
         else:
             text = tr("Add and upscale")
-            tip = tr("Decoded, then made larger by your usual choices")
+            tip = tr("Decodes, then upscales with your usual settings")
         self._upscale.setText(text)
         self._upscale.setToolTip(tip)
         self._upscale.setEnabled(self._read is not None or self._is_stuck)

@@ -32,8 +32,10 @@ READINGS: dict[Reading, tuple[str, str]] = {
     "normalised": (mark("Normalised"), mark("As WanVideoWrapper saves them")),
 }
 _SURE: dict[Reading, str] = {
-    "raw": mark("The values are spread like ComfyUI's own, so “As they are” is chosen."),
-    "normalised": mark("The values are spread like normalised ones, so “Normalised” is chosen."),
+    "raw": mark('The values are distributed like ComfyUI\'s own, so "As they are" is selected.'),
+    "normalised": mark(
+        'The values are distributed like normalised ones, so "Normalised" is selected.'
+    ),
 }
 
 
@@ -43,7 +45,7 @@ def facts(read: LatentRead) -> str:
         model_title(read.model),
         tr("{count} channels", count=read.channels),
         labels.size(read.size),
-        tr("{count} frames", count=read.frames) if read.frames > 1 else tr("one picture"),
+        tr("{count} frames", count=read.frames) if read.frames > 1 else tr("one image"),
     ]
     return " · ".join(parts)
 
@@ -52,7 +54,7 @@ def guess(read: LatentRead) -> tuple[str, str]:
     """How serious it is, and what was chosen beforehand and why."""
     if read.is_sure:
         return "info", tr(_SURE[read.guess])
-    return "warning", tr("The values would suit both. Choose the picture that looks right.")
+    return "warning", tr("The values fit both. Choose the image that looks right.")
 
 
 _RATES = ("16", "24")  # frames/s, of Wan 2.1 and Wan 2.2 5B
@@ -98,7 +100,7 @@ class RateForm(Translated, QWidget):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-        self._row.set_labels({_OTHER: tr("Other")})
+        self._row.set_labels({_OTHER: tr("Custom")})
         self._row.set_tips({"16": "Wan 2.1", "24": "Wan 2.2 5B"})
         self._row.setAccessibleName(setting_title(_NAME))
         self._field.retranslate_ui()
@@ -120,11 +122,11 @@ class RateForm(Translated, QWidget):
         self._field.setVisible(self._row.current == _OTHER)
         self._field.set_value(self._rate)
         if self._read is None or not self._rate:
-            self._explanation.setText(tr("frames/s"))
+            self._explanation.setText(tr("fps"))
             return
         length = labels.duration(self._read.frames / self._rate)
         is_short = self._row.current == _OTHER  # the field has the unit
-        self._explanation.setText(f"→ {length}" if is_short else f"{tr('frames/s')} → {length}")
+        self._explanation.setText(f"→ {length}" if is_short else f"{tr('fps')} → {length}")
 
 
 _PADDING = 10
@@ -296,9 +298,9 @@ class ReadingsForm(Translated, QWidget):
             self._guess.show_message(*guess(read))
         self._part.setVisible(shown is not None and not shown.is_whole)
         pictures = {} if shown is None else {"raw": shown.raw, "normalised": shown.normalised}
-        instead = tr("Its picture is shown once the VAE can be used.")
+        instead = tr("The image is shown once the VAE is available.")
         if is_decoding:
-            instead = tr("Decoding one picture …")
+            instead = tr("Decoding one image …")
         for reading, card in self._cards.items():
             picture = pictures.get(reading)
             card.set_picture(QImage() if picture is None else image_of(picture), instead)
@@ -306,8 +308,8 @@ class ReadingsForm(Translated, QWidget):
 
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
-        self._question.setText(tr("Which picture looks right?"))
-        self._part.setText(tr("Only the middle of the first picture is shown."))
+        self._question.setText(tr("Which image looks right?"))
+        self._part.setText(tr("Only the centre of the first frame is shown."))
         for reading, card in self._cards.items():
             title, second_line = READINGS[reading]
             card.set_texts(tr(title), tr(second_line))

@@ -10,12 +10,12 @@ from engine.protocol.machines import MachineInfo, MachinesState, MachineState
 
 _STATES: dict[MachineState, tuple[str, str, str]] = {  # icon, severity, text
     "away": ("info", "info", mark("Not connected")),
-    "helped": ("play", "good", mark("Gets help")),
+    "helped": ("play", "good", mark("Uses this computer")),
     "idle": ("check", "good", mark("Ready")),
     "working": ("play", "good", mark("Working")),
-    "paused": ("pause", "info", mark("Paused there")),
-    "refused": ("error", "refusal", mark("Does not fit")),
-    "left-out": ("warning", "warning", mark("Left out")),
+    "paused": ("pause", "info", mark("Paused remotely")),
+    "refused": ("error", "refusal", mark("Not compatible")),
+    "left-out": ("warning", "warning", mark("Excluded")),
 }
 _LOUD: dict[MachineState, str] = {"refused": "refusal", "left-out": "warning"}
 
@@ -31,7 +31,7 @@ def about(machine: MachineInfo) -> str:
     if machine.state == "helped":
         return machine.address
     if machine.state == "away":
-        return tr("Last at {address}", address=machine.address) if machine.address else ""
+        return tr("Last seen at {address}", address=machine.address) if machine.address else ""
     free = tr("{size} free", size=bytes_text(machine.free_bytes)) if machine.free_bytes else ""
     return " · ".join(filter(None, (*machine.devices, free)))
 
@@ -50,26 +50,33 @@ def work(machine: MachineInfo) -> str:
 def speed(frames_per_second: float) -> str:
     """A speed with its unit, as the figures of a job write it."""
     shown = f"{frames_per_second:.1f}" if frames_per_second >= 10 else f"{frames_per_second:.2f}"
-    return tr("{speed} frames/s", speed=shown)
+    return tr("{speed} fps", speed=shown)
 
 
 def why(machine: MachineInfo) -> tuple[str, str, str]:
     """Severity, sentence and help of what keeps it from work; empty texts where nothing does."""
     if machine.why is not None:
-        sentence = tr("It does not take part: {why}.", why=text(machine.why))
+        sentence = tr("Not taking part: {why}.", why=text(machine.why))
         return _LOUD.get(machine.state, "info"), sentence, text(machine.why.hint)
     if machine.state == "away":
-        return "info", tr("It joins when a film is made, if Upreel is open there and lends it."), ""
+        return (
+            "info",
+            tr(
+                "It joins when a video is processed, if Upreel is open there and lending is "
+                "turned on."
+            ),
+            "",
+        )
     return "info", "", ""
 
 
 def lending(state: MachinesState) -> str:
     """Explains the switch, or names the computer that this one works for."""
     if state.lent_to:
-        return tr("Works for {name} now.", name=state.lent_to)
+        return tr("Now working for {name}.", name=state.lent_to)
     return tr(
-        "It makes parts of films for the computers that it is paired with, as long as Upreel is "
-        "open here."
+        "While Upreel is open, this computer processes parts of videos for the computers it is "
+        "paired with."
     )
 
 

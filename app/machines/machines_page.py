@@ -107,15 +107,15 @@ class FirstUse(Themed, QFrame):
         lend = setting_title("lend")
         first.setText(
             tr(
-                "1. On the second computer: start Upreel, open this page, leave it open, and "
-                "switch on: {lend}.",
+                "1. On the second computer: start Upreel, open this page, keep it open, and turn "
+                "on: {lend}.",
                 lend=lend,
             )
         )
         second.setText(
             tr(
-                "2. Here: press Pair next to its name below, or type its address. Then compare six "
-                "words on both screens."
+                "2. On this computer: press Pair next to its name below, or enter its address. "
+                "Then compare six words on both screens."
             )
         )
 
@@ -159,19 +159,20 @@ class MachinesPage(Themed, QDialog):
         self._scroll.setAccessibleName(tr("Computers"))
         self._lead.setText(
             tr(
-                "Several computers of your network can make one film. A pairing gives the other "
-                "computer the right to run programs here: pair only your own."
+                "Several computers on your network can process one video together. Pairing gives "
+                "the other computer the right to run programs on this one: pair only your own "
+                "computers."
             )
         )
         self._pairing.setText(tr("Pair another computer"))
-        self._address.setPlaceholderText(tr("Address of the other computer, as 192.168.1.20"))
+        self._address.setPlaceholderText(tr("Address of the other computer, e.g. 192.168.1.20"))
         self._address.setAccessibleName(tr("Address of the other computer"))
         self._pair.setText(tr("Pair"))
         self._pair.setAccessibleName(tr("Pair with this address"))
         self._pair.setIcon(icon("add", size=16))
         self._foot.setText(
             tr(
-                "For a film: More choices, {setting}: {choice}.",
+                "To use them for a video: More settings, {setting}: {choice}.",
                 setting=setting_title("machines"),
                 choice=choice_text("machines", "all"),
             )
@@ -293,9 +294,7 @@ class MachinesLine(PageLine):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self.name.setText(tr("Computers"))
-        self.explanation.setText(
-            tr("Pair computers of your network, which then make films together.")
-        )
+        self.explanation.setText(tr("Pair computers on your network to process videos together."))
         self.button.setText(tr("Show …"))
         self.button.setAccessibleName(tr("{text}: Computers", text=tr("Show …")))
 

@@ -75,15 +75,15 @@ class PairingDialog(Themed, QDialog):
         for button in (self._same, self._differ):
             button.setVisible(compares)
         self._again.setVisible(failed and bool(self._model.address))
-        self._same.setText(tr("They are the same"))
-        self._differ.setText(tr("They differ"))
+        self._same.setText(tr("Words match"))
+        self._differ.setText(tr("Words differ"))
         self._again.setText(tr("Try again"))
         self._cancel.setText(tr("Close") if failed else tr("Cancel"))
         fit_height(self)
 
     def _show_texts(self, step: Step, partner: str) -> None:
         titles = {
-            Step.CALLING: tr("Asking {name} …", name=partner),
+            Step.CALLING: tr("Contacting {name} …", name=partner),
             Step.WORDS: tr("Does {name} show these words?", name=partner),
             Step.WAITING: tr("Does {name} show these words?", name=partner),
             Step.FAILED: tr("Not paired"),
@@ -91,16 +91,17 @@ class PairingDialog(Themed, QDialog):
         self._title.setText(titles[step])
         self._lead.setVisible(step in (Step.CALLING, Step.WORDS))
         if step is Step.CALLING:
-            self._lead.setText(tr("Leave the page Computers open there."))
+            self._lead.setText(tr("Keep the Computers page open on that computer."))
         else:
             self._lead.setText(
                 tr(
-                    "Compare all six, on both screens. A pairing gives each computer the right to "
-                    "run programs on the other; with different words, another one is in between."
+                    "Compare all six words on both screens. Pairing gives each computer the right "
+                    "to run programs on the other. If the words differ, a third computer may be "
+                    "intercepting the connection."
                 )
             )
         self._waits.setVisible(step is Step.WAITING)
-        self._waits.setText(tr("Waiting for the answer on {name} …", name=partner))
+        self._waits.setText(tr("Waiting for confirmation on {name} …", name=partner))
 
     def _show_words(self, step: Step) -> None:
         said = self._model.words

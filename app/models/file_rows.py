@@ -47,8 +47,8 @@ _ICONS = {
     FileStatus.FAILED: ("error", "refusal"),
 }
 _MENU = {
-    "use": mark("Use for the film"),
-    "verify": mark("Check"),
+    "use": mark("Use for this video"),
+    "verify": mark("Verify"),
     "folder": mark("Show in folder"),
     "remove": mark("Remove …"),
 }
@@ -63,13 +63,15 @@ def main_action(package: Package, status: FileStatus, task: TaskState | None) ->
         return again, tr("Try again")
     if status.is_usable:
         return (
-            ("use", tr("Use")) if model_labels.can_redraw(package.main) else ("verify", tr("Check"))
+            ("use", tr("Use"))
+            if model_labels.can_redraw(package.main)
+            else ("verify", tr("Verify"))
         )
     if package.main.kind == "library":
         return "add", tr("Add …")
     if status is FileStatus.PARTIAL:
         return "get", tr("Continue")
-    return "get", tr("Get again") if status is FileStatus.DAMAGED else tr("Get")
+    return "get", tr("Download again") if status is FileStatus.DAMAGED else tr("Download")
 
 
 class DownloadRow(QFrame):
@@ -157,7 +159,7 @@ class DownloadRow(QFrame):
         self._place.setVisible(is_shown)
         if path is not None:
             folder = labels.folder(path.parent)
-            self._place.setText(tr("Read where it lies: {folder}", folder=folder))
+            self._place.setText(tr("Used in place: {folder}", folder=folder))
 
     def _show_menu(self, package: Package, status: FileStatus) -> None:
         file = package.main
@@ -272,7 +274,7 @@ class ImportRow(QFrame):
         self._progress.setVisible(task.runs)
         self._button.setText(tr("Stop") if task.runs else tr("Close"))
         self._button.setAccessibleName(f"{self._button.text()}: {name}")
-        self._add.setText(tr("Add the library …"))
+        self._add.setText(tr("Add library …"))
         error = task.error
         self._add.setVisible(error is not None and error.code == LibraryMissing.code)
         self._problem.setVisible(error is not None)
@@ -356,5 +358,5 @@ class ColumnHeads(QWidget):
 def group_texts(model: str) -> tuple[str, str]:
     """Name of a group and a sentence about it."""
     if model == SHARED:
-        return tr("Used by all of SeedVR2"), tr("Fetched along with the first model.")
+        return tr("Used by all SeedVR2 models"), tr("Downloaded with the first model.")
     return model_labels.model_title(model), model_labels.model_text(model)

@@ -18,38 +18,38 @@ _TITLES = {  # of models that are no choice of their own
     "wan22-vae": "Wan 2.2 VAE",
 }
 _MODELS = {
-    "seedvr2-3b": mark("The smaller model: faster, and content with less memory."),
-    "seedvr2-7b": mark("The larger model: slower, and needs much more memory."),
-    "seedvr2-7b-sharp": mark("As large as 7B, trained for crisper edges."),
-    "wan-2x": mark("Twice the size, trained on still photographs. One file is enough."),
-    "community": mark("Files of your own, from Real-ESRGAN to DAT. They work frame by frame."),
-    "wan21-vae": mark("Opens .latent files with 16 channels. One file is enough."),
-    "wan22-vae": mark("Opens .latent files with 48 channels. One file is enough."),
+    "seedvr2-3b": mark("The smaller model: faster, needs less memory."),
+    "seedvr2-7b": mark("The larger model: slower, needs much more memory."),
+    "seedvr2-7b-sharp": mark("The same size as 7B, trained for crisper edges."),
+    "wan-2x": mark("Upscales 2×, trained on photographs. You need only one of the files."),
+    "community": mark("Your own model files, from Real-ESRGAN to DAT. They work frame by frame."),
+    "wan21-vae": mark("Opens .latent files with 16 channels. You need only one of the files."),
+    "wan22-vae": mark("Opens .latent files with 48 channels. You need only one of the files."),
 }
 _FILES = {
-    "fp16": ("FP16", mark("As published, nothing left out")),
-    "fp8": ("FP8", mark("Half the size, a little less exact")),
-    "q8": ("Q8", mark("Half the size, nearly exact")),
+    "fp16": ("FP16", mark("As published, full precision")),
+    "fp8": ("FP8", mark("Half size, slightly less exact")),
+    "q8": ("Q8", mark("Half size, nearly exact")),
     "q4": ("Q4", mark("Smallest, least exact")),
 }
 _SHARED = {
-    "vae": ("VAE", mark("Turns frames into what the model sees, and back")),
-    "text": (mark("Text embedding"), mark("The fixed description that the model works with")),
+    "vae": ("VAE", mark("Encodes and decodes frames")),
+    "text": (mark("Text embedding"), mark("The fixed text prompt that the model uses")),
 }
-_OWN = mark("A file of your own")
+_OWN = mark("Your own file")
 _STATUSES = {
-    FileStatus.MISSING: mark("Not here"),
-    FileStatus.INCOMPLETE: mark("Lacks shared files"),
+    FileStatus.MISSING: mark("Not installed"),
+    FileStatus.INCOMPLETE: mark("Shared files missing"),
     FileStatus.DAMAGED: mark("Damaged"),
-    FileStatus.UNCHECKED: mark("Here, not checked"),
-    FileStatus.HERE: mark("Here, checked"),
+    FileStatus.UNCHECKED: mark("Installed, not verified"),
+    FileStatus.HERE: mark("Installed, verified"),
     FileStatus.ELSEWHERE: mark("Another program uses it"),
-    FileStatus.WAITING: mark("Waits for its turn"),
-    FileStatus.FAILED: mark("Stopped by an error"),
+    FileStatus.WAITING: mark("Queued"),
+    FileStatus.FAILED: mark("Failed"),
 }
 _PHASES = {
-    "download": mark("Fetching"),
-    "verify": mark("Checking"),
+    "download": mark("Downloading"),
+    "verify": mark("Verifying"),
     "import": mark("Importing"),
     "remove": mark("Removing"),
 }
@@ -136,9 +136,9 @@ def status(package: Package, status: FileStatus, task: TaskState | None) -> str:
     if status is FileStatus.PARTIAL:
         file = package.main
         if not size_of(file):
-            return tr("{size} here", size=bytes_text(file.done_bytes))
+            return tr("{size} downloaded", size=bytes_text(file.done_bytes))
         percent = min(99, int(100 * file.done_bytes / size_of(file)))
-        return tr("{percent} % here", percent=percent)
+        return tr("{percent} % downloaded", percent=percent)
     return tr(_STATUSES[status])
 
 
@@ -176,6 +176,6 @@ def availability(package: Package | None, task: TaskState | None) -> str:
     if task is not None and task.runs:
         return short_progress(task)
     if package.is_complete:
-        return tr("here")
+        return tr("installed")
     left = package.lacking_mb
-    return tr("{size} to fetch", size=bytes_text(left * MB)) if left else tr("to fetch")
+    return tr("{size} to download", size=bytes_text(left * MB)) if left else tr("to download")

@@ -110,23 +110,23 @@ class ModelsPage(Themed, QDialog):
         self._scroll.setAccessibleName(tr("Models"))
         self._all.setText(tr("All models"))
         self.recommended.show_all()
-        self._import.setText(tr("Import a file …"))
+        self._import.setText(tr("Import file …"))
         self._import.setIcon(icon("folder", size=16))
-        self._again.setText(tr("Look again"))
+        self._again.setText(tr("Refresh"))
         self._again.setIcon(icon("retry", size=16))
         self._close.setText(tr("Close"))
         self._foot.setText(
             tr(
-                "Lite is built in and always there. Files that lie in folders of ComfyUI or "
-                "Hugging Face are used where they lie. Without a network: fetch a file on "
-                "another machine and import it."
+                "Lite is built in and always available. Files in ComfyUI or Hugging Face folders "
+                "are used in place. Without internet access, download a file on another computer "
+                "and import it."
             )
         )
         self._heads.retranslate_ui()
         self._no_gpu.show_message(
             "warning",
-            tr("SeedVR2 and Wan are made for NVIDIA GPUs, and this machine has none."),
-            tr("On the processor they take very long; Lite is the better choice here."),
+            tr("SeedVR2 and Wan are made for NVIDIA GPUs, and this computer has none."),
+            tr("On the CPU they are very slow; Lite is the better choice on this computer."),
         )
         self._warn()
         for model, group in self._groups.items():
@@ -171,11 +171,11 @@ class ModelsPage(Themed, QDialog):
         file = package.main
         freed = bytes_text(file.bytes if file.is_here else file.done_bytes)
         if file.borrowed:
-            details = tr("The file stays where it lies; only Upreel forgets it.")
+            details = tr("The file stays in its folder; Upreel only stops using it.")
         elif file.is_own or file.kind == "library":
-            details = tr("This frees {size}. Upreel cannot fetch it again.", size=freed)
+            details = tr("This frees {size}. Upreel cannot download it again.", size=freed)
         else:
-            details = tr("This frees {size}. It can be fetched again.", size=freed)
+            details = tr("This frees {size}. It can be downloaded again.", size=freed)
         question = tr("Remove {name}?", name=model_labels.full_title(file))
         return is_confirmed(self, question, details, yes=tr("Remove"), no=tr("Keep"))
 
@@ -184,12 +184,12 @@ class ModelsPage(Themed, QDialog):
         box = QMessageBox(self)
         box.setIcon(QMessageBox.Icon.Question)
         box.setWindowTitle("Upreel")
-        box.setText(tr("Copy {name} to the folder of Upreel?", name=file.name))
+        box.setText(tr("Copy {name} to Upreel's folder?", name=file.name))
         box.setInformativeText(
-            tr("Read where it lies it takes no room, but has to stay there, unchanged.")
+            tr("Used in place, it takes no extra space, but must stay there unchanged.")
         )
         copy = box.addButton(tr("Copy"), QMessageBox.ButtonRole.AcceptRole)
-        link = box.addButton(tr("Read where it lies"), QMessageBox.ButtonRole.AcceptRole)
+        link = box.addButton(tr("Use in place"), QMessageBox.ButtonRole.AcceptRole)
         box.addButton(tr("Cancel"), QMessageBox.ButtonRole.RejectRole)
         box.setDefaultButton(copy)
         box.exec()
@@ -207,15 +207,15 @@ class ModelsPage(Themed, QDialog):
 
     def _show_all(self) -> None:
         self._room.setText(
-            tr("{size} free on the disk", size=bytes_text(self._model.free_mb * MB))
+            tr("{size} free on disk", size=bytes_text(self._model.free_mb * MB))
             if self._model.is_known
             else ""
         )
         self._nothing.setVisible(not self._model.files)
         self._nothing.setText(
-            tr("The list of models cannot be read. Look at the log.")
+            tr("The list of models cannot be read. See the log.")
             if self._model.is_known
-            else tr("Looking at what is here …")
+            else tr("Checking installed files …")
         )
         self._all.setVisible(bool(self._model.files))
         self._heads.setVisible(bool(self._model.files))
@@ -295,7 +295,7 @@ class ModelsPage(Themed, QDialog):
     def _ask_file(self) -> None:
         chosen, _ = QFileDialog.getOpenFileName(
             self,
-            tr("Import a model file"),
+            tr("Import model file"),
             "",
             f"{tr('Models')} ({_ENDINGS});;{tr('All files')} (*)",
         )
@@ -309,7 +309,7 @@ class ModelsPage(Themed, QDialog):
         lacking = [f for f in self._model.files if f.kind == "library" and not f.is_here]
         names = " ".join(file.filename for file in lacking)
         chosen, _ = QFileDialog.getOpenFileName(
-            self, tr("The library of community models"), "", f"{names} (*.whl)"
+            self, tr("Library for community models"), "", f"{names} (*.whl)"
         )
         if chosen:
             self.import_requested.emit(Path(chosen), "copy")

@@ -77,8 +77,8 @@ class Recommended(QFrame):
         self._show_problem()
         if not packages:
             self._title.setText(tr("Recommended: Lite, built in"))
-            self._text.setText(tr("The presets of this machine use it; nothing to fetch."))
-            self._state.setText(tr("Everything is here"))
+            self._text.setText(tr("The presets for this computer use it; nothing to download."))
+            self._state.setText(tr("Everything is installed"))
             self._button.hide()
             return
         files = {file.id: file for package in packages for file in package.files}
@@ -86,15 +86,15 @@ class Recommended(QFrame):
         if runtime is not None:
             parts.append(runtime_labels.title_of(runtime))
         self._title.setText(
-            tr("Recommended for {gpu}", gpu=self._presets.card or tr("this machine"))
+            tr("Recommended for {gpu}", gpu=self._presets.card or tr("this computer"))
         )
         self._text.setText(tr("Balanced and Best use: {parts}", parts=" · ".join(reversed(parts))))
         lacks = runtime is not None or any(package.lacking for package in packages)
         runs = any(file in self._files.running for file in files) or self._runtimes.is_running
         self._state.setText(
-            tr("Fetching") if runs else _sizes(files.values(), runtime, lacks=lacks)
+            tr("Downloading") if runs else _sizes(files.values(), runtime, lacks=lacks)
         )
-        self._button.setText(tr("Get what is missing"))
+        self._button.setText(tr("Download missing files"))
         self._button.setVisible(lacks)
         self._button.setEnabled(not runs)
 
@@ -144,7 +144,7 @@ def _sizes(files: Collection[PublishedState], runtime: RuntimeState | None, *, l
         total += runtime_size(runtime)
         here += runtime.done_bytes if runtime.state == "partial" else 0
     if not lacks:
-        return f"{tr('Everything is here')} · {bytes_text(total)}"
+        return f"{tr('Everything is installed')} · {bytes_text(total)}"
     if not here:
-        return tr("{size} in all", size=bytes_text(total))
-    return tr("{here} of {total} here", here=bytes_text(here), total=bytes_text(total))
+        return tr("{size} total", size=bytes_text(total))
+    return tr("{here} of {total} downloaded", here=bytes_text(here), total=bytes_text(total))

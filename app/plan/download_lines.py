@@ -52,9 +52,9 @@ class DownloadLines(QWidget):
         self._then.setVisible(needs is not None)
         if needs is not None:
             self._then.setText(
-                tr("Then Upreel starts again, and the film starts by itself.")
+                tr("Upreel then restarts and starts the video automatically.")
                 if needs.runtime
-                else tr("Then the film starts by itself.")
+                else tr("The video then starts automatically.")
             )
         self._problem.setVisible(failure is not None)
         if failure is not None:
@@ -70,7 +70,7 @@ def _title(kind: TaskKind, task: TaskState) -> str:
 
 def _problem(kind: TaskKind, error: ErrorInfo) -> tuple[str, str]:
     if error.code == RuntimeNotAccepted.code:
-        return tr("Nothing starts: you did not accept the file of the NVIDIA runtime"), ""
+        return tr("Not started: you did not accept the NVIDIA runtime file"), ""
     is_runtime = kind is TaskKind.RUNTIME
     return runtime_labels.problem(error) if is_runtime else model_labels.problem(error)
 
@@ -92,7 +92,7 @@ class _Line(QWidget):
             column.addWidget(part)
 
     def show_task(self, title: str, task: TaskState) -> None:
-        figures = tr("One moment …") if task.waits else model_labels.progress(task)
+        figures = tr("Please wait …") if task.waits else model_labels.progress(task)
         self._title.setText(title)
         self._figures.setText(figures)
         self._bar.set_shares(task.share)

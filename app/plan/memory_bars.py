@@ -53,7 +53,7 @@ def rows_of(plan: Plan) -> list[Row]:
     ]
     limit = tr("limit {size}", size=memory_text(plan.budget_bytes))
     tip = f"{memory_text(plan.peak_bytes)}, {limit}\n{of_memory.tip}"
-    return [*rows, Row(tr("Main memory"), plan.peak_bytes, plan.budget_bytes, tip)]
+    return [*rows, Row(tr("RAM"), plan.peak_bytes, plan.budget_bytes, tip)]
 
 
 def fullest(plan: Plan) -> Row:
@@ -121,10 +121,10 @@ def _on_gpu(stage: StagePlan, plan: Plan) -> str:
     lines = [f"{name}: {memory_text(stage.device_bytes)}, {limit}"]
     if plan.device_limit_bytes:
         reserved = memory_text(plan.device_limit_bytes)
-        lines.append(tr("at most {size} reserved, gaps included", size=reserved))
+        lines.append(tr("up to {size} reserved, fragmentation included", size=reserved))
     if stage.seconds:
         lines.append(tr("about {time}", time=labels.duration(stage.seconds)))
     return "\n".join(lines)
 
 
-_PART_OF_FREE = mark("Memory that may be used: part of what is free now")
+_PART_OF_FREE = mark("Memory that Upreel may use: part of what is free now")

@@ -52,12 +52,12 @@ def offer_text(values: dict[str, Any], settings: JobSettings) -> str:
     if "model" in values and values["model"] != "auto":
         return tr("Use {choice}", choice=_model(values["model"]))
     if values.get("width") and values.get("height"):
-        return tr("Make it {size}", size=f"{values['width']}×{values['height']}")
+        return tr("Change to {size}", size=f"{values['width']}×{values['height']}")
     if values.get("height"):
         named = {2160: "4K"}.get(values["height"], f"{values['height']}p")
-        return tr("Make it {size}", size=named)
+        return tr("Change to {size}", size=named)
     if "scale" in values or "height" in values:
-        return tr("Make it {size}", size=f"×{values.get('scale', settings.scale)}")
+        return tr("Change to {size}", size=f"×{values.get('scale', settings.scale)}")
     name, value = next(iter(values.items()))
     if name in ("precision", "matmul"):
         return tr("Use {choice}", choice=choice_text(name, str(value)))
@@ -187,7 +187,7 @@ def _changed_line(downgrades: tuple[Downgrade, ...]) -> FoldedNotice:
     """The last change in full; those before it are its tool tip."""
     last = downgrades[-1]
     if last.notice is None:
-        line = FoldedNotice("info", tr("another plan was chosen: {why}", why=_change(last)))
+        line = FoldedNotice("info", tr("switched to another plan: {why}", why=_change(last)))
     else:
         line = FoldedNotice("info", text(last.notice), hint(last.notice))
     line.setObjectName(_CHANGED)

@@ -128,15 +128,15 @@ class PlanCard(QFrame):
         expected = _OF_PRETENDED if plan.is_pretended else ()
         refused = any(n.severity == "refusal" and n.code not in expected for n in plan.notices)
         if row.awaits_plan:
-            text, icon, severity = tr("Making the plan …"), "info", "info"
+            text, icon, severity = tr("Planning …"), "info", "info"
         elif can_download(row):
             is_coming = row.job_id in self._downloads.films
-            text = tr("Being downloaded") if is_coming else tr("Needs a download")
+            text = tr("Downloading") if is_coming else tr("Needs a download")
             icon, severity = "download", "info"
         elif refused:
-            text, icon, severity = tr("This cannot start"), "error", "refusal"
+            text, icon, severity = tr("Cannot start"), "error", "refusal"
         else:
-            text = tr("It would fit") if plan.is_pretended else tr("It fits")
+            text = tr("Would fit into memory") if plan.is_pretended else tr("Fits into memory")
             icon, severity = "check", "good"
         self._icon.setPixmap(pixmap(icon, colour_of(severity), 18))
         self._head.setText(text)
@@ -145,7 +145,9 @@ class PlanCard(QFrame):
         self._head.style().polish(self._head)
         self._limit.setText(tr("limit {size}", size=memory_text(fullest(plan).limit)))
         self._planned_for.setVisible(plan.is_pretended)
-        self._planned_for.setText(tr("Planned for {gpu}: not in this machine", gpu=plan.card))
+        self._planned_for.setText(
+            tr("Planned for {gpu}, which is not in this computer", gpu=plan.card)
+        )
 
     def _show_figures(self, row: JobRow) -> None:
         plan = row.plan
@@ -153,16 +155,16 @@ class PlanCard(QFrame):
         time, file, free = self._figures
         caption = tr("time, measured") if plan.is_measured else tr("time, estimated")
         time.show_text(labels.expected(plan), caption)
-        file.show_text(bytes_text(plan.output_bytes), tr("file"))
+        file.show_text(bytes_text(plan.output_bytes), tr("file size"))
         drive = plan.output.drive
         where = tr("free on {drive}", drive=drive) if drive else tr("free on disk")
         free.show_text(bytes_text(plan.free_disk_bytes), where)
         on_gpu = plan.work.device == "cuda"
-        self._guess.setText(tr("Measure the speed"))
+        self._guess.setText(tr("Measure speed"))
         self._guess.setToolTip(
             tr("Not measured on this GPU: run the speed test")
             if on_gpu
-            else tr("Not measured here: run the speed test")
+            else tr("Not measured on this computer: run the speed test")
         )
         can_be_measured = not plan.is_measured and not plan.is_pretended
         may_start = row.state.can_change and not can_download(row)
@@ -173,7 +175,7 @@ class PlanCard(QFrame):
         choices = plan.reasons.choices if plan.reasons is not None else ()
         together = next((one for one in choices if one.code == "machines-together"), None)
         if together is None:
-            self._machines.setText(tr("Paired computers make parts of it, too"))
+            self._machines.setText(tr("Paired computers process parts of it, too"))
         else:
             time = together.params["time"]
             assert isinstance(time, Message)

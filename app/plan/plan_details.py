@@ -71,11 +71,11 @@ def _show_plan(column: QVBoxLayout, row: JobRow, plan: Plan) -> None:
     _add_part(column, tr("Memory"), MemoryBars(rows_of(plan)))
     lines = stream_lines(row)
     if lines:
-        _add_part(column, tr("Besides the picture"), _streams(lines))
+        _add_part(column, tr("Other streams"), _streams(lines))
     if plan.reasons is not None and plan.reasons.alternatives:
-        _add_part(column, tr("One step away"), _steps(plan, plan.reasons.alternatives))
+        _add_part(column, tr("Alternatives"), _steps(plan, plan.reasons.alternatives))
     if plan.reasons is not None and plan.reasons.choices:
-        _add_part(column, tr("What was chosen"), _choices(plan.reasons.choices))
+        _add_part(column, tr("Plan details"), _choices(plan.reasons.choices))
 
 
 def _add_part(column: QVBoxLayout, title: str, part: QWidget | QLayout) -> None:
@@ -132,7 +132,7 @@ def _figures(plan: Plan, step: Alternative) -> str:
     """What a step needs and how much longer it takes, in two lines."""
     size = memory_text(step.device_bytes if plan.device_bytes else step.ram_bytes)
     if not step.fits and step.device_bytes <= plan.device_budget_bytes:
-        return f"{memory_text(step.ram_bytes)}\n{tr('main memory: does not fit')}"
+        return f"{memory_text(step.ram_bytes)}\n{tr('RAM: does not fit')}"
     if not step.fits:
         return f"{size}\n{tr('does not fit')}"
     return f"{size}\n{labels.difference(step.seconds - plan.seconds)}"

@@ -37,7 +37,7 @@ def stream_lines(row: JobRow) -> list[StreamLine]:
     if count:
         is_kept = row.plan.container not in _PICTURES
         is_part = row.plan.start is not None or row.plan.stop is not None
-        kept = tr("those of the part are copied") if is_part else tr("copied")
+        kept = tr("those of the selected part are copied") if is_part else tr("copied")
         fate = kept if is_kept else tr("left out")
         title = tr("Chapters: {count}", count=count)
         lines.append(StreamLine(tr("chapters"), title, fate, is_kept))

@@ -31,11 +31,11 @@ _ARROWS = {
     Qt.Key.Key_Down: (0, 1),
 }
 KEYS = (  # what the picture knows while it has the keyboard, for the list of keys
-    (("+", "-"), mark("Larger or smaller")),
-    (("0", "1"), mark("Whole picture, or 100 %")),
+    (("+", "-"), mark("Zoom in or out")),
+    (("0", "1"), mark("Whole image, or 100 %")),
     (("T",), mark("Show or hide tiles")),
-    (("Home", "End"), mark("Line to the left or right edge")),
-    (("Shift+Left", "Shift+Right"), mark("Move the line, or the picture")),
+    (("Home", "End"), mark("Move the divider to the left or right edge")),
+    (("Shift+Left", "Shift+Right"), mark("Move the divider or the image")),
 )
 
 
@@ -319,9 +319,8 @@ class CompareCanvas(QLabel):
         """Texts for screen readers; painted texts are translated when they are painted."""
         self.setAccessibleDescription(
             tr(
-                "Left and right go a frame back or forward; with Shift, arrow keys move the line "
-                "or the picture. Plus and minus zoom, 0 fits, 1 is 100 %. H shows the original, "
-                "or A."
+                "Left and right: previous or next frame. Shift and arrow keys: move the divider "
+                "or the image. Plus and minus: zoom. 0: fit. 1: 100 %. H: show the original, or A."
             )
         )
         self.update()

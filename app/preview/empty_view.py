@@ -143,8 +143,8 @@ class EmptyView(QWidget):
     def retranslate(self) -> None:
         """All texts and the icon again."""
         self._icon.setPixmap(pixmap("film", tokens.current().accent, _ICON_PX))
-        self._title.setText(tr("Drop films, pictures or folders"))
+        self._title.setText(tr("Drop videos, images or folders"))
         self._add.setText(tr("Add files"))
         self._sample.setText(tr("Try the sample clip"))
-        self._sample.setToolTip(tr("Upscales a short film of our own, with sound"))
-        self._honest.setText(tr("The built-in model works right now: no GPU, no download."))
+        self._sample.setToolTip(tr("Upscales a short sample video with audio"))
+        self._honest.setText(tr("The built-in model works right away: no GPU, no download."))

@@ -119,7 +119,7 @@ class FiguresRow(QWidget):
     def _refresh(self) -> None:
         rate = self._rate
         shown = f"{rate:.1f}" if rate >= 10 else f"{rate:.2f}"
-        self._figures["speed"].show_value(shown if rate else "", tr("frames/s"))
+        self._figures["speed"].show_value(shown if rate else "", tr("fps"))
         self._figures["frame"].show_value(*self._frame_text())
         if self._left or self._plan is None:
             self._figures["left"].show_value(labels.duration(self._left) if self._left else "")
@@ -154,10 +154,10 @@ class FiguresRow(QWidget):
         captions = {
             "speed": tr("Speed"),
             "left": tr("Time left"),
-            "frame": tr("Each frame"),
+            "frame": tr("Time per frame"),
             "memory": tr("Peak memory"),
         }
-        self._figures["memory"].setToolTip(tr("Memory of this program, and what was planned"))
+        self._figures["memory"].setToolTip(tr("Memory used by Upreel, and the planned value"))
         for name, caption in captions.items():
             self._figures[name].set_caption(caption)
         self._refresh()

@@ -262,11 +262,11 @@ class FramePair(QObject):
         if film.side == "source":
             return self._why_no_source()
         if not self._has_common_part:
-            return tr("These two results have no part of the film in common.")
+            return tr("These two results have no part of the video in common.")
         if not strip.is_kept(strip.value()):
             if self.is_usual:
-                return tr("This part of the film is cut off.")
-            return tr("Only one of the two has this part of the film.")
+                return tr("This part of the video is trimmed off.")
+            return tr("Only one of the two has this part of the video.")
         if film.job_id != self._job_id:
             return tr("Reading this frame …")
         return self._why_no_result()
@@ -277,14 +277,14 @@ class FramePair(QObject):
             return _sentences(self._error) if self._error else tr("Reading this frame …")
         if strip.value() < strip.span[0] + strip.finished:
             return tr("This frame is finished. It can be compared when the whole job is done.")
-        return " ".join(filter(None, (tr("There is no result of this frame yet."), self._remedy)))
+        return " ".join(filter(None, (tr("There is no result for this frame yet."), self._remedy)))
 
     def _why_no_source(self) -> str:
         """Pictures of a film come at once; latents are no pictures yet."""
         if self._media is None or not self._media.holds_latents:
             return ""
         if self.is_finished:
-            return tr("The decoded latents were only kept while the job ran.")
+            return tr("The decoded latents were kept only while the job was running.")
         return tr("Latents are decoded when the job runs.")
 
     @property
@@ -299,15 +299,19 @@ class FramePair(QObject):
         shown = {
             Mode.FIRST: first,
             Mode.SECOND: second,
-            Mode.SPLIT: tr("{first} left of the line, {second} right", first=first, second=second),
+            Mode.SPLIT: tr(
+                "{first} left of the divider, {second} right", first=first, second=second
+            ),
             Mode.SIDE: tr("{first} on the left, {second} on the right", first=first, second=second),
-            Mode.DIFFERENCE: tr("difference of {first} and {second}", first=first, second=second),
+            Mode.DIFFERENCE: tr(
+                "difference between {first} and {second}", first=first, second=second
+            ),
         }[mode]
         film, time = self._media.path.name, self._timeline.position_text
         if time:
-            text = tr("Picture of {film}, {time}: {shown}.", film=film, time=time, shown=shown)
+            text = tr("Frame of {film}, {time}: {shown}.", film=film, time=time, shown=shown)
         else:
-            text = tr("Picture of {film}: {shown}.", film=film, shown=shown)
+            text = tr("Image of {film}: {shown}.", film=film, shown=shown)
         return " ".join((text, *self._reasons(missing)))
 
     def _reasons(self, missing: tuple[str, str]) -> Iterator[str]:

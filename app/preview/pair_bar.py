@@ -97,5 +97,5 @@ class PairBar(Translated, QWidget):
         """Texts in the current language; the films are named by who sets them."""
         self.show_problem(self._error)
         for at, box in enumerate(self._boxes):
-            box.setAccessibleName(tr("Film {letter}", letter="AB"[at]))
+            box.setAccessibleName(tr("Video {letter}", letter="AB"[at]))
         self.retranslated.emit()

@@ -29,11 +29,11 @@ _PART_S = 0.25  # that is decoded at once to be played backwards
 _LOOK_S = 0.3  # between two looks for more of a film that is being made
 _HELD = Qt.Key.Key_H  # shows the first film while it is down
 KEYS = (  # what `take_key` knows, for the list of keys
-    (("Space",), mark("Play or halt")),
-    (("J", "L"), mark("Play backwards or forwards; again: twice as fast")),
-    (("K",), mark("Halt")),
-    (("Left", "Right"), mark("A frame back or forward")),
-    (("I", "O"), mark("The result begins or ends here")),
+    (("Space",), mark("Play or pause")),
+    (("J", "L"), mark("Play backwards or forwards; press again to double the speed")),
+    (("K",), mark("Pause")),
+    (("Left", "Right"), mark("Previous or next frame")),
+    (("I", "O"), mark("Set the start or end of the result")),
     (("H",), mark("Show the original, or A, while the key is held")),
 )
 
@@ -259,7 +259,7 @@ class Playback(QObject):
     def _tell_silence(self) -> None:
         if not self._knows_silence:
             self._knows_silence = True
-            self._timeline.set_note(tr("No sound device: playing without sound."))
+            self._timeline.set_note(tr("No audio device: playing without sound."))
 
     def _tell_failure(self, error: EngineError) -> None:
         self._timeline.set_note(engine_messages.text(error.info()))

@@ -96,15 +96,15 @@ class ReportStrip(QFrame):
 
     def retranslate(self) -> None:
         """Set all texts and icons again."""
-        self._open.setToolTip(tr("Play the result with the program that opens such files"))
+        self._open.setToolTip(tr("Open the result in your default program"))
         self._folder.setAccessibleName(tr("Folder"))
         self._folder.setToolTip(tr("Show the result in its folder"))
         self._details.setAccessibleName(tr("Report"))
         self._details.setToolTip(tr("Every check, with the values of source and result"))
         self._compare.setAccessibleName(tr("Compare"))
-        self._compare.setToolTip(tr("Play both films together, in step"))
-        self._again.setAccessibleName(tr("Run again with other choices"))
-        self._again.setToolTip(tr("Run again with other choices (Ctrl+D); this result stays"))
+        self._compare.setToolTip(tr("Play both videos in sync"))
+        self._again.setAccessibleName(tr("Run again with other settings"))
+        self._again.setToolTip(tr("Run again with other settings (Ctrl+D); this result is kept"))
         if self._report is not None:
             self._fill_report(self._report)
         self._give_way()
@@ -153,11 +153,11 @@ def _summary(report: Report) -> list[str]:
     if report.frames_out:
         parts.append(tr("{count} frames", count=report.frames_out))
     if report.likeness_mean:
-        parts.append(tr("likeness {value}", value=f"{report.likeness_mean:.3f}"))
+        parts.append(tr("similarity {value}", value=f"{report.likeness_mean:.3f}"))
     if report.seconds > 0:
         parts.append(labels.duration(report.seconds))
         if report.frames_out:
-            parts.append(tr("{rate} frames/s", rate=f"{report.frames_out / report.seconds:.1f}"))
+            parts.append(tr("{rate} fps", rate=f"{report.frames_out / report.seconds:.1f}"))
     if report.peak_bytes:
         parts.append(tr("at most {size}", size=bytes_text(report.peak_bytes)))
     most = report.largest_on_gpu

@@ -314,5 +314,5 @@ class Scene:
             image = difference(self._first.image, self._second.image)
             self._difference = Layer(image)
         self._paint_layer(painter, self._difference, target)
-        label = tr("Difference, {factor} times as bright", factor=AMPLIFIED)
+        label = tr("Difference, amplified {factor}×", factor=AMPLIFIED)
         draw_label(painter, area, label, at_right=False)

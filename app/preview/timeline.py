@@ -189,11 +189,14 @@ class Timeline(QFrame):
     def _label_buttons(self) -> None:
         self._play.setIcon(icon("pause" if self._is_playing else "play", size=16))
         self._play.setToolTip(
-            tr("Space plays and halts; J plays back, L forward, again: faster; K halts")
+            tr(
+                "Space: play or pause. J: play backwards. L: play forwards. Press again: faster. "
+                "K: pause."
+            )
         )
-        self._play.setAccessibleName(tr("Halt playback") if self._is_playing else tr("Play"))
+        self._play.setAccessibleName(tr("Pause playback") if self._is_playing else tr("Play"))
         self._loop.setIcon(icon("retry", size=16))
-        self._loop.setToolTip(tr("Begin again at the end"))
+        self._loop.setToolTip(tr("Start over at the end"))
         self._loop.setAccessibleName(tr("Loop"))
 
     def retranslate(self) -> None:
@@ -203,8 +206,8 @@ class Timeline(QFrame):
         self.strip.setAccessibleName(tr("Timeline"))
         self.strip.setToolTip(
             tr(
-                "Click or drag to look at a frame. Arrow keys: a frame; page keys: a second. "
-                "I and O set where the result begins and ends."
+                "Click or drag to go to a frame. Arrow keys: one frame. Page Up and Page Down: "
+                "one second. I and O: set the start and end of the result."
             )
         )
         trim = ""

@@ -132,7 +132,7 @@ class TryBar(Themed, QFrame):
 
     def show_progress(self, done: int, total: int) -> None:
         """Something is being made: so many frames of so many, 0 while it begins."""
-        text = tr("{done} of {total} frames", done=done, total=total) if done else tr("Begins …")
+        text = tr("{done} of {total} frames", done=done, total=total) if done else tr("Starting …")
         self._show_work(text)
         self._trouble.hide()
         self._refresh()
@@ -146,10 +146,10 @@ class TryBar(Themed, QFrame):
         may_begin = self._work.isHidden() and not self._why_not
         self._frame.setEnabled(may_begin and not self._has_result)
         self._seconds.setEnabled(may_begin)
-        tried = tr("This frame was made with these choices already.")
-        alone = tr("Make this frame alone as the film would be made (Ctrl+T)")
+        tried = tr("This frame was already processed with these settings.")
+        alone = tr("Process only this frame, as the whole video would be (Ctrl+T)")
         self._frame.setToolTip(self._why_not or (tried if self._has_result else alone))
-        longer = tr("Make 3 seconds from this frame on; Space plays them (Ctrl+Shift+T)")
+        longer = tr("Process 3 seconds from this frame on; Space plays them (Ctrl+Shift+T)")
         self._seconds.setToolTip(self._why_not or longer)
         for item, button in zip(self._items, self._offers, strict=True):
             item.setEnabled(button.isEnabled())
@@ -213,7 +213,9 @@ class TryBar(Themed, QFrame):
         self._frame.setText(tr("Try this frame"))
         self._seconds.setText(tr("Try 3 seconds"))
         self._compare.setText(tr("Compare presets …"))
-        self._compare.setToolTip(tr("Two seconds of telling places in several presets"))
+        self._compare.setToolTip(
+            tr("Two-second samples from characteristic scenes in several presets")
+        )
         self._stop.setText(tr("Stop"))
         self._menu_button.setText(tr("Try …"))
         self._close.setIcon(icon("cancel", size=16))

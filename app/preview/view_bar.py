@@ -197,11 +197,11 @@ class ViewBar(QWidget):
 
     def _rebuild_buttons(self) -> None:
         self._fit.setText(tr("Fit"))
-        self._fit.setToolTip(tr("Show the whole picture (0)"))
+        self._fit.setToolTip(tr("Show the whole image (0)"))
         self._whole.setText("100 %")
-        self._whole.setToolTip(tr("One pixel of the result on one pixel of the screen (1)"))
+        self._whole.setToolTip(tr("One result pixel per screen pixel (1)"))
         self._live.setText(tr("Follow"))
-        self._live.setToolTip(tr("Back to the frame in work"))
+        self._live.setToolTip(tr("Back to the frame being processed"))
         self._tiles.setAccessibleName(tr("Tiles"))
         self._tiles.setToolTip(tr("Show which tiles of the frame are finished (T)"))
         self._tiles.setIcon(icon("tiles", size=16))
@@ -220,15 +220,15 @@ def _labels(are_letters: bool) -> dict[Mode, str]:
 def _tips(are_letters: bool) -> dict[Mode, str]:
     usual = {
         Mode.FIRST: tr("The source, at the size of the result"),
-        Mode.SECOND: tr("The result; while a job runs, the frame in work"),
-        Mode.SPLIT: tr("Source left of the line, result right of it; drag anywhere"),
+        Mode.SECOND: tr("The result; while a job runs, the frame being processed"),
+        Mode.SPLIT: tr("Source left of the divider, result right of it; drag anywhere"),
     }
     lettered = {
-        Mode.FIRST: tr("Film {letter}", letter="A"),
-        Mode.SECOND: tr("Film {letter}", letter="B"),
-        Mode.SPLIT: tr("A left of the line, B right of it; drag anywhere"),
+        Mode.FIRST: tr("Video {letter}", letter="A"),
+        Mode.SECOND: tr("Video {letter}", letter="B"),
+        Mode.SPLIT: tr("A left of the divider, B right of it; drag anywhere"),
     }
     return (lettered if are_letters else usual) | {
-        Mode.SIDE: tr("Both pictures, moved and zoomed together"),
-        Mode.DIFFERENCE: tr("What changed, made brighter; black is unchanged"),
+        Mode.SIDE: tr("Both images, moved and zoomed together"),
+        Mode.DIFFERENCE: tr("Changes, amplified; black means unchanged"),
     }

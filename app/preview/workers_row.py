@@ -75,4 +75,4 @@ def _name(event: WorkerProgress) -> str:
 
 def _speed(frames_per_second: float) -> tuple[str, str]:
     shown = f"{frames_per_second:.1f}" if frames_per_second >= 10 else f"{frames_per_second:.2f}"
-    return (shown if frames_per_second else ""), tr("frames/s")
+    return (shown if frames_per_second else ""), tr("fps")

@@ -28,11 +28,11 @@ _TEXTS = {
     "pause": mark("Pause"),
     "cancel": mark("Cancel"),
     "file": mark("From a file …"),
-    "discard": mark("Delete it"),
-    "restart": mark("Start again now"),
-    "restart_now": mark("Now: the film goes on later"),
-    "stay": mark("Do not start again"),
-    "driver": mark("Get the driver"),
+    "discard": mark("Delete"),
+    "restart": mark("Restart now"),
+    "restart_now": mark("Restart now, continue the video later"),
+    "stay": mark("Do not restart"),
+    "driver": mark("Download driver"),
     "details": mark("Details"),
     "later": mark("Later"),
     "hide": mark("Not now"),
@@ -130,8 +130,8 @@ class OfferBar(Themed, QFrame):
             return runtime_labels.message(self._model)
         return Message(
             severity="info",
-            title=tr("Upreel starts again when {film} is done", film=self._waits),
-            text=tr("Other films wait until then and go on by themselves afterwards."),
+            title=tr("Upreel restarts when {film} is finished", film=self._waits),
+            text=tr("Other videos wait until then and continue automatically afterwards."),
         )
 
     def _act(self, name: str) -> None:

@@ -23,25 +23,25 @@ from engine.protocol.runtime_state import RuntimeState
 
 _PHASES = {
     "download": mark("Downloading the NVIDIA runtime"),
-    "import": mark("Checking the file"),
+    "import": mark("Verifying the file"),
     "unpack": mark("Unpacking the NVIDIA runtime"),
-    "try": mark("Trying the NVIDIA runtime"),
-    "use": mark("Changing the NVIDIA runtime"),
+    "try": mark("Testing the NVIDIA runtime"),
+    "use": mark("Switching the NVIDIA runtime"),
     "remove": mark("Removing the NVIDIA runtime"),
 }
-_TRYING = mark("This may take minutes: virus scanners read every new file once.")
+_TRYING = mark("This may take several minutes: virus scanners check every new file.")
 _TITLES = {  # of errors that elsewhere are about models
     "download-failed": mark("The NVIDIA runtime could not be downloaded"),
-    "hash-mismatch": mark("This is not a file that was published"),
+    "hash-mismatch": mark("This is not a published file"),
     "output-unwritable": mark("The folder of the NVIDIA runtime cannot be written to"),
-    "weights-missing": mark("There is no such file"),
-    "weights-damaged": mark("What came is damaged"),
+    "weights-missing": mark("File not found"),
+    "weights-damaged": mark("The download is corrupt"),
 }
 
 HINTS = {  # where the hint of the engine is a command: here is a button
-    "runtime-broken.unusable": mark("Repair gets it again."),
-    "runtime-busy.in-use": mark("Choose what is built in, start Upreel again, then try once more."),
-    "unknown-runtime.no-such-runtime": mark("Look again shows those that there are."),
+    "runtime-broken.unusable": mark("Repair downloads it again."),
+    "runtime-busy.in-use": mark("Select the built-in runtime, restart Upreel, then try again."),
+    "unknown-runtime.no-such-runtime": mark("Refresh lists the available runtimes."),
 }
 
 
@@ -90,18 +90,18 @@ def _offer(model: RuntimesModel, status: RuntimeStatus) -> Message:
         title = tr("This version of Upreel needs a newer NVIDIA runtime for your {gpu}", gpu=gpu)
     else:
         title = tr(
-            "Your {gpu} can be used after a download of {size} (NVIDIA runtime)",
+            "Download the NVIDIA runtime ({size}) to use your {gpu}",
             gpu=gpu,
             size=size,
         )
     text = tr(
-        "Until then the processor does the work. It takes about {size} of the {free} free on the "
-        "disk; films go on meanwhile. Later: in the settings.",
+        "Until then Upreel runs on the CPU. The runtime takes about {size} of the {free} free on "
+        "disk. Running videos continue. You can also do this later in the settings.",
         size=bytes_text(runtime.disk_bytes),
         free=bytes_text(listed.free_mb * 1e6),
     )
     if status.outdated:
-        text = joined(tr("A download of {size}.", size=size), text)
+        text = joined(tr("Download size: {size}.", size=size), text)
     return Message(severity="info", title=title, text=text)
 
 
@@ -111,8 +111,8 @@ def _partial(status: RuntimeStatus) -> Message:
     done, size = bytes_text(runtime.done_bytes), bytes_text(size_of(runtime))
     return Message(
         severity="info",
-        title=tr("{done} of {size} of the NVIDIA runtime are here", done=done, size=size),
-        text=tr("The download goes on where it ended."),
+        title=tr("NVIDIA runtime: {done} of {size} downloaded", done=done, size=size),
+        text=tr("The download resumes where it stopped."),
     )
 
 
@@ -122,7 +122,7 @@ def _busy(task: TaskState | None) -> Message:
     if task.phase in ("try", "use"):
         text = tr(_TRYING)
     else:
-        text = tr("One moment …") if task.waits else progress(task)
+        text = tr("Please wait …") if task.waits else progress(task)
     return Message(severity="info", title=phase_title(task), text=text)
 
 
@@ -156,10 +156,10 @@ def acceptance(error: ErrorInfo) -> str:
 
 def _ready(model: RuntimesModel, status: RuntimeStatus) -> Message:
     if status.runtime is None:
-        title = tr("From the next start on the processor does the work again")
+        title = tr("After a restart Upreel runs on the CPU again")
     else:
-        title = tr("The NVIDIA runtime is here: it is used from the next start on")
-    done = text(model.done) if model.done else tr("Films that wait in the queue are kept.")
+        title = tr("The NVIDIA runtime is installed and will be used after a restart")
+    done = text(model.done) if model.done else tr("Queued videos are kept.")
     return Message(severity="good", title=title, text=done)
 
 
@@ -167,18 +167,18 @@ def reason(state: RuntimeState) -> str:
     """Why an installed runtime is not used; "" where it is not known."""
     if state.why is None:
         return ""
-    return tr("The reason: {why}.", why=text(state.why).rstrip(".。"))
+    return tr("Reason: {why}.", why=text(state.why).rstrip(".。"))
 
 
 def _broken(status: RuntimeStatus) -> Message:
     runtime = status.runtime
     assert runtime is not None
-    without = tr("The processor does the work until it is repaired.")
+    without = tr("Until it is repaired, Upreel runs on the CPU.")
     if runtime.is_used:
-        without = tr("After a new start the processor does the work, until it is repaired.")
+        without = tr("After a restart Upreel runs on the CPU until it is repaired.")
     return Message(
         severity="warning",
-        title=tr("The NVIDIA runtime is installed, but it cannot be used"),
+        title=tr("The NVIDIA runtime is installed but cannot be used"),
         text=joined(reason(runtime), without),
     )
 
@@ -186,22 +186,22 @@ def _broken(status: RuntimeStatus) -> Message:
 def _no_way(model: RuntimesModel, status: RuntimeStatus) -> Message:
     listed = model.listed
     assert listed is not None
-    gpu, lite = gpu_name(listed.card), tr("Until then the processor does the work, with Lite.")
+    gpu, lite = gpu_name(listed.card), tr("Until then Upreel runs on the CPU, with Lite.")
     if status.situation is Situation.OLD_DRIVER:
         return Message(
             severity="warning",
             title=tr(
-                "Your {gpu} needs a newer NVIDIA driver: {needed} or newer, {driver} is here",
+                "Your {gpu} needs a newer NVIDIA driver: {needed} or newer, {driver} is installed",
                 gpu=gpu,
                 needed=listed.driver_needed,
                 driver=listed.driver,
             ),
-            text=joined(tr("Update the driver, then start Upreel again."), lite),
+            text=joined(tr("Update the driver, then restart Upreel."), lite),
         )
     return Message(
         severity="info",
-        title=tr("Your {gpu} cannot be used: no NVIDIA runtime knows it", gpu=gpu),
-        text=tr("The processor does the work. Lite is made for that."),
+        title=tr("Your {gpu} cannot be used: no NVIDIA runtime supports it", gpu=gpu),
+        text=tr("Upreel runs on the CPU. Lite is made for that."),
     )
 
 
@@ -216,10 +216,10 @@ def joined(*sentences: str) -> str:
 OWN = ""  # id of the torch that came with the program
 _SHORT_PHASES = {
     "download": mark("Downloading"),
-    "import": mark("Checking"),
+    "import": mark("Verifying"),
     "unpack": mark("Unpacking"),
-    "try": mark("Being tried"),
-    "use": mark("Being changed"),
+    "try": mark("Testing"),
+    "use": mark("Switching"),
     "remove": mark("Removing"),
 }
 
@@ -230,7 +230,7 @@ def own(model: RuntimesModel) -> RuntimeState:
     Also what a start falls back to when the chosen one cannot be used.
     """
     is_packed = model.listed is None or model.listed.follows_choice
-    title = tr("Built in, for the processor") if is_packed else tr("The torch of this Python")
+    title = tr("Built in, for the CPU") if is_packed else tr("PyTorch of this Python installation")
     return RuntimeState(
         id=OWN,
         title=title,
@@ -253,17 +253,17 @@ def title_of(state: RuntimeState) -> str:
 def about(state: RuntimeState) -> str:
     """Requirements of a runtime."""
     if state.id == OWN:
-        return tr("Comes with Upreel and is always there")
+        return tr("Included with Upreel, always available")
     parts = []
     if state.driver:
         parts.append(tr("driver {version} or newer", version=state.driver))
     if not is_known(state):
         parts.append(tr("from another version of Upreel"))
     if state.path is not None:
-        parts.append(tr("{size} on the disk", size=bytes_text(state.done_bytes)))
+        parts.append(tr("{size} on disk", size=bytes_text(state.done_bytes)))
     elif size_of(state):
         size, disk = bytes_text(size_of(state)), bytes_text(state.disk_bytes)
-        parts.append(tr("{size} to download, about {disk} on the disk", size=size, disk=disk))
+        parts.append(tr("{size} to download, about {disk} on disk", size=size, disk=disk))
     return " · ".join(parts)
 
 
@@ -272,37 +272,37 @@ def state_of(state: RuntimeState, task: TaskState | None) -> tuple[str, str, str
     if task is not None:
         if task.runs:
             return "download", "good", tr(_SHORT_PHASES[task.phase])
-        return "error", "refusal", tr("Stopped by an error")
+        return "error", "refusal", tr("Failed")
     if state.state == "broken":
         return "warning", "warning", tr("Cannot be used")
     if state.is_used:
-        return "check", "good", tr("In use") if state.is_chosen else tr("In use for now")
+        return "check", "good", tr("In use") if state.is_chosen else tr("Temporarily in use")
     if state.is_chosen:
-        return "check", "good", tr("From the next start on")
+        return "check", "good", tr("After a restart")
     return _at_rest(state)
 
 
 def _at_rest(state: RuntimeState) -> tuple[str, str, str]:
     match state.state:
         case "here":
-            return "check", "info", tr("Here, not chosen")
+            return "check", "info", tr("Installed, not selected")
         case "busy":
             return "info", "info", tr("Another program uses it")
     if not state.suits_program:
         return "info", "info", tr("For another system")
     if state.state == "partial":
         percent = min(99, int(100 * state.done_bytes / max(1, size_of(state))))
-        return "pause", "info", tr("{percent} % here", percent=percent)
+        return "pause", "info", tr("{percent} % downloaded", percent=percent)
     if not state.suits_card:
-        return "info", "info", tr("Not for this machine")
-    return "download", "info", tr("Not here")
+        return "info", "info", tr("Not for this computer")
+    return "download", "info", tr("Not installed")
 
 
 def summary(model: RuntimesModel) -> str:
     """Which torch is in use and why, in a sentence or two."""
     listed = model.listed
     if listed is None:
-        return tr("Looking at this machine …")
+        return tr("Checking your hardware …")
     if model.status.situation is Situation.READY:
         return message(model).title
     is_used = any(state.is_used for state in listed.runtimes)
@@ -313,7 +313,7 @@ def in_use(model: RuntimesModel) -> Message:
     """Which torch this program has, why, and what would suit the GPU."""
     listed = model.listed
     if listed is None:
-        return Message(severity="info", title=tr("Looking at this machine …"))
+        return Message(severity="info", title=tr("Checking your hardware …"))
     used = next((state for state in listed.runtimes if state.is_used), own(model))
     why = "\n".join((text(listed.used), text(listed.advice)))
     return Message(severity="info", title=tr("In use now: {name}", name=title_of(used)), text=why)

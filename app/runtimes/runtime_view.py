@@ -72,22 +72,23 @@ class RuntimeView(Themed, QDialog):
         self._scroll.setAccessibleName(tr("NVIDIA runtime"))
         self._lead.setText(
             tr(
-                "The NVIDIA runtime lets Upreel compute on the GPU; without it the processor "
-                "does the work. It is the official build of PyTorch for NVIDIA GPUs, used only "
-                "when its checksum is the published one."
+                "The NVIDIA runtime lets Upreel run on the GPU; without it, Upreel runs on the "
+                "CPU. It is the official PyTorch build for NVIDIA GPUs and is used only if its "
+                "checksum matches the published one."
             )
         )
         self._foot.setText(
             tr(
-                "Without a network: fetch the file on another machine and take it from there. "
-                "One that is in use can be removed after a start without it."
+                'Without internet access, download the file on another computer and choose "From '
+                'a file …". A runtime in use can be removed after Upreel has been started '
+                "without it."
             )
         )
         self._file.setText(tr("From a file …"))
         self._file.setIcon(icon("folder", size=16))
-        self._again.setText(tr("Look again"))
+        self._again.setText(tr("Refresh"))
         self._again.setIcon(icon("retry", size=16))
-        self._restart.setText(tr("Start again now"))
+        self._restart.setText(tr("Restart now"))
         self._close.setText(tr("Close"))
         self._show()
 
@@ -96,7 +97,7 @@ class RuntimeView(Themed, QDialog):
     def _show(self) -> None:
         model, listed = self._model, self._model.listed
         free = bytes_text(listed.free_mb * 1e6) if listed is not None else ""
-        self._room.setText(tr("{size} free on the disk", size=free) if free else "")
+        self._room.setText(tr("{size} free on disk", size=free) if free else "")
         self._file.setVisible(listed is not None and bool(listed.card))
         self._file.setEnabled(not model.is_running)
         self._restart.setVisible(self._needs_restart())

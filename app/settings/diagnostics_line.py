@@ -24,19 +24,19 @@ class DiagnosticsLine(PageLine):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self.name.setText(tr("Report a problem"))
-        self.button.setText(tr("Write an archive …"))
+        self.button.setText(tr("Create archive …"))
         self.button.setEnabled(not self._model.is_running)
         self.explanation.setText(self._text())
 
     def _text(self) -> str:
         model = self._model
         if model.is_running:
-            return tr("Looking at this machine …")
+            return tr("Checking your hardware …")
         if model.error is not None:
             return " ".join(problem(model.error))
         if model.written:
-            return tr("Written: {name}", name=Path(model.written).name)
+            return tr("Saved: {name}", name=Path(model.written).name)
         return tr(
-            "Logs, self-test, settings and plans in one file, without names of films and folders. "
-            "Nothing is sent."
+            "Logs, self-test, settings and plans in one file, without names of videos and "
+            "folders. Nothing is sent."
         )

@@ -73,9 +73,12 @@ class SettingsDialog(Translated, QDialog):
         self.setWindowTitle(tr("Settings"))
         self._title.setText(tr("Settings"))
         self._foot.setText(
-            tr("They apply to every film. A running job keeps those it started with.")
+            tr(
+                "These settings apply to all videos. A running job keeps the settings it started "
+                "with."
+            )
         )
-        self._default.setText(tr("Restore the defaults"))
+        self._default.setText(tr("Restore defaults"))
         self._close.setText(tr("Close"))
         for name, (label, description) in self._labels.items():
             label.setText(setting_title(name))

@@ -133,7 +133,7 @@ class PathEditor(LineEditor):
     """A file of the user's, or nothing."""
 
     def __init__(
-        self, name: str, parent: QWidget | None = None, empty: str = mark("Published")
+        self, name: str, parent: QWidget | None = None, empty: str = mark("Published file")
     ) -> None:
         super().__init__(name, empty, parent)
         self._browse = QToolButton()
@@ -146,8 +146,8 @@ class PathEditor(LineEditor):
         """Texts of the button too."""
         super().retranslate_ui()
         self._browse.setIcon(icon("folder", size=16))
-        self._browse.setToolTip(tr("Choose a file"))
-        self._browse.setAccessibleName(f"{tr('Choose a file')}: {setting_title(self.name)}")
+        self._browse.setToolTip(tr("Choose file"))
+        self._browse.setAccessibleName(f"{tr('Choose file')}: {setting_title(self.name)}")
 
     def _ask(self) -> None:
         folder = str(Path(self._value).parent) if self._value else ""
@@ -157,7 +157,7 @@ class PathEditor(LineEditor):
             self._finish()
 
     def _problem(self, text: str) -> str:
-        return "" if Path(text).is_file() else tr("There is no such file.")
+        return "" if Path(text).is_file() else tr("File not found.")
 
 
 class FolderEditor(PathEditor):
@@ -166,8 +166,8 @@ class FolderEditor(PathEditor):
     def retranslate_ui(self) -> None:
         """Texts of the button too."""
         super().retranslate_ui()
-        self._browse.setToolTip(tr("Choose a folder"))
-        self._browse.setAccessibleName(f"{tr('Choose a folder')}: {setting_title(self.name)}")
+        self._browse.setToolTip(tr("Choose folder"))
+        self._browse.setAccessibleName(f"{tr('Choose folder')}: {setting_title(self.name)}")
 
     def _ask(self) -> None:
         chosen = QFileDialog.getExistingDirectory(self, setting_title(self.name), self._value)
@@ -176,20 +176,20 @@ class FolderEditor(PathEditor):
             self._finish()
 
     def _problem(self, text: str) -> str:
-        return "" if Path(text).is_dir() else tr("There is no such folder.")
+        return "" if Path(text).is_dir() else tr("Folder not found.")
 
 
 class CommandEditor(LineEditor):
     """A program of the user's with its arguments, or nothing."""
 
     def _problem(self, text: str) -> str:
-        return "" if desktop.command_words(text) else tr("There is no such program.")
+        return "" if desktop.command_words(text) else tr("Program not found.")
 
 
 __all__ = ["ChoiceEditor", "Editor", "NumberEditor", "SwitchEditor", "make_editor"]
 
 _NO_FOLDER = {"output_folder": mark("Next to the source"), "watch_folder": mark("None")}
-_UNITS = {"x": "×", "frames": mark("frames"), "frames/s": mark("frames/s")}
+_UNITS = {"x": "×", "frames": mark("frames"), "fps": mark("fps")}
 
 
 def value_text(name: str, value: Any) -> str:
@@ -202,7 +202,7 @@ def value_text(name: str, value: Any) -> str:
     if about.low_is_automatic and value == about.low:
         return tr("Automatic")
     if isinstance(value, str):
-        return (Path(value).name or tr("Nothing")) if about.kind == "path" else value
+        return (Path(value).name or tr("No cleaning")) if about.kind == "path" else value
     unit = tr(_UNITS.get(about.unit, about.unit)) if about.unit else ""
     return f"{value:g} {unit}".rstrip()
 

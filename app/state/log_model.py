@@ -17,8 +17,8 @@ from engine.protocol.tasks import TaskKind
 
 KEPT_LINES = 1000
 _ENDED = {
-    "download": mark("fetched and checked"),
-    "verify": mark("checked: it is the published file"),
+    "download": mark("downloaded and verified"),
+    "verify": mark("verified: matches the published file"),
     "import": mark("imported"),
     "remove": mark("removed"),
 }
@@ -54,7 +54,7 @@ class LogModel(QObject):
     def _sentence(self, event: events.Event) -> str:
         match event:
             case events.EngineReady():
-                return tr("The engine is ready after {seconds} s.", seconds=f"{event.seconds:.1f}")
+                return tr("Engine ready after {seconds} s.", seconds=f"{event.seconds:.1f}")
             case events.JobQueued():
                 return tr("added to the queue")
             case events.JobRejected():
@@ -70,10 +70,10 @@ class LogModel(QObject):
             case events.PlanDowngraded():
                 why = text(message(f"reason.downgrade.{event.why}"))
                 changed = text(event.notice) if event.notice is not None else ""
-                return " ".join([tr("another plan was chosen: {why}", why=why), changed]).strip()
+                return " ".join([tr("switched to another plan: {why}", why=why), changed]).strip()
             case events.SegmentDone():
                 return tr(
-                    "piece {number} is safe on disk, {done} of {total} frames",
+                    "part {number} saved to disk, {done} of {total} frames",
                     number=event.segment + 1,
                     done=event.frames_done,
                     total=event.frames_total,

@@ -36,16 +36,16 @@ _MARKDOWN = (
     | QTextDocument.MarkdownFeature.MarkdownNoHTML
 )
 _DOING = {
-    "check": mark("Asking which version is the newest …"),
+    "check": mark("Checking for updates …"),
     "download": mark("Downloading the setup …"),
-    "install": mark("Checking the setup once more …"),
+    "install": mark("Verifying the setup …"),
 }
 _INSTEAD = {
     "portable": mark(
-        "This copy is an unpacked folder: get the new archive where you got this one, and unpack "
-        "it in the place of this folder."
+        "This copy was unpacked from an archive: download the new archive and replace this folder "
+        "with it."
     ),
-    "sources": mark("This copy runs from its sources: get the new ones where you got these."),
+    "sources": mark("This copy runs from source: update the source code."),
 }
 
 
@@ -81,11 +81,11 @@ class UpdateView(QDialog):
         """All texts in the current language."""
         self.setWindowTitle(tr("Updates"))
         self._never.setText(
-            tr("Upreel looks for a newer version only when you ask here, never by itself.")
+            tr("Upreel checks for updates only when you press the button, never automatically.")
         )
         self._stop.setText(tr("Stop"))
         self._close.setText(tr("Close"))
-        self._notes.setAccessibleName(tr("What is new"))
+        self._notes.setAccessibleName(tr("What's new"))
         self._show()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -131,8 +131,8 @@ class UpdateView(QDialog):
         model, state = self._model, self._model.state
         shown: tuple[str, ...] = ()
         if not state.is_in_build:
-            sentence = tr("This build of Upreel cannot look for updates.")
-            shown = ("info", sentence, tr("Get a released Upreel where you got this one."))
+            sentence = tr("This build of Upreel cannot check for updates.")
+            shown = ("info", sentence, tr("Download a released version of Upreel."))
         elif model.is_running:
             pass
         elif model.error is not None:
@@ -142,14 +142,14 @@ class UpdateView(QDialog):
         elif state.is_ready:
             shown = (
                 "good",
-                tr("The setup is here, and it is the one that was published."),
+                tr("The setup is downloaded and matches the published one."),
                 tr(
-                    "Upreel closes, the setup runs, and the new version opens. Films that are not "
-                    "finished go on there."
+                    "Upreel closes, the setup runs, and the new version opens. Unfinished videos "
+                    "continue there."
                 ),
             )
         elif state.was_checked and not state.newer:
-            shown = ("good", tr("Upreel {version} is the newest version.", version=state.version))
+            shown = ("good", tr("Upreel {version} is the latest version.", version=state.version))
         self._notice.setVisible(bool(shown))
         if shown:
             self._notice.show_message(*shown)
@@ -160,7 +160,7 @@ class UpdateView(QDialog):
         is_doubtful = model.error is not None and model.error.code in _NOT_OFFERED
         is_theirs = bool(state.newer) and not _instead(state)
         again = state.newer or state.was_checked or model.error is not None
-        self._check.setText(tr("Look again") if again else tr("Look for updates"))
+        self._check.setText(tr("Check again") if again else tr("Check for updates"))
         self._check.setIcon(icon("retry", size=16))
         self._check.setVisible(rests)
         self._act.setVisible(rests and is_theirs and not is_doubtful)
@@ -235,9 +235,9 @@ class UpdateLine(PageLine):
         """All texts in the current language."""
         self.name.setText(tr("Updates"))
         yours = tr("You have Upreel {version}.", version=__version__)
-        never = tr("Upreel looks for a newer version only when you ask here, never by itself.")
+        never = tr("Upreel checks for updates only when you press the button, never automatically.")
         self.explanation.setText(f"{yours} {never}")
-        self.button.setText(tr("Look for updates …"))
+        self.button.setText(tr("Check for updates …"))
 
 
 def _headline(state: UpdateState) -> str:

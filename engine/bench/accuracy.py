@@ -96,6 +96,6 @@ def relative_error(found: torch.Tensor, exact: torch.Tensor) -> float:
 
 def _cropped(first: Picture, second: Picture, border: int) -> tuple[Array, Array]:
     if first.shape != second.shape:
-        raise ValueError(f"pictures differ in shape: {first.shape} and {second.shape}")
+        raise ValueError(f"images differ in shape: {first.shape} and {second.shape}")
     inner = slice(border, -border or None)
     return luma(first)[inner, inner], luma(second)[inner, inner]

@@ -1,4 +1,4 @@
-"""`bench`: how fast this machine is, measured here and now."""
+"""`bench`: the speed of this computer, measured now."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ from engine.protocol.report import DoctorLine, Report
 
 # What the engine's hints leave open, since the window has buttons for it.
 _OPTION_HINTS = {
-    "output-exists": "Here: -o NAME, or --overwrite.",
-    "runtime-not-accepted": "To use it: the same command with --accept-sha256 and the sum.",
-    "truncated-media": "To take what is there: --set accept_damaged=yes.",
+    "output-exists": "Use -o NAME, or --overwrite.",
+    "runtime-not-accepted": "To use it, repeat the command with --accept-sha256 and this SHA-256.",
+    "truncated-media": "To use the readable part: --set accept_damaged=yes.",
 }
 
 # Properties that belong to the JSON.

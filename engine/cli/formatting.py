@@ -19,13 +19,24 @@ from engine.protocol.plan import Alternative, LatentPlan, Notice, PassPlan, Pict
 from engine.protocol.report import ModelFile, Report
 
 _HDR = {"pq": "HDR (PQ)", "hlg": "HDR (HLG)"}
+_STATES = {
+    "here": "installed",
+    "missing": "not installed",
+    "partial": "incomplete",
+    "busy": "in use",
+}
+
+
+def state_word(state: str) -> str:
+    """The state of a model file or an NVIDIA runtime as a user reads it."""
+    return _STATES.get(state, state)
 
 
 def media_words(media: MediaInfo) -> str:
     """Describes a file in several lines."""
     lines = [
         _line("File", f"{media.path} ({bytes_text(media.bytes)}, {media.container})"),
-        _line("Picture", _video(media.video)),
+        _line("Video", _video(media.video)),
         _line("Length", _length(media.video)),
         _line("Colours", _colours(media.video)),
     ]
@@ -50,7 +61,7 @@ def plan_words(plan: Plan) -> str:
     lines = [
         _line("Source", f"{plan.source} ({plan.source_seen_size}, {_frames(plan)})"),
         _line("Result", f"{plan.output}"),
-        _line("Picture", _picture(plan.picture)),
+        _line("Video", _picture(plan.picture)),
         _line("Model", plan.work.line),
         _line("Memory", f"about {memory_text(plan.peak_bytes)}, {_allowed(plan)}"),
         _line("Time", _time(plan)),
@@ -84,11 +95,11 @@ def _step(plan: Plan, step: Alternative) -> str:
     size = memory_text(step.device_bytes or step.ram_bytes)
     more = step.seconds - plan.seconds
     if abs(more) < max(1.0, 0.001 * plan.seconds):
-        time = "as fast"
+        time = "same time"
     else:
         time = f"{duration_text(abs(more))} {'slower' if more > 0 else 'faster'}"
     if step.ram_bytes > plan.budget_bytes:
-        return f"{memory_text(step.ram_bytes)} of main memory, {time}; does not fit"
+        return f"{memory_text(step.ram_bytes)} of RAM, {time}; does not fit"
     return f"{size}, {time}" if step.fits else f"{size}, {time}; does not fit"
 
 
@@ -110,15 +121,15 @@ def verdict(report: Report) -> str:
     if report.passed:
         return f"verified: all {len(report.checks)} checks passed"
     names = ", ".join(check.code for check in report.problems)
-    return f"NOT as it should be: {names}"
+    return f"FAILED checks: {names}"
 
 
 def summary_words(report: Report) -> str:
     """The end of a job: where the result is, how long it took, whether it was proved."""
-    parts = [f"{report.frames_out} frames"]
+    parts = [_count(report.frames_out, "frame")]
     if report.seconds:
         speed = report.frames_out / report.seconds
-        parts.append(f"{duration_text(report.seconds)} ({speed:.1f} frames/s)")
+        parts.append(f"{duration_text(report.seconds)} ({speed:.1f} fps)")
     if report.peak_bytes:
         parts.append(f"peak memory {memory_text(report.peak_bytes)}")
     most = report.largest_on_gpu
@@ -128,7 +139,7 @@ def summary_words(report: Report) -> str:
         parts.append(f"peak GPU memory {size} ({planned} planned, {reserved} reserved)")
     lines = [f"Done: {report.output}", f"  {', '.join(parts)}", f"  {verdict(report)}"]
     lines += [f"  BAD  {check.message}" for check in report.problems]
-    lines += [f"  made with {model_file_words(file)}" for file in report.model_files]
+    lines += [f"  model file {model_file_words(file)}" for file in report.model_files]
     return "\n".join(lines)
 
 
@@ -136,8 +147,12 @@ def model_file_words(file: ModelFile) -> str:
     """A model file in one line: "4x_film.pth (SPAN), SHA-256 3f65..."."""
     architecture = f" ({file.architecture})" if file.architecture else ""
     return f"{file.name}{architecture}, " + (
-        f"SHA-256 {file.sha256}" if file.sha256 else "which was changed meanwhile"
+        f"SHA-256 {file.sha256}" if file.sha256 else "changed since"
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _line(name: str, text: str) -> str:
@@ -149,11 +164,11 @@ def _video(video: VideoInfo) -> str:
     if video.sample_aspect != 1:
         parts.append(f"pixels {video.sample_aspect.numerator}:{video.sample_aspect.denominator}")
     if video.rotation:
-        parts.append(f"turned by {video.rotation} degrees")
+        parts.append(f"rotated by {video.rotation} degrees")
     if video.is_mirrored:
         parts.append("mirrored")
     if video.has_alpha:
-        parts.append("transparent parts")
+        parts.append("transparency")
     if video.is_interlaced:
         parts.append("interlaced")
     return ", ".join([*parts, *filter(None, [_HDR.get(video.hdr, "")])])
@@ -161,10 +176,10 @@ def _video(video: VideoInfo) -> str:
 
 def _length(video: VideoInfo) -> str:
     about = "" if video.frame_count_is_exact else "about "
-    parts = [f"{about}{video.frame_count} frames"] if video.frame_count else []
+    parts = [about + _count(video.frame_count, "frame")] if video.frame_count else []
     if video.duration is not None:
         parts.append(clock_text(video.duration))
-    return ", ".join([*parts, f"{rate_text(video.frame_rate)} frames/s"])
+    return ", ".join([*parts, f"{rate_text(video.frame_rate)} fps"])
 
 
 def _colours(video: VideoInfo) -> str:
@@ -181,12 +196,12 @@ def _colours(video: VideoInfo) -> str:
 def _stream(stream: StreamInfo) -> str:
     parts = [stream.codec, stream.language, stream.title, stream.file_name]
     if stream.channels:
-        parts.append(f"{stream.channels} channels, {stream.sample_rate} Hz")
+        parts.append(f"{_count(stream.channels, 'channel')}, {stream.sample_rate} Hz")
     return ", ".join(filter(None, parts))
 
 
 def _frames(plan: Plan) -> str:
-    frames = f"{plan.frames} frame{'' if plan.frames == 1 else 's'}"
+    frames = _count(plan.frames, "frame")
     if plan.start is None and plan.stop is None:
         return frames
     stop = "the end" if plan.stop is None else clock_text(plan.stop)
@@ -206,11 +221,11 @@ def _allowed(plan: Plan) -> str:
 def _of_gpu(plan: Plan) -> str:
     allowed, reserved = memory_text(plan.device_budget_bytes), memory_text(plan.device_limit_bytes)
     most = memory_text(plan.device_bytes)
-    return f"of the GPU {most}, {allowed} allowed; at most {reserved} reserved, gaps included"
+    return f"GPU: about {most}, {allowed} allowed; at most {reserved} reserved, including gaps"
 
 
 def _time(plan: Plan) -> str:
-    device = "GPU" if plan.work.device == "cuda" else "machine"
+    device = "GPU" if plan.work.device == "cuda" else "computer"
     unmeasured = "" if plan.is_measured else f", not measured on this {device}"
     return f"{range_text(*plan.expected_seconds)}{unmeasured}"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from engine.cli import formatting, options
 from engine.cli.console import encode
 from engine.cli.context import DONE, FAILED, CommandContext
+from engine.core.messages import message
 from engine.hardware.pretended_gpu import pretended
 from engine.protocol.plan import Plan
 
@@ -78,5 +79,9 @@ def doctor(args: argparse.Namespace, context: CommandContext) -> int:
             if hint := str(line.hint):
                 context.console.say(f"{'':<8}   hint: {hint}")
         warnings = sum(line.state == "warning" for line in lines)
-        context.console.say(f"{len(broken)} problems, {warnings} warnings, {len(lines)} looked at")
+        context.console.say(
+            str(
+                message("doctor.summary", problems=len(broken), warnings=warnings, count=len(lines))
+            )
+        )
     return FAILED if broken else DONE

@@ -35,7 +35,7 @@ def upscale(args: argparse.Namespace, context: CommandContext) -> int:
     sources = [path.absolute() for path in options.sources(args.inputs)]
     output = Path(args.output).absolute() if args.output is not None else None
     if len(sources) > 1 and output is not None and not output.is_dir():
-        args.usage_error("with several inputs -o must be an existing folder")
+        args.usage_error("with several inputs, -o must be an existing folder")
     jobs = [
         c.AddJob(job_id=new_job_id(), source=source, settings=settings, output=output)
         for source in sources
@@ -63,7 +63,7 @@ def resume(args: argparse.Namespace, context: CommandContext) -> int:
         _list(waiting, context)
         return DONE
     if not chosen:
-        context.console.note("No job is unfinished.")
+        context.console.note("No unfinished jobs.")
         return DONE
     settings = dataclasses.replace(context.own_settings(), tile_previews=False)
     jobs = [c.AdoptJob(job_id=job_id, accept=args.accept) for job_id in chosen]
@@ -90,7 +90,7 @@ def _list(waiting: Sequence[UnfinishedJob], context: CommandContext) -> None:
         context.console.data({"unfinished": list(waiting)})
         return
     if not waiting:
-        context.console.say("No job is unfinished.")
+        context.console.say("No unfinished jobs.")
     for job in waiting:
         if job.frames_total:
             frames = f"{job.frames_done}/{job.frames_total} frames"
@@ -177,7 +177,7 @@ class _Listener:
             begun = [job_id for job_id in self._cancelled if job_id in self._begun]
             self._console.note("Cancelled." + " Finished parts are kept." * bool(begun))
             for job_id in begun:
-                self._console.note(f"  go on with: python -m engine resume {job_id}")
+                self._console.note(f"  continue with: python -m engine resume {job_id}")
             return CANCELLED
         return FAILED if self._failed or self._cancelled else DONE
 
@@ -185,7 +185,7 @@ class _Listener:
         if self._stopping:
             return
         self._stopping = True
-        self._note("Stopping; press Ctrl-C again to end at once.")
+        self._note("Stopping; press Ctrl-C again to stop immediately.")
         for command in (c.StopQueue(), *(c.CancelJob(job_id=job_id) for job_id in self._open)):
             self._engine.send(command)
 
@@ -198,7 +198,7 @@ class _Listener:
             for notice in plan.notices:
                 self._console.notice(notice)
         if event.done:
-            self._console.say(f"Going on after {event.done} of {event.total} frames.")
+            self._console.say(f"Continuing after {event.done} of {event.total} frames.")
 
     def _ended(self, event: e.JobFinished | e.JobFailed | e.JobCancelled | e.JobRejected) -> None:
         self._open.pop(event.job_id, None)
@@ -231,9 +231,9 @@ class _Listener:
     def _note_choices(self, job_id: str, *, can_accept: bool) -> None:
         """Lists the commands for a job that was kept."""
         command = f"python -m engine resume {job_id}"
-        self._console.note(f"  then: {command}")
+        self._console.note(f"  then run: {command}")
         if can_accept:
-            self._console.note(f"  or keep the result as it is: {command} --accept")
+            self._console.note(f"  or keep the result anyway: {command} --accept")
 
     def _note(self, text: str) -> None:
         self.progress.clear()

@@ -24,52 +24,58 @@ _DECODE = """examples:
   python -m engine decode-latent clip.latent -o clip.mp4 --upscale seedvr2-3b --height 1080
 
 Latents are read as ComfyUI's own nodes save them; --normalised reads those of
-WanVideoWrapper. The VAE follows from the channels: 16 are Wan 2.1 (16 frames/s), 48 are Wan 2.2 5B
-(24 frames/s). The film is one of 16 bits, so that by default HEVC of 10 bits is written;
---set codec=h264 gives H.264. `upscale FILE.latent` does the same with a model of your choice.
+WanVideoWrapper. The VAE follows from the channels: 16 are Wan 2.1 (16 fps), 48 are Wan 2.2 5B
+(24 fps). Frames are decoded with 16 bits, so the default codec is HEVC with 10 bits;
+--set codec=h264 writes H.264. `upscale FILE.latent` does the same with any model.
 """
 _ENCODE = """examples:
   python -m engine encode-latent clip.mp4 -o clip.latent
   python -m engine encode-latent clip.mp4 -o clip.latent --model wan22-vae --stop 5
 
-Sides that are no multiple of 8 (Wan 2.2: 16) get their last column and row again, and a film that
-has not 4n+1 frames its last frame; decode-latent cuts both off again.
+Sides are padded to a multiple of 8 (Wan 2.2: 16) and the number of frames to 4n+1 by repeating the
+last column, row and frame; decode-latent removes the padding.
 """
 
 
 def register(add: Callable[..., Any]) -> None:
     """Put both commands on the command line."""
-    command = add("decode-latent", decode, "make a film of a file of latents", _DECODE)
+    command = add("decode-latent", decode, "decode a latent file to a video", _DECODE)
     command.add_argument(
-        "inputs", nargs=1, metavar="FILE", help="as ComfyUI's Save Latent wrote it"
+        "inputs", nargs=1, metavar="FILE", help="file saved by ComfyUI's node Save Latent"
     )
-    command.add_argument("--rate", type=_rate, metavar="FPS", help="frames a second, as 24000/1001")
     command.add_argument(
-        "--upscale", metavar="MODEL", help="also make it larger, as `upscale` does"
+        "--rate", type=_rate, metavar="FPS", help="frame rate, for example 24000/1001"
+    )
+    command.add_argument(
+        "--upscale", metavar="MODEL", help="also upscale the video with this model"
     )
     target = command.add_mutually_exclusive_group()
-    target.add_argument("--scale", type=int, metavar="N", help="how many times as large")
+    target.add_argument("--scale", type=int, metavar="N", help="scale of width and height")
     target.add_argument("--height", type=int, metavar="PX", help="height of the result")
     target.add_argument("--size", metavar="WxH", help="exact size of the result")
     _shared(command)
-    command = add("encode-latent", encode, "write a film as a file of latents", _ENCODE)
-    command.add_argument("input", metavar="IN", help="film, picture or folder of pictures")
+    command = add("encode-latent", encode, "encode a video to a latent file", _ENCODE)
+    command.add_argument("input", metavar="IN", help="video, image, or folder of images")
     _shared(command)
     command.set_defaults(scale=None, height=None, size=None)
 
 
 def _shared(command: Any) -> None:
     command.add_argument("-o", "--output", metavar="OUT", required=True)
-    command.add_argument("--model", choices=_vaes(), help="which VAE")
-    command.add_argument("--normalised", action="store_true", help="as WanVideoWrapper saves them")
-    command.add_argument("--vae", metavar="FILE", help="this VAE instead of the published one")
+    command.add_argument("--model", choices=_vaes(), help="VAE to use")
+    command.add_argument(
+        "--normalised", action="store_true", help="normalised latents, as saved by WanVideoWrapper"
+    )
+    command.add_argument("--vae", metavar="FILE", help="use this VAE instead of the published one")
     command.add_argument("--device", metavar="NAME", help=options.DEVICE_HELP)
-    command.add_argument("--start", metavar="T", help="begin here, as 12.5 or 1:02:03.5")
+    command.add_argument(
+        "--start", metavar="T", help="start at this time, for example 12.5 or 1:02:03.5"
+    )
     command.add_argument("--stop", metavar="T", help="end before this time")
     command.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting"
     )
-    command.add_argument("--overwrite", action="store_true", help="replace a file of that name")
+    command.add_argument("--overwrite", action="store_true", help="replace an existing file")
     command.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -141,9 +147,11 @@ def _rate(text: str) -> Fraction:
     try:
         rate = parse_fraction(text)
     except ValueError as err:
-        raise argparse.ArgumentTypeError(f"{text!r} is no frame rate, as 24 or 24000/1001") from err
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a frame rate such as 24 or 24000/1001"
+        ) from err
     if rate <= 0:
-        raise argparse.ArgumentTypeError("a frame rate is above 0")
+        raise argparse.ArgumentTypeError("a frame rate must be above 0")
     return rate
 
 
@@ -153,7 +161,7 @@ def _words(done: EncodedLatents) -> str:
         f"{bytes_text(done.bytes)}, in {duration_text(done.seconds)}"
     ]
     if done.padded != done.size:
-        lines.append(f"  encoded as {done.padded}: the last columns and rows of {done.size} again")
+        lines.append(f"  padded from {done.size} to {done.padded}")
     if done.padded_frames != done.frames:
-        lines.append(f"  encoded as {done.padded_frames} frames: the last of {done.frames} again")
+        lines.append(f"  padded from {done.frames} to {done.padded_frames} frames")
     return "\n".join(lines)

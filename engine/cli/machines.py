@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from engine.farm.pairing import PairingOffer
 
 _EXAMPLES = """examples:
-  python -m engine machines                        those that this computer is paired with
+  python -m engine machines                        list the paired computers
   python -m engine machines pair                   wait for another computer
-  python -m engine machines pair 192.168.1.20      pair with the one that waits there
+  python -m engine machines pair 192.168.1.20      pair with the computer at this address
   python -m engine machines forget "Studio PC"
 """
 _WAIT_S = 0.5  # between looks at whether the user ends the program
@@ -35,12 +35,12 @@ def register(add: Callable[..., Any]) -> None:
     command.set_defaults(verb=_list)
     command.add_argument("--json", action="store_true", help="print JSON")
     verbs = command.add_subparsers(title="verbs", metavar="VERB")
-    verb = add_verb(verbs, "pair", _pair, "pair with a computer, or wait until one asks for it")
+    verb = add_verb(verbs, "pair", _pair, "pair with a computer, or wait for one")
     verb.add_argument(
-        "address", nargs="?", metavar="ADDRESS", help="that the waiting computer shows"
+        "address", nargs="?", metavar="ADDRESS", help="address that the waiting computer shows"
     )
-    verb.add_argument("--port", type=int, metavar="N", help="that this computer waits at")
-    verb = add_verb(verbs, "forget", _forget, "undo a pairing: that computer is a stranger again")
+    verb.add_argument("--port", type=int, metavar="N", help="port on which this computer waits")
+    verb = add_verb(verbs, "forget", _forget, "undo a pairing")
     verb.add_argument("name", metavar="NAME|FINGERPRINT")
 
 
@@ -63,14 +63,14 @@ def _list(_args: argparse.Namespace, context: CommandContext) -> None:
     for peer in peers:
         context.console.say(f"{peer.name:<{width}}  {peer.fingerprint[:16]}  {peer.address}")
     if not peers:
-        context.console.say("paired with none")
+        context.console.say("no paired computers")
 
 
 def _pair(args: argparse.Namespace, context: CommandContext) -> None:
     from engine.farm import pairing
 
     if args.address and args.port is not None:
-        args.usage_error("--port is for waiting: leave it out, or write ADDRESS:PORT")
+        args.usage_error("--port applies only without ADDRESS: leave it out, or write ADDRESS:PORT")
     show = _Question(context.console).show
     peer = pairing.ask(args.address, show) if args.address else _waited_for(args, context, show)
     _tell(context, peer, "paired")
@@ -90,7 +90,7 @@ def _waited_for(
     with contextlib.ExitStack() as stack:
         port = stack.enter_context(PairingPort(show, ended.put, port=wanted)).port
         for host in own_addresses() or ["localhost"]:
-            context.console.note(f"waiting to be paired at {joined(host, port)}")
+            context.console.note(f"waiting for another computer at {joined(host, port)}")
         try:
             stack.enter_context(announced(pairing_port=port))
         except MachineUnreachable as err:

@@ -1,4 +1,4 @@
-"""`models`: which model files are here; get, check, import and remove them."""
+"""`models`: list, download, verify, import and remove model files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.context import CANCELLED, DONE, CommandContext
+from engine.cli.formatting import state_word
 from engine.cli.options import add_verb
 from engine.cli.tasks import TaskSession, task_session
 from engine.core.units import bytes_text
@@ -20,35 +21,39 @@ from engine.protocol.tasks import TaskKind
 
 _EXAMPLES = """examples:
   python -m engine models list
-  python -m engine models download seedvr2-3b              the most exact 3B, and what it needs
+  python -m engine models download seedvr2-3b              the most exact 3B, and the files it needs
   python -m engine models download seedvr2-7b-q4           a smaller file of the 7B
-  python -m engine models download wan-2x                  as wan21-vae and wan22-vae
+  python -m engine models download wan-2x                  wan21-vae and wan22-vae work the same way
   python -m engine models import D:/ComfyUI/models/SEEDVR2/seedvr2_ema_3b_fp16.safetensors --link
-  python -m engine models verify                           read every file that is here
+  python -m engine models verify                           verify all installed files
 
-UPREEL_MODELS names another folder for model files, UPREEL_COMFYUI a ComfyUI whose files are used
-where they lie, UPREEL_MIRROR (or HF_ENDPOINT) another place to download from.
+UPREEL_MODELS sets another folder for model files, UPREEL_COMFYUI a ComfyUI whose files are used in
+place, UPREEL_MIRROR (or HF_ENDPOINT) another download server.
 """
 
 
 def register(add: Callable[..., Any]) -> None:
     """Put `models` with its verbs on the command line."""
-    command = add("models", run, "list, download, check, import or remove model files", _EXAMPLES)
+    command = add("models", run, "list, download, verify, import or remove model files", _EXAMPLES)
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
-    add_verb(verbs, "list", _list, "show which model files are here")
+    add_verb(verbs, "list", _list, "show which model files are installed")
     verb = add_verb(verbs, "download", _download, "download files, or all files of a model")
-    verb.add_argument("ids", nargs="+", metavar="ID", help="as `models list` names them")
+    verb.add_argument("ids", nargs="+", metavar="ID", help="name from `models list`")
     verb.add_argument(
-        "--only", action="store_true", help="not also the VAE and the text embedding it needs"
+        "--only",
+        action="store_true",
+        help="without the VAE and text embedding that the model needs",
     )
-    verb = add_verb(verbs, "verify", _verify, "read files and compare them with what was published")
-    verb.add_argument("id", nargs="?", metavar="ID|PATH", help="default: all that are here")
-    verb = add_verb(verbs, "import", _import, "take files that you have already")
+    verb = add_verb(verbs, "verify", _verify, "compare installed files with the published SHA-256")
+    verb.add_argument("id", nargs="?", metavar="ID|PATH", help="default: all installed files")
+    verb = add_verb(verbs, "import", _import, "import files that you already have")
     verb.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     how = verb.add_mutually_exclusive_group()
-    how.add_argument("--copy", action="store_true", help="copy them to our folder (default)")
-    how.add_argument("--link", action="store_true", help="read them where they lie")
-    verb = add_verb(verbs, "remove", _remove, "delete our copy of a file, whole or in part")
+    how.add_argument("--copy", action="store_true", help="copy them to Upreel's folder (default)")
+    how.add_argument("--link", action="store_true", help="use them in place")
+    verb = add_verb(
+        verbs, "remove", _remove, "delete Upreel's copy of a file or a partial download"
+    )
     verb.add_argument("id", metavar="ID")
     verb.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -81,7 +86,7 @@ def _verify(args: argparse.Namespace, context: CommandContext, tasks: TaskSessio
     if args.id is None:
         files = [file.id for file in _files(tasks) if file.is_here]
     if not files:
-        context.console.note("No model file is here.")
+        context.console.note("No model files installed.")
     return tasks.run(*(c.VerifyModelFile(file=file) for file in files))
 
 
@@ -104,7 +109,7 @@ def _files(tasks: TaskSession) -> tuple[PublishedState, ...]:
 
 def _agreed(args: argparse.Namespace, file: PublishedState, context: CommandContext) -> bool:
     if not sys.stdin.isatty():
-        args.usage_error("say --yes where no user can be asked")
+        args.usage_error("give --yes if the command does not run in a terminal")
     context.console.note(f"Delete {file.id} ({file.path}, {bytes_text(file.done_bytes)})? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -144,9 +149,9 @@ def _needs(file: PublishedState, other: PublishedState) -> bool:
 
 def _stands(file: PublishedState) -> str:
     size = bytes_text(file.bytes) if file.bytes else f"about {bytes_text(file.about_bytes)}"
-    parts = [f"{file.state:<10}", f"{size:<13}", f"{file.licence or 'your own':<10}"]
+    parts = [f"{state_word(file.state):<13}", f"{size:<13}", f"{file.licence or 'your own':<10}"]
     if file.state == "partial":
-        parts.append(f"{bytes_text(file.done_bytes)} loaded")
+        parts.append(f"{bytes_text(file.done_bytes)} downloaded")
     elif file.path is not None:
         parts.append(str(file.path))
     else:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _MODEL_FILES = {".pth", ".pt", ".ckpt", ".safetensors"}
 
-DEVICE_HELP = 'cpu, or a GPU by number or name, as 1, cuda:1 or "5070 Ti"; default: the fastest'
+DEVICE_HELP = 'cpu, or a GPU by number or name: 1, cuda:1 or "5070 Ti"; default: the fastest'
 
 
 def add_verb(verbs: Any, name: str, do: Callable[..., object], help: str) -> Any:
@@ -152,10 +152,10 @@ def sources(texts: list[str]) -> list[Path]:
 def settings_help() -> str:
     """Every setting that `--set` knows: name, default, description, limits and choices.
 
-    Choices that cannot be made on this machine are named in a line of their own.
+    Choices that are not available on this computer are listed in a line of their own.
     """
     lines, lacking = (
-        ["settings of --set, with their defaults:"],
+        ["settings for --set, with their defaults:"],
         devices_here(from_environment()).automatic.unavailable,
     )
     for kind in (JobSettings, EngineSettings):
@@ -165,8 +165,10 @@ def settings_help() -> str:
             description = text_of(message(f"setting.{name}"))
             lines.append(f"  {shown:<22} {description}{_allowed(about)}")
             if name in lacking:
-                lines.append(f"{'':<25}not on this machine: {', '.join(lacking[name])}")
-    lines.append("\noptimisations, by --set run.tf32=on or UPREEL_RUN_TF32=on in the environment:")
+                lines.append(f"{'':<25}not available on this computer: {', '.join(lacking[name])}")
+    lines.append(
+        "\noptimisations, for example --set run.tf32=on, or UPREEL_RUN_TF32=on in the environment:"
+    )
     named = ", ".join(entry.key for entry in optimisations())
     lines.append(textwrap.fill(named, 96, initial_indent="  ", subsequent_indent="  "))
     lines += [
@@ -175,7 +177,7 @@ def settings_help() -> str:
         if not entry.setting
     ]
     lines.append(
-        "  many at once: vae.all, dit.all, run.all, all; switches=exact turns all of them off"
+        "  several together: vae.all, dit.all, run.all, all; switches=exact turns all of them off"
     )
     return "\n".join(lines)
 

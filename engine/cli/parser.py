@@ -32,10 +32,10 @@ Run = Callable[[argparse.Namespace, CommandContext], int]
 
 _EXAMPLES = """examples:
   python -m engine upscale holiday.mp4                     twice the size, next to the source
-  python -m engine upscale *.mkv -o done --height 2160     several films, each to 4K, into a folder
-  python -m engine upscale film.mkv --start 1:00 --stop 1:10 --set crf=18
-  python -m engine plan film.mkv --scale 4                 what would be done, and how long it takes
-  python -m engine resume                                  what was interrupted
+  python -m engine upscale *.mkv -o done --height 2160     several videos to 4K, into a folder
+  python -m engine upscale video.mkv --start 1:00 --stop 1:10 --set crf=18
+  python -m engine plan video.mkv --scale 4                show plan, time and memory only
+  python -m engine resume                                  list interrupted jobs
 
 exit status: 0 done, 1 failed, 2 wrong usage, 130 cancelled
 """
@@ -43,14 +43,14 @@ exit status: 0 done, 1 failed, 2 wrong usage, 130 cancelled
 _UPSCALE_EXAMPLES = """examples:
   python -m engine upscale holiday.mp4 --scale 4
   python -m engine upscale old.avi -o new.mkv --height 1080 --set treatment=restore
-  python -m engine upscale film.mp4 --model none --set codec=hevc --set bit_depth=10
-  python -m engine upscale film.mp4 --model 1x_denoise.pth --then seedvr2-3b
+  python -m engine upscale video.mp4 --model none --set codec=hevc --set bit_depth=10
+  python -m engine upscale video.mp4 --model 1x_denoise.pth --then seedvr2-3b
 
 """
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps line ends; a text that looks at this machine is made when help is printed."""
+    """Keeps line ends; a text that depends on the hardware is written when help is printed."""
 
     def add_text(self, text: str | Callable[[], str] | None) -> None:
         """Add a paragraph."""
@@ -110,24 +110,26 @@ def _upscale(add: Any) -> None:
     command = add(
         "upscale",
         jobs.upscale,
-        "make films or pictures larger",
+        "upscale videos or images",
         lambda: _UPSCALE_EXAMPLES + settings_help(),
     )
-    command.add_argument("inputs", nargs="+", metavar="IN", help="film, picture or folder of them")
+    command.add_argument(
+        "inputs", nargs="+", metavar="IN", help="video, image, or folder of images"
+    )
     _job_options(command)
     command = add(
-        "plan", inspection.plan, "show what upscale would do, without doing it", settings_help
+        "plan", inspection.plan, "show the plan of upscale without starting it", settings_help
     )
-    command.add_argument("input", metavar="IN", help="film, picture or folder of pictures")
+    command.add_argument("input", metavar="IN", help="video, image, or folder of images")
     command.add_argument(
         "--pretend-gpu",
         action="append",
         default=[],
         metavar="NAME",
-        help='plan for another GPU, as "RTX 5070 Ti"; twice for two of them',
+        help='plan for another GPU, for example "RTX 5070 Ti"; repeat for several GPUs',
     )
     command.add_argument(
-        "--pretend-vram", metavar="SIZE", help="plan for a GPU with this memory, as 16GiB"
+        "--pretend-vram", metavar="SIZE", help="plan for a GPU with this memory, for example 16GiB"
     )
     _job_options(command)
 
@@ -137,65 +139,71 @@ def _job_options(command: Any) -> None:
         "-o",
         "--output",
         metavar="OUT",
-        help="file or existing folder of the result; default: next to the source, named after size",
+        help="output file or existing folder; default: next to the source, named after the size",
     )
     command.add_argument(
         "--model",
         metavar="ID|FILE",
         help="lite, seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp, wan-2x, a file of a community model, "
-        "or none to only convert the film",
+        "or none to re-encode without upscaling",
     )
     command.add_argument(
         "--then",
         metavar="ID|FILE",
-        help="what follows --model, which is then the file of a 1x model that cleans the frames",
+        help="upscaling model; --model is then the file of a 1x model that cleans frames first",
     )
     command.add_argument(
         "--preset",
         metavar="NAME",
-        help="fast, balanced or best for this machine's GPU, or one of your own (`presets` lists "
-        "them); other options change it",
+        help="fast, balanced or best for this computer's GPU, or one of your own (`presets list` "
+        "shows them); other options override it",
     )
     command.add_argument("--device", metavar="NAME", help=f"all (every GPU), {DEVICE_HELP}")
     for name, what in (
-        ("--dit", "SeedVR2: this transformer"),
-        ("--vae", "SeedVR2 and Wan 2x: this VAE"),
-        ("--text-embedding", "SeedVR2: this text embedding"),
+        ("--dit", "SeedVR2: use this transformer"),
+        ("--vae", "SeedVR2 and Wan 2x: use this VAE"),
+        ("--text-embedding", "SeedVR2: use this text embedding"),
     ):
         command.add_argument(name, metavar="FILE", help=f"{what} instead of the published one")
     target = command.add_mutually_exclusive_group()
     target.add_argument(
-        "--scale", type=int, metavar="N", help="how many times as large (default 2)"
+        "--scale", type=int, metavar="N", help="scale of width and height (default 2)"
     )
-    target.add_argument("--height", type=int, metavar="PX", help="height of the result, as 1080")
-    target.add_argument("--size", metavar="WxH", help="exact size of the result, as 1920x1080")
+    target.add_argument(
+        "--height", type=int, metavar="PX", help="height of the result, for example 1080"
+    )
+    target.add_argument(
+        "--size", metavar="WxH", help="exact size of the result, for example 1920x1080"
+    )
     command.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="any other setting, listed below; may be given several times",
+        help="any other setting from the list below; can be repeated",
     )
     command.add_argument(
         "--workers",
         type=int,
         metavar="N",
-        help="processes that compute parts of the film at the same time, without a GPU",
+        help="number of processes that work on parts of the video at the same time (CPU only)",
     )
-    command.add_argument("--start", metavar="T", help="begin here, as 12.5 or 1:02:03.5")
+    command.add_argument(
+        "--start", metavar="T", help="start at this time, for example 12.5 or 1:02:03.5"
+    )
     command.add_argument("--stop", metavar="T", help="end before this time")
-    command.add_argument("--overwrite", action="store_true", help="replace a file of that name")
+    command.add_argument("--overwrite", action="store_true", help="replace an existing file")
     _json(command, "print every event as a line of JSON")
 
 
 def _questions(add: Any) -> None:
-    command = add("probe", inspection.probe, "show what a file is")
+    command = add("probe", inspection.probe, "show the properties of a file")
     command.add_argument("input", metavar="IN")
     _json(command)
     command = add(
         "verify",
         inspection.verify,
-        "compare a result with its source: frames, times, tracks, colours",
+        "compare a result with its source: frames, time stamps, tracks, colours",
     )
     command.add_argument("source", metavar="SOURCE")
     command.add_argument("output", metavar="OUTPUT")
@@ -204,12 +212,16 @@ def _questions(add: Any) -> None:
 
 def _resume(add: Any) -> None:
     command = add("resume", jobs.resume, "list interrupted jobs, or continue them")
-    command.add_argument("job", nargs="?", metavar="JOB", help="name, or how it begins")
-    command.add_argument("--all", action="store_true", help="continue all, one after the other")
+    command.add_argument(
+        "job", nargs="?", metavar="JOB", help="name of the job, or its first characters"
+    )
+    command.add_argument(
+        "--all", action="store_true", help="continue all jobs, one after the other"
+    )
     command.add_argument(
         "--accept",
         action="store_true",
-        help="take the result as it is, without frames that cannot be read, or with failed checks",
+        help="keep the result despite failed checks, or without frames that cannot be read",
     )
     _json(command)
 
@@ -218,15 +230,15 @@ def _bench(add: Any) -> None:
     command = add(
         "bench",
         bench.run,
-        "measure the speed of this machine",
+        "measure the speed of this computer",
         "examples:\n"
-        "  python -m engine bench --quick                          what plans are made with\n"
+        "  python -m engine bench --quick                          the speed that plans use\n"
         "  python -m engine bench optimisations --markdown page.md --picture bars.svg\n"
         "  python -m engine bench vae-decode --quick --profile trace.json\n"
         "  python -m engine bench lite pipeline\n"
         "  python -m engine bench vae --size 512x512 --frames 5 --without upsampler_fold\n"
-        "  python -m engine bench vae --model wan21-vae --clip film.mkv --frames 9\n"
-        "  python -m engine bench flicker --clip film.mkv --result film_x2.mkv\n"
+        "  python -m engine bench vae --model wan21-vae --clip video.mkv --frames 9\n"
+        "  python -m engine bench flicker --clip video.mkv --result video_x2.mkv\n"
         "  python -m engine bench first-contact --out DIR          a new GPU, in ten minutes\n\n"
         f"optimisations:\n{_names(model_switch_names())}\n",
     )
@@ -234,29 +246,29 @@ def _bench(add: Any) -> None:
         "cases",
         nargs="*",
         metavar="CASE",
-        help="speed (which teaches the planner), lite, pipeline, colour, read, write, which are "
-        "the default; models, vae (vae-encode, vae-decode, vae-parts; with a clip round-trip), "
+        help="default: speed (used by plans), lite, pipeline, colour, read and write; others: "
+        "models, vae (vae-encode, vae-decode, vae-parts; with a clip round-trip), "
         "dit (dit-3b, dit-7b), formats (-3b, -7b), seedvr2, seedvr2-job, streams, flicker, "
         "optimisations (-vae, -dit, -around, -claims), kernels, attention, products and vae-8bit, "
-        "which take minutes on a processor; workers (several processes); facts; for a GPU "
+        "which take minutes on a CPU; workers (several processes); facts; with a GPU "
         "kernel-errors, streaming, memory-pressure, gpu-tests; first-contact, which runs most of "
-        "these and writes a page",
+        "these and writes a report",
     )
     command.add_argument(
         "--quick",
         action="store_true",
-        help="fewer runs and smaller work; without a case only speed, in less than a minute",
+        help="fewer runs and smaller tasks; without a case only speed, in less than a minute",
     )
     command.add_argument(
-        "--json", dest="json_file", metavar="FILE", help="also write the figures to a file"
+        "--json", dest="json_file", metavar="FILE", help="also write the results to a file"
     )
     for name, what in (
         ("markdown", "also write a page with tables, without personal data"),
-        ("picture", "also draw bars of the optimisations or of the models (SVG)"),
+        ("picture", "also draw a chart of the optimisations or models (SVG)"),
         ("profile", "also write a trace of one case for chrome://tracing and Perfetto"),
     ):
         command.add_argument(f"--{name}", metavar="FILE", help=what)
-    command.add_argument("--out", metavar="DIR", help="folder of first-contact's page and figures")
+    command.add_argument("--out", metavar="DIR", help="output folder of first-contact")
     command.set_defaults(json=False)
     _video_models(command.add_argument_group("vae, dit, optimisations, kernels"))
 
@@ -266,53 +278,66 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _video_models(group: Any) -> None:
-    group.add_argument("--size", metavar="WxH", help="of a frame; 256x256, GPU 1024x1024; dit 720p")
+    group.add_argument(
+        "--size", metavar="WxH", help="frame size; default 256x256, GPU 1024x1024; dit 720p"
+    )
     group.add_argument(
         "--model", choices=tuple(vae_models()), default="seedvr2-vae", help="default %(default)s"
     )
     group.add_argument(
-        "--clip", metavar="FILE", help="a film: PSNR and SSIM of it there and back; flicker"
+        "--clip",
+        metavar="FILE",
+        help="video for PSNR and SSIM after encoding and decoding, and for flicker",
     )
-    group.add_argument("--result", metavar="FILE", help="flicker: what was made of the clip")
+    group.add_argument("--result", metavar="FILE", help="flicker: the result of the clip")
     group.add_argument("--vae", metavar="FILE", help="your own file of the VAE, with --clip")
     group.add_argument(
-        "--random-weights", action="store_true", help="time and memory with --clip, without a file"
+        "--random-weights",
+        action="store_true",
+        help="with --clip: measure time and memory without a model file",
     )
     group.add_argument(
         "--frames",
         type=int,
         action="append",
         metavar="N",
-        help="of a clip; may be given several times",
+        help="number of frames of a clip; can be repeated",
     )
     group.add_argument("--dtype", choices=DTYPES, help="default float32, GPU float16")
     group.add_argument("--device", metavar="NAME", default="auto", help=DEVICE_HELP)
     group.add_argument("--threads", type=int, metavar="N", help="default: all")
-    group.add_argument("--runs", type=int, metavar="N", help="the median counts; default 3, GPU 5")
+    group.add_argument(
+        "--runs",
+        type=int,
+        metavar="N",
+        help="number of runs, of which the median is used; default 3, GPU 5",
+    )
     group.add_argument("--form", choices=("plain", "fast", "both"), default="both")
-    for name, what in (("without", "without this optimisation"), ("only", "with it alone")):
+    for name, what in (("without", "without this optimisation"), ("only", "with only this one")):
         group.add_argument(
             f"--{name}",
             action="append",
             default=[],
             metavar="NAME",
-            help=f"also the fast variant {what} (all: every one); may be given several times",
+            help=f"also measure the fast variant {what} (all: each one); can be repeated",
         )
     group.add_argument(
-        "--no-memory", dest="memory", action="store_false", help="do not measure main memory"
+        "--no-memory", dest="memory", action="store_false", help="do not measure RAM"
     )
 
 
 def _machine(add: Any) -> None:
     _bench(add)
-    command = add("doctor", inspection.doctor, "look whether everything works on this machine")
+    command = add("doctor", inspection.doctor, "check whether everything works on this computer")
     command.add_argument(
         "--zip",
         metavar="PATH",
-        help="also write an archive for a report: this, logs, settings and plans of jobs",
+        help="also write an archive for a bug report: these checks, logs, settings and job plans",
     )
     command.add_argument(
-        "--with-names", action="store_true", help="with names of files and titles of films in it"
+        "--with-names",
+        action="store_true",
+        help="include file names and titles of videos in the archive",
     )
     _json(command)
 

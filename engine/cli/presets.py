@@ -1,4 +1,4 @@
-"""`presets`: settings under a name; list, save, give away, take and delete them."""
+"""`presets`: named settings; list, save, export, import and remove them."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def register(add: Callable[..., Any]) -> None:
     """Put `presets` with its verbs on the command line."""
     command = add("presets", run, "list, save, export, import or remove presets", _EXAMPLES)
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
-    add_verb(verbs, "list", _list, "list the presets for this machine")
-    verb = add_verb(verbs, "save", _save, "keep settings under a title")
+    add_verb(verbs, "list", _list, "list the presets for this computer")
+    verb = add_verb(verbs, "save", _save, "save settings under a name")
     verb.add_argument("title", metavar="TITLE")
     verb.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="as for `upscale`; may be given several times",
+        help="a setting as for `upscale`; can be repeated",
     )
-    verb.add_argument("--preset", metavar="NAME", help="begin with the settings of this one")
+    verb.add_argument("--preset", metavar="NAME", help="start with the settings of this preset")
     verb = add_verb(verbs, "export", _export, "write a preset to a file")
     verb.add_argument("name", metavar="NAME")
     verb.add_argument("path", type=Path, metavar="FILE")
-    verb.add_argument("--overwrite", action="store_true", help="replace a file of that name")
-    verb = add_verb(verbs, "import", _import, "take a preset from a file")
+    verb.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    verb = add_verb(verbs, "import", _import, "import a preset from a file")
     verb.add_argument("path", type=Path, metavar="FILE")
-    verb = add_verb(verbs, "remove", _remove, "delete a preset of your own")
+    verb = add_verb(verbs, "remove", _remove, "remove one of your own presets")
     verb.add_argument("name", metavar="NAME")
 
 
@@ -78,7 +78,7 @@ def _save(args: argparse.Namespace, context: CommandContext) -> None:
     if args.preset is not None:
         settings = preset_choice.chosen(args.preset, settings, fastest(from_environment()))
     made = preset_store.save(args.title, with_text(settings, args.set))
-    _tell(context, made, f"kept as {made.name}")
+    _tell(context, made, f"saved as {made.name}")
 
 
 def _export(args: argparse.Namespace, context: CommandContext) -> None:
@@ -91,7 +91,7 @@ def _export(args: argparse.Namespace, context: CommandContext) -> None:
 
 def _import(args: argparse.Namespace, context: CommandContext) -> None:
     made = preset_store.take(args.path)
-    _tell(context, made, f"kept as {made.name}")
+    _tell(context, made, f"saved as {made.name}")
 
 
 def _remove(args: argparse.Namespace, context: CommandContext) -> None:

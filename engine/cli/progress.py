@@ -15,7 +15,7 @@ _WORDS = {
     "encode": "encoding",
     "upscale": "upscaling",
     "mux": "joining",
-    "verify": "checking",
+    "verify": "verifying",
 }
 _OF_FRAMES = ("decode", "encode", "upscale")
 _LINE_EVERY_S = 10.0
@@ -57,9 +57,10 @@ class _Workers:
 
     @property
     def words(self) -> list[str]:
-        """One for each: "process 2 at frame 480, 1.5/s"; a GPU or a computer has its name."""
+        """One for each: "process 2 at frame 480, 1.5 fps"; a GPU or a computer has its name."""
         return [
-            f"{one.name or f'process {number}'} at frame {one.frame}, {one.frames_per_second:.1f}/s"
+            f"{one.name or f'process {number}'} at frame {one.frame}, "
+            f"{one.frames_per_second:.1f} fps"
             for number, one in sorted(self._seen.items())
         ]
 
@@ -156,7 +157,7 @@ def _percent(event: StageProgress) -> str:
 def _speed(event: StageProgress) -> list[str]:
     words = []
     if event.frames_per_second:
-        words.append(f"{event.frames_per_second:.1f} frames/s")
+        words.append(f"{event.frames_per_second:.1f} fps")
     if event.seconds_left >= 1:
         words.append(f"{duration_text(event.seconds_left)} left")
     return words

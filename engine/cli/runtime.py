@@ -1,4 +1,4 @@
-"""`runtime`: builds of torch for NVIDIA GPUs; get, import, choose and remove them."""
+"""`runtime`: builds of torch for NVIDIA GPUs; download, import, select and remove them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.context import DONE, CommandContext
+from engine.cli.formatting import state_word
 from engine.cli.options import add_verb
 from engine.cli.tasks import TaskSession, task_session
 from engine.core.errors import RuntimeBroken, RuntimeNotAccepted
@@ -27,37 +28,43 @@ from engine.runtimes import start
 
 _EXAMPLES = """examples:
   python -m engine runtime list
-  python -m engine runtime install                 the one that suits the GPU
+  python -m engine runtime install                 the recommended one for your GPU
   python -m engine runtime import D:/torch-2.13.0+cu130-cp312-cp312-win_amd64.whl
-  python -m engine runtime use bundled             back to the torch that came with the program
+  python -m engine runtime use bundled             use the built-in torch again
 
-Where this build of Upreel pins no SHA-256, name, size and sum of the file are shown first: in a
-terminal you are asked, in a script --accept-sha256 SUM accepts it.
+If Upreel does not know the SHA-256 of a file, its name, size and SHA-256 are shown first: confirm
+them in the terminal, or with --accept-sha256 SUM in a script.
 
-A runtime is used from the next start on. UPREEL_RUNTIME=bundled|installed|ID decides for one start;
-in a checkout of the sources nothing else does.
+A runtime is used from the next start on. UPREEL_RUNTIME=bundled|installed|ID selects one for a
+single start; if Upreel runs from source, this is the only way.
 """
 BUNDLED = start.BUNDLED
 
 
 def register(add: Callable[..., Any]) -> None:
     """Put `runtime` with its verbs on the command line."""
-    text = "list, get, import, choose or remove NVIDIA builds of torch"
+    text = "list, download, import, select or remove NVIDIA builds of torch"
     command = add("runtime", run, text, _EXAMPLES)
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
-    add_verb(verbs, "list", _list, "show which are here, which is used, and why")
-    verb = add_verb(verbs, "install", _install, "download one, try it and use it from now on")
-    verb.add_argument("id", nargs="?", metavar="ID", help="default: the one that suits the GPU")
+    add_verb(verbs, "list", _list, "show which runtimes are installed, which one is used, and why")
+    verb = add_verb(
+        verbs, "install", _install, "download a runtime, test it and use it from now on"
+    )
+    verb.add_argument(
+        "id", nargs="?", metavar="ID", help="default: the recommended one for your GPU"
+    )
     _add_acceptance(verb)
-    verb = add_verb(verbs, "import", _import, "the same with official wheels that you have already")
+    verb = add_verb(
+        verbs, "import", _import, "install a runtime from official wheels that you already have"
+    )
     verb.add_argument("paths", nargs="+", type=Path, metavar="WHEEL|FOLDER")
     _add_acceptance(verb)
-    verb = add_verb(verbs, "use", _use, "let the next start take an installed one")
+    verb = add_verb(verbs, "use", _use, "select an installed runtime for the next start")
     verb.add_argument("id", metavar=f"ID|{BUNDLED}")
-    verb = add_verb(verbs, "remove", _remove, "delete one")
+    verb = add_verb(verbs, "remove", _remove, "remove a runtime")
     verb.add_argument("id", metavar="ID")
-    verb = add_verb(verbs, "try", _try, "load the one of this process and compute with it")
-    verb.add_argument("--out", type=Path, metavar="FILE", help="write what was seen as JSON")
+    verb = add_verb(verbs, "try", _try, "load the runtime of this process and compute with it")
+    verb.add_argument("--out", type=Path, metavar="FILE", help="write the result as JSON")
 
 
 def _add_acceptance(verb: argparse.ArgumentParser) -> None:
@@ -67,7 +74,7 @@ def _add_acceptance(verb: argparse.ArgumentParser) -> None:
         default=[],
         type=str.lower,
         metavar="SUM",
-        help="use a file with this sum though this build pins none",
+        help="accept a file with this SHA-256 even if Upreel does not know it",
     )
 
 
@@ -106,7 +113,7 @@ def _install(args: argparse.Namespace, context: CommandContext) -> int:
             listed = _listed(tasks)
             name = listed.suited
             if not name:
-                args.usage_error(f"{listed.advice} Name one to install it all the same.")
+                args.usage_error(f"{listed.advice} Give an ID to install one anyway.")
         return _run_accepted(tasks, c.InstallRuntime(runtime=name), args, context)
 
 
@@ -149,7 +156,7 @@ def _try(args: argparse.Namespace, context: CommandContext) -> int:
     if context.console.json:
         context.console.data(found)
     else:
-        where = found.card or "the processor"
+        where = found.card or "the CPU"
         context.console.say(
             f"torch {found.torch} computes on {where}; loaded in {found.seconds:.1f} s"
         )
@@ -183,15 +190,17 @@ def _seen() -> RuntimeTrial:
 
 def _line(state: RuntimeState, suited: str) -> str:
     size = bytes_text(state.bytes) if state.bytes else f"about {bytes_text(state.about_bytes)}"
-    words = [f"{state.id:<8}", f"{state.state:<8}", f"CUDA {state.cuda}"]
+    words = [f"{state.id:<8}", f"{state_word(state.state):<13}", f"CUDA {state.cuda}"]
     words += [f"driver {state.driver} or newer"] if state.driver else []
     if state.state == "missing":
         words.append(f"{size} to download, about {bytes_text(state.disk_bytes)} on the disk")
     elif state.done_bytes:
         words.append(bytes_text(state.done_bytes))
     words += [str(state.why)] if state.why else []
-    words += ["made for another Python or system"] if not state.suits_program else []
-    words += ["suits this GPU"] if state.id == suited else []
+    words += (
+        ["built for another Python version or operating system"] if not state.suits_program else []
+    )
+    words += ["recommended for this GPU"] if state.id == suited else []
     words += ["used now"] if state.is_used else []
-    words += ["chosen for the next start"] if state.is_chosen else []
+    words += ["selected for the next start"] if state.is_chosen else []
     return "  ".join(words)

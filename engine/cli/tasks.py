@@ -23,20 +23,20 @@ _LINE_EVERY_S = 10.0
 _OBJECTS = {TaskKind.RUNTIME: "the NVIDIA runtime {}", TaskKind.UPDATE: "the update"}
 _VERBS = {
     "download": "downloading",
-    "verify": "checking",
-    "import": "checking",
+    "verify": "verifying",
+    "import": "verifying",
     "unpack": "unpacking",
-    "try": "trying",
+    "try": "testing",
     "remove": "removing",
-    "use": "choosing",
-    "check": "asking for",
-    "install": "checking",
+    "use": "selecting",
+    "check": "checking for",
+    "install": "verifying",
 }
 _DONE = {  # of model files
-    "download": "{id} is here: {path}",
-    "verify": "{id} is right: {path}",
-    "import": "{title} is here as {id}: {path}",
-    "remove": "{id} is removed.",
+    "download": "{id} is installed: {path}",
+    "verify": "{id} is verified: {path}",
+    "import": "{title} is installed as {id}: {path}",
+    "remove": "{id} was removed.",
 }
 
 
@@ -97,13 +97,13 @@ class TaskSession:
         finally:
             self._line.clear()
         if any(isinstance(end, e.TaskStopped) for end in ends):
-            self._console.note("Cancelled. What was loaded is kept, and goes on next time.")
+            self._console.note("Cancelled. The partial download is kept and will resume next time.")
             return CANCELLED
         return FAILED if any(isinstance(end, e.TaskFailed) for end in ends) else DONE
 
     def _stop(self) -> None:
         self._line.clear()
-        self._console.note("Stopping; press Ctrl-C again to end at once.")
+        self._console.note("Stopping; press Ctrl-C again to stop immediately.")
         self._engine.send(c.StopTask(kind=self._kind))
 
     def _show(self, event: e.TaskEvent) -> None:

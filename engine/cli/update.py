@@ -1,4 +1,4 @@
-"""`update`: look for a newer version, get its setup, start it."""
+"""`update`: check for a newer version, download its setup, start it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,23 @@ from engine.protocol.update_state import UpdateState
 
 _Ended = tuple[int, UpdateState]  # exit status, and the state of the update
 _EXAMPLES = """examples:
-  python -m engine update check                    is there a newer version, and what is new in it
-  python -m engine update install                  get its setup and start it
+  python -m engine update check                    show whether a newer version exists
+  python -m engine update install                  download its setup and start it
 
-Only these commands and the button of the window look for updates. A setup is taken only if
-its description is signed by Upreel's key and it is what that says, to the last byte.
+Upreel checks for updates only with these commands and the button of the window. A setup is accepted
+only if its description is signed with Upreel's key and its SHA-256 matches.
 """
 
 
 def register(add: Callable[..., Any]) -> None:
     """Put `update` with its verbs on the command line."""
     command = add(
-        "update", run, "look for a newer version of Upreel, get and install it", _EXAMPLES
+        "update", run, "check for a newer version of Upreel, download and install it", _EXAMPLES
     )
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
-    add_verb(verbs, "check", _check, "show whether there is a newer version")
-    add_verb(verbs, "download", _download, "get its setup, or go on where that ended")
-    add_verb(
-        verbs, "install", _install, "start its setup; other windows of Upreel have to be closed"
-    )
+    add_verb(verbs, "check", _check, "show whether a newer version exists")
+    add_verb(verbs, "download", _download, "download its setup, or resume the download")
+    add_verb(verbs, "install", _install, "start its setup; close other windows of Upreel first")
 
 
 def run(args: argparse.Namespace, context: CommandContext) -> int:
@@ -47,7 +45,7 @@ def run(args: argparse.Namespace, context: CommandContext) -> int:
     _show(state, context)
     if args.verb is _install and state.newer:
         path = context.services.start_update()
-        context.console.note(f"{path.name} is started. Close Upreel where it is still open.")
+        context.console.note(f"{path.name} was started. Close all open windows of Upreel.")
     return DONE
 
 
@@ -85,6 +83,8 @@ def _show(state: UpdateState, context: CommandContext) -> None:
     if not state.newer:
         console.say(f"Upreel {state.version} is the newest version.")
         return
-    where = "its setup is here" if state.is_ready else f"{bytes_text(state.bytes)} to download"
+    where = (
+        "its setup is downloaded" if state.is_ready else f"{bytes_text(state.bytes)} to download"
+    )
     console.say(f"Upreel {state.newer} of {state.date}; {where}. You have {state.version}.")
     console.say(state.notes["en"].strip())

@@ -14,20 +14,20 @@ from engine.cli.context import DONE, CommandContext
 
 _EXAMPLES = """examples:
   python -m engine worker                          work for all paired computers, until Ctrl-C
-  python -m engine worker --address 192.168.1.20   for the one that is there
+  python -m engine worker --address 192.168.1.20   work only for the computer at this address
 
-It computes while a job of another computer uses it, and waits for the next one. Its result goes
-to that computer; nothing of the film stays here. `machines` pairs computers.
+This computer processes parts of jobs from other computers, one job after the other. The results are
+sent to those computers; no part of a video is kept. `machines` pairs computers.
 """
 
 
 def register(add: Callable[..., Any]) -> None:
     """Put `worker` on the command line."""
-    command = add("worker", run, "make parts of films for other computers", _EXAMPLES)
+    command = add("worker", run, "process parts of videos for other computers", _EXAMPLES)
     command.add_argument(
         "--address",
         metavar="HOST[:PORT]",
-        help="of the computer to work for; default: all paired ones, as they are found",
+        help="address of the computer to work for; default: all paired computers in the network",
     )
     command.set_defaults(json=False)
 
@@ -61,15 +61,15 @@ def run(args: argparse.Namespace, context: CommandContext) -> int:
 
         door = own_door()
         stack.enter_context(Lending(door, hosts, heard))
-        context.console.note(f"{door.name} waits for work. Ctrl-C ends it.")
+        context.console.note(f"{door.name} is waiting for work. Press Ctrl-C to stop.")
         while not end.wait(0.5):
             pass
     return DONE
 
 
 _TEXTS = {
-    "working": "works for {}",
-    "idle": "waits for work",
+    "working": "working for {}",
+    "idle": "waiting for work",
     "refused": "not used: {}",
 }
 

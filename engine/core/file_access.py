@@ -337,7 +337,7 @@ class RetryingFile:
         file = self._file
         data = in_time(lambda: file.read(count))
         if not data and count and self._at < self.size:
-            raise OSError(errno.EIO, "the file has become shorter", str(self._path))
+            raise OSError(errno.EIO, "the file became shorter", str(self._path))
         self._at += len(data)
         return data
 

@@ -1,9 +1,9 @@
 """Messages for users: the engine gives a code and values, a catalogue per language has the text.
 
 `resources/messages/<language>.toml` holds a table for each code. An entry has a `text` and may have
-a `hint` (what to do next), a `title` (heading of a card) and a `button`; `text_one` replaces `text`
-where the value `count` is 1. `{name}` stands for a value. The window and the command line read the
-same catalogue, so both show the same sentence.
+a `hint` (what to do next), a `title` (heading of a card) and a `button`. `{name}` stands for a
+value. `{count:frame|frames}` stands for the first form if the value is 1, else for the second. The
+window and the command line read the same catalogue, so both show the same sentence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 LANGUAGES = ("en", "zh_CN")
 _FALLBACK = LANGUAGES[0]
-_FIELDS = ("text", "text_one", "hint", "title", "button")
+_FIELDS = ("text", "hint", "title", "button")
 Part = Literal["text", "hint", "title"]
 
 
@@ -95,6 +95,16 @@ def _param(value: object) -> Param:
     return str(value)
 
 
+class _Value(str):
+    """Value of a placeholder, which may choose between the words for one and for several."""
+
+    __slots__ = ()
+
+    def __format__(self, forms: str) -> str:
+        one, bar, several = forms.partition("|")
+        return str(self) if not bar else one if self == "1" else several
+
+
 class MessageCatalogue:
     """The messages of one language; what it lacks is taken from English.
 
@@ -112,8 +122,7 @@ class MessageCatalogue:
             return self.hint(message)
         if message.part == "title":
             return self.title(message.code)
-        names = ("text_one", "text") if message.params.get("count") == "1" else ("text",)
-        found = self._get(message.code, *names)
+        found = self._get(message.code, "text")
         if not found:
             logger.error("no text for the message %s", message.code)
             return message.code
@@ -135,11 +144,10 @@ class MessageCatalogue:
         """Text of the button that helps, from the nearest table; "" where there is none."""
         return self._nearest(code, "button")
 
-    def _get(self, code: str, *names: str) -> str:
-        """The first of these fields that an entry has; of English only where it has none."""
-        entry = self._entries.get(code, {})
-        found = next((entry[name] for name in names if entry.get(name)), "")
-        return found if found or self is self._fallback else self._fallback._get(code, *names)
+    def _get(self, code: str, name: str) -> str:
+        """A field of an entry; the English one if this language has none."""
+        found = self._entries.get(code, {}).get(name, "")
+        return found if found or self is self._fallback else self._fallback._get(code, name)
 
     def _nearest(self, code: str, name: str) -> str:
         while code and not (found := self._get(code, name)):
@@ -149,7 +157,7 @@ class MessageCatalogue:
     def _filled(self, text: str, message: Message) -> str:
         if "{" not in text:
             return text
-        values = {name: self._value(value) for name, value in message.params.items()}
+        values = {name: _Value(self._value(value)) for name, value in message.params.items()}
         try:
             return text.format_map(values)
         except (KeyError, IndexError, ValueError):

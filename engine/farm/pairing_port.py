@@ -139,7 +139,7 @@ class PairingPort:
                 secure.do_handshake()
                 self._converse(secure, host)
         except OSError as err:
-            logger.info("%s is no computer that pairs: %s", host, err)
+            logger.info("%s does not pair: %s", host, err)
         finally:
             self._guests.pop(threading.current_thread(), None)
             self._free.release()

@@ -53,7 +53,7 @@ def below_normal_priority(process: Any) -> Iterator[None]:
         if was_normal:
             process.nice(_BELOW_NORMAL)
     except (psutil.Error, OSError) as err:
-        logger.info("the priority stays as it is: %s", err)
+        logger.info("the priority could not be changed: %s", err)
         was_normal = False
     try:
         yield
@@ -89,14 +89,14 @@ def _set_throttling(kernel: Any, state: _Throttling) -> None:
         return
     own = ctypes.c_void_p(-1)  # GetCurrentProcess
     if not call(own, _POWER_THROTTLING, ctypes.byref(state), ctypes.sizeof(state)):
-        logger.info("Windows refuses to change power throttling")
+        logger.info("Windows refused to change power throttling")
 
 
 # --- no sleep
 
 
 @contextlib.contextmanager
-def keep_awake(reason: str = "A film is being upscaled") -> Iterator[None]:
+def keep_awake(reason: str = "A video is being upscaled") -> Iterator[None]:
     """Prevent sleep of an idle machine inside; enter and exit in the same thread.
 
     The screen may turn off. Windows: a request of this thread, which ends with it. Linux: a lock of

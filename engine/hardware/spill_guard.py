@@ -28,7 +28,7 @@ class Spilled(Exception):
     """
 
     def __init__(self, spilled_bytes: int) -> None:
-        super().__init__(f"{spilled_bytes} bytes of GPU memory are in main memory")
+        super().__init__(f"{spilled_bytes} bytes of GPU memory are in RAM")
         self.spilled_bytes = spilled_bytes
 
 

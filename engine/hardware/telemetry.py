@@ -80,7 +80,7 @@ class Sampler:
             try:
                 reading = self.read()
             except (psutil.Error, OSError):  # try again next time
-                logger.warning("no reading of the machine", exc_info=True)
+                logger.warning("no hardware telemetry", exc_info=True)
             else:
                 self._sink.emit(reading)
             if self._stopping.wait(self._period_s):

@@ -91,7 +91,7 @@ class Checkpoint:
     def drop(self, first: int) -> list[SegmentRecord]:
         """Forget all segments from a number on, which are returned."""
         dropped = self._finished.drop(first)
-        logger.warning("%d segments are made again, from number %d on", len(dropped), first)
+        logger.warning("%d segments are processed again, from number %d on", len(dropped), first)
         self._forget(dropped)
         return dropped
 
@@ -118,7 +118,7 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError) as err:
-            logger.warning("the result is made again: %s", err)
+            logger.warning("the result is created again: %s", err)
             return None
 
     def add_publication(self, publication: Publication) -> None:
@@ -206,7 +206,7 @@ def _whole_records(folder: Path) -> list[SegmentRecord]:
             if segment_path(folder, record.number).stat().st_size != record.bytes:
                 raise ValueError("another size")
         except (OSError, ValueError, TypeError, KeyError) as err:
-            logger.warning("%s is made again: %s", note.stem, err)
+            logger.warning("%s is processed again: %s", note.stem, err)
             continue
         found.append(record)
     return sorted(found, key=lambda record: record.number)

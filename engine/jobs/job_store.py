@@ -250,7 +250,7 @@ class JobStore:
         try:
             (folder / _FILE).unlink(missing_ok=True)
         except OSError as err:
-            logger.warning("the job %s is not removed: %s", job_id, err)
+            logger.warning("the job %s could not be removed: %s", job_id, err)
             return
         shutil.rmtree(folder, ignore_errors=True)
         if folder.parent in _remembered() and not _begun(folder.parent):
@@ -297,7 +297,7 @@ def _check_possible(stored: StoredJob) -> None:
     if min(*steps, *rates) <= 0 or stored.plan.frames < 0:
         raise ValueError("a rate that is not above 0")
     if video.size.is_empty or picture.size.is_empty:
-        raise ValueError("a picture without pixels")
+        raise ValueError("an image without pixels")
 
 
 # --- jobs of earlier versions

@@ -27,7 +27,7 @@ def note(result: Path) -> None:
         with record.open("a", encoding="ascii") as file:
             file.write(f"{content_mark(result)}\n")
     except OSError as err:
-        logger.warning("%s is not written down as a result: %s", result.name, err)
+        logger.warning("%s could not be recorded as a result: %s", result.name, err)
 
 
 def mark_of(result: Path) -> str:
@@ -47,7 +47,7 @@ def marks() -> frozenset[str]:
     except FileNotFoundError:
         return frozenset()
     except OSError as err:
-        logger.warning("earlier results are not known: %s", err)
+        logger.warning("earlier results are unknown: %s", err)
         return frozenset()
 
 

@@ -158,7 +158,7 @@ class _Decoding:
         found = decoder.frames(context.media.path, self._show, context.control.check)
         with closing(found), Threads() as threads:
             ready = threads.stream(_WAITING, list[Planes])
-            threads.start("write film", lambda: self._store(ready))
+            threads.start("write video", lambda: self._store(ready))
             left = self._total
             with torch.inference_mode():
                 for frames in found:

@@ -73,7 +73,7 @@ def attempt(work: Callable[[], None]) -> Failure | None:
             raise
         where = forget_frames(err)
         if failure.why is None:
-            logger.info("paused, and gives its memory back")
+            logger.info("paused, memory released")
         else:
             logger.warning("%s: %s\n%s", failure.why, err, where)
     free_memory()  # here, where the error and the work are no more

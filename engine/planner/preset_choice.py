@@ -87,13 +87,13 @@ def presets_of(title: str, memory_bytes: int) -> tuple[Preset, ...]:
     """
     tier = tier_of(memory_bytes)
     precision = catalogue.suited_precision(tier.automatic, memory_bytes)
-    return tuple(_preset(tier, name, title or "Processor", precision) for name in tier.presets)
+    return tuple(_preset(tier, name, title or "CPU", precision) for name in tier.presets)
 
 
 def _preset(tier: Tier, name: Goal, title: str, precision: str) -> Preset:
     about = dict(tier.presets[name])
     goals = tuple(about.pop("goals", (name,)))
-    same = " (the same here)" if len(goals) > 1 else ""
+    same = " (identical on this computer)" if len(goals) > 1 else ""
     return Preset(
         name=name,
         title=f"{title}: {' / '.join(_TITLES[goal] for goal in goals)}{same}",

@@ -99,7 +99,7 @@ def broken(folder: Path) -> Message | None:
     if isinstance(found, dict):
         with contextlib.suppress(ValueError, TypeError, KeyError):
             return from_plain(Message, found["message"])
-        return message("reason.runtime.marked", why=found.get("why", "it did not load"))
+        return message("reason.runtime.marked", why=found.get("why", "it could not be loaded"))
     if sum(_has_ended(mark) for mark in folder.glob(f"{_LOADING}*")) >= _CRASHES:
         return message("reason.runtime.crashed")
     return None

@@ -93,15 +93,15 @@ def _examined(wheel: BinaryIO) -> list[tuple[str, zipfile.ZipInfo]]:
             members = [info for info in archive.infolist() if not info.is_dir()]
         most_bytes = _FREE_BYTES + _MOST_GROWTH * wheel.seek(0, 2)
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as err:
-        raise _unsafe(wheel, f"it is no archive that can be read ({err})") from err
+        raise _unsafe(wheel, f"it is not a readable archive ({err})") from err
     if len(members) > _MOST_FILES or sum(info.file_size for info in members) > most_bytes:
-        raise _unsafe(wheel, "it would unpack to far more than a wheel does")
+        raise _unsafe(wheel, "it contains far more data than a wheel")
     seen: set[str] = set()
     kept = []
     for info in members:
         why_not = _why_not(info)
         if why_not or info.filename.casefold() in seen:
-            raise _unsafe(wheel, why_not or f"it has {info.filename!r} twice")
+            raise _unsafe(wheel, why_not or f"it contains {info.filename!r} twice")
         seen.add(info.filename.casefold())
         name = place_of(info.filename)
         if name:
@@ -114,10 +114,10 @@ def _why_not(info: zipfile.ZipInfo) -> str:
     name = info.orig_filename
     parts = name.split("/")
     if len(name) > _LONGEST_NAME or not all(map(_is_name, parts)):
-        return f"it has a file with the impossible path {name!r}"
+        return f"it contains a file with the invalid path {name!r}"
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind not in (0, stat.S_IFREG) or info.flag_bits & 0x1:
-        return f"{name!r} in it is no plain file"
+        return f"it contains {name!r}, which is not a regular file"
     return ""
 
 
@@ -141,7 +141,7 @@ def _pieces(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wheel: BinaryIO) ->
             while piece := member.read(_PIECE_BYTES):
                 yield piece
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as err:
-        raise _unsafe(wheel, f"{info.filename} in it is damaged ({err})") from err
+        raise _unsafe(wheel, f"it contains the damaged file {info.filename} ({err})") from err
 
 
 def _unsafe(wheel: BinaryIO, why: str) -> UnsafeArchive:

@@ -156,7 +156,7 @@ class JobSettings:
     latent_rate: float = setting(
         0.0,
         group="latents",
-        unit="frames/s",
+        unit="fps",
         low=0.0,
         high=240.0,
         low_is_automatic=True,

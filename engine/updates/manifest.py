@@ -96,7 +96,7 @@ def parse(content: bytes) -> Manifest:
     try:
         found = parse_json(content)
         if found["product"] != PRODUCT:
-            raise _no_description("it is of another program")
+            raise _no_description("it describes another program")
         if found["format"] != FORMAT:
             raise UpdateTooNew()
         manifest = from_plain(Manifest, found)
@@ -116,7 +116,7 @@ def is_newer(version: str, than: str) -> bool:
 def _version_parts(version: str) -> tuple[int, ...]:
     """The four parts of a version; raises ValueError for what is no version."""
     if not _VERSION.fullmatch(version):
-        raise ValueError(f"{version!r} is no version")
+        raise ValueError(f"{version!r} is not a version")
     found = [int(part) for part in version.split(".")]
     return (*found, *[0] * (4 - len(found)))
 
@@ -132,7 +132,7 @@ def _wrong(manifest: Manifest) -> str:
         (0 < setup.bytes <= _LARGEST_SETUP, "size of the setup"),
         (_SHA256.fullmatch(setup.sha256), "SHA-256 of the setup"),
     ]
-    return next((f"the {what} is impossible" for is_right, what in checks if not is_right), "")
+    return next((f"the {what} is invalid" for is_right, what in checks if not is_right), "")
 
 
 def _is_date(text: str) -> bool:

@@ -190,9 +190,9 @@ class Farm:
         """A piece of a finished segment; False where it is damaged."""
         self._at_work(comm, number)
         segment, begin = read(int, segment), read(int, begin)
-        check(isinstance(piece, _BYTES) and len(piece) <= PIECE_BYTES, "no piece of a segment")
+        check(isinstance(piece, _BYTES) and len(piece) <= PIECE_BYTES, "not a piece of a segment")
         check(0 <= begin < self._most_bytes, "a segment that is too large")
-        check(self._lacks(segment), "a segment that does not lack")
+        check(self._lacks(segment), "a segment already finished")
         try:
             return await self._received.take(number, segment, begin, bytes(piece), sha256)
         except OSError as err:  # no fault of the machine
@@ -205,7 +205,7 @@ class Farm:
         """The newest frames that a machine has made."""
         self._at_work(comm, number)
         shown = read_preview(preview, pixels)
-        check(shown.job_id == self._order.job_id, "a picture of another job")
+        check(shown.job_id == self._order.job_id, "a preview of another job")
         self._heard({"number": number, "kind": "preview", "data": shown})
 
     async def leave(self, comm: Comm, number: int, state: MachineState) -> None:
@@ -269,7 +269,7 @@ class Farm:
         if member is None:
             number = self._first + len(self._everyone)
             devices = sum(one.fingerprint == fingerprint for one in self._everyone)
-            check(devices < _MOST_DEVICES, "more devices than a machine has")
+            check(devices < _MOST_DEVICES, "too many devices")
             name = self.door.names.get(fingerprint) or clean_name(read(str, name))
             member = _Member(number, fingerprint, name, "", device)
             self._refused[key] = member  # until it fits
@@ -302,7 +302,7 @@ class Farm:
         """The machine with a number, which must be the one that speaks."""
         member = self._member(number)
         is_right = member is not None and member.fingerprint == _fingerprint(comm)
-        check(is_right, "another machine has this number")
+        check(is_right, "a number used by another computer")
         assert member is not None
         return member
 

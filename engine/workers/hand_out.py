@@ -238,7 +238,7 @@ class _HandOut:
 
     def _lost(self, crew: Crew, number: int | None, why: Message) -> None:
         if number is None:
-            logger.warning("a span is lost: %s", why)
+            logger.warning("a span was lost: %s", why)
             return
         logger.warning("worker %d lost its span: %s", number + 1, why)
         self._paces.rests(number)
@@ -259,7 +259,7 @@ class _HandOut:
         """
         if self._farm is None or self._team.is_own(number):
             raise error
-        logger.warning("worker %d is sent away: %s", number + 1, error)
+        logger.warning("worker %d is removed: %s", number + 1, error)
         self._lost(crew, number, message("reason.worker.nonsense"))
         self._team.left(number)  # one failure is enough
         self._farm.dismiss(number)
@@ -294,13 +294,13 @@ class _HandOut:
                 params = {"name": name, "why": why}
                 self._warn_once(Notice(code="machine-refused", severity="warning", params=params))
             case _:
-                raise InvalidReport("of a kind that there is not")
+                raise InvalidReport("a report of an unknown kind")
 
     def _made(self, number: int, made: Made) -> None:
         """A worker tells how its span ended, before the span ends."""
         if not self._spans.has(made.first):
             return  # another one has made it meanwhile
-        check(self._team.is_own(number) or not made.has_preview, "a picture that is not here")
+        check(self._team.is_own(number) or not made.has_preview, "a preview that is not available")
         self._ends[number, made.first] = made
         if made.failure is not None or len(self._spans) <= len(self._team.workers):
             self._paces.rests(number)  # perhaps nothing waits for it

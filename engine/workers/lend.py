@@ -53,7 +53,7 @@ def paired_hosts() -> Iterator[Callable[[], tuple[str, ...]]]:
         try:
             browser = stack.enter_context(Browser())
         except MachineUnreachable as err:
-            logger.info("no machine is looked for: %s", err)
+            logger.info("cannot search for other computers: %s", err)
 
         def hosts() -> tuple[str, ...]:
             seen = browser.machines if browser is not None else ()
@@ -191,7 +191,7 @@ class Lending:
         for number, child in tuple(self._children.items()):
             child.process.join(_ENDING_S)
             if child.process.is_alive():
-                logger.warning("%s does not end", child.process.name)
+                logger.warning("%s did not stop", child.process.name)
                 child.process.kill()
                 child.process.join()
             self._forget(number)

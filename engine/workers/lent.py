@@ -127,7 +127,7 @@ class _Process:
         except (OSError, TimeoutError):
             return False
         except Exception:  # Dask raises errors of many classes for an answer that makes no sense
-            logger.warning("%s answers what makes no sense", host, exc_info=True)
+            logger.warning("%s sent an invalid reply", host, exc_info=True)
             job = None
         if job is None:
             self._refused_until = time.monotonic() + _REFUSED_S

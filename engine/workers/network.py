@@ -26,5 +26,5 @@ def hand_out_to_machines(context: JobContext, segments: SegmentLog, *, port: int
         try:
             stack.enter_context(announced(jobs_port=port))
         except MachineUnreachable as err:  # who knows the address finds it
-            logger.info("this machine is not announced: %s", err)
+            logger.info("this computer cannot be announced: %s", err)
         hand_out(context, segments, own_door(port))

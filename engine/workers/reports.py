@@ -85,14 +85,16 @@ def read_segment(
     if record.number in finished:
         return None
     check(0 < record.frames <= segment_frames, "a segment without frames, or with too many")
-    check(record.frames == len(record.durations) == len(record.crcs), "other numbers of frames")
+    check(
+        record.frames == len(record.durations) == len(record.crcs), "frame counts that do not match"
+    )
     found = [one for one in lacking if (one.first, one.done) == (record.number, record.begins)]
-    check(bool(found), "a segment that does not lack")
+    check(bool(found), "a segment already finished")
     stop, end = found[0].stop, record.end.count
-    check(end <= (frames if stop is None else stop), "a segment that goes too far")
-    check(stop is None or end == stop or end % segment_frames == 0, "a segment that is cut short")
+    check(end <= (frames if stop is None else stop), "a segment beyond the end of its span")
+    check(stop is None or end == stop or end % segment_frames == 0, "an incomplete segment")
     path = segment_path(folder, record.number)
-    check(path.is_file() and path.stat().st_size == record.bytes, "a segment that is not there")
+    check(path.is_file() and path.stat().st_size == record.bytes, "a missing segment file")
     return record
 
 
@@ -104,7 +106,7 @@ def read_made(data: Any) -> Made:
     """
     made = read(Made, data)
     taken = (made.peak_bytes, *made.seconds.values())
-    check(all(isfinite(one) and one >= 0 for one in taken), "a size or a time below zero")
+    check(all(isfinite(one) and one >= 0 for one in taken), "a negative size or time")
     return made
 
 
@@ -116,8 +118,8 @@ def read_progress(data: Any, *, frames: int) -> tuple[int, int, float]:
     """
     check(isinstance(data, list | tuple) and len(data) == 3, "no progress")
     frame, begun, speed = read(int, data[0]), read(int, data[1]), read(float, data[2])
-    check(0 <= begun <= frame <= frames, "a frame that is not there")
-    check(isfinite(speed) and speed >= 0, "a speed that makes no sense")
+    check(0 <= begun <= frame <= frames, "a frame number out of range")
+    check(isfinite(speed) and speed >= 0, "an invalid speed")
     return frame, begun, speed
 
 
@@ -131,7 +133,7 @@ def read_offer(data: Any) -> MachineOffer:
     device = offer.device
     is_short = max(len(device.gpu), len(device.title)) <= _LONGEST_TITLE
     check(is_short and device.title.isprintable(), "a device without a name")
-    check(0 <= device.free_bytes < 2**60, "memory that there is not")
+    check(0 <= device.free_bytes < 2**60, "an implausible amount of memory")
     return replace(offer, version=clean_name(offer.version))
 
 
@@ -146,8 +148,8 @@ def read_preview(data: Any, pixels: Sequence[bytes | None]) -> PreviewReady:
         InvalidReport: It cannot be shown.
     """
     preview = read(PreviewReady, data)
-    check(isfinite(preview.seconds) and 0 <= preview.frame < 2**31, "a frame that is not there")
-    check(isinstance(pixels, list | tuple) and len(pixels) == 2, "no pictures")
+    check(isfinite(preview.seconds) and 0 <= preview.frame < 2**31, "a frame number out of range")
+    check(isinstance(pixels, list | tuple) and len(pixels) == 2, "no images")
     source, result = _whole(preview.source, pixels[0]), _whole(preview.result, pixels[1])
     return replace(preview, source=source, result=result)
 
@@ -157,5 +159,5 @@ def _whole(picture: Picture | None, rgb: bytes | None) -> Picture | None:
         return None
     size = picture.size
     if not isinstance(rgb, bytes) or size.is_empty or len(rgb) != 3 * size.pixels:
-        raise InvalidReport("a picture of another size")
+        raise InvalidReport("an image of another size")
     return replace(picture, rgb=rgb)

@@ -37,7 +37,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the process holds after a job: bytes, bytes of all tensors that live, and counts."""
+    """Resources held after a job: bytes, bytes of all live tensors, and counts."""
 
     rss: int
     tensors: int
@@ -58,7 +58,7 @@ def kinds_of_jobs(folder: Path) -> dict[str, JobSettings]:
 
 
 def held() -> Held:
-    """What this process holds now."""
+    """Resources that this process holds now."""
     gc.collect()
     tensors = (each for each in gc.get_objects() if issubclass(type(each), torch.Tensor))
     dense = (each for each in tensors if each.layout == torch.strided)  # others: of other tests
@@ -143,11 +143,12 @@ def _parts(found: list[tuple[float, Held]]) -> list[tuple[int, float, list[Held]
 
 def _page(parts: list[tuple[int, float, list[Held]]]) -> str:
     lines = [
-        "# Jobs without end",
+        "# Two hours of jobs",
         "",
-        "Written by `python -m tests.acceptance.soak`: one program runs jobs of five kinds in turn",
-        "(Lite; SeedVR2, Wan and Compact with tiny weights), each from file to verified file. What",
-        "the process holds between two jobs, median and largest of each part of the run.",
+        "This page is written by `python -m tests.acceptance.soak`: one process runs jobs of five",
+        "kinds in turn (Lite; SeedVR2, Wan and Compact with tiny weights), each from file to",
+        "verified file. The table shows the resources that the process holds between two jobs, as",
+        "median and maximum of each part of the run.",
         "",
         f"{date.today().isoformat()}, {devices.cpu_name()}, {devices.cpu_threads()} threads, "
         f"{platform.system()}, Python {platform.python_version()}, torch {torch.__version__}.",

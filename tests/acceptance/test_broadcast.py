@@ -91,14 +91,14 @@ def test_a_recording_comes_through_and_each_fault_is_named(
     ended = run("upscale", recording, "-o", result, "--model", "none", "--height", "64")
     assert ended.status == 0, ended.err
     said = ended.out + ended.err
-    lost = re.search(r"lost packets at \d+ places: (\d+) in the picture, (\d+) in sound", said)
+    lost = re.search(r"lost packets at \d+ places: (\d+) in the video, (\d+) in sound", said)
     assert lost is not None, said
     assert all(int(count) >= 3 for count in lost.groups())
     damaged = re.findall(r"Damaged frames that (?:could not be decoded|may look wrong): \d+", said)
     assert len(damaged) == 2
-    assert "The size of the picture changes to 72x64" in said
-    assert "The clock of the recording starts again from 0" in said
-    assert "The clock of the file jumps back" in said
+    assert "The frame size changes to 72x64" in said
+    assert "The time stamps of the recording start again from 0" in said
+    assert "The time stamps of the file jump back" in said
     assert "verified: all 13 checks passed" in said
     _is_whole(result, container)
 

@@ -33,11 +33,11 @@ DAMAGES: tuple[tuple[tuple[str, ...], str, str, set[str]], ...] = (
         _ORDER,
     ),
     (("-c", "copy", *_ALL, *_MATRIX), "tags", "matrix is smpte170m instead of bt709", {"tags"}),
-    (("-map", "0:v", "-map", "0:a:0", "-c", "copy"), "streams", "sound track 2", {"streams"}),
+    (("-map", "0:v", "-map", "0:a:0", "-c", "copy"), "streams", "audio track 2", {"streams"}),
     (
         ("-vf", r"drawbox=color=black:t=fill:enable='between(n\,50\,74)'", *_KEPT),
         "black",
-        "00:00:02.000 to 00:00:02.960 (frames 50 to 74) is black",
+        "is black at 00:00:02.000 to 00:00:02.960 (frames 50 to 74)",
         {"black"},
     ),
 )

@@ -55,7 +55,7 @@ def test_job_killed_ten_times_equals_the_uninterrupted_one(suffix: str, tmp_path
     assert files_in(folder) == [result.name]
     assert run("verify", source, result).status == 0
     left = run("resume")
-    assert "No job is unfinished" in left.out + left.err
+    assert "No unfinished jobs" in left.out + left.err
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.helpers.program import (
     NEEDS_FFMPEG,
@@ -102,29 +101,3 @@ def test_encoding_that_is_interrupted_leaves_nothing(tmp_path: Path, vae: Path) 
         _, error = process.communicate(timeout=60)
     assert (process.returncode, "Traceback" in error) == (130, False), error
     assert [path.name for path in tmp_path.iterdir()] == ["film.mkv"]
-
-
-def test_a_wrong_file_ends_with_its_own_error(tmp_path: Path, vae: Path) -> None:
-    spoilt = a_latent()
-    spoilt[0, 0, 0, 0, 0] = torch.nan
-    good = tmp_path / "good.latent"
-    write_latent(good)
-    write_latent(tmp_path / "nan.latent", spoilt)
-    write_latent(tmp_path / "channels.latent", torch.zeros(1, 4, 8, 8))
-    (tmp_path / "empty.latent").touch()
-    (tmp_path / "cut.latent").write_bytes(good.read_bytes()[:-100])
-    other_vae = tmp_path / "vae.safetensors"
-    write_latent(other_vae)
-    for name, model, code in (
-        ("nan", vae, "unreadable-media"),
-        ("channels", vae, "unsupported-media"),
-        ("empty", vae, "unreadable-media"),
-        ("cut", vae, "truncated-media"),
-        ("none", vae, "source-missing"),
-        ("good", other_vae, "wrong-model"),
-    ):
-        source, output = tmp_path / f"{name}.latent", tmp_path / "out.mp4"
-        ended = run("decode-latent", source, "-o", output, "--vae", model)
-        assert (ended.status, ended.code) == (1, code), name
-        assert "Traceback" not in ended.err
-        assert not output.exists()

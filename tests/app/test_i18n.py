@@ -12,6 +12,7 @@ from engine.core.errors import DownloadFailed, NotSafetensors, UpdateUnreachable
 from engine.core.messages import message
 from engine.planner.preset_choice import tiers
 from engine.protocol.plan import Notice
+from tests.helpers.old_words import old_words
 
 ROOT = Path(__file__).parents[2]
 PLACE = re.compile(r"\{(\w+)\}")
@@ -37,6 +38,13 @@ def test_every_text_has_a_chinese_one_with_the_same_places_and_no_other_is_kept(
     assert kept - shown == set(), "left over"
     for source, translated in read_catalogue("zh_CN").items():
         assert set(PLACE.findall(source)) == set(PLACE.findall(translated)), source
+
+
+def test_texts_use_the_words_of_the_field_in_both_languages():
+    catalogue = read_catalogue("zh_CN")
+    assert {
+        text: found for text in (*catalogue, *catalogue.values()) if (found := old_words(text))
+    } == {}
 
 
 def test_no_english_word_is_left_in_the_chinese_window(bench):
@@ -73,7 +81,9 @@ def test_messages_of_the_engine_and_those_inside_them_are_translated(qapp):
         assert text(notice) == "第 3 条流（字幕，dvb）不保留：MP4 不能容纳 dvb。"
         assert hint(notice) == "如需保留，请选择 MKV 文件格式。"
         assert text(wrong.info()) == "a.gguf 是 GGUF 文件，不是 safetensors 文件。"
-        assert text(setup.info()) == "huggingface.co 没有提供 a b.safetensors：连接失败（reset）。"
+        assert (
+            text(setup.info()) == "无法从 huggingface.co 下载 a b.safetensors：连接失败（reset）。"
+        )
         assert hint(failed.info()) == "文件已移走。如果您有该文件，请导入。"
     finally:
         languages.use("en")

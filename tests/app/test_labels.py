@@ -39,4 +39,4 @@ def test_every_error_of_the_engine_has_a_button_and_an_unknown_one_a_title(qapp)
     }
     assert codes == set(ACTION_OF)
     assert all(map(button, codes))
-    assert error_title(ErrorInfo(code="brand-new")) == "Something went wrong"
+    assert error_title(ErrorInfo(code="brand-new")) == "An error occurred"

@@ -140,7 +140,7 @@ def test_keys_open_and_close_the_last_minute(bench, key):
     hear(bench, GPU)
     gauges = bench.find("gauges")
     assert gauges.focusPolicy() & Qt.FocusPolicy.TabFocus
-    assert gauges.accessibleName() == "The last minute"
+    assert gauges.accessibleName() == "Last minute"
     QTest.keyClick(gauges, key)
     opened = popup()
     assert opened is not None
@@ -187,9 +187,9 @@ def test_work_times_stand_next_to_the_planned_ones(bench, theme):
     bench.emit(reading(148.0))
     opened = open_it(bench)
     shown = [label.text().strip() for label in opened.findChildren(QLabel) if label.isVisible()]
-    at = shown.index("Stages of the film")
+    at = shown.index("Stages of this video")
     assert shown[at : at + 9] == [
-        *("Stages of the film", "taken", "planned"),
+        *("Stages of this video", "actual", "planned"),
         *("Preparing", "3 s", ""),
         *("Upscaling", "45 s", ""),
     ]
@@ -203,7 +203,7 @@ def test_work_times_stand_next_to_the_planned_ones(bench, theme):
     bench.emit(reading(149.0))
     shown = [label.text().strip() for label in opened.findChildren(QLabel) if label.isVisible()]
     rows = [(name, "12 s", planned) for name, _, planned in rows]
-    rows.insert(0, ("Load the model", "7 s", ""))
+    rows.insert(0, ("Load model", "7 s", ""))
     assert shown[at + 9 :] == [text for row in rows for text in row]
     assert any("planned peak 11.4" in text for text in shown)
     assert not unreadable(opened)

@@ -78,7 +78,7 @@ def test_a_failed_check_is_not_called_a_success(bench):
     bench.hear()
     assert labels.state(bench.program.queue.rows[0]) == "Done, but checks failed"
     assert "1 of 13 checks failed" in texts(bench.find("reportStrip"))
-    said = "Number of frames\n240 frames in, 240 out."
+    said = "Frame count\n240 frames in, 240 out."
     assert texts(bench.window).count(said) == 1
     assert said in texts(bench.find("doubtCard"))
     bench.program.use_language("zh_CN")
@@ -90,7 +90,7 @@ def test_a_file_that_is_no_film_stays_as_a_card_with_the_reason(bench):
         code="unreadable-media", case="undecodable", params={"name": "letter.docx"}
     )
     bench.add("letter.docx")
-    assert "letter.docx is not a video or picture" in texts(bench.window)
+    assert "letter.docx is not a video or image" in texts(bench.window)
     assert bench.find("errorAction").text() == "Remove from the queue"
     bench.find("errorAction").click()
     assert bench.program.queue.rows == ()
@@ -165,7 +165,7 @@ def test_several_selected_films_go_and_return_together_in_their_order(bench):
         bench.add(name)
     bench.window.queue_column.view.selectAll()
     bench.do("remove")
-    assert "3 films" in bench.find("undoLine").findChild(QAbstractButton).accessibleDescription()
+    assert "3 videos" in bench.find("undoLine").findChild(QAbstractButton).accessibleDescription()
     bench.do("undo")
     assert [row.source.name for row in bench.program.queue.rows] == names
     assert [c.position for c in bench.asked(commands.RestoreJob)] == [0, 1, 2]
@@ -265,7 +265,7 @@ def test_a_result_that_was_held_back_or_differs_can_be_accepted_or_tried_again(b
     bench.fail(ErrorInfo(code="result-held-back", case="frames-missing", params=about))
     assert "Only 3 of the 9 frames of one.mp4" in texts(bench.window)
     assert bench.find("primaryAction").text() == "Try again"
-    assert bench.find("errorAction").text() == "Keep it as it is"
+    assert bench.find("errorAction").text() == "Keep it anyway"
     bench.find("errorAction").click()
     assert bench.asked(commands.RetryJob) == [commands.RetryJob(job_id=job_id, accept=True)]
     bench.hear()
@@ -275,7 +275,7 @@ def test_a_result_that_was_held_back_or_differs_can_be_accepted_or_tried_again(b
     job_id = bench.start("two.mp4")
     bench.engine.finish(failed=("likeness",))
     bench.hear()
-    assert bench.find("secondAction").text() == "Keep it as it is"
+    assert bench.find("secondAction").text() == "Keep it anyway"
     assert bench.window.actions_["retry"].isEnabled()
     bench.find("secondAction").click()
     bench.hear()
@@ -333,7 +333,7 @@ def test_the_queue_follows_the_keyboard(bench, qtbot):
 
 def test_the_gpu_and_its_memory_are_shown(bench):
     for gpu, shown in (
-        (None, ["No NVIDIA GPU: runs on the processor"]),
+        (None, ["No NVIDIA GPU: runs on the CPU"]),
         (GPU, ["12.0 / 15.9 GB", "RTX 5070 Ti · 16 GB"]),
     ):
         bench.engine.emit_telemetry(gpu)

@@ -66,4 +66,4 @@ def test_a_model_that_is_not_the_published_one_is_never_used(server, program, qt
     assert {task.error.code for task in tasks if task.error is not None} == {"hash-mismatch"}
     assert not any(file.is_here for file in program.model_files.files)
     row = part(program.models.view, "model-file-tiny-dit")
-    assert "This is not the file that was published" in texts(row)
+    assert "This is not the published file" in texts(row)

@@ -19,7 +19,7 @@ from tests.app.jobs.test_unfinished import begun
 from tests.app.plan.test_plan_card import TOO_MUCH, plan, say_plan
 from tests.app.test_gauges import GPU
 from tests.app.test_narrow_window import cut_off, settle
-from tests.helpers.parameters import rest_extended
+from tests.helpers.extended import rest_extended
 from tests.helpers.plans import on_gpu
 
 SIZES = ((910, 432), (910, 512), (1024, 600), (1280, 680), (1366, 728))
@@ -250,11 +250,11 @@ def test_a_plan_lists_what_it_copies_and_what_it_does_not(bench):
         made.streams[0], index=2, kind="subtitle", codec="dvb_subtitle", copied=False, why="no room"
     )
     say_plan(bench, dataclasses.replace(made, streams=(*made.streams, lost)))
-    assert bench.find("planStreams").whole == "Copied: sound track; left out: subtitle"
+    assert bench.find("planStreams").whole == "Copied: audio track; left out: subtitle"
     bench.press("whyThisPlan")
     settle()
     shown = texts(bench.find("whySheet"))
-    for text in ("Sound track · 2 channels · aac", "copied", "left out: no room"):
+    for text in ("Audio track · 2 channels · aac", "copied", "left out: no room"):
         assert text in shown
 
 

@@ -25,4 +25,4 @@ def test_the_line_of_a_plan_names_latents_first_and_tiles_of_both_ways(qapp):
     assert said in plan_lines(replace(plan, work=tiles))[0]
     latent = LatentPlan(vae=VAE, model="wan21-vae", normalised=True, decode_tile=Size(512, 512))
     line, *_ = plan_lines(replace(make_plan(media, JobSettings(model="none")), latent=latent))
-    assert line.startswith("Plan: latents: Normalised · decoded in tiles of 512×512 · None")
+    assert line.startswith("Plan: latents: Normalised · decoded in tiles of 512×512 · No upsc")

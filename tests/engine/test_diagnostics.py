@@ -75,9 +75,9 @@ def test_the_variant_of_convolutions_is_shown(monkeypatch: pytest.MonkeyPatch) -
 
     from engine.ops.conv import trial
 
-    line = lines_of(diagnostics._convolutions)["convolutions (processor)"]
+    line = lines_of(diagnostics._convolutions)["convolutions (CPU)"]
     assert "2D: " in str(line.message)
-    bad = trial.ConvolutionChoice(form="2d", reason="neither form is right", is_sound=False)
+    bad = trial.ConvolutionChoice(form="2d", reason="neither form works", is_sound=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(trial, "probe_convolution", lambda device, dtype: bad)
     lines = lines_of(diagnostics._convolutions)
@@ -102,7 +102,7 @@ def test_files_and_folders_that_cannot_be_used_are_a_problem(
     (tmp_path / "file").touch()
     monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "file"))
     lines = lines_of(diagnostics._folders)
-    assert (lines["jobs folder"].state, lines["cache folder"].state) == ("problem", "ok")
+    assert (lines["job folder"].state, lines["cache folder"].state) == ("problem", "ok")
     monkeypatch.setenv("UPREEL_DATA", str(tmp_path))
     (tmp_path / "settings.toml").write_text("[engine\n")
     (line,) = diagnostics._lines(diagnostics._settings)
@@ -120,7 +120,7 @@ def test_lite_models_work_unless_weights_are_missing(monkeypatch: pytest.MonkeyP
     trials = dict(registry.family("lite").self_tests())
     state, text = trials["lite_x2_faithful.safetensors"]()
     assert state == "ok"
-    assert "keeps grey" in str(text)
+    assert "grey stays grey" in str(text)
 
     def missing(name: str) -> Path:
         raise WeightsMissing("built-in", file=name)
@@ -155,7 +155,7 @@ def test_optimisations_that_are_not_as_usual_are_named(monkeypatch: pytest.Monke
     monkeypatch.setenv("UPREEL_VAE_TEMPORAL_WINOGRAD", "on")
     monkeypatch.setenv("UPREEL_DIT_ATTENTION", "math")
     line = lines_of(diagnostics._optimisations)["optimisations"]
-    assert str(line.message) == "by environment: vae.temporal_winograd=on,dit.attention=math"
+    assert str(line.message) == "in the environment: vae.temporal_winograd=on,dit.attention=math"
     monkeypatch.setenv("UPREEL_RUN_FLY", "on")
     assert lines_of(diagnostics._optimisations)["optimisations"].state == "problem"
 
@@ -193,7 +193,7 @@ def test_programs_that_use_much_gpu_memory_are_a_warning(monkeypatch: pytest.Mon
     monkeypatch.setattr(devices, "gpus", lambda: (GPU,))
     small = (GpuProcess(name="dwm.exe", mb=512), GpuProcess(name="x.exe", mb=None))
     for found, state, text in (
-        ((), "ok", "no other program"),
+        ((), "ok", "no other programs"),
         (small, "ok", "dwm.exe 0.5 GB, x.exe"),
         ((GpuProcess(name="game.exe", mb=4096),), "warning", "game.exe 4.0 GB"),
     ):

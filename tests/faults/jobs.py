@@ -24,8 +24,8 @@ from tests.faults.outcomes import CRASH, HANG, INTERNAL, OK, REFUSED, Outcome, l
 from tests.helpers.clips import make_clip
 
 WORDS = ("--model", "none", "--set", "segment_seconds=0.5")
-_NOT_PROVED = "NOT as it should be: "
-_NOTHING_LEFT = "No job is unfinished"
+_NOT_PROVED = "FAILED checks: "
+_NOTHING_LEFT = "No unfinished jobs"
 
 
 @dataclass(frozen=True, slots=True)

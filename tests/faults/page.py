@@ -1,4 +1,4 @@
-"""The table of figures in docs/reliability.md: a run replaces the rows that it ran."""
+"""The table of figures in docs/reliability.md; a run replaces the rows of its groups."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from tests.faults.outcomes import KINDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 Row = tuple[str, str]  # group, row
-Cells = tuple[str, ...]  # cases, each of KINDS, date, machine
+Cells = tuple[str, ...]  # cases, each of KINDS, date, computer
 
 _TEXT = """\
 # Reliability
 
-Written by `python -m tests.faults`; a run replaces the rows of what it ran. Every case is a number,
-the seed of all its chances: `python -m tests.faults --only media --case 1234` runs one again and
-shows how it ended.
+This page is written by `python -m tests.faults`; a run replaces the rows of the groups that it ran.
+Every case has a number, which seeds its random choices: `python -m tests.faults --only media --case
+1234` repeats a case and shows how it ended.
 
-- **media**: a healthy film or picture with bytes flipped, cut, lost, repeated or inserted, integers
-  at their limits, boxes, elements or packets lost, doubled or renamed; it is probed, planned and
-  decoded. **upscales**: the same files through a whole job.
-- **weights**: the same for weights and latents, with other JSON and other pickles whose lengths and
-  checksums are right; each is described as a file of the user's, and read. **community**: the same
-  for community models; each is recognised, measured, read and, if still whole, run.
-- **records**: presets, settings, jobs, segments, rates and hashes with other values, or damaged.
-- **http**: replies of a server that follows no standard, to a download and to a check for updates.
-- **farm**: damaged messages of strangers to the ports that are open while computers are paired, or
-  make a film together: conversations that were recorded, or made again, through TLS with any
-  certificate or none, and without TLS. Each has code in it that would make a file, every user
-  refuses, and after each both ports still have to answer to those that may speak with them.
-- **kills**: a job that a signal ends at a random time, once or twice, and that is resumed; its
-  result must equal, packet by packet, that of a job that nothing disturbed.
-- **syscalls**: a job of which one call fails, each of them once with ENOSPC, EIO, EACCES, EROFS and
-  ENOMEM, or one allocation in FFmpeg's libraries; then it is resumed, and its result compared.
-- **farm jobs**: a job of which three machines make the film, over TLS through relays of 20 ms and
-  100 Mbit/s; one machine dies, freezes, loses its link, fills its disk, sends wrong bytes, or has
-  another version or other weights. The segments must equal those of one process, and nothing may be
-  left on the machines.
+- **media**: valid videos and images are damaged: bytes are changed, removed, repeated or inserted,
+  integers set to their limits, boxes, elements or packets removed, duplicated or renamed. Each file
+  is then probed, planned and decoded. **upscales**: the same files are processed by a whole job.
+- **weights**: the same for weights and latents, including manipulated JSON and pickles with valid
+  lengths and checksums; each file is examined as a user's file, and read. **community**: the same
+  for community models; each is recognised, measured, read and, if still intact, run.
+- **records**: presets, settings, jobs, segments, rates and hashes are damaged or get other values.
+- **http**: a server gives malformed replies to a download or to an update check.
+- **farm**: unknown computers send damaged messages to the ports that are open while computers are
+  being paired or render a video together. The conversations are recorded or regenerated and sent
+  through TLS with any certificate or none, and without TLS. Each contains code that would create a
+  file. Every user declines, and both ports must still answer authorised computers afterwards.
+- **kills**: a signal ends a job at a random time, once or twice, and the job is resumed; its result
+  must equal that of an uninterrupted job packet by packet.
+- **syscalls**: one system call of a job fails with ENOSPC, EIO, EACCES, EROFS or ENOMEM, or one
+  memory allocation in FFmpeg's libraries fails; the job is then resumed and its result compared.
+- **farm jobs**: three computers render a video, over TLS through relays with 20 ms and 100 Mbit/s.
+  One of them dies, freezes, loses its link, fills its disk, sends wrong bytes, or has another
+  version or other weights. The segments must equal those of a single process, and no file may
+  remain on the computers.
 
-*refused*: error with code and hint, after which a job could be resumed. *FFmpeg crashed*: its
-libraries crash on some allocations that are refused to them; those jobs too were resumed, and their
-results are right. From *internal error* on every count should be 0: *hang* is more than 10 s (of
-community models 60), *incomplete* a file under the final name that is not whole or not right,
-*memory* more than 400 MiB (600) for a small file, *code ran* a pickle that did something, or a
-stranger that was paired or answered.
+*refused*: the case ended with an error code and a hint, and a job could be resumed. *FFmpeg
+crashed*: its libraries crash after some failed allocations; these jobs were resumed as well, with
+correct results. All counts from *internal error* on should be 0. *hang*: more than 10 s (60 for
+community models). *incomplete*: a file with the final name is incomplete or wrong. *memory*: more
+than 400 MiB (600) for a small file. *code ran*: a pickle executed code, or an unknown computer was
+paired or received an answer.
 
 """
 
 
 def read() -> dict[Row, Cells]:
-    """Rows of the page as it is."""
+    """Rows of the present page."""
     lines = PAGE.read_text("utf-8").splitlines() if PAGE.is_file() else []
     rows = [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in lines if "|" in line]
     return {(cells[0], cells[1]): cells[2:] for cells in rows[2:]}
@@ -66,7 +66,7 @@ def merge(found: Mapping[Row, Counter[str]]) -> str:
     for row, counts in found.items():
         figures = (counts.total(), *(counts[kind] for kind in KINDS))
         rows[row] = (*(f"{n:,}" for n in figures), date.today().isoformat(), _machine())
-    head = ("group", "kind", "cases", *KINDS, "date", "machine")
+    head = ("group", "kind", "cases", *KINDS, "date", "computer")
     table = [head, ("---", "---", *("--:" for _ in range(len(KINDS) + 1)), "---", "---")]
     table += [(*row, *cells) for row, cells in sorted(rows.items())]
     return _TEXT + "".join(f"| {' | '.join(cells)} |\n" for cells in table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from engine.core.geometry import FrameSpan, Size
 from engine.core.messages import message
 from engine.hardware.budget import Budget
 from engine.models.copy.family import CopyPlan
+from engine.models.frame_family import FramePlan
+from engine.models.planning.search import MemoryRequirement
 from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import Alternative, Notice, PicturePlan, Plan, Reasons, StagePlan
 
@@ -158,3 +160,33 @@ def on_gpu(plan: Plan, *, needed: float = 11.4, limit: float = 15.0) -> Plan:
 def pretended(plan: Plan) -> Plan:
     """A plan for a GPU that is not here: it fits, and cannot start."""
     return replace(plan, is_pretended=True, notices=(*plan.notices, PRETENDED))
+
+
+# --- a model whose bytes are round numbers, for sums that a reader can check
+
+MB = 10**6
+_NOTHING = MemoryRequirement(weights=0, working={}, finishing=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPlan(FramePlan):
+    """Frames or shots go through it; what it takes is part of the plan."""
+
+    family: str = "round"
+    model: str = "round"
+    frame: Size = Size(1000, 1000)
+    tile: Size = Size(1000, 1000)
+    takes: MemoryRequirement = _NOTHING
+    around: tuple[int, int] = (0, 0)
+    shot_sensitivity: int | None = field(default=None)
+
+    @property
+    def takes_shots(self) -> bool:
+        return self.shot_sensitivity is not None
+
+
+def round_needs(weights: int, finished: int = 2, waiting: int = 0, **working: int) -> Any:
+    """A requirement in MB: 7 of them when frames are finished, 8 while nothing works."""
+    stages = {name: size * MB for name, size in working.items()}
+    more = {"finishing": 7 * MB, "between": 8 * MB, "finished": finished, "waiting": waiting}
+    return MemoryRequirement(weights=weights * MB, working=stages, **more)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import av
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -18,7 +20,6 @@ from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.ops.attention.rope import geometric_frequencies, linear_frequencies
 from engine.settings.schema import SEEDVR2, JobSettings
-from tests.helpers.program import ffmpeg
 from tests.helpers.servers import FaultyServer, published
 
 
@@ -181,13 +182,23 @@ def write_seedvr2(folder: Path, kind: str = "3b") -> SeedVr2Files:
 
 
 def make_three_shots(path: Path, frames: tuple[int, int, int], size: str) -> Path:
-    """A lossless film of three scenes of so many frames, hard cuts between them."""
-    scenes = ("testsrc2", "mandelbrot", "smptebars")
-    inputs: list[str] = []
-    for scene, count in zip(scenes, frames, strict=True):
-        source = f"{scene}=size={size}:rate=25,trim=end_frame={count},format=yuv420p"
-        inputs += ["-f", "lavfi", "-i", source]
-    ffmpeg(*inputs, "-filter_complex", "concat=n=3", "-c:v", "ffv1", path)
+    """A lossless video of three scenes of n frames each, with hard cuts between them."""
+    width, height = map(int, size.split("x"))
+    with av.open(path, "w") as output:
+        video = output.add_stream("ffv1", rate=25, width=width, height=height, pix_fmt="yuv420p")
+        pts = itertools.count()
+        for scene, count in zip(("testsrc2", "mandelbrot", "smptebars"), frames, strict=True):
+            graph = av.filter.Graph()
+            graph.link_nodes(
+                graph.add(scene, f"size={size}:rate=25"),
+                graph.add("format", "yuv420p"),
+                graph.add("buffersink"),
+            ).configure()
+            for _ in range(count):
+                frame = graph.pull()
+                frame.pts = next(pts)
+                output.mux(video.encode(frame))
+        output.mux(video.encode())
     return path
 
 

@@ -28,13 +28,13 @@ def two_computers(folder: Path) -> None:
         first.press("Close")
         first.wait_for(DROP_ZONE)
         first.drop([film])
-        first.wait_for_cards("it is planned", lambda cards: [c.state for c in cards] == ["Waiting"])
-        first.press("More choices")
-        first.choose_in("Other computers", "All paired ones")
+        first.wait_for_cards("it is planned", lambda cards: [c.state for c in cards] == ["Queued"])
+        first.press("More settings")
+        first.choose_in("Other computers", "All paired computers")
         first.press("Start")
         first.screen.key("ctrl+k")
         first.wait_for("Working")
-        second.wait_for("Works for .+ now.")
+        second.wait_for("Now working for .+.")
         first.press("Close")
         first.wait_for_cards("it is done", lambda cards: cards[0].is_done)
         assert frame_hashes(folder / "film_x2.mp4") == frame_hashes(alone)
@@ -58,6 +58,6 @@ def _pair(first: Upreel, second: Upreel) -> None:
     words = [each.wait_for(_SIX_WORDS).name for each in (first, second)]  # 3. Six words appear
     assert words[0] == words[1]
     for each in (first, second):
-        each.press("They are the same")
+        each.press("Words match")
     for each in (first, second):
         each.wait_for("Paired with .+")

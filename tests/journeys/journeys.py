@@ -27,7 +27,7 @@ def first_film(folder: Path, width: int = 1920, height: int = 1080) -> None:
         upreel.start()
         upreel.wait_for(DROP_ZONE)
         upreel.drop([film])  # 1
-        upreel.wait_for_cards("planned", lambda cards: [c.state for c in cards] == ["Waiting"])
+        upreel.wait_for_cards("planned", lambda cards: [c.state for c in cards] == ["Queued"])
         upreel.press("×4")  # 2
         upreel.wait_for_cards("a result of 4 times", lambda cards: "→ 384×256" in cards[0].sizes)
         upreel.press(_START)  # 3
@@ -135,7 +135,7 @@ def interrupted_while_it_runs(folder: Path, end: str) -> None:
         upreel.start()
         upreel.wait_for(DROP_ZONE)
         upreel.drop([film, other])
-        upreel.wait_for_cards("both are read", lambda cards: _states(cards) == ["Waiting"] * 2)
+        upreel.wait_for_cards("both are read", lambda cards: _states(cards) == ["Queued"] * 2)
         upreel.press(_START)
         for count in (1, 3, 5):
             kept = until("pieces", lambda n=count: _at_least(upreel, n), shown=upreel.shown)
@@ -159,7 +159,7 @@ def interrupted_while_it_runs(folder: Path, end: str) -> None:
         getattr(upreel, end)()
         upreel.start()
         upreel.drop([make_clip(folder / "new.mp4")])  # read once the engine has looked for old jobs
-        upreel.wait_for_cards("the new film alone", lambda cards: _states(cards) == ["Waiting"])
+        upreel.wait_for_cards("the new film alone", lambda cards: _states(cards) == ["Queued"])
         assert {file: file.stat().st_mtime_ns for file in folder.glob("*_x2.mp4")} == made
         assert upreel.find("Continue") is None
         upreel.close()
@@ -186,7 +186,7 @@ def killed_while_it_is_finished(folder: Path) -> None:
         upreel.start()
         upreel.wait_for(DROP_ZONE)
         upreel.drop([film])
-        upreel.wait_for_cards("it is read", lambda cards: _states(cards) == ["Waiting"])
+        upreel.wait_for_cards("it is read", lambda cards: _states(cards) == ["Queued"])
         upreel.press(_START)
         until("joining", part, 600, shown=upreel.shown, poll_s=0.005)
         upreel.kill()

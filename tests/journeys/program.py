@@ -18,7 +18,7 @@ from engine.settings.schema import JobSettings
 from tests.helpers.program import ROOT
 from tests.journeys.screen import PATIENCE_S, Control, Screen, until
 
-DROP_ZONE = r"Drop films, pictures or folders"
+DROP_ZONE = "Drop videos, images or folders"
 _OPENED = "opened.txt"
 
 
@@ -39,7 +39,7 @@ class Card:
     @property
     def is_running(self) -> bool:
         """Whether it is worked on."""
-        return self.state.startswith(("Preparing", "Upscaling", "Joining", "Checking"))
+        return self.state.startswith(("Preparing", "Upscaling", "Joining", "Verifying"))
 
 
 class Upreel:
@@ -103,7 +103,7 @@ class Upreel:
         assert self._process.returncode == 0, self.log
 
     def _has_closed(self) -> bool:
-        answer = self.find("Close, continue later") if self.is_running else None
+        answer = self.find("Close and continue later") if self.is_running else None
         if answer is not None:
             self.screen.click(answer.middle)
         return not self.is_running
@@ -217,7 +217,7 @@ class Upreel:
             name: Of the setting; the name of a closed list is the row that it shows.
             row: Its text.
         """
-        column = self.wait_for("More choices").middle
+        column = self.wait_for("More settings").middle
 
         def shown() -> Control | None:
             rest = dropwhile(lambda control: control.name != name, self.controls())

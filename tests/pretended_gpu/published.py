@@ -40,13 +40,13 @@ _SLICES = 3  # until the steady state
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What one step takes.
+    """Cost of one step.
 
     Attributes:
         launches: Kernels, copies within the GPU included.
         gigabytes: Read and written.
-        teraflops: Of matrix products and convolutions, 10^12 operations.
-        waits: Of the host.
+        teraflops: Operations of matrix products and convolutions, 10^12.
+        waits: Waits of the host.
         convolutions: Shapes that cuDNN measures, in all slices so far.
         peak_gib: Allocated at most, weights included.
     """
@@ -60,7 +60,7 @@ class Figures:
 
 
 def figures(gpu: PretendedGpu, work: Callable[[], Any]) -> tuple[Any, Figures]:
-    """What some work takes; before that, the last part of its result."""
+    """The last part of the result of some work, and its cost."""
     convolutions = gpu.record.convolutions
     gpu.record = Record(convolutions=convolutions)
     gpu.allocator.forget_peak()
@@ -84,7 +84,7 @@ def vae_steps(size: Size) -> Iterator[tuple[str, Figures]]:
 
 
 def vae_step(name: str, size: Size, switches: VaeSwitches) -> Figures:
-    """The same for one side, "encode" or "decode", with some switches."""
+    """One side, "encode" or "decode", with some switches."""
     with torch.device("meta"):
         weights = SeedVr2Vae(VaeConfig()).state_dict()
     make = _encode if name == "encode" else _decode
@@ -153,21 +153,22 @@ def page(found: dict[str, Figures], before: dict[str, Figures]) -> str:
 
     Args:
         found: By step.
-        before: Where sums, biases, statistics and what is kept had passes of their own.
+        before: Figures of the version in which sums, biases and statistics had their own passes.
     """
     lines = [
-        "# What a step takes at published sizes, counted without a GPU",
+        "# Cost of each step at published sizes, counted without a GPU",
         "",
-        "Made with `python -m tests.pretended_gpu.published --write`: the device branch on a",
-        "pretended GPU (`tests/pretended_gpu`), float16, convolutions as 3-D. Launches, bytes and",
-        "operations are counted, no time is measured. Encode and decode are a steady slice of four",
-        "frames; 3B and 7B a clip of 21 frames. At 1080p the decoder has a convolution of more",
-        "than 2^31 values, which is computed in parts ([h100.md](h100.md)).",
+        "This page is written by `python -m tests.pretended_gpu.published --write`: the GPU code",
+        "runs on a pretended GPU (`tests/pretended_gpu`) in float16, with 3-D convolutions.",
+        "Launches, bytes and operations are counted; no time is measured. Encode and decode are a",
+        "later slice of four frames, 3B and 7B a clip of 21 frames. At 1080p the decoder has a",
+        "convolution with more than 2^31 values, which is computed in parts ([h100.md](h100.md)).",
         "",
-        '"Before" is the same count of the program before biases, residual sums, statistics of the',
-        "next norm and the frames kept for the next slice were done in the passes that are there",
-        "anyway. A bias of a convolution counts as a pass: torch adds it to cuDNN's result. cuDNN",
-        "then measured the shapes of a clip's beginning too: 40 in all to encode and 41 to decode.",
+        '"Before" is the count of an earlier version, in which biases, residual sums, statistics',
+        "of the next norm and copies for the next slice had passes of their own. The bias of a",
+        "convolution counts as a pass, because torch adds it to cuDNN's result. In that version",
+        "cuDNN also measured the shapes at the start of a clip: 40 in total for encoding, 41 for",
+        "decoding.",
         "",
         "| step | launches | before | GB touched | before | change | TFLOP | host waits |"
         " convolutions measured | peak GiB |",

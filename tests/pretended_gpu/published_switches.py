@@ -1,4 +1,4 @@
-"""What one switch changes at published sizes on the pretended GPU, without values.
+"""Effect of each switch at published sizes on the pretended GPU, without values.
 
 `python -m tests.pretended_gpu.published_switches` prints the table; with `--write` it becomes
 published_switches.json and docs/benchmarks/pretended-gpu-switches.md. It takes some minutes.
@@ -46,7 +46,7 @@ class SwitchCount:
 
     Attributes:
         step: "decode 720p".
-        on: With it.
+        on: Cost with the switch.
         off: Without it.
     """
 
@@ -87,12 +87,13 @@ def known() -> dict[str, SwitchCount]:
 def page(found: dict[str, SwitchCount]) -> str:
     """The table as a document."""
     lines = [
-        "# What one switch changes at published sizes, counted without a GPU",
+        "# Effect of each switch at published sizes, counted without a GPU",
         "",
-        "Made with `python -m tests.pretended_gpu.published_switches --write`: the steps of",
-        "[pretended-gpu.md](pretended-gpu.md) with a switch and without it, all others at their",
-        "defaults. No GPU has run this, and no time is measured: launches, bytes and operations",
-        "say what a GPU would have to do, not how fast it does it. Each cell: without, then with.",
+        "This page is written by `python -m tests.pretended_gpu.published_switches --write`: the",
+        "steps of [pretended-gpu.md](pretended-gpu.md) without and with a switch, all others at",
+        "their defaults. These are counts from a pretended GPU, and no time is measured:",
+        "launches, bytes and operations describe the work of a GPU, not its speed. Each cell:",
+        "without → with.",
         "",
         "| switch | step | launches | GB touched | TFLOP | peak GiB |",
         "|---|---|---:|---:|---:|---:|",

@@ -114,7 +114,7 @@ def contact(folder: Path, parts: list[ContactPart]) -> tuple[dict[str, str], dic
 @pytest.mark.extended
 def test_every_stage_is_measured(tmp_path: Path) -> None:
     states, rows = contact(tmp_path, STAGES)
-    assert states.pop("gpu-tests") == "unanswered: The tests are not here"
+    assert states.pop("gpu-tests") == "unanswered: The tests are not installed"
     assert set(states.values()) == {"answered"}
     assert {row["works"] for row in rows["kernel-errors"]} == {"yes"}
     assert [row["refused"] for row in rows["memory-pressure"]] == ["yes", "yes"]

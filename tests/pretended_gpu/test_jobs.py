@@ -34,8 +34,8 @@ from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import WorkPlan
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.switches import Switches
+from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import KINDS, Outcome, SmallJob, small_job
-from tests.helpers.parameters import rest_extended
 from tests.pretended_gpu.machine import pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu

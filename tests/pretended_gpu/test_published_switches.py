@@ -20,6 +20,7 @@ def test_every_switch_is_counted() -> None:
     assert list(known()) == wanted
 
 
+@pytest.mark.extended
 def test_a_switch_that_is_off_takes_more_at_a_small_size_too() -> None:
     size = Size(128, 128)
     usual = vae_step("decode", size, VAE)

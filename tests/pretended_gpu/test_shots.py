@@ -16,8 +16,8 @@ from engine.core.geometry import Size
 from engine.protocol.plan import WorkPlan
 from engine.settings.optimisations import DitSwitches, VaeSwitches
 from engine.settings.switches import Switches
+from tests.helpers.extended import rest_extended
 from tests.helpers.memory import seedvr2_plan, wan_plan
-from tests.helpers.parameters import rest_extended
 from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.shots import pictures
 
@@ -132,7 +132,7 @@ WAITS = {
 # The largest difference from the processor's float32, of values in [0, 1]; with tiles, frames are
 # rounded to 16 bits.
 MOST = {"float32": 5e-5, HALF: 1e-2}
-USUALLY = ("seedvr2-3b", "seedvr2-decode-warm-half", "seedvr2-streamed-half", "wan")
+USUALLY = ("seedvr2-3b", "seedvr2-streamed-half", "wan")
 TRIALS = ("/trial.py:", "kernels/build.py:")
 _known: dict[str, Tensor] = {}
 

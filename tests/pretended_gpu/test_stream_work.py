@@ -33,8 +33,8 @@ from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeS
 from engine.ops.transfer.parking import Parking
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.switches import Switches
+from tests.helpers.extended import rest_extended
 from tests.helpers.memory import seedvr2_plan
-from tests.helpers.parameters import rest_extended
 from tests.pretended_gpu.gpu import PretendedGpu
 from tests.pretended_gpu.machine import pretended_gpu
 

@@ -25,7 +25,7 @@ from engine.ops.conv.temporal_conv import TemporalConv
 from engine.ops.linear import formats
 from engine.ops.trial_results import machine
 from tests.helpers.attention_packages import PACKAGES, install
-from tests.helpers.parameters import rest_extended
+from tests.helpers.extended import rest_extended
 from tests.pretended_gpu.machine import NAME, pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
@@ -87,7 +87,7 @@ def test_a_convolution_that_takes_too_much_memory_is_not_used(
     with pretended_gpu(has_values=False):
         choice = convolutions.probe_convolution(GPU, torch.float16)
     assert choice.form == "2d"
-    assert "takes 15 times its size as workspace" in choice.reason  # 27 times its input
+    assert "needs 15 times its size as workspace" in choice.reason  # 27 times its input
 
 
 def test_the_fastest_attention_is_measured_once_for_a_gpu() -> None:

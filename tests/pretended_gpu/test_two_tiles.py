@@ -12,8 +12,8 @@ from torch import Tensor
 
 from engine.core.errors import Cancelled
 from engine.ops.lanes import Lanes
+from tests.helpers.extended import rest_extended
 from tests.helpers.memory import RunsOut
-from tests.helpers.parameters import rest_extended
 from tests.helpers.two_tiles import CASES, FRAME, TILES, seedvr2_decoded
 from tests.pretended_gpu.machine import pretended_gpu
 

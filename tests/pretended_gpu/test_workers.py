@@ -25,7 +25,7 @@ from engine.video.read.probe import probe
 from engine.workers import crew
 from engine.workers.hand_out import hand_out
 from tests.engine.workers.test_hand_out import Events, files, planned
-from tests.helpers.parameters import rest_extended
+from tests.helpers.extended import rest_extended
 from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.test_jobs import on_gpu
 from tests.pretended_gpu.worker import FOLDER, HERE, LOST, NAMES
@@ -135,6 +135,7 @@ def test_a_gpu_that_is_lost_is_used_again_by_another_process(
     assert not events.of(Warned), "it has lost no more than its span"
 
 
+@pytest.mark.extended
 def test_what_workers_leave_is_made_by_the_process_of_the_job(
     tmp_path: Path,
     used: Used,

@@ -18,7 +18,7 @@ from tools.screenshots.render import STATES
 
 MOST_PAGES, MOST_BYTES = 10, 1_000_000
 KEY = re.compile(r"(?:Ctrl\+(?:Shift\+)?.|F\d+)")
-PLACE = re.compile(r"\\{\w+\\}")
+PLACE, VALUE, WORD = re.compile(r"\\{\w+\\}"), re.compile(r"\{[^}]*\}"), re.compile(r"\w\w")
 pytestmark = pytest.mark.parametrize("language", LANGUAGES)
 
 
@@ -36,12 +36,12 @@ def shown_texts(language: str) -> list[re.Pattern[str]]:
     translated = read_catalogue(language)
     shown = {translated.get(text, text) for text in texts_of_the_window()}
     messages = tomllib.loads(paths.resource("messages", f"{language}.toml").read_text("utf-8"))
-    kept = (text for text in shown.union(texts(messages)) if text.strip("{} ·"))
-    return [re.compile(PLACE.sub(".+", re.escape(text))) for text in kept]
+    kept = (text for text in shown.union(texts(messages)) if WORD.search(VALUE.sub("", text)))
+    return [re.compile(PLACE.sub(r"[\\w., ]+", re.escape(text))) for text in kept]
 
 
 def bold(language: str) -> Iterator[str]:
-    """What the manual quotes from the window."""
+    """Texts that the manual quotes from the window."""
     for block in manual.tokens(language):
         children = block.children or []
         for at, part in enumerate(children):

@@ -1,4 +1,4 @@
-"""How much of the code for a GPU the tests of `tests/pretended_gpu` run, by line.
+"""Share of the GPU code that the tests of `tests/pretended_gpu` run, by line.
 
 `python -m tools.gpu_coverage.report` runs them, prints a table, and fails below 95 % of
 the lines; with `--write` it writes docs/benchmarks/pretended-gpu-coverage.md. What counts as a line
@@ -30,20 +30,20 @@ PAGE = ROOT / "docs" / "benchmarks" / "pretended-gpu-coverage.md"
 LEAST = 95.0  # per cent
 _DATA = "UPREEL_PRETENDED_COVERAGE"  # path of the record, of whose name each process has its own
 
-# Functions that have lines which no test here can run, and why.
+# Functions with lines that no test can run without a GPU, and the reason.
 NOT_PRETENDED = {
-    "ops/attention/attention.py:_full": "the pretended GPU has given the device its index before",
-    "ops/kernels/nvrtc.py:Nvrtc.__init__": "how Windows finds libraries",
-    "ops/kernels/nvrtc.py:Nvrtc._call": "NVRTC itself fails, which no source makes it do",
+    "ops/attention/attention.py:_full": "the pretended GPU already has a device index there",
+    "ops/kernels/nvrtc.py:Nvrtc.__init__": "search for libraries on Windows",
+    "ops/kernels/nvrtc.py:Nvrtc._call": "failure of NVRTC itself, which no source code causes",
 }
-# What the lines that count as run called instead of the real thing.
+# Replacements that the counted lines called.
 STAND_INS = (
-    "operators of torch, cuDNN, cuBLAS: those of the processor, in CUDA's dtypes and layouts",
+    "operators of torch, cuDNN and cuBLAS: those of the CPU, with CUDA's dtypes and layouts",
     "streams, events, allocator, pinned memory: `tests/pretended_gpu/gpu.py`",
-    "our kernels: their meaning in torch, `tests/pretended_gpu/kernels.py`",
-    "the CUDA driver: its calls, `tests/pretended_gpu/test_kernels.py`; NVRTC is the real one",
-    "packages of attention kernels: the formula, `tests/helpers/attention_packages.py`",
-    "what Windows reports of shared memory: figures of the tests",
+    "our kernels: equivalent torch code, `tests/pretended_gpu/kernels.py`",
+    "CUDA driver: recorded calls, `tests/pretended_gpu/test_kernels.py`; NVRTC is the real one",
+    "attention packages: the plain formula, `tests/helpers/attention_packages.py`",
+    "counters of shared memory on Windows: values from the tests",
 )
 
 
@@ -80,7 +80,7 @@ class Row:
     Attributes:
         name: Below the engine.
         lines: For a GPU.
-        missing: Those that were not run, with their function; a line twice that has two parts.
+        missing: Lines that were not run, with their function; a line with two parts appears twice.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Row:
 
 
 def row_of(record: Coverage, path: Path, code: GpuCode) -> Row:
-    """What a record says about a file."""
+    """Row of a file in a record."""
     _, statements, _, missing, _ = record.analysis2(str(path))
     lines = code.lines.intersection(statements)
     parts = list(parts_run(code, set(record.get_data().lines(str(path)) or ())))
@@ -148,12 +148,13 @@ def not_run(rows: list[Row]) -> Iterator[str]:
 def page(rows: list[Row]) -> str:
     """The report as a document."""
     lines = [
-        "# What of the code for a GPU runs in tests without one",
+        "# GPU code that tests run without a GPU",
         "",
-        "Made with `python -m tools.gpu_coverage.report --write`: lines of `engine/ops`,",
-        "`engine/models` and `engine/pipeline` that run only for a GPU, and which of them the",
-        "tests of `tests/pretended_gpu` ran. No GPU has run any of this.",
-        "`tools/gpu_coverage/gpu_lines.py` says what is counted; a branch within a line is, too.",
+        "This page is written by `python -m tools.gpu_coverage.report --write`. It counts the",
+        "lines of `engine/ops`, `engine/models` and `engine/pipeline` that run only for a GPU, and",
+        "those among them that the tests of `tests/pretended_gpu` ran without one. What a real GPU",
+        "has run is in [h100.md](h100.md). `tools/gpu_coverage/gpu_lines.py` defines which lines",
+        "are counted; a branch within a line counts as well.",
         "",
         *table(rows),
         "",
@@ -161,7 +162,7 @@ def page(rows: list[Row]) -> str:
         "",
         *not_run(rows),
         "",
-        "## Run with a stand-in",
+        "## Replaced by stand-ins",
         "",
         *(f"- {text}" for text in STAND_INS),
         "",

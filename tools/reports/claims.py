@@ -1,4 +1,4 @@
-"""What documents promise, what Upreel has for it and what was measured, as a page.
+"""A page of claims about optimisations, the features of Upreel and the measured effects.
 
 `python -m tools.reports.claims > docs/claims.md` writes it, from `resources/claims.toml`, the
 figures of `bench optimisations --json` or `bench first-contact` in docs/benchmarks
@@ -32,32 +32,33 @@ _FILES = ("optimisations-*.json", "first-contact-*.json")
 NEEDS_GPU = "needs a GPU"
 NOTHING = "nothing to measure"
 
-_HEAD = """# What documents promise
+_HEAD = """# Claims about optimisations, and what was measured
 
-Guides for SeedVR2 and for the VAEs of Wan on Windows promise much; this page has each promise, what
-Upreel has for it, and what was found. It is made by `python -m tools.reports.claims >
-docs/claims.md`; a test compares. The window has the same list: the full table of the speed test,
-with a field that filters it.
+Guides for SeedVR2 and for the VAEs of Wan on Windows make many claims. This page lists each claim,
+the corresponding feature of Upreel, and the measured effect. It is written by
+`python -m tools.reports.claims > docs/claims.md`, and a test compares it. The window shows the same
+list: the full table of the speed test, which can be filtered.
 
-Ratios are with the switch over without it, everything else at its default: below 1 it helps. ± is
-the standard error. How they are measured, and what they cannot say, is in
-[benchmarks/README.md](benchmarks/README.md): weights are random, models on a processor small. What
-needs a GPU is measured there by `bench optimisations`. The run on a processor had a shared machine:
-its ratios are of CPU seconds, but the seconds that compiling took are those of a clock.
-Counts of the pretended GPU are launches, bytes and operations at a published size, without and with
-the switch; no time is measured there
-([benchmarks/pretended-gpu-switches.md](benchmarks/pretended-gpu-switches.md)). "Not counted" is
-what is no switch of decoder or transformer.
+A ratio is the value with the switch divided by the value without it, with all other switches at
+their defaults; below 1 the switch helps. ± is the standard error.
+[benchmarks/README.md](benchmarks/README.md) explains how ratios are measured and where they do not
+apply: weights are random, and the models for CPUs are small. On a GPU, `bench optimisations`
+measures the rows that need one. The run on a CPU shared its computer with other work; therefore its
+ratios are ratios of CPU seconds, except for the seconds of compiling, which are elapsed time.
+The pretended GPU counts launches, bytes and operations at a published size, without and with the
+switch, and measures no time
+([benchmarks/pretended-gpu-switches.md](benchmarks/pretended-gpu-switches.md)). "Not counted" means
+that the row is no switch of decoder or transformer.
 """
 
-_GENERATIONS = """## What suits each generation
+_GENERATIONS = """## Recommended set for each GPU generation
 
-The recommended set is the default of a generation: everything that is exact and does something
-there. What else a GPU of it can do, some of it with packages of others, is off for the reason
-given. RTX 50 differs from RTX 40 in FP4 alone: with
-fp8 files or Q4_K_M both run the same set, and FP4 stays off until a GPU has shown what it gains for
-what it loses. Sets: `--set switches=all=off` turns every optimisation off, `all=on` turns on what
-works, `exact` computes as the published programs do, `fp4` takes products and attention in FP4.
+The recommended set is the default of a generation: every exact optimisation that has an effect
+there. Everything else that such a GPU supports, partly with third-party packages, is off for the
+reason given. RTX 50 differs from RTX 40 only in FP4: with fp8 or Q4_K_M files both run the same
+set, and FP4 stays off until a measurement on a GPU shows its gain and its loss. Groups:
+`--set switches=all=off` turns every optimisation off, `all=on` turns on all that work, `exact`
+computes as the published programs do, `fp4` uses FP4 for matrix products and attention.
 """
 
 
@@ -66,8 +67,8 @@ class MeasuredMachine:
     """One run of the benchmark.
 
     Attributes:
-        facts: Of the machine: "processor", "card" ("none" without a GPU), "torch".
-        lines: Of the optimisations, by name.
+        facts: Facts of the computer: "processor", "card" ("none" without a GPU), "torch".
+        lines: Measured optimisations by name.
     """
 
     facts: Mapping[str, str]
@@ -75,7 +76,7 @@ class MeasuredMachine:
 
     @property
     def has_gpu(self) -> bool:
-        """Whether it measured a GPU."""
+        """Whether a GPU was measured."""
         return self.facts["card"] != "none"
 
     @property
@@ -86,7 +87,7 @@ class MeasuredMachine:
 
 
 def machines(folder: Path = FIGURES) -> list[MeasuredMachine]:
-    """Runs whose figures are in a folder, processors first."""
+    """Runs whose figures are in a folder, those of CPUs first."""
     paths = (path for kind in _FILES for path in sorted(folder.glob(kind)))
     return sorted(map(_machine, paths), key=lambda one: one.has_gpu)
 
@@ -106,11 +107,11 @@ def _rows(data: dict[str, Any]) -> list[Row]:
 
 
 def page(found: Sequence[MeasuredMachine], counts: Mapping[str, SwitchCount]) -> str:
-    """The page: a table with a line for each claim, then those that nothing answers."""
+    """The page: a table with a line for each claim, then the sets of the generations."""
     columns = [*found] if any(one.has_gpu for one in found) else [*found, None]
     heads = [one.title if one else "GPU" for one in columns]
     grid = [
-        ("promise", "made by", "Upreel has", *heads, "counted on the pretended GPU"),
+        ("claim", "source", "in Upreel", *heads, "counted on the pretended GPU"),
         *(
             (
                 _promise(name),
@@ -127,7 +128,7 @@ def page(found: Sequence[MeasuredMachine], counts: Mapping[str, SwitchCount]) ->
 
 def _generations() -> list[tuple[str, ...]]:
     """A row for each generation of GPUs, under its head."""
-    rows = [("generation", "on by default", "can be chosen, and why it is off")]
+    rows = [("generation", "on by default", "optional, and why it is off")]
     for generation, capability in CAPABILITIES.items():
         entries = [one for one in optimisations() if _suits(one.needs, capability)]
         usual = [one.key for one in entries if one.default]
@@ -141,7 +142,7 @@ def _generations() -> list[tuple[str, ...]]:
 
 
 def _suits(needs: Requirement, capability: tuple[int, int]) -> bool:
-    """Whether a GPU can do it, whatever system and packages it needs besides."""
+    """Whether a GPU supports it, whatever system and packages it needs in addition."""
     return CUDA in needs.devices and (needs.capability or (0, 0)) <= capability
 
 
@@ -155,13 +156,13 @@ def _promise(name: str) -> str:
 
 
 def _parts(name: str, claim: Claim) -> str:
-    """Switches, settings and modules, or why there is nothing; both where both are known."""
+    """Switches, settings and modules, the reason for their absence, or both."""
     names = [*claim.rows, *claim.settings, *claim.modules]
     return "; ".join(filter(None, (", ".join(f"`{one}`" for one in names), why_not(name))))
 
 
 def _figures(claim: Claim, machine: MeasuredMachine | None) -> str:
-    """What one machine measured of a claim; what other pages say is of a processor."""
+    """Figures of one computer for a claim; those of other pages are for a CPU."""
     if not claim.rows and not claim.measured:
         return NOTHING
     if machine is None:
@@ -173,7 +174,7 @@ def _figures(claim: Claim, machine: MeasuredMachine | None) -> str:
 
 
 def _counted(claim: Claim, counts: Mapping[str, SwitchCount]) -> str:
-    """What the pretended GPU counted of a claim."""
+    """Counts of the pretended GPU for a claim."""
     cells = [_count(row, counts[row]) for row in claim.rows if row in counts]
     return _joined(cells) or ("not counted" if claim.rows else "nothing to count")
 

@@ -1,6 +1,6 @@
-"""How many workers one film can have, as a page, of what `bench farm --json` recorded.
+"""A page of how many workers can help with one video, from records of `bench farm --json`.
 
-`python -m tools.reports.farm > docs/benchmarks/farm.md` writes it of docs/benchmarks/farm-*.json.
+`python -m tools.reports.farm > docs/benchmarks/farm.md` writes it from docs/benchmarks/farm-*.json.
 Nothing is measured for it: the simulation runs again.
 """
 
@@ -20,50 +20,52 @@ from engine.planner.simulation import Simulated, simulate
 ROOT = Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "benchmarks"
 PAGE = FIGURES / "farm.md"
-_PARTS = {  # what may limit, in the order of the work
-    "survey": "the host reads the film ahead",
-    "host": "the host hands spans out (Dask, TLS) and takes what comes back",
-    "link": "the host's link, which all share",
-    "join": "the host joins the film and compares it with the source",
+_PARTS = {  # possible limits, in the order of the work
+    "survey": "the host scans the video ahead",
+    "host": "the host assigns spans and receives results (Dask, TLS)",
+    "link": "the host's link, which all workers share",
+    "join": "the host joins the result and compares it with the source",
 }
-_HEAD = """# Many workers at one film
+_HEAD = """# Many workers for one video
 
-Simulated, with times that a job of one worker took: up to 64 workers make a film of two hours. Made
-by `python -m tools.reports.farm > docs/benchmarks/farm.md` of what `python -m engine bench farm
---json FILE` recorded, the files farm-*.json in this folder. Times are CPU seconds, for the machine
-had other work; no farm of several machines has been measured.
+This page simulates how up to 64 workers render a video of two hours, from the recorded times of a
+job with one worker. It is written by `python -m tools.reports.farm > docs/benchmarks/farm.md` from
+the files farm-*.json in this folder, which `python -m engine bench farm --json FILE` recorded.
+Times are CPU seconds, because the computer had other work. Several computers have not been measured
+yet.
 
-A film is cut into spans as the planner does. The host reads it ahead, hands spans out one by one
-and, at the end, joins and compares; workers fetch their part of the source, compute, and send the
-result back through one link of the host. Efficiency is the speed for each worker, next to that of
-one with the same link.
+The video is cut into spans in the same way as by the planner. The host scans the video ahead,
+assigns spans one by one and, at the end, joins the result and compares it with the source. Workers
+download their part of the source, compute, and send the result back; all of them share the host's
+network link. Efficiency is the speed per worker, relative to a single worker with the same link. A
+cell also names the part that limits the speed, unless it is the workers.
 """
-_CLOCK = """Dask with workers that only wait, and the recorded job with real ones, by the clock. Up
-to 4 the simulation is to be within 15 %. All run on this one machine: where it has other work, rows
-of 16 and 64 show how long it takes to run so many at once, and most of the time of real ones is
-their start, which their first row gives.
+_CLOCK = """Elapsed time of Dask with workers that only wait, and of the recorded job with real
+workers. Up to 4 workers the simulation must be within 15 %. All workers run on one computer: if it
+has other work, the rows of 16 and 64 workers show how long it takes to run that many at once. Real
+workers spend most of the time on starting, which their first row shows.
 """
 _WORDS = """## Where the limit is
 
-A part that takes so long for each span that a worker has computed the next one meanwhile can serve
-one worker, and so on. The table has how many workers each part could keep busy, were it alone; the
-smallest figure of a column is the limit, and half of it still has good efficiency. Joining and
-comparing count as if they were done span by span; as they come at the end, they do not stop
-anybody, but the film waits for them.
+If a part of the host's work takes as long per span as a worker needs for a span, it can keep one
+worker busy; if it takes half as long, two workers. The table shows this number for each part by
+itself. The smallest figure of a column is the limit; up to half of it efficiency is good. Joining
+and comparing are counted as if they were done span by span. They come at the end, so they do not
+delay any worker, but the result has to wait for them.
 
-- Slow workers (a processor, a GPU with a large model) are limited by nothing but the comparison at
-  the end, which the host does by itself.
-- Workers that are ten or a hundred times as fast wait for the host as well: more of them help
-  little.
-- A slow link counts once results of all workers together fill it. Results are compressed (H.264
-  here); lossless ones are many times as large.
-- Handing out is no limit at any of these sizes: spans take seconds, and the host hands out some
-  hundred in one.
+- Slow workers (a CPU, or a GPU with a large model) are limited only by the comparison at the end,
+  which the host does by itself.
+- Workers that are ten or a hundred times as fast have to wait for the host as well; adding more of
+  them helps little.
+- A slow link becomes a limit once the results of all workers fill it. Results are compressed (here
+  with H.264); lossless results are many times as large.
+- Assigning spans is no limit at any of these sizes: a span takes seconds, and the host assigns some
+  hundreds of spans per second.
 """
 
 
 def main() -> None:
-    """Write the page of every file there is."""
+    """Write the page of all recorded files."""
     sys.stdout.write(page())
 
 
@@ -79,10 +81,10 @@ def _of_one(file: Path) -> Iterator[str]:
     facts = machine_of(rows)
     yield f"## {facts['processor']}, {facts['threads']} threads, {facts['system']}\n"
     yield (
-        f"Lite 2x of {times['width']}x{times['height']} on one thread: {times['span_s']:.2f} s a "
-        f"frame. {times['result_bytes'] / 1000:.0f} kB a frame come back, "
-        f"{times['source_bytes'] / 1000:.1f} kB go out. A span costs the host "
-        f"{1000 * times['host_s']:.1f} ms: it can hand out {1 / times['host_s']:.0f} a second.\n"
+        f"Lite 2x from {times['width']}x{times['height']} on one thread: {times['span_s']:.2f} s "
+        f"per frame. Per frame {times['source_bytes'] / 1000:.1f} kB are sent and "
+        f"{times['result_bytes'] / 1000:.0f} kB received. A span costs the host "
+        f"{1000 * times['host_s']:.1f} ms, so it can assign {1 / times['host_s']:.0f} per second.\n"
     )
     for faster in FASTER:
         yield f"### {_speed(faster)}\n"
@@ -91,7 +93,7 @@ def _of_one(file: Path) -> Iterator[str]:
     yield "### Workers that each part could keep busy\n"
     yield from piped([("part", *(_speed(one) for one in FASTER)), *_most(times)])
     yield ""
-    yield "### The simulation next to what it simulates\n"
+    yield "### Simulated and measured times\n"
     yield _CLOCK
     yield from piped([("workers", "measured, s", "simulated, s", "ratio"), *_compared(rows)])
     yield ""

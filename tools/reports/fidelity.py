@@ -38,15 +38,15 @@ from tools.reports.fidelity_sources import Source, ffmpeg, sources
 
 _SETTINGS = JobSettings(model="none", crf=1, speed="fast")
 _MS = 0.0011  # of MKV's time stamps, rounded twice
-PROPERTIES = ("pictures", "times", "shape", "colours", "sound", "other streams", "titles")
+PROPERTIES = ("frames", "times", "shape", "colours", "sound", "other streams", "titles")
 _COPIED = ("audio", "subtitle", "data")
 _REWRITTEN = ("tmcd", "text")  # tracks that result from time code and chapters
 _NO_MATRIX = (*RGB, *GREY)
 _TAGS = ("color_space", "color_range", "color_primaries", "color_transfer")
 _SAID = {  # notice of the plan -> properties that it announces
-    "deinterlaced": ("pictures", "times"),
+    "deinterlaced": ("frames", "times"),
     "stream-left-out": ("sound", "other streams"),
-    "alpha-left-out": ("pictures",),
+    "alpha-left-out": ("frames",),
     "colours-guessed": ("colours",),
     "profile-left-out": ("colours",),
     "exif-left-out": ("titles",),
@@ -133,7 +133,7 @@ def _marks(source: Path, result: Path, plan: Plan) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """What ffprobe and ffmpeg say of a file."""
+    """A file as ffprobe and ffmpeg describe it."""
 
     path: Path
     film: dict[str, Any]
@@ -148,7 +148,7 @@ class _Described:
 
 
 def described(path: Path) -> _Described:
-    """What others see in a file."""
+    """A file as other programs describe it."""
     found = _ffprobe(path, "-show_streams", "-show_format", "-show_chapters")
     streams = found["streams"]
     videos = [one for one in streams if one["codec_type"] == "video"]
@@ -308,7 +308,7 @@ def _of_titles(before: _Described, after: _Described) -> str:
 
 
 FAULTS = {
-    "pictures": _of_pictures,
+    "frames": _of_pictures,
     "times": _of_times,
     "shape": _of_shape,
     "colours": _of_colours,
@@ -323,13 +323,14 @@ def page(found: Iterable[Row]) -> str:
     table = list(found)
     red = sum(row.is_red for row in table)
     lines = [
-        "# What is the same in the result",
+        "# What is preserved in the result",
         "",
-        "Made by `python -m tools.reports.fidelity > docs/fidelity.md`: small sources, written by",
-        "FFmpeg's own program and Pillow, go through a job without a model; ffprobe, ffmpeg and",
-        "Pillow compare source and result. Each plane of a picture may be a little farther off",
-        "than where ffmpeg itself takes the source through RGB to the result's codec, and may not",
-        "have moved. *said* is a difference that the plan names before the start.",
+        "This page is written by `python -m tools.reports.fidelity > docs/fidelity.md`: small",
+        "sources, written by ffmpeg and Pillow, are processed by a job without a model,",
+        "and ffprobe, ffmpeg and Pillow compare source and result. The planes of a frame must not",
+        "have moved, and may differ only a little more than after ffmpeg's own conversion of the",
+        "source through RGB to the codec of the result. *said* marks a difference that the plan",
+        "announces before the start.",
         "",
         f"{len(table)} sources, {red} with an unannounced difference.",
         "",

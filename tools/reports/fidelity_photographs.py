@@ -22,7 +22,7 @@ _OF_THE_FILE |= {296, 305, 317, 339, ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo, 0x
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Photograph:
-    """What Pillow sees in a still, upright."""
+    """An upright still as Pillow reads it."""
 
     pixels: NDArray[np.uint8]  # [h, w, 3]
     profile: bytes
@@ -66,7 +66,7 @@ def photograph(path: Path) -> Photograph | None:
 
 
 def pixel_fault(before: Photograph, after: Photograph) -> str:
-    """How an upright picture differs from another of the same size."""
+    """The difference between two upright images of the same size."""
     if before.pixels.shape != after.pixels.shape:
         return f"{before.pixels.shape[1::-1]}, {after.pixels.shape[1::-1]} in the result"
     off = float(np.abs(before.pixels.astype(int) - after.pixels).mean())
@@ -74,7 +74,7 @@ def pixel_fault(before: Photograph, after: Photograph) -> str:
 
 
 def exif_fault(before: Photograph, after: Photograph | None) -> str:
-    """What of EXIF is lost, or untrue of the result."""
+    """EXIF data that is missing in the result or wrong for it."""
     if after is None:
         return "EXIF is missing" if before.said else ""
     lost = [key for key, value in before.said.items() if after.said.get(key) != value]
@@ -89,7 +89,7 @@ def exif_fault(before: Photograph, after: Photograph | None) -> str:
 def photographs() -> list[Source]:
     """Stills as cameras and programs write them."""
     found = [
-        Source(about=f"turned photograph with profile and EXIF, {name}", name=name, make=_made)
+        Source(about=f"rotated photograph with profile and EXIF, {name}", name=name, make=_made)
         for name in ("photo.jpg", "photo.png", "photo.tif", "photo.webp")
     ]
     grey = _maker("L", b"GRAY")
@@ -97,7 +97,9 @@ def photographs() -> list[Source]:
     other = _maker("RGB", b"CMYK")
     return [
         *found,
-        Source(about="photograph with a profile of other colours", name="print.jpg", make=other),
+        Source(
+            about="photograph with a profile of another colour space", name="print.jpg", make=other
+        ),
     ]
 
 

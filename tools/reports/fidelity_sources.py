@@ -106,7 +106,7 @@ def _shapes() -> list[Source]:
             found.append(_film(about, f"sar{number}.{container}", "-vf", f"setsar={sar}"))
     for container in ("mp4", "mov"):
         for degrees in (90, 180, 270):
-            about = f"turned by {degrees} degrees in {container}"
+            about = f"rotated by {degrees} degrees in {container}"
             name = f"turned{degrees}.{container}"
             found.append(Source(about=about, name=name, make=_turned(degrees)))
     return found
@@ -124,32 +124,30 @@ def _turned(degrees: int) -> Make:
 
 def _times() -> list[Source]:
     found = [
+        _film("B frames, open GOPs", "open.mkv", "-x264-params", "open-gop=1:keyint=8"),
+        _film("open GOPs in TS", "open.ts", "-x264-params", "open-gop=1:keyint=8"),
+        _film("29.97 fps", "ntsc.mp4", "-r", "30000/1001"),
+        _film("23.976 fps in MKV", "film.mkv", "-r", "24000/1001"),
+        _film("times start at 10 s", "late.ts", "-output_ts_offset", "10"),
+        _film("times start at 5 s in MKV", "late.mkv", "-output_ts_offset", "5"),
         _film(
-            "B frames, open groups of pictures", "open.mkv", "-x264-params", "open-gop=1:keyint=8"
-        ),
-        _film("open groups of pictures in TS", "open.ts", "-x264-params", "open-gop=1:keyint=8"),
-        _film("29.97 frames/s", "ntsc.mp4", "-r", "30000/1001"),
-        _film("23.976 frames/s in MKV", "film.mkv", "-r", "24000/1001"),
-        _film("times begin at 10 s", "late.ts", "-output_ts_offset", "10"),
-        _film("times begin at 5 s in MKV", "late.mkv", "-output_ts_offset", "5"),
-        _film(
-            "times begin below 0",
+            "times start below 0",
             "negative.mkv",
             "-output_ts_offset",
             "-0.4",
             "-avoid_negative_ts",
             "disabled",
         ),
-        _film("clock just before it wraps", "wrap.ts", "-output_ts_offset", "95443"),
+        _film("time stamps just before they wrap", "wrap.ts", "-output_ts_offset", "95443"),
     ]
     for container in ("mp4", "mkv"):
         uneven = "setpts='if(gt(N,8),PTS+3/25/TB,PTS)',select='mod(n,7)'"
         words = ("-vf", uneven, "-fps_mode", "vfr")
-        found.append(_film(f"uneven times in {container}", f"vfr.{container}", *words))
+        found.append(_film(f"variable frame rate in {container}", f"vfr.{container}", *words))
     for delay in ("0.3", "-0.3"):
-        about = f"sound {delay} s later than the picture"
+        about = f"sound {delay} s later than the video"
         found.append(Source(about=about, name=f"sound{delay}.mp4", make=_delayed(delay)))
-    found.append(Source(about="edit list: begins inside a group", name="edit.mp4", make=_edited))
+    found.append(Source(about="edit list: starts inside a GOP", name="edit.mp4", make=_edited))
     return found
 
 
@@ -182,9 +180,9 @@ def _fields() -> list[Source]:
             )
     film = ("-f", "lavfi", "-i", "testsrc2=size=96x64:rate=24000/1001:duration=2")
     for about, name, pixels, codec in (
-        ("film made for television", "telecined.mkv", "yuv420p", "ffv1"),
-        ("film made for television, 10 bits", "telecined10.mkv", "yuv420p10le", "ffv1"),
-        ("film made for television, ProRes", "telecined.mov", "yuv422p10le", "prores_ks"),
+        ("telecined film", "telecined.mkv", "yuv420p", "ffv1"),
+        ("telecined film, 10 bits", "telecined10.mkv", "yuv420p10le", "ffv1"),
+        ("telecined film, ProRes", "telecined.mov", "yuv422p10le", "prores_ks"),
     ):
         words = (*film, "-vf", f"format={pixels},telecine", "-c:v", codec)
         found.append(
@@ -255,14 +253,14 @@ def _other_streams() -> list[Source]:
         words = ("-timecode", "01:00:00:00")
         found.append(_film(about, f"code.{container}", *words, sound=True))
     for container in ("mp4", "mov"):
-        about = f"measured by a camera (gpmd) in {container}"
+        about = f"camera telemetry (gpmd) in {container}"
         found.append(Source(about=about, name=f"measured.{container}", make=_measured))
     about = "data in TS"
     return [*found, Source(about=about, name="data.ts", make=_with_data)]
 
 
 def _measured(path: Path) -> None:
-    """As GoPro's cameras: a track of measurements and a time code; texts stand for them."""
+    """Tracks of a GoPro camera, telemetry and time code, represented by texts."""
     text = path.with_name("measured_text.mp4")
     _subtitled("mov_text")(text)
     data = text.read_bytes().replace(b"tx3g", b"gpmd").replace(b"sbtl", b"meta")
@@ -308,12 +306,12 @@ def _chapters(path: Path) -> None:
 def _changes() -> list[Source]:
     return [
         Source(
-            about="size changes within the film",
+            about="size changes within the video",
             name="sizes.ts",
             make=_joined(("-s", "96x64"), ("-s", "128x96")),
         ),
         Source(
-            about="pixel format changes within the film",
+            about="pixel format changes within the video",
             name="formats.ts",
             make=_joined(("-pix_fmt", "yuv420p"), ("-pix_fmt", "yuv422p")),
         ),

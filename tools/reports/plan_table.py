@@ -47,47 +47,53 @@ CHOICES: dict[str, dict[str, Any]] = {
     },
 }
 HEIGHTS = (720, 1080, 2160)  # px, of the result
-RAM_GIB = 32  # of the machine around the GPU
-SHARE = 0.7  # of it that a job may take, as in EngineSettings
-_MINUTES, _RATE = 10, 25  # of the film
-_FILE = re.compile(r"^seedvr2_ema_\d+b(_sharp)?[-_]")  # of the name of a published transformer
-_ELSEWHERE = ("UPREEL_MODELS", "HF_HUB_CACHE")  # where model files are looked for
+RAM_GIB = 32  # RAM of the PC
+SHARE = 0.7  # share of the RAM that a job may use, as in EngineSettings
+_MINUTES, _RATE = 10, 25  # length and frame rate of the video
+_FILE = re.compile(
+    r"^seedvr2_ema_\d+b(_sharp)?[-_]"
+)  # start of a published transformer's file name
+_ELSEWHERE = ("UPREEL_MODELS", "HF_HUB_CACHE")  # variables that name folders of model files
 
 _SIZES = ", ".join(str(one["working_size"]) for one in CHOICES.values() if "working_size" in one)
 
 _HEAD = f"""# Plans for every GPU
 
-Made by `python -m tools.reports.plan_table > docs/presets.md`; a test compares. Every figure is
-**predicted, not measured**: bytes by the models' cost models, speeds from the specified rates of
-the GPUs and assumed shares of them (`engine/planner/times.py`).
+This page is written by `python -m tools.reports.plan_table > docs/presets.md`, and a test compares
+it. Every figure is **predicted, not measured**: memory comes from the cost models of the networks,
+speed from the GPUs' specified rates and assumed shares of them (`engine/planner/times.py`).
 
-For each GPU of `resources/gpus.toml`, a machine with {RAM_GIB} GB of main memory of which a job
-may take {SHARE:.0%}, 8 threads, and a film of 25 frames/s whose pictures are half as wide and high
-as the result. No model file is here yet, so the file that suits the GPU is planned. 1.9 GB of
-its memory are left to Windows, the driver and other programs, 4 % of the rest to gaps
-between tensors. The presets Fast, Balanced and Best
-are SeedVR2 7B sharp at a working size of {_SIZES} %; 3B works at 100 %. For a result of 1080p
-each preset takes at least 1.4 times as long as the one before; a test asserts that.
+The plans are for each GPU of `resources/gpus.toml` in a PC with {RAM_GIB} GB of RAM, of which a
+job may use {SHARE:.0%}, and 8 threads. The video has 25 fps and half the width and height of the
+result. No model file is installed, so the plan uses the file that suits the GPU. Of the GPU's
+memory 1.9 GB are reserved for Windows, the driver and other programs, and 4 % of the rest for gaps
+between tensors. The presets Fast, Balanced and Best use SeedVR2 7B sharp at a working size of
+{_SIZES} %; 3B works at 100 %. For a 1080p result each preset takes at least 1.4 times as long as
+the one before it, which a test asserts.
 
-Presets go by the memory of a GPU, not by its generation: an RTX 50 gets what an RTX 40 of the same
-memory gets, because all that is exact runs on both. FP4 alone is new on RTX 50; it loses digits,
-and stays off in every preset until a GPU has shown what it gains (`--set switches=fp4`).
-[claims.md](claims.md) has the recommended set of each generation, with the reason for what is off.
+Presets depend on the memory of a GPU, not on its generation: an RTX 50 gets the same preset as an
+RTX 40 with the same memory, because everything exact runs on both. Only FP4 is new on RTX 50. It
+costs accuracy and stays off in every preset until a measurement on a GPU shows its gain
+(`--set switches=fp4`). [claims.md](claims.md) has the recommended set of each generation and the
+reason for everything that is off.
 
-How to read a line: clips in frames (in brackets those shared with the next clip); tiles in px,
-"whole" for whole frames, "all in" where all of the decoder works in tiles, and after "for" the
-frames of a shot that a tile goes through before the next tile; "early" where tiles begin early
-when the shot goes on; how many blocks of the transformer stay on the GPU; peak of the GPU's
-memory; peak of the program's main memory.
+The columns:
 
-Each plan is the fastest of its class of quality. Classes, the best first: clips of 33 frames and
-more, or of the whole film; of 17 and more; shorter ones that still share frames with their
-neighbours; clips that share none. In each of them a decoder whose small part sees whole frames
-comes before one that works in tiles altogether. A class is given up only where it takes
-{PRICES["clips"]:g} times as long as one of shorter clips, or {PRICES["tile-statistics"]:g} times
-as long as one all in tiles; the plan says so then.
+- **clips**: frames per clip; in brackets the frames shared with the next clip.
+- **encoded, decoded**: size of the tiles in pixels, or "whole" for whole frames. "all in" means
+  that the entire decoder works in tiles. The number after "for" is how many frames of a shot a tile
+  processes before the next tile starts; "early" means that such a stretch starts frames earlier.
+- **blocks**: number of transformer blocks that stay on the GPU.
+- **GPU, RAM**: peak of GPU memory and of the program's RAM.
 
-The last table has the work of the VAE.
+Each plan is the fastest one of its quality class. The classes, best first: clips of at least 33
+frames or of the whole video; clips of at least 17 frames; shorter clips that still share frames
+with their neighbours; clips that share none. Within a class, a decoder whose low-resolution part
+processes whole frames is preferred to one that works entirely in tiles. A class is given up only if
+it takes {PRICES["clips"]:g} times as long as one with shorter clips, or
+{PRICES["tile-statistics"]:g} times as long as one entirely in tiles; the plan then says so.
+
+The last table shows the work of the VAE.
 """
 
 _WORK_FRAMES = 240
@@ -95,9 +101,10 @@ _WORK_MEMORY = (6, 8, 12, 16, 24, 32)  # GB
 _WORK_CASES = ((720, 16), (720, 32), (1080, 16), (1080, 32), (2160, 32), (2160, 64))
 _WORK_HEAD = f"""## Work of the VAE
 
-Operations of encoding and decoding a film of {_WORK_FRAMES} frames in multiples of those of whole
-frames, nothing computed twice: what tiles share, and what they begin early. In brackets those
-where all of the decoder works in tiles. SeedVR2 3B, a machine with so much main memory.
+Operations for encoding and decoding a video of {_WORK_FRAMES} frames, divided by those for whole
+frames without repeated work. The excess comes from overlapping tiles and from stretches that start
+early. Figures in brackets: the entire decoder works in tiles. SeedVR2 3B; each column names the
+result and the RAM.
 """
 
 
@@ -112,7 +119,7 @@ class Case:
 
     @property
     def speed(self) -> str:
-        """Frames a second, as text."""
+        """Frames per second, as text."""
         if not self.fits:
             return "-"
         rate = self.plan.frames / self.plan.seconds
@@ -120,12 +127,12 @@ class Case:
 
     @property
     def fits(self) -> bool:
-        """Whether it could run there, once its files are there."""
+        """Whether the plan fits the GPU; its files may still be missing."""
         return "plan-does-not-fit" not in {notice.code for notice in self.plan.notices}
 
 
 def source_of(height: int) -> MediaInfo:
-    """A film of ten minutes whose pictures are half as wide and high as a result, 16:9."""
+    """A 16:9 video of ten minutes with half the width and height of a result."""
     video = VideoInfo(
         index=0,
         codec="h264",
@@ -148,7 +155,7 @@ def source_of(height: int) -> MediaInfo:
 
 
 def settings_of(choice: str, height: int) -> JobSettings:
-    """What one of CHOICES asks for; the encoder does not depend on the machine."""
+    """Settings of one of CHOICES; the encoder does not depend on the computer."""
     return JobSettings(height=height, codec="h264", encoder="cpu", **CHOICES[choice])
 
 
@@ -177,7 +184,7 @@ def page(some: Sequence[GpuSpec] = ()) -> Iterator[str]:
 
 @contextmanager
 def nothing_here() -> Iterator[None]:
-    """A machine without model files."""
+    """Context in which no model files are installed."""
     before = {name: os.environ.get(name) for name in (*_ELSEWHERE, "UPREEL_COMFYUI")}
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update({name: folder for name in _ELSEWHERE})
@@ -193,7 +200,7 @@ def nothing_here() -> Iterator[None]:
 
 @cache
 def plan_of(gpu: GpuSpec, height: int, settings: JobSettings, ram_gib: float = RAM_GIB) -> Plan:
-    """The plan of a film of that page."""
+    """The plan of the video of this page."""
     budget = pretended_budget(gpu, ram_bytes=round(SHARE * ram_gib * GIB))
     return bare_plan(Request(media=source_of(height), settings=settings), budget, Rates())
 
@@ -205,9 +212,9 @@ def _tier(some: Sequence[GpuSpec]) -> Iterator[str]:
     yield f"## {size // GIB} GB"
     yield ""
     presets = (_preset(preset, some[0]) for preset in preset_choice.presets_for(some[0]))
-    yield f"{memory_text(budget)} may be used. {', '.join(presets)}."
+    yield f"{memory_text(budget)} can be used. {', '.join(presets)}."
     yield ""
-    yield "| result | model | clips | encoded | decoded | blocks | GPU | main memory |"
+    yield "| result | model | clips | encoded | decoded | blocks | GPU | RAM |"
     yield "|---|---|---|---|---|---|---|---|"
     cases = [_cases(gpu) for gpu in some]
     for of_gpus in zip(*cases, strict=True):
@@ -223,7 +230,7 @@ def _cases(gpu: GpuSpec) -> list[Case]:
 
 
 def _lines(of_gpus: Sequence[Case]) -> Iterator[str]:
-    """A line for each plan of a size and choice, with its GPUs where some differ."""
+    """Lines for the plans of a size and choice, with the GPUs where plans differ."""
     groups: dict[str, list[Case]] = {}
     for case in of_gpus:
         groups.setdefault(_figures(case), []).append(case)
@@ -235,9 +242,9 @@ def _lines(of_gpus: Sequence[Case]) -> Iterator[str]:
 
 
 def _speeds(some: Sequence[GpuSpec], cases: Sequence[Sequence[Case]]) -> Iterator[str]:
-    """Frames a second of every GPU."""
+    """Speed of every GPU in frames per second."""
     heads = [f"{_result(height)} {choice}" for height in HEIGHTS for choice in CHOICES]
-    yield f"| frames/s | {' | '.join(heads)} |"
+    yield f"| fps | {' | '.join(heads)} |"
     yield f"|---|{'---|' * len(heads)}"
     for gpu, of_gpu in zip(some, cases, strict=True):
         form = "" if gpu.form_factor == "desktop" or "Laptop" in gpu.name else " (laptop)"
@@ -246,7 +253,7 @@ def _speeds(some: Sequence[GpuSpec], cases: Sequence[Sequence[Case]]) -> Iterato
 
 
 def _figures(case: Case) -> str:
-    """The plan in five cells, or why there is none."""
+    """The plan in five cells, or the reason why there is none."""
     plan, work = case.plan, case.plan.work
     if not case.fits:
         refusal = next(n for n in plan.notices if n.code == "plan-does-not-fit")
@@ -308,7 +315,7 @@ def work_plan(gpu: GpuSpec, height: int, ram_gib: float, model: str = "seedvr2-3
 
 
 def extra_work(plan: SeedVr2Plan, frames: int) -> float:
-    """Operations of the VAE in multiples of those of whole frames."""
+    """Operations of the VAE, divided by those for whole frames."""
     whole = replace(plan, encode_tile=None, decode_tile=None)
     return sum(vae_work(plan, frames)) / sum(vae_work(whole, frames))
 
@@ -328,7 +335,7 @@ def _title(case: Case) -> str:
 
 
 def _preset(preset: Preset, gpu: GpuSpec) -> str:
-    """What a preset comes to for a result of 1080p."""
+    """Model and working size of a preset for a result of 1080p."""
     work = plan_of(gpu, 1080, applied(preset, JobSettings(height=1080))).work
     name = preset.title.rpartition(": ")[2]
     share = f" at {work.share} %" if isinstance(work, SeedVr2Plan) else ""

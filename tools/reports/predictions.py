@@ -1,4 +1,4 @@
-"""What users measured with other programs, and what is predicted for the same work, as a page.
+"""A page of measurements with other programs next to predictions for the same work.
 
 `python -m tools.reports.predictions > docs/predictions.md` writes it. This machine has no
 influence on it: neither its GPU nor its model files nor measured rates.
@@ -37,65 +37,65 @@ from engine.settings.optimisations import VaeSwitches
 from engine.settings.schema import JobSettings
 from tools.reports.plan_table import RAM_GIB, SHARE, nothing_here, write_page
 
-_HEAD = f"""# Predicted times, compared with what users of other programs measured
+_HEAD = f"""# Predicted times compared with measurements by users of other programs
 
-Made by `python -m tools.reports.predictions > docs/predictions.md` from
-`tools/reports/user_measurements.toml`; a test compares. Reported times are those of **other
-programs** with SeedVR2, published by their users. Predicted ones are of this program's plan for the
-same film, model, GPU and main memory ({RAM_GIB} GB where the source does not say, of which a job
-may take {SHARE:.0%}), no model file here, nothing measured. **This program has not run on any of
+This page is written by `python -m tools.reports.predictions > docs/predictions.md` from
+`tools/reports/user_measurements.toml`, and a test compares it. Reported times are those of **other
+programs** with SeedVR2, published by their users. Predicted times come from Upreel's plan for the
+same video, model, GPU and RAM ({RAM_GIB} GB if the source does not state it, of which a job may use
+{SHARE:.0%}), without installed model files and without measurements. **Upreel has not run on any of
 these GPUs yet.**
 
-- **predicted / reported**: below 1 where this program is expected to be faster.
-- **operations**: of our plan, over those of the reported run (the published data flow without
-  folds, in its batches, what its tiles share computed twice).
-- **scaled**: the first over the second. 1 means that a prediction is shorter only by the work that
-  is saved; below 1 it is optimistic.
-- **pace**: operations of the reported run, over what the GPU's matrix units could do at most in
-  that time (half precision, sums in float32).
-- **use**: runs with an odd row are fitted to, those with an even one check the fit. The others do
-  not show how fast a GPU computes. They are left out of both for what their sources say of them,
-  decided before the fit:
+- **predicted / reported**: below 1 if Upreel is expected to be faster.
+- **operations**: operations of our plan, divided by those of the reported run (the published data
+  flow without folds, in the batches of that run, overlaps of tiles computed twice).
+- **scaled**: predicted / reported, divided by operations. 1 means that the prediction is shorter
+  only by the work that is saved; below 1 it is optimistic.
+- **pace**: operations of the reported run, divided by the theoretical maximum of the GPU's matrix
+  units in that time (half precision, sums in float32).
+- **use**: runs with an odd row number are used for the fit, runs with an even one check it. The
+  other runs do not show how fast a GPU computes; they were excluded before the fit because of what
+  their sources say:
 """
 LIMIT = 0.35  # that the median of the checked runs may be off, as a share
 HELD = 0.8  # of all runs that have to lie in the range of a GPU that was not measured
 _ALIGN = 16  # px: the model takes multiples of it
 _RATE = 25
 _OUTLIERS = {
-    "first version": "the node's first version, of June 2025, which its authors mended later",
-    "power": "the GPU's power was capped, the source does not say at what",
-    "still": "one frame: most of the time goes to loading and moving the model",
+    "first version": "the first version of the node, of June 2025, which its authors fixed later",
+    "power": "the power of the GPU was limited, the source does not say to which value",
+    "still": "a single frame: most of the time is spent on loading and moving the model",
 }
 _FIT = """## Fit
 
-The planner takes for each generation a share of what the matrix units do at most
-(`GENERATION_SHARE` in `engine/planner/times.py`): the median pace of the runs that are fitted to. A
-generation without any takes the geometric mean of its neighbours, or that of its only one. Reports
-are of whole runs: they cannot tell VAE and transformer apart. The runs of a generation are few and
-on one or two GPUs; those of Ampere are all of one GPU with 8 GB, with its blocks swapped and in
-small tiles.
+For each GPU generation the planner assumes a share of the theoretical maximum of the matrix units
+(`GENERATION_SHARE` in `engine/planner/times.py`): the median pace of the runs used for the fit. A
+generation without such runs gets the geometric mean of its neighbours, or the value of its only
+neighbour. Reports cover whole runs, so they do not separate VAE and transformer. Each generation
+has few runs, on one or two GPUs; those of Ampere all come from one GPU with 8 GB, with swapped
+blocks and small tiles.
 """
-_LEFT_OUT = """Rows are those of a list of 35 reports. Those that are missing here do not say which
-GPU, size or number of frames it was (5, 16, 22, 24 to 27, 29 to 31, 33), are of a generation that
-this program has no figures of (15, 28), or of other models (34, 35)."""
+_LEFT_OUT = """Row numbers refer to a list of 35 reports. The missing ones do not state the GPU,
+the size or the number of frames (5, 16, 22, 24 to 27, 29 to 31, 33), concern a GPU generation for
+which Upreel has no figures (15, 28), or concern other models (34, 35)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a user measured.
+    """A measurement by a user.
 
     Attributes:
         row: Number of the report; an odd one is fitted to, an even one checked.
-        source: Where it was published.
-        size: Of the result.
+        source: Place of its publication.
+        size: Size of the result.
         batch: Frames that the model took at a time.
-        seconds: It took.
-        ram_gib: Of main memory; an assumption where the source does not say.
+        seconds: Measured time.
+        ram_gib: RAM; an assumption if the source does not state it.
         tile: px of the VAE's tiles; 0 for whole frames.
         overlap: px that tiles share.
         is_loaded: A service had loaded the model before.
-        assumed: What the source does not say.
-        outlier: Why it says nothing of the GPU's speed, a key of _OUTLIERS; "" where it does.
+        assumed: Values that the source does not state.
+        outlier: Reason why it does not show the speed of the GPU, a key of _OUTLIERS; or "".
     """
 
     row: int
@@ -117,7 +117,7 @@ class Run:
 
     @property
     def operations(self) -> float:
-        """Of the published data flow, nothing folded; what tiles share is computed twice."""
+        """Operations of the published data flow without folds; overlaps are computed twice."""
         width, height = (
             -(-side // _ALIGN) * _ALIGN for side in (self.size.width, self.size.height)
         )
@@ -186,7 +186,7 @@ class Comparison:
 
     @property
     def use(self) -> str:
-        """What the run is for."""
+        """Purpose of the run: fit, check, or the reason why it is excluded."""
         return self.run.outlier or ("fit" if self.run.row % 2 else "check")
 
 
@@ -225,7 +225,7 @@ def fitted_shares(some: Sequence[Comparison]) -> dict[Generation, float]:
 
 
 def _fitted_paces(some: Sequence[Comparison], generation: Generation) -> list[float]:
-    """Of the runs on a generation's GPUs that are fitted to."""
+    """Paces of the runs on GPUs of a generation that are used for the fit."""
     return [one.pace for one in some if one.use == "fit" and one.gpu.generation == generation]
 
 
@@ -322,9 +322,9 @@ def _fit_section(some: Sequence[Comparison]) -> Iterator[str]:
         yield f"| {name.capitalize()} | {runs} | {fitted:.2f} | {share:.2f} |"
     yield ""
     yield (
-        f"Check: the scaled ratios of the {len(checked)} runs with an even row go from "
+        f"Check: the scaled ratios of the {len(checked)} runs with an even row number range from "
         f"{min(checked):.2f} to {max(checked):.2f}; their median is **{checked_median(some):.2f}** "
-        f"(at most {LIMIT:.0%} off are allowed)."
+        f"(allowed deviation: {LIMIT:.0%})."
     )
     yield ""
 
@@ -335,12 +335,13 @@ def _range_section(some: Sequence[Comparison]) -> Iterator[str]:
     yield "## Ranges"
     yield ""
     yield (
-        f"The time on a GPU that nothing was measured on is shown as {spread.low:g} to "
-        f"{spread.high:g} times the predicted one: wider upwards, as a GPU may be throttled or "
-        "short of memory. Both factors were chosen with all of these runs in view, outliers too. "
-        "The reported times, scaled by operations, lie in it for "
-        f"{held(plain)} of {len(plain)} runs that are fitted to or checked, and for "
-        f"**{held(some)} of all {len(some)}**; rows {', '.join(outside)} do not."
+        "As long as nothing was measured on a GPU, its time is shown as a range from "
+        f"{spread.low:g} to {spread.high:g} times the predicted time. The upper part is wider, "
+        "because a GPU may be throttled or short of memory. Both factors were chosen with "
+        "all of these runs in view, including the excluded ones. The reported times, scaled by "
+        f"operations, lie in this range for {held(plain)} of {len(plain)} runs used for the fit "
+        f"or its check, and for **{held(some)} of all {len(some)}** runs; those of rows "
+        f"{', '.join(outside)} do not."
     )
     yield ""
 

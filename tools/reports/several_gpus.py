@@ -1,4 +1,4 @@
-"""What several GPUs of one PC are predicted to gain, as a page.
+"""A page of the predicted gain from several GPUs in one PC.
 
 `python -m tools.reports.several_gpus > docs/several-gpus.md` writes it. Nothing is measured for it.
 """
@@ -30,42 +30,43 @@ FILMS = (("seedvr2-3b", 360), ("seedvr2-3b", 1080), ("seedvr2-7b-sharp", 1080))
 
 _HEAD = f"""# Several GPUs
 
-Made by `python -m tools.reports.several_gpus > docs/several-gpus.md`; a test compares. Every figure
-is **predicted, not measured**: no PC with two GPUs has run Upreel yet. Times of a GPU are those of
-[presets.md](presets.md); how a film is shared follows from a simulation of what is handed out when
-(`engine/planner/sharing.py`).
+This page is written by `python -m tools.reports.several_gpus > docs/several-gpus.md`, and a test
+compares it. Every figure is **predicted, not measured**: no PC with two GPUs has run Upreel yet.
+The times of single GPUs are those of [presets.md](presets.md); the distribution of the video among
+the GPUs comes from a simulation (`engine/planner/sharing.py`).
 
-With "All GPUs" (`--set device=all`) each GPU has a process of its own. A process gets a span of the
-film, as long as the table says or shorter, and the next one when it has made that: a slow GPU gets
-fewer, and at the end of the film spans get short, so that all end together.
-A film has one plan for all of them, so its pictures do not depend on who made which part:
+With "All GPUs" (`--set device=all`) each GPU has a process of its own. A process receives a span of
+the video, at most as long as the table says, and the next span when it has finished that one. A
+slow GPU therefore receives fewer spans. Towards the end of the video spans become shorter, so that
+all GPUs finish together. All of them follow one plan, so the result does not depend on which GPU
+rendered which part:
 
-- sizes of tiles and clips are those that fit the GPU with the least memory, and so is which part of
-  the model stays on the GPU;
-- precision and optimisations are those that the oldest GPU has;
-- the file of the model is the one that suits the fastest GPU.
+- sizes of tiles and clips, and the part of the model that stays on the GPU, are chosen for the GPU
+  with the least memory;
+- precision and optimisations are those that the oldest GPU supports;
+- the model file is the one that suits the fastest GPU.
 
-On GPUs of different kinds rounding differs as it does between two PCs. A GPU with which the film
-would take longer, or hardly less for other clips or tiles, is left out, and the plan says so.
+On GPUs of different kinds rounding differs, as it does between two PCs. A GPU is left out, and the
+plan says so, if the video would take longer with it, or if it would save hardly any time but
+require other clips or tiles.
 
-Main memory is planned for all processes together. They map the same file of the model, which is in
-main memory once; what is copied for each is its pinned copy of the blocks that visit the GPU, and
-what waits between its stages. With less main memory for each process a plan may have shorter spans
-or other tiles, so two GPUs are not exactly as fast as twice one. The GPU that drives the screen has
-less memory free, so it often is the one with the least.
+RAM is planned for all processes together. They map the same model file, which is in RAM only once.
+Each process needs RAM of its own for a pinned copy of the streamed blocks and for data between its
+stages. With less RAM per process a plan may have shorter spans or other tiles, so two GPUs are not
+exactly twice as fast as one. The GPU that drives the screen has less free memory and is therefore
+often the one with the least.
 
-The table is for a machine with {RAM_GIB} GB of main memory of which a job may take {SHARE:.0%},
-and {_THREADS} threads; a film of ten minutes and 25 frames/s, half as wide and high as the result.
-Spans overlap where a model looks at neighbouring frames, for which shots of four seconds are
-assumed: that, the start of the processes and the
-last spans are what is missing to a full gain.
+The table is for a PC with {RAM_GIB} GB of RAM, of which a job may use {SHARE:.0%}, and {_THREADS}
+threads. The video has ten minutes at 25 fps and half the width and height of the result. Spans
+overlap where a model uses neighbouring frames; shots of four seconds are assumed. This overlap, the
+start of the processes and the last spans explain why the speed does not grow in full proportion.
 
-| GPUs | model, result | fastest alone | together | times as fast | spans: each GPU makes |
+| GPUs | model, result height | fastest alone | together | speed-up | span: share of each GPU |
 |---|---|---|---|---|---|"""
 
 
 def plan_of(names: tuple[str, ...], model: str, height: int, device: str = "all") -> Plan:
-    """The plan of a film of the page."""
+    """The plan of one video of the page."""
     first, *others = map(named, names)
     ram = round(SHARE * RAM_GIB * GIB)
     budget = pretended_budget(first, *others, ram_bytes=ram, threads=_THREADS)
@@ -77,7 +78,7 @@ def page(some: Sequence[tuple[str, ...]] = ()) -> Iterator[str]:
     """The page line by line.
 
     Args:
-        some: Of TEAMS, whose rows alone are made; none stands for the whole page.
+        some: Teams of TEAMS whose rows are written; empty for the whole page.
     """
     if not some:
         yield from _HEAD.splitlines()
@@ -92,7 +93,7 @@ def _row(names: tuple[str, ...], model: str, height: int) -> str:
     alone = plan_of(names[:1], model, height, "auto")
     cells = [
         " + ".join(names),
-        f"{model}, {height} lines",
+        f"{model}, {height} px",
         _minutes(alone),
         _minutes(together),
         f"{alone.seconds / together.seconds:.2f}",
@@ -107,10 +108,10 @@ def _minutes(plan: Plan) -> str:
 
 def _shares(plan: Plan) -> str:
     if not plan.workers:
-        return "the others are left out"
+        return "only the fastest is used"
     seconds = plan.span_segments * plan.segment_frames / 25
     shares = " + ".join(f"{worker.share:.0%}".replace("%", " %") for worker in plan.workers)
-    return f"{seconds:.0f} s of the film: {shares}"
+    return f"{seconds:.0f} s: {shares}"
 
 
 if __name__ == "__main__":

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 UPDATE = TaskKind.UPDATE
 _NOTES = {
     "en": """### Added
-- **SeedVR2 7B in 8 GB**: weights stream from main memory while the GPU computes.
-- A film in the queue can be opened in its folder by a double click.
+- **SeedVR2 7B in 8 GB**: weights stream from RAM while the GPU computes.
+- A video in the queue can be opened in its folder by a double click.
 
 ### Fixed
-- A film with a time code track could not be written as MOV.
+- A video with a time code track could not be written as MOV.
 - The estimate of the time left jumped after a pause.
 """,
     "zh_CN": """### 新增
 - **8 GB 显存也能运行 SeedVR2 7B**：计算时从内存中流式读取权重。
-- 双击队列中的影片可打开其所在文件夹。
+- 双击队列中的视频可打开其所在文件夹。
 
 ### 修复
-- 带时间码轨道的影片无法写为 MOV。
+- 带时间码轨道的视频无法写为 MOV。
 - 暂停后剩余时间的估计会跳变。
 """,
 }

@@ -114,12 +114,12 @@ def _costs(rates: Rates) -> Iterator[tuple[str, float, str]]:
 def _figure(name: str, cost: float, gpu: str) -> str:
     device = "GPU" if gpu else "CPU"
     if name.startswith("open-"):
-        return f"{cost:.3g} s a segment"
+        return f"{cost:.3g} s per segment"
     if name in _FIXED:
         return f"{cost:.3g} {_FIXED[name]}"
     if name.startswith(_OF_MODELS):
-        return f"{1e3 / cost:.3g} billion operations a second of the {device}"
-    return f"{1 / cost:.3g} million pixels a second of the {device}"
+        return f"{1e3 / cost:.3g} billion operations/s on the {device}"
+    return f"{1 / cost:.3g} million pixels/s on the {device}"
 
 
 def _value(name: str, cost: float) -> Message:

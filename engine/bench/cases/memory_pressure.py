@@ -55,7 +55,7 @@ def _filled(nbytes: int) -> Row:
     """What happens while blocks of the GPU are taken and written; all are given back."""
     is_counted = shared_memory.own_bytes() is not None
     guard = SpillGuard(shared_memory.own_bytes, torch_memory.pinned_bytes)
-    row: Row = {"refused": "no", "spill_guard": "silent" if is_counted else "has no counter here"}
+    row: Row = {"refused": "no", "spill_guard": "silent" if is_counted else "no counter"}
     held: list[Tensor] = []
     try:
         while len(held) * _BLOCK_BYTES < nbytes:
@@ -67,7 +67,7 @@ def _filled(nbytes: int) -> Row:
     except torch.OutOfMemoryError:
         row["refused"] = "yes"
     except Spilled as spilled:
-        row |= {"spill_guard": "noticed it", "spilled_mib": spilled.spilled_bytes / 2**20}
+        row |= {"spill_guard": "triggered", "spilled_mib": spilled.spilled_bytes / 2**20}
     row["taken_mib"] = len(held) * _BLOCK_BYTES / 2**20
     held.clear()
     free_memory()

@@ -21,18 +21,18 @@ _HEAD = (
     "note",
 )
 _LEGEND = (
-    "**time** and **memory** are with the switch over without it, everything else at its default: "
-    "below 1 it helps. ± is the standard error of the median over some rounds. Seconds are CPU "
-    "seconds of all threads on a processor, those of the GPU on a GPU; memory is the peak of all "
-    "tensors above the loaded model. **error** is the relative error (RMS) of the result against "
-    "the plain variant in float64. Weights are random; small models show the direction, the "
-    "published ones the size."
+    "**time** and **memory** are ratios with the switch to without it, everything else at its "
+    "default: below 1 is better. ± is the standard error of the median. Time is CPU seconds of all "
+    "threads on a CPU, GPU time on a GPU; memory is the peak of all tensors in addition to the "
+    "loaded model. **error** is the relative error (RMS) compared with the plain variant in "
+    "float64. Weights are random: small models show the direction of an effect, the published "
+    "sizes its amount."
 )
 
 
 def markdown(rows: Sequence[Row], command: str = "") -> str:
     """A page: the machine, a table for each case, claims of documents."""
-    lines = ["# Measured on this machine", "", _machine_line(rows), ""]
+    lines = ["# Measured on this computer", "", _machine_line(rows), ""]
     if command:
         lines += [f"`{command}`", ""]
     switches = measured(rows)
@@ -55,7 +55,7 @@ def switch_lines(rows: Sequence[Row]) -> list[str]:
     lines = ["optimisations", *(f"  {model}" for model in about(rows))]
     for cells, note in zip(aligned(grid), notes, strict=True):
         lines += [f"  {cells}", *([f"      {note}"] if note else [])]
-    lines += ["", "what documents claim, and what was found here"]
+    lines += ["", "claims of documents, and what was measured"]
     for title, promise, source, found in claim_results(switches):
         lines += [f"  {title}: {promise} ({source})", f"      {found}"]
     return lines
@@ -93,7 +93,7 @@ def _table_of(rows: Sequence[Row]) -> list[str]:
 
 def _optimisations(rows: Sequence[Row], switches: Sequence[MeasuredSwitch]) -> list[str]:
     table = piped([_HEAD, *(_long(line) for line in switches)])
-    claims = [("documents claim", "they say", "source", "found here"), *claim_results(switches)]
+    claims = [("claim", "promise", "source", "measured"), *claim_results(switches)]
     return [
         "## Optimisations",
         "",
@@ -103,7 +103,7 @@ def _optimisations(rows: Sequence[Row], switches: Sequence[MeasuredSwitch]) -> l
         "",
         *table,
         "",
-        "## What documents claim",
+        "## Claims of documents",
         "",
         *piped(claims),
     ]

@@ -20,10 +20,10 @@ _FASTER, _SLOWER, _EQUAL, _MEMORY = "#2f7d5b", "#c9731c", "#9aa3ad", "#3b6fb6"
 _FONT = "Helvetica, Arial, sans-serif"
 _OCTAVES = 1.5  # of ratios on either side of 1; longer bars end at the edge, with an arrow
 _TICKS = (0.5, 1.0, 2.0)
-_UNITS = {"megapixels_per_second": "Mpx/s", "frames_per_second": "frames/s"}
+_UNITS = {"megapixels_per_second": "Mpx/s", "frames_per_second": "fps"}
 _RATIO_LEGEND = (
-    "time with it over time without it: green helps, amber costs, grey is within the scatter; "
-    "thin blue: memory"
+    "time with the switch divided by time without it: green is faster, amber slower, "
+    "grey no difference; thin blue: memory"
 )
 _SPEED_LEGEND = "longer is faster, on a logarithmic scale"
 

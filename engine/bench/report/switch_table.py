@@ -92,13 +92,13 @@ def _facts(key: str) -> tuple[Exactness, bool]:
 
 def _found(claim: str, lines: dict[str, MeasuredSwitch]) -> str:
     found = [figures_text(lines[key]) for key in claims()[claim].rows if key in lines]
-    return "; ".join(found) or why_not(claim) or f"not measured: {_COMMAND} does"
+    return "; ".join(found) or why_not(claim) or f"not measured; {_COMMAND} measures it"
 
 
 def figures_text(line: MeasuredSwitch) -> str:
     """Name, time and memory of a line, or why there are none."""
     if line.time is None and line.memory is None:
-        return f"{line.name}: {line.note}; where it works, {_COMMAND} measures it"
+        return f"{line.name}: {line.note}; {_COMMAND} measures it on supported hardware"
     figures = []
     if line.time is not None:
         figures.append(f"{time_text(line)} of the time")

@@ -137,7 +137,7 @@ class _FewBytes:
         except OSError as err:
             if err.errno != errno.EINVAL:
                 raise
-            raise zipfile.BadZipFile("a place before the file") from err
+            raise zipfile.BadZipFile("an offset before the start of the file") from err
 
     def read(self, count: int = -1) -> bytes:
         found = self._file.read(count if 0 <= count <= _MOST_BYTES else _MOST_BYTES + 1)

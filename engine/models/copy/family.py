@@ -26,7 +26,7 @@ class CopyPlan(FramePlan):
     @property
     def line(self) -> str:
         """The plan in one line."""
-        return "none: the picture is only converted"
+        return "none: re-encode only"
 
 
 class CopyFamily(FrameFamily[CopyPlan]):

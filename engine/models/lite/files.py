@@ -76,7 +76,7 @@ def check_shapes(config: LiteConfig, shapes: Mapping[str, tuple[int, ...]]) -> N
     """
     wanted = config.shapes()
     faults = [f"{name} is missing" for name in sorted(wanted.keys() - shapes.keys())]
-    faults += [f"{name} is not known" for name in sorted(shapes.keys() - wanted.keys())]
+    faults += [f"{name} is unknown" for name in sorted(shapes.keys() - wanted.keys())]
     faults += [
         f"{name} is {list(shapes[name])} instead of {list(shape)}"
         for name, shape in wanted.items()

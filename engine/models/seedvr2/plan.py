@@ -105,7 +105,7 @@ class SeedVr2Plan(ShotPlan):
         """The plan in one line."""
         parts = [
             *(self.model, self.device, f"{self.dtype} (VAE {self.vae_dtype})"),
-            *(() if self.result is None else (f"works at {self.size}",)),
+            *(() if self.result is None else (f"processed at {self.size}",)),
             f"clips of {self.frames} frames",
             tiles_part("encodes", self.encode_tile),
             tiles_part("decodes", self.decode_tile),

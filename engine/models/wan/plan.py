@@ -53,7 +53,7 @@ class WanPlan(ShotPlan):
             tiles_part("decodes", self.decode_tile),
         ]
         if self.warm_up and (self.encode_tile or self.decode_tile):
-            parts.append(f"tiles begin {self.warm_up} latents early")
+            parts.append(f"{self.warm_up} warm-up latents per tile")
         return ", ".join(parts)
 
     @property

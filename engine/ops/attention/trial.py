@@ -39,7 +39,7 @@ def fault_of(backend: Backend, device: torch.device, dtype: torch.dtype, head_di
     """
     guard = CrashGuard(backend, device)
     if guard.has_crashed:
-        return "the program ended while trying it the last time"
+        return "the program crashed when it was last tested"
     try:
         with guard:
             error = max(error_of(backend, device, dtype, head_dim, shape) for shape in _SHAPES)
@@ -51,7 +51,7 @@ def fault_of(backend: Backend, device: torch.device, dtype: torch.dtype, head_di
         return reason
     if not error <= (_LIMITS[dtype] if backend.is_exact else _INEXACT_LIMIT):  # NaN is wrong too
         _log.warning("attention backend %s is wrong on %s by %.1e", backend.name, device, error)
-        return f"it computes wrongly here (error {error:.1e})"
+        return f"it computes wrong results (error {error:.1e})"
     return ""
 
 

@@ -192,28 +192,28 @@ def decide(two: Trial, three: Trial, *, dtype: torch.dtype, on_card: bool) -> Co
     """
     faults = _fault(two, _LIMITS[dtype]), _fault(three, _LIMITS[dtype])
     if all(faults):
-        reason = f"neither form is right here: sums {faults[0]}; 3-D {faults[1]}"
+        reason = f"neither form works: 2-D {faults[0]}; 3-D {faults[1]}"
         return ConvolutionChoice(form="2d", reason=reason, is_sound=False)
     ratio = three.seconds / two.seconds if three.seconds and two.seconds else None
     if faults[1]:
         return ConvolutionChoice(form="2d", reason=f"3-D {faults[1]}", ratio=ratio)
     if faults[0]:
-        return ConvolutionChoice(form="3d", reason=f"a sum of 2-D {faults[0]}", ratio=ratio)
+        return ConvolutionChoice(form="3d", reason=f"2-D {faults[0]}", ratio=ratio)
     if not on_card and dtype.itemsize < 4:
-        return ConvolutionChoice(form="3d", reason="it rounds once and copies nothing", ratio=ratio)
+        return ConvolutionChoice(form="3d", reason="a single rounding and no copies", ratio=ratio)
     if not on_card:
-        return ConvolutionChoice(form="2d", reason="a processor adds up in place", ratio=ratio)
+        return ConvolutionChoice(form="2d", reason="sums in place on the CPU", ratio=ratio)
     form: Form = "3d" if ratio is not None and ratio < _WORTH_IT else "2d"
-    return ConvolutionChoice(form=form, reason="both are right, it is the faster", ratio=ratio)
+    return ConvolutionChoice(form=form, reason="the faster of two correct forms", ratio=ratio)
 
 
 def _fault(trial: Trial, limit: float) -> str:
     if trial.failure:
         return f"does not run ({trial.failure})"
     if not trial.error <= limit:  # not a number is a fault too
-        return f"computes wrongly (error {trial.error:.1e})"
+        return f"computes wrong results (error {trial.error:.1e})"
     if trial.workspace > MOST_WORKSPACE:
-        return f"takes {trial.workspace:.0f} times its size as workspace"
+        return f"needs {trial.workspace:.0f} times its size as workspace"
     return ""
 
 

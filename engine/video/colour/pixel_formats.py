@@ -40,7 +40,7 @@ def layout_of(pixel_format: str) -> PixelLayout:
     parts = shape.components
     is_float = any(kind in pixel_format for kind in ("f32", "f16"))
     if not parts:
-        raise ValueError(f"{pixel_format} is a format of hardware, not of pictures in memory")
+        raise ValueError(f"{pixel_format} is a format of hardware, not of images in memory")
     bits = 16 if is_float else 8 if shape.has_palette else max(part.bits for part in parts)
     return PixelLayout(
         chroma=_chroma_of(shape),

@@ -115,14 +115,14 @@ def read_picture(path: Path, codec: str = "") -> av.VideoFrame:
         raise UnsupportedMedia("picture-file-too-large", name=path.name, path=path)
     with translated(path):
         if not codec:
-            raise av.error.InvalidDataError(-1, "not a picture")
+            raise av.error.InvalidDataError(-1, "not an image")
         with RetryingFile(path) as file:
             data = file.read_all()
         check_size(path, *_stated_size(data, codec))
         context = _decoder(codec)
         frames = [*context.decode(av.Packet(data)), *context.decode(None)]
         if not frames:
-            raise av.error.InvalidDataError(-1, "no picture inside")
+            raise av.error.InvalidDataError(-1, "no image found")
     check_size(path, frames[0].width, frames[0].height)
     return frames[0]
 

@@ -216,7 +216,7 @@ def _first_frames(path: Path, container: InputContainer, stream: VideoStream) ->
             break
     if not frames:
         check_size(path, stream.codec_context.width, stream.codec_context.height)
-        raise failure or av.error.InvalidDataError(-1, "no picture can be decoded")
+        raise failure or av.error.InvalidDataError(-1, "no frame can be decoded")
     check_size(path, frames[0].width, frames[0].height)
     return _Beginning(frames=frames, packet=first_packet)
 

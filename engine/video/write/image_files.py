@@ -133,7 +133,7 @@ def _pictures(segments: Sequence[SegmentFile]) -> Iterator[bytes]:
             with zipfile.ZipFile(segment.path) as file:
                 names = sorted(file.namelist())
                 if len(names) != len(segment.pts):
-                    raise zipfile.BadZipFile(f"{len(names)} pictures")
+                    raise zipfile.BadZipFile(f"{len(names)} images")
                 for name in names:
                     yield file.read(name)
         except (zipfile.BadZipFile, OSError) as err:

@@ -44,7 +44,7 @@ def whole(bench: Bench) -> str:
 def test_the_speed_test_from_the_first_click_to_its_figures(bench):
     assert bench.find("benchButton").isVisible()
     assert bench.window.actions_["bench"].shortcut().toString() == "Ctrl+B"
-    assert "Nothing was measured" in texts(page(bench))
+    assert "Nothing measured" in texts(page(bench))
     assert not button(bench, "benchCopy").isEnabled()
     click(bench, "benchQuick")
     assert [c.quick for c in bench.asked(commands.RunBenchmark)] == [True]
@@ -56,7 +56,7 @@ def test_the_speed_test_from_the_first_click_to_its_figures(bench):
     shown = texts(page(bench))
     for text in ("65.2 million px/s", "0.283 s", "41200 GFLOP/s"):
         assert text in shown
-    for text in ("Reading a film", "Lite ×2 · bfloat16", "Beginning a piece · HEVC"):
+    for text in ("Reading a video", "Lite ×2 · bfloat16", "Starting a segment · HEVC"):
         assert text in whole(bench)
     assert "Some CPU · 8 threads · torch 2.13" in whole(bench)
     assert not table(bench).isVisible()
@@ -77,14 +77,14 @@ def test_the_full_table_has_a_row_for_each_switch_in_each_language(bench):
     assert first[3:6] == ["−29 ± 2 %", "−36 %", "2e-7"]
     assert (second[1], second[3], second[7]) == ("off", "–", str(SWITCHES[1].note))
     assert (third[2], third[4], third[5]) == ("rounding", "±0 %", "0")
-    assert last[0] == "VAE · all together"
+    assert last[0] == "VAE · all combined"
     assert second[6] == "cuDNN benchmark: 15-30 % faster"
     assert claim[:4] == ["CUDA graphs", "–", "–", "–"]
     assert claim[6] == "CUDA graphs: no launch overhead"
-    assert claim[7].startswith("Not built: ")
-    assert "before they are enlarged" in model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
-    assert model.index(0, 3).data(Qt.ItemDataRole.ToolTipRole).startswith("0.710 times")
-    assert model.index(0, 5).data(Qt.ItemDataRole.ToolTipRole) == "without it 3e-7"
+    assert claim[7].startswith("Not implemented: ")
+    assert "before frames are enlarged" in model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
+    assert model.index(0, 3).data(Qt.ItemDataRole.ToolTipRole).startswith("0.710×")
+    assert model.index(0, 5).data(Qt.ItemDataRole.ToolTipRole) == "3e-7 when off"
     assert [model.index(r, 3).data(CALM_ROLE) for r in (0, 2)] == [0.04, 0.02]
     bench.program.use_language("zh_CN")
     bench.hear()
@@ -110,7 +110,7 @@ def test_the_filter_shows_rows_with_every_word(bench):
     field.setText("CUDNN 15-30")
     model = table(bench).model()
     assert [model.index(r, 0).data() for r in range(model.rowCount())] == [
-        "Machine · cuDNN benchmark"
+        "System · cuDNN benchmark"
     ]
     assert "1 of 5 rows" in texts(page(bench))
     field.setText("vae.up")  # by the name that settings have
@@ -149,20 +149,20 @@ def test_a_stopped_and_a_failed_benchmark_are_shown_as_such(bench):
     click(bench, "benchFull")
     click(bench, "benchStop")
     assert bench.asked(commands.StopTask)
-    assert "The benchmark was stopped." in texts(page(bench))
+    assert "Benchmark stopped." in texts(page(bench))
     click(bench, "benchFull")
     bench.engine.tasks.fail(BENCHMARK, ErrorInfo(code="out-of-memory", case="running"))
     bench.hear()
-    assert "Memory ran out." in texts(page(bench))
+    assert "Out of memory." in texts(page(bench))
 
 
 def test_while_a_film_runs_the_benchmark_is_disabled_with_a_reason(bench):
     bench.start()
     assert not button(bench, "benchQuick").isEnabled()
-    assert "A film is being worked on" in texts(page(bench))
+    assert "A video is being processed" in texts(page(bench))
     bench.finish()
     assert button(bench, "benchQuick").isEnabled()
-    assert "A film is being worked on" not in texts(page(bench))
+    assert "A video is being processed" not in texts(page(bench))
 
 
 def test_no_film_starts_during_the_benchmark_and_plans_are_made_again(bench):
@@ -170,7 +170,7 @@ def test_no_film_starts_during_the_benchmark_and_plans_are_made_again(bench):
     click(bench, "benchQuick")
     start = bench.find("primaryAction")
     assert not start.isEnabled()
-    assert "The benchmark runs" in start.toolTip()
+    assert "A benchmark is running" in start.toolTip()
     assert not bench.window.actions_["start"].isEnabled()
     before = len(bench.asked(commands.ChangeJob))
     finish(bench)

@@ -227,7 +227,7 @@ def test_it_fits_the_smallest_window(bench, computer, language):
     assert bench.window.size().toTuple() == (1024, 640)
     assert bar.isVisible()
     assert list(cut_off(bar)) == []
-    english = "The queue has ended: your command runs in 60 s"
+    english = "Queue finished: your command runs in 60 s"
     shown = [label.text() for label in bar.findChildren(QLabel)]
     assert (english in shown) is (language == "en")
 

@@ -230,10 +230,10 @@ def test_a_lost_result_leaves_the_list_with_a_sentence(bench, two):
     assert not bench.find("filmA").isVisible()
     problem = bench.find("pairProblem")
     assert problem.isVisible()
-    assert problem._message.text() == "film_x2.mp4 is not there any more."
+    assert problem._message.text() == "film_x2.mp4 no longer exists."
     bench.program.use_language("zh_CN")
     bench.hear()
-    assert problem._message.text() == "film_x2.mp4 已不在原处。"
+    assert problem._message.text() == "film_x2.mp4 已不存在。"
     bench.program.use_language("en")
     select(bench, two[0])
     assert not problem.isVisible()
@@ -340,7 +340,7 @@ def test_in_a_low_window_the_lists_leave_room_for_the_tries_of_a_film_that_waits
 def test_names_follow_the_language(bench, two):
     bench.program.use_language("zh_CN")
     bench.hear()
-    assert items(bench, "filmA")[0] == "原始 480×270"
+    assert items(bench, "filmA")[0] == "原片 480×270"
     bench.program.use_language("en")
 
 

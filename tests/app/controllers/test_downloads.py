@@ -61,7 +61,7 @@ def finish_runtime(bench: Bench) -> None:
 def test_one_press_gets_the_model_and_the_film_starts(bench):
     job_id = refused(bench, MODEL)
     assert "Needs a download" in texts(bench.find("planCard"))
-    assert "SeedVR2 3B has to be downloaded first: 7.3 GB" in texts(bench.find("planCard"))
+    assert "SeedVR2 3B must be downloaded first: 7.3 GB" in texts(bench.find("planCard"))
     assert primary(bench) == "Download and start · 7.3 GB"
     bench.press("primaryAction")
     fetched = [command.file for command in bench.asked(commands.DownloadModelFile)]
@@ -71,9 +71,9 @@ def test_one_press_gets_the_model_and_the_film_starts(bench):
     bench.engine.tasks.advance(FILE, 684.0)
     bench.hear()
     shown = texts(bench.find("planCard"))
-    for text in ("Being downloaded", "Downloading the model", "MB/s", "starts by itself"):
+    for text in ("Downloading", "Downloading the model", "MB/s", "starts automatically"):
         assert text in shown
-    assert primary(bench) == "Stop the download"
+    assert primary(bench) == "Stop download"
     assert not bench.asked(commands.StartQueue)
     bench.engine.notices = ()
     finish_files(bench)
@@ -94,7 +94,7 @@ def test_a_runtime_and_a_model_come_together_and_the_next_start_goes_on(bench):
     bench.window.queue_column.view.select(bench.program.queue.rows[0].job_id)
     shown = texts(bench.find("planCard"))
     assert "Downloading the NVIDIA runtime" in shown
-    assert "Then Upreel starts again" in shown
+    assert "Upreel then restarts" in shown
     bench.engine.notices = (RUNTIME_ONLY,)  # what every plan before the new start says
     finish_files(bench)
     assert bench.window.isVisible()
@@ -212,11 +212,11 @@ def test_a_file_that_the_user_does_not_accept_ends_it_with_a_sentence(bench):
     bench.engine.tasks.fail(RUNTIME, error)
     bench.hear()
     bench.hear()
-    assert primary(bench) == "Stop the download", "accepted: it goes on"
+    assert primary(bench) == "Stop download", "accepted: it goes on"
     bench.engine.tasks.fail(RUNTIME, error)
     bench.hear()
     bench.hear()
-    assert "you did not accept the file" in texts(bench.find("downloadProblem"))
+    assert "you did not accept the NVIDIA runtime file" in texts(bench.find("downloadProblem"))
     assert not bench.engine.tasks.waiting(FILE)
 
 
@@ -244,7 +244,7 @@ def test_a_film_that_runs_ends_before_the_new_start(bench):
     bench.hear()
     assert primary(bench).startswith("Download and start")
     bench.press("primaryAction")
-    assert primary(bench) == "Stop the download"
+    assert primary(bench) == "Stop download"
     finish_runtime(bench)
     assert bench.window.isVisible()
     assert bench.program.restart.waits_for == "lite.mp4"
@@ -272,7 +272,7 @@ def test_a_film_that_had_its_turn_too_early_runs_when_all_is_here(bench):
     bench.press("primaryAction")
     error = replace(OFFLINE, code="weights-missing", case="model", params=MODEL.params)
     bench.emit(events.JobFailed(job_id=job_id, error=error))
-    assert primary(bench) == "Stop the download"
+    assert primary(bench) == "Stop download"
     bench.engine.notices = ()
     finish_files(bench)
     assert [c.job_id for c in bench.asked(commands.RetryJob)] == [job_id]

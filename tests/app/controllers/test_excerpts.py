@@ -137,13 +137,13 @@ def test_a_failure_that_was_read_can_be_closed(bench, film, height):
 def test_every_view_without_a_result_says_how_to_get_one(bench, film, view):
     bench.press(f"segment-{view}")
     canvas = bench.window.preview.canvas
-    assert "“Try this frame” makes it now." in canvas.scene.missing_texts[1]
-    assert "“Try this frame”" in canvas.accessibleName()
+    assert '"Try this frame" renders it now.' in canvas.scene.missing_texts[1]
+    assert '"Try this frame"' in canvas.accessibleName()
     bench.press("tryFrame")
-    assert "“Try this frame”" not in canvas.scene.missing_texts[1], "it is being made"
+    assert '"Try this frame"' not in canvas.scene.missing_texts[1], "it is being made"
     bench.engine.tasks.fail(KIND, DiskFull("folder", folder="D:").info())
     bench.hear()
-    assert "“Try this frame”" in canvas.scene.missing_texts[1]
+    assert '"Try this frame"' in canvas.scene.missing_texts[1]
 
 
 def test_a_view_without_a_result_says_why_none_can_be_made_now(bench, film):
@@ -152,8 +152,8 @@ def test_a_view_without_a_result_says_why_none_can_be_made_now(bench, film):
     bench.window.queue_column.view.select(other)
     bench.hear()
     text = bench.window.preview.canvas.scene.missing_texts[1]
-    assert "A film is being worked on" in text
-    assert "“Try this frame”" not in text
+    assert "A video is being processed" in text
+    assert '"Try this frame"' not in text
 
 
 def test_other_choices_ask_for_another_try(bench, film):
@@ -172,7 +172,7 @@ def test_nothing_is_tried_of_a_running_film_or_next_to_one(bench, film):
     bench.hear()
     assert bench.find("tryBar").isVisible()
     assert not bench.find("tryFrame").isEnabled()
-    assert "being worked on" in bench.find("tryFrame").toolTip()
+    assert "being processed" in bench.find("tryFrame").toolTip()
 
 
 def test_latents_are_not_tried(bench):

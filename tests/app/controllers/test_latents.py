@@ -87,7 +87,7 @@ def test_a_file_that_is_no_latent_says_so_and_the_next_one_follows(bench):
         code="unreadable-media", case="empty-latent", params={"name": "a.latent"}
     )
     sheet = drop(bench, "a.latent", "b.latent")
-    assert "a.latent holds an empty latent.\nSave it again from ComfyUI." in texts(sheet)
+    assert "a.latent contains an empty latent.\nSave it again from ComfyUI." in texts(sheet)
     drop(bench, "c.latent")  # waits for its turn
     assert bench.find("latentUpscale").text() == "Next file"
     bench.press("latentUpscale")
@@ -100,13 +100,13 @@ def test_a_file_that_is_no_latent_says_so_and_the_next_one_follows(bench):
 def test_a_missing_vae_is_fetched_and_then_both_pictures_are_shown(bench):
     bench.engine.tasks.latents.needs = VAE
     sheet = drop(bench, "a.latent")
-    assert "The model is not on this machine yet" in texts(sheet)
-    assert bench.find("reading-raw").instead == "Its picture is shown once the VAE can be used."
+    assert "The model is not installed yet" in texts(sheet)
+    assert bench.find("reading-raw").instead == "The image is shown once the VAE is available."
     assert bench.find("latentUpscale").isEnabled()
     bench.press("getLatentVae")
     bench.engine.tasks.fail(FILE)
     bench.hear()
-    assert "huggingface.co does not deliver a.safetensors" in texts(sheet)
+    assert "a.safetensors could not be downloaded from huggingface.co" in texts(sheet)
     assert bench.find("getLatentVae").text() == "Try again"
     bench.press("getLatentVae")
     assert [c.file for c in bench.asked(commands.DownloadModelFile)] == [VAE, VAE]
@@ -118,7 +118,7 @@ def test_a_missing_vae_is_fetched_and_then_both_pictures_are_shown(bench):
     bench.hear()
     assert len(bench.asked(commands.ShowLatent)) == 2
     assert sheet.picture() == flat(60)
-    assert "not on this machine" not in texts(sheet)
+    assert "not installed" not in texts(sheet)
 
 
 def test_a_vae_that_is_here_and_refused_is_not_asked_for_for_ever(bench):
@@ -136,7 +136,7 @@ def test_answers_about_a_file_that_was_left_change_nothing(bench):
     sheet = drop(bench, "a.latent", "b.latent")
     error = ErrorInfo(code="unreadable-media", case="not-latents", params={"name": "b.latent"})
     bench.emit(events.TaskFailed(kind=TaskKind.LATENT, subject="/b.latent", error=error))
-    assert "is not a file of latents" not in texts(sheet)
+    assert "is not a latent file" not in texts(sheet)
 
 
 def test_a_refused_latent_is_tried_again_as_it_was_meant(bench):
@@ -184,7 +184,7 @@ def test_the_open_sheet_changes_its_language(bench):
     sheet = drop(bench, "a.latent")
     bench.program.use_language("zh_CN")
     bench.hear()
-    assert "哪幅画面看起来正确？" in texts(sheet)
+    assert "哪幅图像看起来正确？" in texts(sheet)
     assert bench.find("latentAdd").text() == "添加到队列"
     assert bench.find("reading-raw").accessibleName() == "原样"
     assert sheet.windowFlags() & Qt.WindowType.Dialog

@@ -61,9 +61,9 @@ def test_other_refusals_are_left_alone(bench):
 
 def test_what_is_here_shows_in_the_choice_of_the_engine(bench):
     box = bench.find("setting-model")
-    assert box.itemText(2) == "SeedVR2 3B · 7.3 GB to fetch"
+    assert box.itemText(2) == "SeedVR2 3B · 7.3 GB to download"
     bench.engine.tasks.put_package("seedvr2-3b-q4")
     bench.engine.tasks.list(FILE)
     bench.hear()
-    assert box.itemText(2) == "SeedVR2 3B · here"
-    assert box.itemText(3) == "SeedVR2 7B · 16.4 GB to fetch"
+    assert box.itemText(2) == "SeedVR2 3B · installed"
+    assert box.itemText(3) == "SeedVR2 7B · 16.4 GB to download"

@@ -43,7 +43,7 @@ def test_a_running_film_ends_first_and_the_queue_goes_on_afterwards(bench):
     assert bench.asked(commands.StopQueue)
     bar = bench.program.runtime.bar
     assert bar.isVisible()
-    assert "when a.mp4 is done" in bar.accessibleName()
+    assert "when a.mp4 is finished" in bar.accessibleName()
     bench.finish()
     assert not bench.window.isVisible()
     assert [(name, starts) for name, _, starts in kept(restart.read())] == [("b.mp4", True)]

@@ -64,7 +64,7 @@ def make_next(bench, job_id: str) -> None:
 
 def test_snippets_are_made_one_after_the_other_and_shown_with_their_figures(bench, film):
     settings = bench.program.queue.find(film).settings
-    assert part(page(bench), "tasteMake").text() == "Make snippets (4)"
+    assert part(page(bench), "tasteMake").text() == "Create samples (4)"
     part(page(bench), "tasteMake").click()
     for number in range(1, 5):
         assert len(bench.asked(commands.MakeExcerpt)) == number

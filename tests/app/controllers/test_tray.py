@@ -32,10 +32,10 @@ def test_one_notification_for_each_queue(bench, said):
     bench.fail(DiskFull("folder", folder="/films").info())
     assert said == []
     bench.finish()
-    assert said == [("The queue has ended", "Finished: 2 · failed: 1")]
+    assert said == [("Queue finished", "Finished: 2 · failed: 1")]
     bench.start("four.mp4")
     bench.finish()
-    assert said[1:] == [("The queue has ended", "Finished: 1 · failed: 0")]
+    assert said[1:] == [("Queue finished", "Finished: 1 · failed: 0")]
 
 
 def test_who_looks_at_the_window_is_not_notified(bench, said):
@@ -52,7 +52,7 @@ def test_the_icon_tells_how_far_the_queue_is_and_a_click_opens_the_window(bench,
     bench.add("two.mp4")
     bench.engine.advance(120)
     bench.hear()
-    assert tray.icon.toolTip() == "Upreel\none.mp4 · 50%\n1 waiting"
+    assert tray.icon.toolTip() == "Upreel\none.mp4 · 50%\n1 queued"
     with qtbot.waitSignal(tray.opened):
         tray.icon.activated.emit(QSystemTrayIcon.ActivationReason.Trigger)
     with qtbot.assertNotEmitted(tray.opened):

@@ -220,7 +220,7 @@ def test_a_folder_that_has_gone_is_said_once_and_goes_on_when_it_is_back(watched
     watched.look()
     away = watched.folder.rename(watched.folder.with_name("away"))
     watched.look(4)
-    assert "Away. Goes on" in texts(watched.line)
+    assert "Not available. Continues" in texts(watched.line)
     said = [one for one in caplog.records if "watched folder" in one.message]
     assert len(said) == 1
     caplog.clear()

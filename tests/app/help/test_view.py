@@ -34,7 +34,7 @@ def test_f1_opens_help_with_every_action_and_its_key(bench):
         assert {action.text(), keys} <= shown, action.objectName()
     bench.program.use_language("zh_CN")
     bench.hear()
-    assert "按住时显示原画面或 A" in {label.text() for label in view.findChildren(QLabel)}
+    assert "按住时显示原片或 A" in {label.text() for label in view.findChildren(QLabel)}
 
 
 @pytest.mark.parametrize("key", [Qt.Key.Key_F1, Qt.Key.Key_Escape])

@@ -28,7 +28,7 @@ def test_only_what_the_model_looks_at_is_shown(qtbot):
     qtbot.addWidget(form)
     always, headed = (
         {"segment_seconds"},
-        {"Picture": {"seedvr2", "lite", "community"}, "Clips and cuts": {"seedvr2", "wan"}},
+        {"Image": {"seedvr2", "lite", "community"}, "Clips and cuts": {"seedvr2", "wan"}},
     )
     of_family = {
         "seedvr2": {"seed", "clip_frames", "shots", "decode_tile", "vae"},
@@ -84,18 +84,19 @@ def test_strength_is_a_choice_of_seedvr2_and_reaches_the_job(bench, qtbot):
     bench.hear()
     settings = bench.asked(commands.ChangeJob)[-1].settings
     assert (settings.model, settings.strength) == ("seedvr2-7b", 95)
-    assert (strength_of(0), strength_of(100)) == ("Only resized", "All redrawn")
+    assert (strength_of(0), strength_of(100)) == ("Only resized", "Fully redrawn")
     assert len({strength_of(percent) for percent in (0, 30, 60, 90, 100)}) == 5
 
 
 def test_availability_is_shown_after_each_model(qtbot):
     form = ChoicesForm()
     qtbot.addWidget(form)
-    form.show_availability({name: "here" for name in SEEDVR2})
+    form.show_availability({name: "installed" for name in SEEDVR2})
     box = form._model.control
     first, *others = (box.itemText(at) for at in range(box.count()))
-    assert (first, others[0], others[-1]) == ("Automatic", "Lite · built in", "None · same picture")
-    seedvr2 = ["SeedVR2 3B · here", "SeedVR2 7B · here", "SeedVR2 7B sharp · here"]
+    none = "No upscaling (re-encode only)"
+    assert (first, others[0], others[-1]) == ("Automatic", "Lite · built in", none)
+    seedvr2 = ["SeedVR2 3B · installed", "SeedVR2 7B · installed", "SeedVR2 7B sharp · installed"]
     assert others[1:-1] == [*seedvr2, "Wan 2x", "Community model"]
 
 
@@ -118,7 +119,7 @@ def test_the_limits_of_wan_are_shown_where_it_is_chosen(bench):
     assert not said.isVisible()
     bench.choose(model="wan-2x")
     assert said.isVisible()
-    assert "still photographs" in said.text()
+    assert "Trained on photographs" in said.text()
     assert "resized afterwards" in said.text()
     shown = [label.text() for label in bench.window.findChildren(QLabel) if label.isVisible()]
     assert notice.message not in shown  # once is enough
@@ -196,10 +197,10 @@ def test_a_gpu_can_be_chosen_where_there_are_several(bench):
     bench.emit(listed())
     assert offered() == [], "there is nothing to choose"
     bench.emit(listed(fast))
-    assert offered() == ["Automatic", "Processor"]
+    assert offered() == ["Automatic", "CPU"]
     bench.emit(listed(slow, fast))
     together = "All GPUs · RTX 3060 + RTX 5070 Ti"
-    names = ["Auto · RTX 5070 Ti, 16 GB", together, slow.title, fast.title, "Processor"]
+    names = ["Auto · RTX 5070 Ti, 16 GB", together, slow.title, fast.title, "CPU"]
     assert offered() == names
     bench.add()
     box.setCurrentIndex(2)

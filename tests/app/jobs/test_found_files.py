@@ -32,7 +32,7 @@ def test_what_a_folder_added_and_what_not_is_said_with_the_reasons(bench, qtbot,
     bench.hear()
     line = bench.find("addedLine")
     assert "3 added, 3 skipped" in texts(line)
-    assert "no film or picture: 2\npictures in a folder of films: 1" in texts(line)
+    assert "not a video or image: 2\nimages in a folder of videos: 1" in texts(line)
     bench.program.use_language("zh_CN")
     bench.hear()
     assert "已添加 3 个，跳过 3 个" in texts(line)

@@ -32,12 +32,12 @@ def test_the_list_is_asked_for_at_the_start_and_named_for_the_card(bench, qtbot)
     assert bench.find("presetFor").whole == f"for {PRESET_GPU}"
     box = bench.find("preset")
     shown = [box.itemText(at) for at in range(box.count())]
-    assert shown == ["Own choice", "Fast", "Balanced", "Best"]
+    assert shown == ["Custom", "Fast", "Balanced", "Best"]
 
 
 def test_a_preset_for_several_goals_says_so():
     shared = Preset(name="balanced", title="GPU: all", goals=("fast", "balanced", "best"))
-    assert title_of(shared) == "Fast / Balanced / Best (the same here)"
+    assert title_of(shared) == "Fast / Balanced / Best (identical on this computer)"
 
 
 def test_a_preset_changes_what_it_names_and_nothing_else(bench):
@@ -49,9 +49,9 @@ def test_a_preset_changes_what_it_names_and_nothing_else(bench):
     assert last.settings == JobSettings(model="seedvr2-7b-sharp", precision="q4", crf=20)
     box = bench.find("preset")
     assert (box.currentText(), box.toolTip()) == ("Best", "What best means.")
-    assert box.findText("Own choice") < 0
+    assert box.findText("Custom") < 0
     bench.choose(precision="fp16")
-    assert box.currentText() == "Own choice"
+    assert box.currentText() == "Custom"
     bench.choose(precision="q4", vae="mine.safetensors")
     assert box.currentText() == "Best"
     bench.choose(model="wan-2x", vae="mine.safetensors")
@@ -106,4 +106,4 @@ def test_a_preset_of_another_version_is_not_taken_in_part(bench):
     choose(bench, "Old")
     assert bench.find("presetProblem").isVisible()
     assert bench.window.choices.settings == JobSettings()
-    assert bench.find("preset").currentText() == "Own choice"
+    assert bench.find("preset").currentText() == "Custom"

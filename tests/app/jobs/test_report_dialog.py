@@ -35,7 +35,7 @@ def texts(report: Report, qtbot: QtBot) -> str:
 def test_the_spread_of_jobs_of_a_kind_is_shown(qtbot: QtBot) -> None:
     found = texts(replace(REPORT, memory_ratios=(0.95, 0.97, 0.96)), qtbot)
     assert "Decode: 9.0 GB, planned 10.0 GB; 10.0 GB reserved" in found
-    wanted = "Over 3 jobs of this kind: 95 % to 97 % of what was planned, standard deviation 1.0 %"
+    wanted = "3 similar jobs: 95 % to 97 % of the planned value, standard deviation 1.0 %"
     assert wanted in found
 
 
@@ -50,7 +50,7 @@ def test_the_largest_parts_of_a_stage_are_named(qtbot: QtBot) -> None:
     parts = tuple(PartMemory(part=name, peak=gib * GIB) for name, gib in peaks.items())
     stages = (replace(REPORT.gpu_memory[0], parts=parts),)
     found = texts(replace(REPORT, gpu_memory=stages), qtbot)
-    assert "reserved\nIts largest parts: up_blocks.2 9.0 GB, up_blocks.3 8.0 GB, mid_b" in found
+    assert "reserved\nLargest parts: up_blocks.2 9.0 GB, up_blocks.3 8.0 GB, mid_b" in found
     assert "conv_out" not in found
     assert "largest parts" not in texts(REPORT, qtbot)
 
@@ -62,15 +62,15 @@ def test_times_of_the_stages_are_shown_without_those_of_0_s(qtbot: QtBot) -> Non
         StageTime(stage="load", seconds=75.0),
     )
     found = texts(replace(REPORT, stage_times=times), qtbot)
-    assert "Encode: 12 s, planned 10 s\nLoad the model: 1 min 15 s" in found
-    assert "Times of the stages" not in texts(replace(REPORT, stage_times=times[1:2]), qtbot)
+    assert "Encode: 12 s, planned 10 s\nLoad model: 1 min 15 s" in found
+    assert "Time per stage" not in texts(replace(REPORT, stage_times=times[1:2]), qtbot)
 
 
 def test_model_files_are_named_with_their_sums(qtbot: QtBot) -> None:
     own = ModelFile(name="4x_film.pth", sha256="3f65", architecture="SPAN")
     found = texts(replace(REPORT, model_files=(own, replace(own, sha256=""))), qtbot)
     assert "4x_film.pth · SPAN\nSHA-256 3f65" in found
-    assert "4x_film.pth · SPAN\nIt was changed before the job ended." in found
+    assert "4x_film.pth · SPAN\nIt was changed before the job finished." in found
     assert "Model files" not in texts(REPORT, qtbot)
 
 

@@ -23,7 +23,7 @@ def test_why_a_name_is_not_taken_is_said_below_it(bench):
     reason = bench.find("outputReason")
     assert field.text() == "film_x2.mp4", "what the result is called"
     assert reason.isVisible()
-    assert reason.text() == "Not taken: no name can have : ?"
+    assert reason.text() == "Not applied: names cannot contain : ?"
     assert field.accessibleDescription() == reason.text()
     bench.program.use_language("zh_CN")
     bench.hear()

@@ -38,7 +38,7 @@ def test_a_choice_is_for_all_selected_films_and_changes_nothing_else_of_them(ben
     bench.window.queue_column.view.select(films[1])
     bench.choose(scale=4, start="1", crf=20)
     select(bench, films[:3])
-    assert "changes are for 3 films" in texts(bench.window.choices)
+    assert "Changes apply to 3 videos" in texts(bench.window.choices)
     bench.choose(codec="hevc", stop="5")
     made = [(r.settings.codec, r.settings.scale, r.settings.crf) for r in bench.program.queue.rows]
     assert made == [("hevc", 2, 16), ("hevc", 4, 20), ("hevc", 2, 16), ("auto", 2, 16)]
@@ -132,10 +132,10 @@ def test_cards_are_dragged_to_another_place(bench, films, dragged, onto, is_belo
 
 def test_the_time_of_the_whole_queue_is_shown(bench, films):
     plans = [row.plan for row in bench.program.queue.rows]
-    assert bench.find("queueTime").text().startswith("4 films · about ")
+    assert bench.find("queueTime").text().startswith("4 videos · about ")
     assert bench.program.queue.seconds_left == pytest.approx(sum(plan.seconds for plan in plans))
     unread = bench.program.controller.add_file(Path("unread.mp4"))
-    assert bench.find("queueTime").text().startswith("5 films · at least ")
+    assert bench.find("queueTime").text().startswith("5 videos · at least ")
     for job_id in (*films[1:], unread):
         bench.program.controller.remove([job_id])
     bench.hear()

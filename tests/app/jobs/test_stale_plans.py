@@ -14,7 +14,7 @@ from tests.app.conftest import Bench, texts
 def waiting(bench: Bench) -> Bench:
     """A film that waits; from now on the engine takes its time to plan."""
     job_id = bench.add()
-    assert "It fits" in texts(bench.window.decision)
+    assert "Fits into memory" in texts(bench.window.decision)
     bench.job_id = job_id
     bench.patch.setattr(bench.engine, "_change", lambda _command: None)
     return bench
@@ -36,15 +36,15 @@ def test_from_the_first_change_to_the_new_plan_nothing_fits_and_nothing_starts(w
     assert can_start(waiting)
     waiting.find("segment-x4").click()
     assert not can_start(waiting)  # before the choice is even sent
-    assert "It fits" not in texts(waiting.window.decision)
-    assert "Making the plan" in texts(waiting.window.decision)
-    assert "Making the plan" in waiting.find("primaryAction").toolTip()
+    assert "Fits into memory" not in texts(waiting.window.decision)
+    assert "Planning …" in texts(waiting.window.decision)
+    assert "Planning …" in waiting.find("primaryAction").toolTip()
     waiting.window.choices.flush()
     waiting.hear()
     assert not can_start(waiting)
     answer(waiting)
     assert can_start(waiting)
-    assert "It fits" in texts(waiting.window.decision)
+    assert "Fits into memory" in texts(waiting.window.decision)
 
 
 def test_times_that_make_no_sense_say_why_and_nothing_starts(waiting):
@@ -53,9 +53,9 @@ def test_times_that_make_no_sense_say_why_and_nothing_starts(waiting):
     waiting.emit(events.PlanFailed(job_id=waiting.job_id, error=error))
     assert not can_start(waiting)
     shown = texts(waiting.window.decision)
-    assert "The end lies before the start." in shown
-    assert "It fits" not in shown
-    assert "end lies before" in waiting.find("primaryAction").toolTip()
+    assert "The selected end is before the start." in shown
+    assert "Fits into memory" not in shown
+    assert "end is before" in waiting.find("primaryAction").toolTip()
     row = waiting.window.selected
     assert not row.can_start
     assert row.is_refused

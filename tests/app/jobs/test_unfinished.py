@@ -48,9 +48,9 @@ def test_films_that_can_only_fail_again_are_not_offered_to_continue(bench):
     assert "old.mp4" not in texts(banner)
     bench.press("continueUnfinished")
     assert [c.job_id for c in bench.asked(commands.AdoptJob)] == ["new.mp4"]
-    assert "old.mp4 has changed since the job began." in texts(banner)
+    assert "old.mp4 has changed since the job started." in texts(banner)
     assert not bench.find("continueUnfinished").isVisible()
-    assert bench.find("primaryAction").toolTip() != "Continue the unfinished films, or add one"
+    assert bench.find("primaryAction").toolTip() != "Continue the unfinished videos, or add a video"
     bench.program.use_language("zh_CN")
     bench.hear()
     assert "old.mp4" in texts(banner)
@@ -80,12 +80,12 @@ def test_a_long_name_keeps_the_width_of_the_queue(bench):
 def test_start_says_that_it_starts_only_what_waits_while_others_are_unfinished(bench):
     start = bench.find("primaryAction")
     bench.program.offer_left_over(begun("old.mp4"))
-    assert start.toolTip() == "Continue the unfinished films, or add one"
+    assert start.toolTip() == "Continue the unfinished videos, or add a video"
     bench.add("one.mp4")
-    assert start.text() == "Start the waiting film"
+    assert start.text() == "Start the queued video"
     bench.add("two.mp4")
-    assert start.text() == "Start 2 waiting films"
+    assert start.text() == "Start 2 queued videos"
     bench.press("discardUnfinished")
     assert start.text() == "Start queue (2)"
     bench.do("undo")
-    assert start.text() == "Start 2 waiting films"
+    assert start.text() == "Start 2 queued videos"

@@ -52,7 +52,7 @@ def test_both_readings_are_seen_and_the_guess_is_taken(sheet):
     undecided = (sheet.button("latentAdd"), sheet.button("latentUpscale"), sheet.card("raw"))
     assert not any(one.isEnabled() for one in undecided)
     sheet.view.show_read(replace(READ, guess="normalised"))
-    assert sheet.card("raw").instead == "Decoding one picture …"
+    assert sheet.card("raw").instead == "Decoding one image …"
     sheet.view.show_pictures(SHOWN)
     assert sheet.card("raw").has_picture
     assert sheet.card("normalised").has_picture
@@ -60,7 +60,7 @@ def test_both_readings_are_seen_and_the_guess_is_taken(sheet):
     assert sheet.view.picture() == SHOWN.normalised
     said = sheet.texts()
     assert "Wan 2.1 VAE · 16 channels · 832×480 · 81 frames" in said
-    assert "so “Normalised” is chosen." in said
+    assert 'so "Normalised" is selected.' in said
     assert "Only the middle" not in said
 
 
@@ -68,8 +68,8 @@ def test_a_guess_that_may_be_wrong_says_so(sheet):
     sheet.view.show_file(FILE, place=(1, 3))
     sheet.view.show_read(replace(READ, is_sure=False))
     sheet.view.show_pictures(replace(SHOWN, is_whole=False))
-    assert "The values would suit both." in sheet.texts()
-    assert "Only the middle of the first picture is shown." in sheet.texts()
+    assert "The values fit both." in sheet.texts()
+    assert "Only the centre of the first frame is shown." in sheet.texts()
     sheet.view.show_refusal(MISSING)
     least = sheet.view.minimumSizeHint()
     assert (least.width() <= 1024, least.height() <= 640) == (True, True), "the smallest window"
@@ -103,7 +103,7 @@ def test_what_was_chosen_stays_when_another_vae_shows_it_again(sheet):
 
 def test_the_rate_begins_with_what_the_model_was_made_for(sheet):
     sheet.view.show_read(replace(READ, frames=1))
-    assert "832×480 · one picture" in sheet.texts()
+    assert "832×480 · one image" in sheet.texts()
     assert not sheet.view.rate.isVisible()
     for rate, key in ((16, "16"), (24, "24"), (30, "other")):
         sheet.view.show_file(FILE)
@@ -115,7 +115,7 @@ def test_the_rate_begins_with_what_the_model_was_made_for(sheet):
 
 def test_any_rate_can_be_typed_and_tells_how_long_the_film_is(sheet, qtbot):
     sheet.view.show_read(READ)
-    assert "frames/s → 5 s" in sheet.texts()
+    assert "fps → 5 s" in sheet.texts()
     sheet.button("segment-other").click()
     field = sheet.view.rate._field.control
     qtbot.keyClicks(field, "a")  # no number: nothing happens
@@ -125,13 +125,13 @@ def test_any_rate_can_be_typed_and_tells_how_long_the_film_is(sheet, qtbot):
     field.setValue(0.0)
     assert sheet.view.rate.rate == 16.0
     field.setValue(23.976)
-    assert field.text() == "23.976 frames/s"
+    assert field.text() == "23.976 fps"
 
 
 def test_an_unusable_file_says_why_and_leaves_one_button(sheet, qtbot):
     sheet.view.show_refusal(REFUSED)
     said = sheet.texts()
-    assert "This kind of file cannot be used" in said
+    assert "This file format is not supported" in said
     assert f"{REFUSED.message}\n{REFUSED.hint}" in said
     assert not sheet.card("raw").isVisible()
     shown = [b.text() for b in sheet.view.findChildren(QPushButton) if b.isVisible()]
@@ -145,7 +145,7 @@ def test_a_wrong_vae_can_be_replaced(sheet, qtbot, tmp_path):
     sheet.view.show_read(READ)
     wrong = WrongModel("not-wan", name="x", content=message("content.seedvr2-vae")).info()
     sheet.view.show_refusal(wrong)
-    assert "The file holds another model" in sheet.texts()
+    assert "The file contains another model" in sheet.texts()
     assert not sheet.button("latentAdd").isEnabled()
     assert sheet.button("latentUpscale").text() == "Close"
     mine = tmp_path / "mine.safetensors"

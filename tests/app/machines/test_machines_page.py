@@ -60,9 +60,15 @@ def test_the_first_page_says_what_to_do_on_both_computers(bench):
     bench.engine.sink.emit(machines.MachinesKnown(state=NO_MACHINES))
     bench.hear()
     shown = whole(bench)
-    for text in ("Office", "Address: 192.168.1.20:47110", "No other computer", "1. On", "2. Here"):
+    for text in (
+        "Office",
+        "Address: 192.168.1.20:47110",
+        "No other computer",
+        "1. On",
+        "2. On this computer",
+    ):
         assert text in shown
-    assert "right to run programs here" in shown
+    assert "right to run programs on this one" in shown
     assert bench.asked(machines.ShowMachines) == [machines.ShowMachines()]
 
 
@@ -78,17 +84,17 @@ def test_this_computer_is_found_only_while_the_page_is_open(bench):
 def test_a_row_says_what_a_computer_lends_and_does(bench):
     page(bench, machines=(ATTIC, STUDIO))
     shown = whole(bench)
-    for text in ("Attic", "Not connected", "Last at 192.168.1.31:50122", "It joins when"):
+    for text in ("Attic", "Not connected", "Last seen at 192.168.1.31:50122", "It joins when"):
         assert text in shown
     for text in ("Studio", "Ready", "RTX 4090 · RTX 3080 · 31.0 GB free"):
         assert text in shown
     assert "No other computer" not in shown
-    assert "For a film: More choices, Other computers: All paired ones." in shown
+    assert "To use them for a video: More settings, Other computers: All paired computers." in shown
     working = replace(STUDIO, state="working", film="a.mkv", frames_per_second=1.923, spans_done=31)
     bench.emit(machines.MachinesKnown(state=replace(NO_MACHINES, machines=(ATTIC, working))))
     shown = whole(bench)
     assert "Working" in shown
-    assert "a.mkv · 1.92 frames/s · 31 parts finished" in shown
+    assert "a.mkv · 1.92 fps · 31 parts finished" in shown
 
 
 @pytest.mark.parametrize("language", ["en", "zh_CN"])
@@ -98,9 +104,9 @@ def test_a_row_says_why_a_computer_does_nothing(bench, state, language):
     why = message("reason.transfer.silent")
     page(bench, machines=(replace(STUDIO, state=state, why=why),))
     labels = {
-        "refused": ("Does not fit", "不适用"),
-        "left-out": ("Left out", "已排除"),
-        "paused": ("Paused there", "对方已暂停"),
+        "refused": ("Not compatible", "不兼容"),
+        "left-out": ("Excluded", "已排除"),
+        "paused": ("Paused remotely", "对方已暂停"),
     }
     shown = whole(bench)
     assert labels[state][language == "zh_CN"] in shown
@@ -148,7 +154,7 @@ def test_the_page_says_whom_this_computer_works_for(bench):
     helped = replace(STUDIO, state="helped", devices=(), free_bytes=0)
     page(bench, is_lent=True, lent_to="Studio", machines=(helped,))
     shown = whole(bench)
-    for text in ("Works for Studio now.", "Gets help", STUDIO.address):
+    for text in ("Now working for Studio.", "Uses this computer", STUDIO.address):
         assert text in shown
     assert "Not connected" not in shown
 

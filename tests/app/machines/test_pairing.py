@@ -42,7 +42,7 @@ def buttons(dialog: PairingDialog) -> set[str]:
 
 
 def test_words_are_compared_and_the_other_side_is_waited_for(bench, dialog):
-    assert "Asking 192.168.1.31:47111" in texts(dialog)
+    assert "Contacting 192.168.1.31:47111" in texts(dialog)
     assert buttons(dialog) == {"Cancel"}
     say_words(bench)
     shown = texts(dialog)
@@ -53,7 +53,7 @@ def test_words_are_compared_and_the_other_side_is_waited_for(bench, dialog):
     assert buttons(dialog) == {"Cancel", "Differ", "Same"}
     press(bench, "pairingSame")
     assert [c.are_same for c in bench.asked(machines.ConfirmPairing)] == [True]
-    assert "Waiting for the answer on Attic" in texts(dialog)
+    assert "Waiting for confirmation on Attic" in texts(dialog)
     assert buttons(dialog) == {"Cancel"}
     bench.engine.tasks.finish(TaskKind.PAIRING)
     bench.hear()
@@ -142,7 +142,7 @@ def test_another_language_reaches_an_open_pairing(bench, dialog):
     bench.program.use_language("zh_CN")
     bench.hear()
     assert "Attic 上显示的是这些词吗？" in texts(dialog)
-    assert part(dialog, "pairingSame", QPushButton).text() == "相同"
+    assert part(dialog, "pairingSame", QPushButton).text() == "词语相同"
 
 
 def test_a_second_pairing_waits_for_the_end_of_the_first(bench, dialog):

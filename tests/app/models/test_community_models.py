@@ -69,7 +69,7 @@ def test_its_row_says_what_it_is_and_it_is_used_for_the_film(bench: Bench, tmp_p
     bench.hear()
     said = texts(view)
     assert "4x_film.pth" in said
-    assert "RealESRGAN Compact · 4x · also in float16" in said
+    assert "RealESRGAN Compact · 4x · float16 possible" in said
     bench.add()
     bench.program.models.use("own-1")
     settings = bench.asked(commands.ChangeJob)[-1].settings
@@ -143,7 +143,7 @@ def test_the_list_has_the_library_with_a_button(bench: Bench, tmp_path: Path) ->
     (request,) = bench.asked(commands.ImportModelFile)
     assert request.path == tmp_path / "downloaded.whl"
     list_library(bench, state="here", path=tmp_path / LIBRARY.filename)
-    assert button.text() == "Check"
+    assert button.text() == "Verify"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,9 @@ def test_a_removal_says_whether_it_can_be_fetched_again(
         models_page, "is_confirmed", lambda _parent, _text, details, **_: asked.append(details)
     )
     bench.program.models.view.confirm_remove(Package(main=replace(file, state="here")))
-    assert asked[0].endswith("It can be fetched again." if can_fetch else "cannot fetch it again.")
+    assert asked[0].endswith(
+        "It can be downloaded again." if can_fetch else "cannot download it again."
+    )
 
 
 def test_films_that_were_refused_without_the_library_are_planned_again(bench: Bench) -> None:
@@ -206,13 +208,13 @@ def test_only_models_that_keep_the_size_can_clean_frames_first(
     bench.engine.tasks.list(FILE)
     bench.hear()
     assert box.isVisible()
-    assert [box.itemText(at) for at in range(box.count())] == ["Nothing", "1x_film.pth"]
+    assert [box.itemText(at) for at in range(box.count())] == ["No cleaning", "1x_film.pth"]
     pick(box, "1x_film.pth")
     bench.window.choices.flush()
     settings = bench.asked(commands.ChangeJob)[-1].settings
     assert settings.first_model == str(tmp_path / "1x_film.pth")
     assert settings.model == "auto"
-    pick(box, "Nothing")
+    pick(box, "No cleaning")
     bench.window.choices.flush()
     assert bench.asked(commands.ChangeJob)[-1].settings.first_model == ""
 

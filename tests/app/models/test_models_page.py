@@ -88,15 +88,22 @@ def test_the_list_opens_by_key_and_by_the_button_on_top(bench, qtbot):
     bench.press("modelsButton")
     assert bench.program.models.view.isVisible()
     bench.emit(events.ModelFilesListed(files=(), free_mb=1.0))
-    assert "The list of models cannot be read. Look at the log." in texts(bench.program.models.view)
+    assert "The list of models cannot be read. See the log." in texts(bench.program.models.view)
 
 
 def test_every_file_has_its_words_size_licence_and_button(models):
-    said = ["FP8", "Half the size, a little less exact", "3.4 GB", "Apache-2.0", "", "Not here"]
+    said = [
+        "FP8",
+        "Half size, slightly less exact",
+        "3.4 GB",
+        "Apache-2.0",
+        "",
+        "Not installed",
+    ]
     assert models.texts(DIT).split("\n") == said
-    assert models.button(DIT).text() == "Get"
-    assert "212 GB free on the disk" in models.texts()
-    assert "Used by all of SeedVR2" in models.texts()
+    assert models.button(DIT).text() == "Download"
+    assert "212 GB free on disk" in models.texts()
+    assert "Used by all SeedVR2 models" in models.texts()
 
 
 def test_progress_comes_in_megabytes_with_speed_and_time_left(models):
@@ -131,7 +138,7 @@ def test_get_brings_vae_and_text_along_and_stop_offers_to_continue(models):
     models.engine.put(DIT, "partial", megabytes=1700)
     models.put()
     assert models.button(DIT).text() == "Continue"
-    assert "50 % here" in models.texts(DIT)
+    assert "50 % downloaded" in models.texts(DIT)
 
 
 def test_an_error_stands_in_its_row_with_a_hint_and_another_try(models):
@@ -139,7 +146,7 @@ def test_an_error_stands_in_its_row_with_a_hint_and_another_try(models):
     models.press(DIT)
     models.fail(DiskFull("models", folder="/models", free="1 GB", needed="3.4 GB").info())
     assert "The disk is full" in models.texts(DIT)
-    assert "but 3.4 GB are still to be downloaded.\nFree some space" in models.texts(DIT)
+    assert "but 3.4 GB remain to be downloaded.\nFree some space" in models.texts(DIT)
     assert models.button(DIT).text() == "Try again"
     models.press(DIT)
     assert models.button(DIT).text() == "Stop"
@@ -152,7 +159,7 @@ def test_a_damaged_file_is_fetched_again_and_a_busy_one_left_alone(models):
     assert not models.button(VAE).isEnabled()
     assert "Another program uses it" in models.texts(VAE)
     models.put(DIT, state="damaged")
-    assert models.button(DIT).text() == "Get again"
+    assert models.button(DIT).text() == "Download again"
     models.press(DIT)
     assert DIT in models.asked(commands.DownloadModelFile)
 
@@ -161,12 +168,12 @@ def test_a_borrowed_file_says_where_it_lies_and_is_used(models, tmp_path):
     folder = tmp_path / "ComfyUI" / "models" / "SEEDVR2"
     models.put(DIT, state="unverified", path=folder / "dit.safetensors", borrowed=True)
     able = {name: action.isEnabled() for name, action in models.menu(DIT).items()}
-    without_vae, theirs = "Use for the film", "Remove …"
-    assert able == {without_vae: False, "Check": True, "Show in folder": True, theirs: False}
+    without_vae, theirs = "Use for this video", "Remove …"
+    assert able == {without_vae: False, "Verify": True, "Show in folder": True, theirs: False}
     models.put(VAE, TEXT)
     places = [label.toolTip() for label in models.view.findChildren(QLabel)]
-    assert f"Read where it lies: {folder}" in places  # elided in the row itself
-    assert "Here, not checked" in models.texts(DIT)
+    assert f"Used in place: {folder}" in places  # elided in the row itself
+    assert "Installed, not verified" in models.texts(DIT)
     models.bench.add()
     models.press(DIT)
     settings = models.bench.asked(commands.ChangeJob)[-1].settings
@@ -191,7 +198,7 @@ def test_files_of_the_users_own_are_used_as_files(models, tmp_path):
         models.engine.files[own] = replace(models.engine.files[like], id=own, **mine)
     models.engine.files["own-1"] = replace(models.engine.files["own-1"], precision="fp16")
     models.put()
-    assert "A file of your own" in models.texts("own-1")
+    assert "Your own file" in models.texts("own-1")
     models.press("own-1")
     settings = models.bench.program.controller.settings
     assert (settings.model, settings.precision, settings.dit) == ("seedvr2-3b", "auto", str(file))
@@ -208,14 +215,14 @@ def test_check_show_in_folder_and_remove_are_in_the_menu(models):
     models.bench.patch.setattr(desktop, "show_in_folder", lambda path: shown.append(path) or True)
     models.bench.patch.setattr(models.view, "confirm_remove", lambda _package: answers.pop(0))
     models.put(DIT, VAE)
-    models.trigger(VAE, "Check")
+    models.trigger(VAE, "Verify")
     assert models.asked(commands.VerifyModelFile) == [VAE]
     models.trigger(DIT, "Show in folder")
     assert shown == [models.engine.files[DIT].path]
     for removed in ([], [DIT]):
         models.trigger(DIT, "Remove …")
         assert models.asked(commands.RemoveModelFile) == removed
-    assert models.button(DIT).text() == "Get"
+    assert models.button(DIT).text() == "Download"
 
 
 def test_a_file_that_could_not_be_removed_is_not_fetched_instead(models):
@@ -243,7 +250,7 @@ def test_an_import_shows_its_name_and_its_error_or_keeps_its_warning(models, tmp
     assert file.name not in models.texts()
     notice = Notice(code="own-weights", severity="warning", params={"title": "x.safetensors"})
     models.bench.emit(events.TaskDone(**about, result=models.engine.files[VAE], notice=notice))
-    assert "x.safetensors is none of the published files." in models.texts(VAE)
+    assert "x.safetensors is not one of the published files." in models.texts(VAE)
 
 
 def test_rows_stay_while_figures_change(models):
@@ -265,9 +272,9 @@ def test_the_open_list_changes_its_language(models):
     models.bench.hear()
     said = models.texts()
     assert "磁盘已满" in said
-    assert "未下载" in said
+    assert "未安装" in said
     assert models.button(DIT).text() == "重试"
-    english = ("Not here", "The disk is full", "Licence", "Used by all of SeedVR2")
+    english = ("Not installed", "The disk is full", "Licence", "Used by all SeedVR2 models")
     assert not [text for text in english if text in said]
 
 
@@ -278,7 +285,7 @@ def test_every_button_has_a_name_and_is_reached_by_the_keyboard(models):
         if not button.objectName().startswith("qt_"):
             assert button.focusPolicy() & Qt.FocusPolicy.TabFocus, button.objectName()
     names = [button.accessibleName() for button in found]
-    assert "Get: SeedVR2 3B FP8, seedvr2-3b-fp8.safetensors" in names
+    assert "Download: SeedVR2 3B FP8, seedvr2-3b-fp8.safetensors" in names
 
 
 def test_a_file_to_import_is_chosen_and_how_it_is_taken(models, tmp_path):
@@ -316,13 +323,15 @@ def test_a_machine_without_a_card_is_told_before_gigabytes_are_fetched(models):
 
 def test_files_of_wan_stand_alone_and_only_its_upscaler_is_used(models):
     said = models.texts().split("\n")
-    assert said.index("Used by all of SeedVR2") < said.index("Wan 2x") < said.index("Wan 2.1 VAE")
+    assert (
+        said.index("Used by all SeedVR2 models") < said.index("Wan 2x") < said.index("Wan 2.1 VAE")
+    )
     assert models.texts("wan21-vae-16bit").startswith("16 bit\n")
     models.press("wan21-vae-16bit")
     assert models.asked(commands.DownloadModelFile) == ["wan21-vae-16bit"]
     models.bench.add()
     models.put("wan-2x-fp32", "wan21-vae-fp32")
-    assert models.button("wan21-vae-fp32").text() == "Check"
+    assert models.button("wan21-vae-fp32").text() == "Verify"
     models.press("wan-2x-fp32")
     settings = models.bench.asked(commands.ChangeJob)[-1].settings
     assert (settings.model, settings.vae) == ("wan-2x", "")

@@ -47,7 +47,7 @@ def test_everything_is_here_and_there_is_no_button(bench):
         tasks.files[file] = replace(tasks.files[file], state="here")
     view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
     bench.hear()
-    assert "Everything is here" in texts(part(view, "recommended"))
+    assert "Everything is installed" in texts(part(view, "recommended"))
     assert not part(view, "getRecommended").isVisible()
 
 
@@ -95,12 +95,12 @@ def test_what_is_here_already_is_counted(bench):
     card = part(_open(bench, automatic="seedvr2-7b-sharp", precision="q4"), "recommended")
     here = tasks.files["seedvr2-vae"].bytes + 2_600_000_000 + 10**9
     total = sum(tasks.files[file].bytes for file in FILES) + make_runtime().bytes
-    assert f"{bytes_text(here)} of {bytes_text(total)} here" in texts(card)
+    assert f"{bytes_text(here)} of {bytes_text(total)} downloaded" in texts(card)
     for file in FILES:
         tasks.put(file, "missing")
     tasks.list(TaskKind.MODEL_FILE)
     _lists(bench, make_runtime())
-    assert f"{bytes_text(total)} in all" in texts(card)
+    assert f"{bytes_text(total)} total" in texts(card)
 
 
 def test_a_broken_runtime_is_reported_and_comes_again(bench):
@@ -112,8 +112,8 @@ def test_a_broken_runtime_is_reported_and_comes_again(bench):
     view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
     problem = part(view, "brokenRuntime")
     assert problem.isVisible()
-    assert "The NVIDIA runtime is installed, but it cannot be used" in texts(problem)
-    assert "The reason: it is not installed" in texts(problem)
+    assert "The NVIDIA runtime is installed but cannot be used" in texts(problem)
+    assert "Reason: it is not installed" in texts(problem)
     part(view, "getRecommended").click()
     bench.hear()
     assert [one.runtime for one in bench.asked(commands.InstallRuntime)] == ["cu130"]

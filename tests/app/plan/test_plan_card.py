@@ -53,7 +53,7 @@ def say_plan(bench: Bench, made: Plan) -> str:
 
 def test_a_card_has_a_bar_for_each_stage_and_one_for_main_memory():
     rows = rows_of(on_gpu(plan()))
-    assert [row.name for row in rows] == ["Encode", "Transformer", "Decode", "Main memory"]
+    assert [row.name for row in rows] == ["Encode", "Transformer", "Decode", "RAM"]
     assert [row.limit // GIB for row in rows] == [15, 15, 15, 20]
     assert not any(row.is_over for row in rows)
     assert "15 min" in rows[0].tip
@@ -67,7 +67,7 @@ def test_a_card_has_a_bar_for_each_stage_and_one_for_main_memory():
 def test_a_plan_on_a_card_is_shown_with_its_limit_and_its_time(bench):
     say_plan(bench, on_gpu(plan()))
     shown = said(bench)
-    for text in ("It fits", "limit 15.0 GB", "11.4 GB", "41–50 min", "time, measured"):
+    for text in ("Fits into memory", "limit 15.0 GB", "11.4 GB", "41–50 min", "time, measured"):
         assert text in shown
     assert not bench.find("speedTest").isVisible()
     assert not bench.find("plannedFor").isVisible()
@@ -91,11 +91,11 @@ def test_a_guessed_time_leads_to_the_speed_test(bench, qtbot):
 def test_a_pretended_card_is_said_plainly_and_cannot_start(bench):
     say_plan(bench, pretended(on_gpu(plan())))
     shown = said(bench)
-    assert f"Planned for {GPU}: not in this machine" in shown
-    assert "It would fit" in shown
+    assert f"Planned for {GPU}, which is not in this computer" in shown
+    assert "Would fit into memory" in shown
     start = bench.find("primaryAction")
     assert not start.isEnabled()
-    assert "not in this machine" in start.toolTip()
+    assert "not in this computer" in start.toolTip()
 
 
 def test_a_plan_that_does_not_fit_offers_what_would(bench, qtbot):
@@ -103,12 +103,12 @@ def test_a_plan_that_does_not_fit_offers_what_would(bench, qtbot):
     job_id = say_plan(bench, made)
     buttons = bench.find("planCard").findChildren(QPushButton)
     offered = {b.text(): b for b in buttons if b.objectName().startswith("planOffer")}
-    assert list(offered) == ["Make it 1080p", "Use Lite"]
-    assert "This cannot start" in said(bench)
+    assert list(offered) == ["Change to 1080p", "Use Lite"]
+    assert "Cannot start" in said(bench)
     assert "20.0 GB" in bench.find("primaryAction").toolTip()
     taken = JobSettings(model="lite", height=1080)
     assert offers_of(TOO_MUCH, taken)[0].text == "Choose automatically"
-    offered["Make it 1080p"].click()
+    offered["Change to 1080p"].click()
     bench.hear()
     changed = bench.asked(commands.ChangeJob)
     assert [(c.job_id, c.settings.height) for c in changed] == [(job_id, 1080)]
@@ -127,12 +127,12 @@ COMBED = Notice(
 def test_each_finding_of_a_source_has_a_button_that_helps(bench):
     made = dataclasses.replace(plan(), notices=(COMBED, BARS))
     job_id = say_plan(bench, made)
-    assert "720x432 of 720x576 show something" not in said(bench)
+    assert "the visible part is 720x432 of 720x576" not in said(bench)
     assert not remedies(bench), "a line each"
     unfold(bench)
-    assert "720x432 of 720x576 show something" in said(bench)
-    assert list(remedies(bench)) == ["Black bars: Leave out, put back"], "one is chosen already"
-    remedies(bench)["Black bars: Leave out, put back"].click()
+    assert "the visible part is 720x432 of 720x576" in said(bench)
+    assert list(remedies(bench)) == ["Black bars: Crop and add again"], "one is chosen already"
+    remedies(bench)["Black bars: Crop and add again"].click()
     bench.hear()
     changed = bench.asked(commands.ChangeJob)
     assert [(c.job_id, c.settings.black_bars) for c in changed] == [(job_id, "put-back")]
@@ -140,7 +140,7 @@ def test_each_finding_of_a_source_has_a_button_that_helps(bench):
     assert [offer.text for offer in offers_of(COMBED, off)] == ["Deinterlacing: Automatic"]
     wrong = dataclasses.replace(BARS, params={**BARS.params, "offers": "aspect=4:3"})
     bench.emit(events.PlanChosen(job_id=job_id, plan=dataclasses.replace(made, notices=(wrong,))))
-    assert list(remedies(bench)) == ["Shape of the picture: 4:3"]
+    assert list(remedies(bench)) == ["Aspect ratio: 4:3"]
     refused = dataclasses.replace(made, notices=(TOO_MUCH, wrong))
     bench.emit(events.PlanChosen(job_id=job_id, plan=refused))
     assert not remedies(bench), "first it has to fit"
@@ -166,11 +166,11 @@ def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench):
     assert not bench.find("whySheet").isVisible()
     bench.press("whyThisPlan")
     shown = texts(bench.find("whySheet"))
-    assert "The GPU's memory decides: 15.0 GB may be used" in shown
+    assert "GPU memory limits this plan: 15.0 GB available" in shown
     assert "Clips of 45 frames." in shown
     assert "16.0 GB\ndoes not fit" in shown
     assert "9.0 GB\n+4 min 00 s" in shown
-    assert all(stage in shown for stage in ("Encode", "Transformer", "Decode", "Main memory"))
+    assert all(stage in shown for stage in ("Encode", "Transformer", "Decode", "RAM"))
     assert "Decode" in said(bench), "the fullest"
     assert "Encode" not in said(bench)
     bench.emit(events.PlanChosen(job_id=job_id, plan=plan()))
@@ -182,7 +182,7 @@ def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench):
     reasons = dataclasses.replace(made.reasons, alternatives=(step,))
     more = dataclasses.replace(made, reasons=reasons)
     bench.emit(events.PlanChosen(job_id=job_id, plan=more))
-    assert "30.0 GB\nmain memory: does not fit" in texts(bench.find("whySheet"))
+    assert "30.0 GB\nRAM: does not fit" in texts(bench.find("whySheet"))
 
 
 def test_a_smaller_plan_while_running_says_what_was_changed(bench):
@@ -192,18 +192,20 @@ def test_a_smaller_plan_while_running_says_what_was_changed(bench):
     smaller = on_gpu(plan(), needed=9.0)
     bench.emit(events.PlanDowngraded(job_id=job_id, plan=smaller, why="spilled", notice=notice))
     unfold(bench)
-    assert "chrome.exe holds 2.1 GB" in said(bench)
-    assert any("memory spilled" in line and "21" in line for line in bench.program.log.lines)
+    assert "chrome.exe uses 2.1 GB" in said(bench)
+    assert any(
+        "GPU memory was moved to RAM" in line and "21" in line for line in bench.program.log.lines
+    )
     assert bench.program.telemetry.planned_bytes == smaller.device_bytes
     bench.emit(events.PlanDowngraded(job_id=job_id, plan=smaller, why="out-of-memory"))
-    assert "memory ran out" in said(bench)
+    assert "out of memory" in said(bench)
 
 
 def test_missing_model_files_keep_a_plan_for_the_users_gpu_from_starting(bench):
     made = dataclasses.replace(on_gpu(plan()), notices=(to_download(),))
     say_plan(bench, made)
-    assert "This cannot start" in said(bench)
-    assert "It fits" not in said(bench)
+    assert "Cannot start" in said(bench)
+    assert "Fits into memory" not in said(bench)
 
 
 def test_a_plan_that_lets_other_computers_in_says_so(bench):
@@ -211,7 +213,7 @@ def test_a_plan_that_lets_other_computers_in_says_so(bench):
     assert not bench.find("planMachines").isVisible()
     made = dataclasses.replace(plan(), takes_machines=True)
     bench.emit(events.PlanChosen(job_id=job_id, plan=made))
-    assert bench.find("planMachines").whole == "Paired computers make parts of it, too"
+    assert bench.find("planMachines").whole == "Paired computers process parts of it, too"
     assert bench.find("planMachines").isVisible()
 
 
@@ -227,7 +229,7 @@ def test_the_time_with_paired_computers_stands_on_the_card(bench):
     say_plan(bench, made)
     label = bench.find("planMachines")
     assert label.whole == (
-        "About 2 h 10 min with these, if they are as fast as last time: Studio PC, Laptop."
+        "About 2 h 10 min with these computers, if as fast as last time: Studio PC, Laptop."
     )
     label.resize(260, label.height())
     assert label.text() == "About 2 h 10 min with paired computers"

@@ -141,7 +141,7 @@ def test_progress_fills_timeline_and_figures(shown):
     shown.progress(_progress(95, "upscale"))  # frames on their way to the file do not count
     assert shown.timeline.strip.finished == 60
     texts = {name: shown.figures.figure(name).text for name in ("speed", "left", "frame")}
-    assert texts == {"speed": "20.0 frames/s", "left": "1 min 05 s", "frame": "50 ms"}
+    assert texts == {"speed": "20.0 fps", "left": "1 min 05 s", "frame": "50 ms"}
     for megabytes in (500, 900, 700):
         ram = {"ram_total_mb": 16000, "ram_ours_mb": megabytes, "ram_others_mb": 0}
         shown.telemetry(Telemetry(gpu=None, **ram, cpu_percent=90.0))
@@ -190,7 +190,7 @@ def test_a_finished_job_is_compared(shown, qtbot):
     assert shown.canvas.mode is Mode.SPLIT
     assert (_middle(shown, 0.25), _middle(shown, 0.75)) == (RED, BLUE)
     assert "All 13 checks passed" in shown.strip.text
-    assert "20.0 frames/s" in shown.strip.text
+    assert "20.0 fps" in shown.strip.text
     actions = {"open": "open_result", "folder": "show_in_folder", "report": "report"}
     actions["again"] = "run_again"
     for name, action in actions.items():
@@ -214,9 +214,9 @@ def test_compare_shows_both_and_plays_them(shown, qtbot, monkeypatch):
 def test_a_missing_result_is_explained(shown, qtbot):
     scene = shown.canvas.scene
     shown.timeline.set_step(0)
-    assert scene.missing_texts[1] == "This part of the film is cut off."
+    assert scene.missing_texts[1] == "This part of the video is trimmed off."
     shown.timeline.set_step(60)
-    assert scene.missing_texts[1] == "There is no result of this frame yet."
+    assert scene.missing_texts[1] == "There is no result for this frame yet."
     shown.progress(_progress(90))
     shown.timeline.set_step(61)
     assert scene.missing_texts[1].startswith("This frame is finished.")
@@ -227,20 +227,20 @@ def test_a_missing_result_is_explained(shown, qtbot):
         qtbot.keyClick(shown.timeline.strip, Qt.Key.Key_PageUp)
     shown.preview_ready(_preview(seconds=asked.args[1]))
     assert _middle(shown, 0.75) != BLUE
-    assert scene.missing_texts[1] == "This part of the film is cut off."
+    assert scene.missing_texts[1] == "This part of the video is trimmed off."
 
 
 def test_a_screen_reader_says_film_time_and_what_is_shown(shown):
     picture = QAccessible.queryAccessibleInterface(shown.canvas)
     assert picture.role() is QAccessible.Role.Graphic
     shown.timeline.set_step(60)
-    said = "Picture of film.mp4, frame 61 of 250, 00:00:02.40: Original 64×36."
+    said = "Frame of film.mp4, frame 61 of 250, 00:00:02.40: Original 64×36."
     assert picture.text(QAccessible.Text.Name) == said
     shown.set_mode(Mode.SPLIT)
     shown.pair.set_remedy("Try it.")
     said = picture.text(QAccessible.Text.Name)
-    assert "Original 64×36 left of the line, Lite 128×72 right." in said
-    assert said.endswith("There is no result of this frame yet. Try it.")
+    assert "Original 64×36 left of the divider, Lite 128×72 right." in said
+    assert said.endswith("There is no result for this frame yet. Try it.")
     shown.pair.set_playing(True)
     shown.timeline.set_step(62)
     assert picture.text(QAccessible.Text.Name) == said, "it says no frame of a film that plays"
@@ -259,7 +259,7 @@ def test_the_words_of_the_ending_come_before_those_of_a_button(shown, qtbot):
         qtbot.waitUntil(lambda: title.text() == title.whole)
     assert detail.whole.startswith(f"{detail.text()} · "), "whole facts, none cut in its middle"
     assert not again.text()
-    assert again.accessibleName() == "Run again with other choices"
+    assert again.accessibleName() == "Run again with other settings"
 
 
 def test_failed_checks_are_counted_in_any_window(shown):
@@ -314,7 +314,7 @@ def test_the_language_changes_while_it_is_open(shown, qapp):
         translated = {text for text in english if tr(text) != text}
         assert translated
         assert not translated & {button.text() for button in named}
-        assert shown.canvas.scene.labels[0] == "原始 64×36"
+        assert shown.canvas.scene.labels[0] == "原片 64×36"
         assert "13" in shown.strip.text
         assert not shown.strip.text.startswith("All")
         assert "的画面，第 101 帧" in shown.canvas.accessibleName()
@@ -323,4 +323,4 @@ def test_the_language_changes_while_it_is_open(shown, qapp):
         QApplication.processEvents()
     assert [button.text() for button in named] == english
     assert shown.strip.text.startswith("All 13")
-    assert shown.empty._title.text() == "Drop films, pictures or folders"
+    assert shown.empty._title.text() == "Drop videos, images or folders"

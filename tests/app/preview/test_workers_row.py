@@ -38,8 +38,8 @@ def test_a_job_without_workers_shows_none(bench, running):
 def test_processes_and_other_computers_are_shown_with_their_speed(bench, running):
     say(bench, running, ("", 0.42), ("Studio", 12.04), ("", 0.0))
     assert shown(bench) == [
-        "Process 1: 0.42 frames/s",
-        "Studio: 12.0 frames/s",
+        "Process 1: 0.42 fps",
+        "Studio: 12.0 fps",
         "Process 3: –",
     ]
     tips = [one.toolTip() for one in bench.window.findChildren(Figure) if one.isVisible()]
@@ -54,7 +54,7 @@ def test_those_without_room_are_added_up(bench, running):
     found = shown(bench)
     assert 2 <= len(found) <= 8
     rest = 20 - (len(found) - 1)
-    assert found[-1] == f"{rest} more: {0.5 * rest:.2f} frames/s"
+    assert found[-1] == f"{rest} more: {0.5 * rest:.2f} fps"
 
 
 def test_a_low_window_keeps_its_height_for_the_picture(bench, running):

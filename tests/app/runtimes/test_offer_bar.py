@@ -36,7 +36,7 @@ def test_without_a_card_nothing_is_offered(bench):
 
 def test_a_card_without_a_runtime_gets_one_clear_offer_and_is_called_unused(over):
     assert over.bar.isVisible()
-    offer = "Your RTX 5070 Ti can be used after a download of 1.9 GB (NVIDIA runtime)"
+    offer = "Download the NVIDIA runtime (1.9 GB) to use your RTX 5070 Ti"
     assert over.texts().startswith(offer)
     assert "5.7 GB of the 212 GB free" in over.texts()
     assert over.offered() == ["download", "file", "hide"]
@@ -63,8 +63,8 @@ def test_from_download_to_the_next_start(over):
     assert over.offered() == ["cancel"]
     over.engine.finish(RUNTIME)
     over.hear()
-    assert "used from the next start on" in over.texts()
-    assert "takes torch 2.13.0+cu130" in over.texts()
+    assert "used after a restart" in over.texts()
+    assert "uses torch 2.13.0+cu130" in over.texts()
     assert over.offered() == ["restart", "later"]
     over.press("later")
     assert not over.bar.isVisible()
@@ -74,7 +74,7 @@ def test_pause_keeps_what_came_and_it_goes_on(over):
     over.press("download")
     over.advance(684.0)
     over.press("pause")
-    assert over.texts().startswith("684 MB of 1.9 GB of the NVIDIA runtime are here")
+    assert over.texts().startswith("NVIDIA runtime: 684 MB of 1.9 GB downloaded")
     assert over.offered() == ["continue", "discard", "hide"]
     over.press("continue")
     assert len(over.asked(commands.InstallRuntime)) == 2
@@ -97,7 +97,7 @@ def test_cancel_asks_and_deletes_what_came(over, is_sure):
     over.advance(684.0)
     (question,) = over.answer(is_sure, lambda: over.press("cancel"))
     over.hear()
-    assert "684 MB are here" in question
+    assert "684 MB downloaded" in question
     assert len(over.asked(commands.StopTask)) == is_sure
     assert over.runtimes(commands.RemoveRuntime) == ["cu130"] * is_sure
     assert over.offered() == (["download", "file", "hide"] if is_sure else ["pause", "cancel"])
@@ -129,7 +129,7 @@ def test_hints_that_are_commands_are_buttons_in_the_window(over):
     over.press("download")
     error = RuntimeBroken("unusable", runtime="cu130", why=NOT_INSTALLED).info()
     over.fail(error)
-    assert f"{error.message}\nRepair gets it again." in over.texts()
+    assert f"{error.message}\nRepair downloads it again." in over.texts()
 
 
 def test_not_now_is_remembered(over, tmp_path):
@@ -150,12 +150,12 @@ def test_a_file_is_taken_in_the_place_of_a_download(over):
     over.link.open_view()
     over.press("file")
     assert [c.paths for c in over.asked(commands.ImportRuntime)] == [(Path("/disk/torch.whl"),)]
-    assert "Checking the file" in over.texts()
-    assert "Checking the file" in over.texts(over.link.view)
+    assert "Verifying the file" in over.texts()
+    assert "Verifying the file" in over.texts(over.link.view)
     over.fail(HashMismatch("no-known-wheel", name="torch.whl", wheels="a.whl").info())
-    assert "This is not a file that was published" in over.texts()
+    assert "This is not a published file" in over.texts()
     assert over.offered() == ["file", "dismiss"]
-    assert "torch.whl is none of the wheels" in over.texts(over.link.view)
+    assert "torch.whl is not a wheel" in over.texts(over.link.view)
 
 
 def test_a_wheel_that_is_dropped_is_no_film(over):
@@ -173,7 +173,7 @@ def test_an_old_driver_is_named_with_the_one_that_is_needed(over):
     opened: list[str] = []
     over.patch.setattr(desktop, "open_page", opened.append)
     over.say(make_listed(suited="", driver="560.94", driver_needed="580.0"))
-    assert "580.0 or newer, 560.94 is here" in over.texts()
+    assert "580.0 or newer, 560.94 is installed" in over.texts()
     assert "Lite" in over.texts()
     assert over.offered() == ["driver", "hide"]
     over.press("driver")
@@ -187,7 +187,7 @@ NOT_ACCEPTED = RuntimeNotAccepted(
 
 def test_a_file_that_the_build_does_not_pin_is_shown_before_it_is_used(over):
     over.put(bytes=0)
-    assert over.texts().startswith("Your RTX 5070 Ti can be used after a download of 1.9 GB")
+    assert over.texts().startswith("Download the NVIDIA runtime (1.9 GB)")
     over.press("download")
     (question,) = over.answer(False, lambda: over.fail(NOT_ACCEPTED))
     for shown in ("torch-2.13.0+cu130.whl", "1.9 GB", "example.org", "abababab " * 7):
@@ -213,13 +213,13 @@ def test_what_is_broken_or_outdated_is_said_so(over):
     old = make_runtime(id="cu130-2.9.1-aa", driver="", state="broken", is_chosen=True)
     over.say(make_listed(make_runtime(), old))
     assert "needs a newer NVIDIA runtime" in over.texts()
-    assert "A download of 1.9 GB." in over.texts()
+    assert "Download size: 1.9 GB." in over.texts()
     assert over.offered()[0] == "download"
     broken = HERE | {"state": "broken", "is_chosen": True, "why": NOT_INSTALLED}
     over.put(**broken, is_used=True)
     assert over.offered() == ["restart", "details", "hide"]
     over.put(**broken)
-    assert "The reason: it is not installed" in over.texts()
+    assert "Reason: it is not installed" in over.texts()
     over.press("repair")
     assert over.runtimes(commands.InstallRuntime) == ["cu130"]
 

@@ -42,16 +42,16 @@ def row(over: Over, page: RuntimeView, runtime: str) -> list[str]:
 
 def test_the_page_says_what_is_in_use_and_why(over, page):
     page.resize(1000, 700)  # more than the screen of tests has: nothing is shortened
-    assert "In use now: Built in, for the processor" in over.texts(page)
-    assert "No NVIDIA runtime is chosen." in over.texts(page)
-    assert "suits NVIDIA GeForce RTX 5070 Ti" in over.texts(page)
-    built_in = ["Built in, for the processor", "Comes with Upreel and is always there", "In use"]
+    assert "In use now: Built in, for the CPU" in over.texts(page)
+    assert "No NVIDIA runtime is selected." in over.texts(page)
+    assert "is the right one for NVIDIA GeForce RTX 5070 Ti" in over.texts(page)
+    built_in = ["Built in, for the CPU", "Included with Upreel, always available", "In use"]
     assert row(over, page, "") == built_in
-    about = "driver 580.0 or newer · 1.9 GB to download, about 5.7 GB on the disk"
-    assert row(over, page, "cu130") == ["CUDA 13.0 · torch 2.13.0", about, "Not here"]
+    about = "driver 580.0 or newer · 1.9 GB to download, about 5.7 GB on disk"
+    assert row(over, page, "cu130") == ["CUDA 13.0 · torch 2.13.0", about, "Not installed"]
     over.put(**USED)
     assert "In use now: CUDA 13.0 · torch 2.13.0" in over.texts(page)
-    assert row(over, page, "cu130")[1:] == ["driver 580.0 or newer · 5.6 GB on the disk", "In use"]
+    assert row(over, page, "cu130")[1:] == ["driver 580.0 or newer · 5.6 GB on disk", "In use"]
 
 
 def test_one_button_for_each_state(over, page):
@@ -79,10 +79,10 @@ def test_use_the_programs_own_and_start_again(over, page):
     button(page, "").click()
     over.hear()
     assert over.runtimes(commands.UseRuntime) == [""]
-    assert row(over, page, "cu130")[-1] == "In use for now"
-    assert row(over, page, "")[-1] == "From the next start on"
+    assert row(over, page, "cu130")[-1] == "Temporarily in use"
+    assert row(over, page, "")[-1] == "After a restart"
     assert restart.isVisible()
-    assert "From the next start on the processor" in over.texts()
+    assert "After a restart Upreel runs on the CPU" in over.texts()
     button(page, "cu130").click()
     over.hear()
     assert not restart.isVisible(), "as it was"
@@ -115,7 +115,7 @@ def test_one_wish_at_a_time(over, page):
     over.link.act_on("use", "cu126")
     assert not over.asked(commands.UseRuntime)
     over.fail(OFFLINE)
-    said = "does not deliver a.safetensors: it stopped answering.\nCheck the connection"
+    said = "from huggingface.co: the server stopped responding.\nCheck your internet connection"
     assert said in over.texts(page)
     assert button(page, "cu126").isEnabled()
 
@@ -123,7 +123,7 @@ def test_one_wish_at_a_time(over, page):
 def test_without_a_card_nothing_is_offered_here_either(over, page):
     runtimes = (make_runtime(suits_card=False), make_older(suits_card=False))
     over.say(replace(NO_GPU, runtimes=runtimes))
-    assert "There is no NVIDIA GPU here: no runtime is needed." in over.texts(page)
+    assert "This computer has no NVIDIA GPU: no runtime is needed." in over.texts(page)
     parts = (button(page, "cu130"), button(page, "cu126"), part(page, "runtimeFile"), over.bar)
     assert not any(one.isVisible() for one in parts)
 
@@ -140,9 +140,11 @@ def test_nothing_is_cut_off(over, page):
 def test_the_line_among_the_settings_follows(over):
     settings = over.link.settings_part()
     summary = part(settings, "runtimeSummary")
-    assert summary.text().endswith("suits NVIDIA GeForce RTX 5070 Ti with driver 581.29.")
+    assert summary.text().endswith(
+        "is the right one for NVIDIA GeForce RTX 5070 Ti with driver 581.29."
+    )
     over.put(**HERE, is_chosen=True)
-    assert summary.text() == "The NVIDIA runtime is here: it is used from the next start on"
+    assert summary.text() == "The NVIDIA runtime is installed and will be used after a restart"
     used = message("torch-choice.chosen", runtime="cu130")
     over.say(make_listed(make_runtime(**USED), used=used))
     assert summary.text() == str(used)
@@ -152,7 +154,7 @@ def test_the_settings_say_which_is_in_use_and_lead_to_the_page(bench):
     bench.do("settings")
     dialog = bench.program.settings.dialog
     summary = part(dialog, "runtimeSummary").text()
-    assert summary.endswith("There is no NVIDIA GPU here: no runtime is needed.")
+    assert summary.endswith("This computer has no NVIDIA GPU: no runtime is needed.")
     part(dialog, "openRuntimes").click()
     assert bench.program.runtime.view.isVisible()
     bench.program.runtime.view.close()

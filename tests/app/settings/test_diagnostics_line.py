@@ -18,17 +18,17 @@ def test_the_archive_is_written_where_the_user_says(
     bench.do("settings")
     dialog = bench.program.settings.dialog
     button, summary = part(dialog, "openDiagnostics"), part(dialog, "diagnosticSummary")
-    assert "without names of films" in summary.text()
+    assert "without names of videos" in summary.text()
     button.click()  # and the user gives up
     assert bench.asked(WriteDiagnostics) == []
     button.click()
     bench.hear()
     assert [asked.path for asked in bench.asked(WriteDiagnostics)] == [Path("/x/report.zip")]
     assert not button.isEnabled()
-    assert "Looking" in summary.text()
+    assert "Checking" in summary.text()
     bench.engine.tasks.finish(KIND)
     bench.hear()
-    assert summary.text() == "Written: report.zip"
+    assert summary.text() == "Saved: report.zip"
     button.click()
     error = OutputUnwritable("folder", folder="/x", reason="read-only", path="/x/other.zip")
     bench.hear()

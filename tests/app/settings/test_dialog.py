@@ -37,7 +37,7 @@ def test_why_a_folder_is_not_taken_is_said_in_its_row(bench, tmp_path):
     assert not reason.isVisible()
     field.setText(str(tmp_path / "nothing"))
     field.editingFinished.emit()
-    assert (reason.isVisible(), reason.text()) == (True, "There is no such folder.")
+    assert (reason.isVisible(), reason.text()) == (True, "Folder not found.")
     field.setText(str(tmp_path))
     field.editingFinished.emit()
     assert not reason.isVisible()

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
 from engine.core.errors import ErrorInfo
 from engine.protocol import events
+from engine.protocol.plan import Notice
 from engine.settings.schema import JobSettings
 from tests.helpers.fakes import grey, make_media, make_plan, make_report
 
@@ -38,7 +40,7 @@ def test_a_job_goes_through_its_states(model):
     assert row.state is JobState.WAITING
     assert row.thumbnail is not None
     heard = model.data(model.index(0), Qt.ItemDataRole.AccessibleTextRole)
-    assert heard == "a.mp4, 480×270 → ×2, Waiting"
+    assert heard == "a.mp4, 480×270 → ×2, Queued"
     play(model, events.JobStarted(job_id="a", total=240))
     assert row.state is JobState.RUNNING
     play(model, events.StageProgress(job_id="a", stage="upscale", done=60, total=240))
@@ -87,6 +89,19 @@ def test_checks_do_not_set_the_frames_back_and_a_refusal_keeps_its_reason(model)
     later = ErrorInfo(code="unknown-job", case="none", params={"job": "a"})
     play(model, events.PlanFailed(job_id="b", error=later))
     assert model.find("b").error == reason
+
+
+def test_the_time_left_is_that_of_videos_that_run_or_can_start(model):
+    refusal = Notice(code="pretended-card", severity="refusal", params={"gpu": ""})
+    refused = replace(PLAN, seconds=50.0, notices=(refusal,))
+    assert model.seconds_left == 0
+    for name, plan in (("a", PLAN), ("b", replace(PLAN, seconds=100.0)), ("c", refused)):
+        play(model, events.JobQueued(job_id=name, media=MEDIA))
+        play(model, events.PlanChosen(job_id=name, plan=plan))
+    play(model, events.JobStarted(job_id="a", total=240))
+    progress = {"stage": "upscale", "done": 60, "total": 240, "seconds_left": 30.0}
+    play(model, events.StageProgress(job_id="a", **progress))
+    assert model.seconds_left == 130
 
 
 def test_views_follow_a_row_that_moves_down_or_up(model):

@@ -57,20 +57,20 @@ def test_nothing_is_asked_before_the_button_that_leads_to_the_setup(bench):
     bench.hear()
     assert bench.asked(c.UpdateCommand) == []
     summary = part(bench.program.settings.dialog, "updateSummary")
-    assert "never by itself" in summary.text()
+    assert "never automatically" in summary.text()
     view = opened(bench)
     assert bench.asked(c.UpdateCommand) == [c.CheckUpdate()]
     assert "Upreel 0.2.0 is available" in shown(view)
     assert "2026-12-01 · 182 MB · you have Upreel 0.1.0" in shown(view)
     assert "Faster.\nSmaller." in shown(view)
-    assert buttons(view) == ["Look again", "Download"]
+    assert buttons(view) == ["Check again", "Download"]
     press(bench, "updateAct")
     assert "61 of 182 MB · 12.0 MB/s · 10 s left" in shown(view)
     assert buttons(view) == ["Stop"]
     bench.engine.tasks.finish(UPDATE)
     bench.hear()
-    assert "it is the one that was published" in shown(view)
-    assert buttons(view) == ["Look again", "Close Upreel and install"]
+    assert "matches the published one" in shown(view)
+    assert buttons(view) == ["Check again", "Close Upreel and install"]
     press(bench, "updateAct")
     assert bench.program.updates.starts_setup
     assert bench.program.restart.is_due  # if the setup fails this version comes back
@@ -80,25 +80,25 @@ def test_nothing_is_asked_before_the_button_that_leads_to_the_setup(bench):
 def test_while_it_looks_and_stop(bench):
     bench.engine.tasks.check_waits = True
     view = opened(bench)
-    assert "Asking which version is the newest" in shown(view)
+    assert "Checking for updates" in shown(view)
     assert buttons(view) == ["Stop"]
     bench.program.updates.open_view()  # once more while it runs
     assert bench.asked(c.CheckUpdate) == [c.CheckUpdate()]
     press(bench, "updateStop")
-    assert buttons(view) == ["Look for updates"]
+    assert buttons(view) == ["Check for updates"]
     bench.engine.tasks.check_waits = False
     for name in ("updateCheck", "updateAct", "updateStop"):
         press(bench, name)
-    assert buttons(view) == ["Look again", "Continue"], "of a download that was stopped"
+    assert buttons(view) == ["Check again", "Continue"], "of a download that was stopped"
 
 
 def test_what_is_offered_in_each_situation(bench):
-    look = "Look again"
+    look = "Check again"
     for found, words, offered in (
-        (replace(OWN, was_checked=True), "Upreel 0.1.0 is the newest version.", [look]),
-        (replace(OWN, is_in_build=False), "This build of Upreel cannot look for updates.", []),
-        (replace(NEWER, installed_as="portable"), "unpack it in the place", [look]),
-        (replace(NEWER, installed_as="sources"), "runs from its sources", [look]),
+        (replace(OWN, was_checked=True), "Upreel 0.1.0 is the latest version.", [look]),
+        (replace(OWN, is_in_build=False), "This build of Upreel cannot check for updates.", []),
+        (replace(NEWER, installed_as="portable"), "replace this folder", [look]),
+        (replace(NEWER, installed_as="sources"), "runs from source", [look]),
     ):
         bench.engine.tasks.found = found
         view = opened(bench)
@@ -111,22 +111,22 @@ def test_a_wrong_signature_offers_nothing_and_a_downloaded_setup_needs_no_networ
     bench.engine.tasks.update = NEWER
     bench.engine.tasks.update_error = UpdateUntrusted("signature").info()
     view = opened(bench)
-    assert "This update is not from us" in shown(view)
-    assert buttons(view) == ["Look again"]
+    assert "This update is not signed by Upreel" in shown(view)
+    assert buttons(view) == ["Check again"]
     bench.engine.tasks.update = replace(NEWER, is_ready=True)
     bench.engine.tasks.update_error = UNREACHABLE
-    assert buttons(opened(bench)) == ["Look again", "Close Upreel and install"]
+    assert buttons(opened(bench)) == ["Check again", "Close Upreel and install"]
 
 
 def test_a_failure_says_why_and_can_be_tried_again(bench):
     bench.engine.tasks.update_error = UNREACHABLE
     view = opened(bench)
-    assert "The update server does not answer" in shown(view)
-    assert "example.org does not give the newest version" in shown(view)
-    assert buttons(view) == ["Look again"]
+    assert "The update server cannot be reached" in shown(view)
+    assert "example.org could not be asked for the newest version" in shown(view)
+    assert buttons(view) == ["Check again"]
     press(bench, "updateCheck")
     assert "0.2.0" in shown(view)
-    assert "does not answer" not in shown(view)
+    assert "cannot be reached" not in shown(view)
 
 
 def test_an_error_at_the_last_moment_keeps_window_and_version(bench):
@@ -162,7 +162,7 @@ def test_a_setup_that_does_not_start_is_reported(bench):
     texts: list[str] = []
     bench.patch.setattr(QMessageBox, "exec", lambda box: texts.append(box.informativeText()))
     assert not bench.program.updates.start_setup()  # this is a checkout
-    assert "was not installed by its setup" in texts[0]
+    assert "was not installed with the setup" in texts[0]
 
 
 def test_what_comes_after_us(monkeypatch):
@@ -185,7 +185,7 @@ def test_in_chinese(bench):
     view = opened(bench)
     for words in ("有新版本 Upreel 0.2.0", "更快。", "当前版本为 Upreel 0.1.0"):
         assert words in shown(view)
-    assert buttons(view) == ["重新查看", "下载"]
+    assert buttons(view) == ["再次检查", "下载"]
     bench.program.use_language("en")
     bench.hear()
     assert "Faster." in shown(view)

@@ -10,7 +10,7 @@ def test_a_card_that_is_too_high_is_shown_below_its_heading(qtbot):
     area, body, high = QScrollArea(), QWidget(), QPushButton()
     qtbot.addWidget(area)
     column = QVBoxLayout(body)
-    heading = QLabel("Which picture looks right?")
+    heading = QLabel("Which image looks right?")
     for part in (heading, high, QLabel("Frame rate")):
         column.addWidget(part)
     high.setFixedHeight(250)

@@ -27,7 +27,7 @@ from engine.core.geometry import Size
 
 BY_CASE = {part.case: part for part in PARTS}
 FACTS, VAE = BY_CASE["facts"], BY_CASE["vae"]
-NO_GPU = "There is no NVIDIA GPU that torch can use"
+NO_GPU = "torch cannot use an NVIDIA GPU"
 
 
 @dataclass
@@ -77,7 +77,7 @@ def test_every_part_is_answered_or_says_why_not(tmp_path: Path) -> None:
         if part.needs_gpu:
             expected = f"unanswered: {NO_GPU}"
         elif name == "vae":
-            expected = "answered in part: its process ended"
+            expected = "partly answered: its process ended"
         assert states[name] == expected
         assert f"| {name} | {expected} | 0" in page
         assert len(answers[name]["rows"]) == (0 if part.needs_gpu else 1 if name == "vae" else 2)

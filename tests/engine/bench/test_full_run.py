@@ -62,7 +62,7 @@ def test_quick_is_the_speed_test_alone(seen: _Run) -> None:
     assert seen.saved == [RATES]
     assert report.switches == ()
     (figure,) = report.figures
-    assert (str(figure.title), str(figure.value)) == ("Reading a film", "2 million px/s")
+    assert (str(figure.title), str(figure.value)) == ("Reading a video", "2 million px/s")
     assert "processor" in report.machine
     assert "2 million pixels" in report.markdown
 
@@ -82,7 +82,7 @@ def test_the_full_run_has_the_table(seen: _Run) -> None:
 
 def test_a_cancel_between_two_rows_keeps_the_speed_test(seen: _Run) -> None:
     def stop() -> bool:
-        return any(str(doing) == "sums in place" for _, _, doing in seen.steps)
+        return any(str(doing) == "in-place sums" for _, _, doing in seen.steps)
 
     with pytest.raises(Cancelled):
         full_run.examine(quick=True, report=seen.report, stop=lambda: True)

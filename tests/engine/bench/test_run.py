@@ -64,7 +64,7 @@ def test_the_speed_test_is_saved_if_it_ran_as_jobs_do(monkeypatch: pytest.Monkey
     monkeypatch.setattr(calibrate, "calibrate", lambda: rates)
     monkeypatch.setattr(calibrate, "keep", saved.append)
     _, row = run.run([], options=BenchOptions(quick=True))
-    figure = "2 million pixels a second of the CPU"
+    figure = "2 million pixels/s on the CPU"
     assert row == {"case": "speed", "what": "read", "figure": figure}
     assert saved == [rates]
     run.run(["speed"], options=BenchOptions(threads=1))

@@ -62,7 +62,7 @@ def test_what_classes_work_out_is_there() -> None:
     assert report["checks"][1]["message"] == "240 frames in, 240 out."
     problem = message("reading.ends-early", count=3, expected=5)
     notice = Notice(code="source-damaged", severity="warning", params={"problem": problem})
-    text = "The film ends early: 3 of 5 frames are there."
+    text = "The video ends early: it has 3 of 5 frames."
     assert encode(notice)["message"] == encode(notice)["params"]["problem"] == text
 
 

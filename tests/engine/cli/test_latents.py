@@ -45,7 +45,7 @@ def test_options_of_decoding_become_settings(command_line: CommandLine, latent: 
 def test_a_vae_that_does_not_belong_to_the_latents(command_line: CommandLine, latent: Path) -> None:
     ended = command_line("decode-latent", str(latent), "-o", "o.mp4", "--model", "wan22-vae")
     assert ended.status == 1
-    assert "a.latent holds 16 channels: it belongs to wan21-vae" in ended.err
+    assert "a.latent has 16 channels: it belongs to wan21-vae" in ended.err
     write_latent(latent, a_latent(4))
     ended = command_line("decode-latent", str(latent), "-o", "o.mp4", "--model", "wan22-vae")
     assert "error[unsupported-media]" in ended.err
@@ -71,8 +71,8 @@ def test_a_film_is_encoded_and_reported_in_words(command_line: CommandLine) -> N
     ended = command_line("encode-latent", "a.mp4", "-o", "a.latent")
     assert ended.status == 0
     assert "3 latents of wan21-vae, raw, 98.0 kB, in 2 s" in ended.out
-    assert "encoded as 256x136: the last columns and rows of 250x130 again" in ended.out
-    assert "encoded as 9 frames: the last of 7 again" in ended.out
+    assert "padded from 250x130 to 256x136" in ended.out
+    assert "padded from 7 to 9 frames" in ended.out
     assert "encoding: 7/7 frames, 100 %" in ended.err
     ((source, target, model, job, _),) = command_line.services.asked
     assert (source, target) == (Path.cwd() / "a.mp4", Path.cwd() / "a.latent")
@@ -96,7 +96,7 @@ def test_options_of_encoding(command_line: CommandLine) -> None:
     )
     ended = command_line("encode-latent", "a.mp4", "-o", "a.latent")
     assert ended.status == 1
-    assert "error[weights-missing]: The VAE of Wan 2.1 is not on this machine yet" in ended.err
+    assert "error[weights-missing]: The VAE of Wan 2.1 is not installed" in ended.err
 
 
 def test_the_plan_says_how_latents_are_decoded() -> None:

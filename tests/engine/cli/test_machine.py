@@ -76,13 +76,13 @@ def test_bench_hands_the_options_of_video_models_on(command_line: CommandLine) -
 def test_bench_refuses_impossible_options(command_line: CommandLine, tmp_path: Path) -> None:
     for words, text in (
         ("vae --size 100x64", "100x64 cannot be encoded"),
-        ("vae --size large", "'large' is not a size"),
+        ("vae --size large", "'large' is not a valid size"),
         ("vae --frames 4", "A clip cannot have 4 frames"),
-        ("vae --without fly", "There is no optimisation 'fly'"),
+        ("vae --without fly", "Unknown optimisation 'fly'"),
         ("vae --model wan22-vae --size 72x64", "72x64 cannot be encoded"),
         ("vae --threads 0", "--threads must be at least 1"),
-        ("--profile t.json", "A trace is of one case"),
-        ("lite read --profile t.json", "A trace is of one case"),
+        ("--profile t.json", "A trace can record only one case"),
+        ("lite read --profile t.json", "A trace can record only one case"),
         ("optimisations-vae --profile t.json", "uses torch's profiler"),
         ("models --profile t.json", "uses torch's profiler"),
         ("optimisations --picture p.png", "p.png does not end in .svg"),

@@ -27,7 +27,7 @@ class Terminal(io.StringIO):
 def test_paired_computers_are_listed_and_forgotten(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    assert "paired with none" in command_line("machines").out
+    assert "no paired computers" in command_line("machines").out
     peer = Peers().add(certificate_of(tmp_path / "a"), "Studio PC", "10.0.0.2:47110")
     ended = command_line("machines")
     assert ended.status == 0
@@ -57,7 +57,7 @@ def test_a_pairing_shows_the_words_and_asks(
     assert ended.status == status, ended.err
     assert other.user.is_shown.wait(10)
     assert " ".join(other.user.offers[0].words) in ended.err
-    assert "the right to run code on both computers" in ended.err
+    assert "Paired computers can run code on each other" in ended.err
     assert len(Peers().all()) == len(other.peers) == 1 - status
     assert ("paired" in ended.out) == (status == 0)
     assert ("error[pairing-failed]" in ended.err) == (status == 1)
@@ -86,7 +86,7 @@ def test_a_computer_waits_until_a_pairing_is_confirmed(
         lambda: run(["machines", "pair", "--port", "0"], lambda: command_line.services),
     )
     end = time.monotonic() + 10
-    while not (found := re.search(r"paired at \S+:(\d+)", said.getvalue())):
+    while not (found := re.search(r"computer at \S+:(\d+)", said.getvalue())):
         assert time.monotonic() < end
         time.sleep(0.02)
     address = f"127.0.0.1:{found[1]}"

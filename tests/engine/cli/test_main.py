@@ -51,15 +51,15 @@ def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> 
     ended = command_line("probe", "a.mp4")
     assert ended.status == 1
     assert ended.out == ""
-    assert ended.err.startswith("error[source-missing]: a.mp4 does not exist.\n  hint: Check the")
+    assert ended.err.startswith("error[source-missing]: a.mp4 does not exist.\n  hint: Check its")
     (answer,) = command_line("probe", "a.mp4", "--json").objects
     error = answer["error"]
     assert (error["code"], error["params"]) == ("source-missing", {"file": "a.mp4"})
     assert error["message"] == "a.mp4 does not exist."
-    assert error["hint"].startswith("Check the name")
+    assert error["hint"].startswith("Check its name")
     command_line.services.error = OutputExists("file", path="b.mp4")
     ended = command_line("plan", "a.mp4")
-    assert "hint: Choose another name. Here: -o NAME, or --overwrite." in ended.err
+    assert "hint: Choose another name. Use -o NAME, or --overwrite." in ended.err
     command_line.services.error = KeyboardInterrupt()
     assert command_line("probe", "a.mp4").status == 130
 
@@ -95,7 +95,7 @@ def test_probe_and_plan_answer_in_words_and_in_json(command_line: CommandLine) -
     assert answer["video"]["seen_size"] == {"width": 480, "height": 270}
     words = command_line("plan", "a.mp4", "--scale", "4", "-o", "b.mkv")
     assert words.status == 0
-    for part in ("b.mkv", "1920x1080 h264", "lite", "1 audio", "s, not measured on this machine"):
+    for part in ("b.mkv", "1920x1080 h264", "lite", "1 audio", "s, not measured on this computer"):
         assert part in words.out
     (answer,) = command_line("plan", "a.mp4", "--json").objects
     assert (answer["fits"], answer["frames"]) == (True, 240)
@@ -114,10 +114,10 @@ def test_probe_has_a_line_for_each_finding_with_what_helps(command_line: Command
         Notice(code="frames-repeat", severity="info", params={"share": "20 %"}),
     )
     lines = command_line("probe", "a.mp4").out.splitlines()[-3:]
-    assert lines[0].startswith("Found:     Blocks of strong compression")
+    assert lines[0].startswith("Found:     Compression blocks are visible")
     assert lines[0].endswith(" [--set treatment=restore]")
     assert lines[1].endswith(" [--set aspect=4:3 or --set aspect=16:9]")
-    assert lines[2].endswith("so that times stay as they are.")
+    assert lines[2].endswith("so that time stamps stay the same.")
     (answer,) = command_line("probe", "a.mp4", "--json").objects
     assert answer["notices"][0]["code"] == "blocks-visible"
 
@@ -130,7 +130,7 @@ def test_a_plan_that_is_refused_ends_with_1(command_line: CommandLine) -> None:
     ended = command_line("plan", "a.mp4")
     assert ended.status == 1
     assert "error[disk-full]: The disk of b is full.\n  hint: Free some space" in ended.err
-    assert "\nwarning[cuts-not-looked-for]: Cuts are not looked for" in ended.err
+    assert "\nwarning[cuts-not-looked-for]: Cut detection is off" in ended.err
 
 
 def test_a_plan_for_another_gpu(command_line: CommandLine) -> None:
@@ -141,7 +141,7 @@ def test_a_plan_for_another_gpu(command_line: CommandLine) -> None:
     assert command_line.services.pretend == ()
     ended = command_line("plan", "a.mp4", "--pretend-gpu", "RTX 5070 Tii")
     assert ended.status == 1
-    assert "error[settings-error]: There is no GPU 'RTX 5070 Tii'" in ended.err
+    assert "error[settings-error]: The table of GPUs does not contain 'RTX 5070 Tii'" in ended.err
     assert "NVIDIA GeForce RTX 5070 Ti" in ended.err
 
 
@@ -162,7 +162,7 @@ def test_a_gpu_is_chosen_by_number_or_by_a_part_of_its_name(command_line: Comman
     asked = command_line.services.asked[-1][0]
     assert (asked.device, asked.excluded_gpus) == ("all", "NVIDIA GeForce RTX 3060")
     ended = command_line("plan", "a.mp4", *two, "--set", "excluded_gpus=4090")
-    assert "There is no GPU 4090 here" in ended.err
+    assert "This computer has no GPU 4090" in ended.err
 
 
 def test_verify_ends_with_1_when_a_check_failed(command_line: CommandLine) -> None:

@@ -44,12 +44,12 @@ def test_a_model_comes_with_what_it_needs(store: Store, capsys: Output) -> None:
     assert answer["free_mb"] > 0
     assert main(["models", "download", "seedvr2-3b"]) == 0
     said = capsys.readouterr()
-    assert f"tiny is here: {store.target('tiny.safetensors')} (102 kB)" in said.out
+    assert f"tiny is installed: {store.target('tiny.safetensors')} (102 kB)" in said.out
     states = {file.id: file.state for file in store.states()}
     assert states == dict.fromkeys(("tiny", "vae", "text"), "here")
     assert main(["models", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:6] == ["tiny", "here", "about", "90.0", "kB", "Apache-2.0"]
+    assert lines[0].split()[:6] == ["tiny", "installed", "about", "90.0", "kB", "Apache-2.0"]
     assert lines[0].endswith("tiny.safetensors")
     assert lines[-1].endswith("free for models")
     for words in (["models"], ["models", "fly"], ["models", "download"]):
@@ -67,7 +67,7 @@ def test_a_model_that_is_a_vae_comes_alone(
     store = store_of(tmp_path / "models", server, first, second)
     monkeypatch.setattr("engine.model_files.catalogue.catalogue", lambda: store.catalogue)
     assert main(["models", "download", "wan-2x"]) == 0
-    assert "big is here" in capsys.readouterr().out
+    assert "big is installed" in capsys.readouterr().out
     assert [file.state for file in store.states()] == ["here", "missing"]
     assert main(["models", "download", "wan-3x"]) == 1
     assert "error[unknown-weights]" in capsys.readouterr().err
@@ -79,7 +79,7 @@ def test_a_failed_download_does_not_stop_others(
     server.faults = [Fault(status=404)]
     assert main(["models", "download", "tiny", "--json"]) == 1
     said = capsys.readouterr()
-    assert "error[download-failed]: 127.0.0.1 does not deliver tiny.safetensors" in said.err
+    assert "[download-failed]: tiny.safetensors could not be downloaded from 127.0.0.1" in said.err
     events = [json.loads(line) for line in said.out.splitlines()]
     assert {e["kind"] for e in events} == {"model-file"}
     ends = {e["subject"]: e["event"] for e in events if e["event"] != "TaskProgress"}
@@ -89,10 +89,10 @@ def test_a_failed_download_does_not_stop_others(
 
 def test_verify_finds_what_was_damaged(store: Store, capsys: Output) -> None:
     assert main(["models", "verify"]) == 0
-    assert "No model file is here." in capsys.readouterr().err
+    assert "No model files installed." in capsys.readouterr().err
     assert main(["models", "download", "tiny"]) == 0
     assert main(["models", "verify"]) == 0
-    assert "tiny is right" in capsys.readouterr().out
+    assert "tiny is verified" in capsys.readouterr().out
     path = store.target("tiny.safetensors")
     assert main(["models", "verify", str(path)]) == 0
     path.write_bytes(b"damaged")
@@ -110,7 +110,7 @@ def test_import_and_remove(store: Store, tmp_path: Path, capsys: Output) -> None
     save_file({"text": np.ones((8, 5120), np.float16)}, path)
     assert main(["models", "import", str(path), "--link"]) == 0
     said = capsys.readouterr()
-    assert "mine.safetensors is here as own-" in said.out
+    assert "mine.safetensors is installed as own-" in said.out
     assert "warning[own-weights]" in said.err
     own = store.states()[-1]
     assert main(["models", "remove", own.id]) == 2

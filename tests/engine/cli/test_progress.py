@@ -32,7 +32,7 @@ def test_a_file_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
     progress.show(at(100))
     progress.show(at(100, "mux", fps=0, left=0))
     lines = stream.getvalue().splitlines()
-    assert lines[0] == "upscaling: 34/100 frames, 34 %, 12.5 frames/s, 1 min 20 s left"
+    assert lines[0] == "upscaling: 34/100 frames, 34 %, 12.5 fps, 1 min 20 s left"
     assert lines[-1] == "joining: 100 %"
     assert len(lines) == 4
 
@@ -46,7 +46,7 @@ def test_a_gpu_has_its_name_next_to_the_progress_of_all() -> None:
         )
     progress.show(at(100))
     words = stream.getvalue()
-    assert "RTX 4090, 24 GB at frame 48, 1.2/s, process 2 at frame 48, 1.2/s" in words
+    assert "RTX 4090, 24 GB at frame 48, 1.2 fps, process 2 at frame 48, 1.2 fps" in words
 
 
 def test_a_terminal_gets_a_bar_that_goes_away() -> None:
@@ -58,7 +58,7 @@ def test_a_terminal_gets_a_bar_that_goes_away() -> None:
     progress.clear()
     progress.clear()
     text = stream.getvalue()
-    assert "checking" in text
+    assert "verifying" in text
     assert text.count("\n") <= 3
     progress.show(at(60))
     progress.clear()

@@ -35,11 +35,11 @@ def wheel(tmp_path: Path, resources: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 def test_import_list_use_remove(wheel: Path, capsys: Output) -> None:
     assert main(["runtime", "import", str(wheel)]) == 0
-    assert "it saw no GPU" in capsys.readouterr().out
+    assert "it found no GPU" in capsys.readouterr().out
     assert main(["runtime", "list"]) == 0
     said = capsys.readouterr().out
-    assert "here" in said
-    assert "chosen for the next start" in said
+    assert "installed" in said
+    assert "selected for the next start" in said
     assert str(start.current().why) in said
     assert "no runtime is needed" in said
     assert main(["runtime", "list", "--json"]) == 0
@@ -56,7 +56,7 @@ def test_import_list_use_remove(wheel: Path, capsys: Output) -> None:
 def test_failures_are_reported(tmp_path: Path, resources: Path, capsys: Output) -> None:
     (tmp_path / "a.whl").write_bytes(b"PK")
     for words, status, text in (
-        (["install"], 2, "no runtime is needed. Name one"),  # there is no GPU
+        (["install"], 2, "no runtime is needed. Give an ID"),  # there is no GPU
         (["install", "cu1"], 1, "error[unknown-runtime]"),
         (["import", str(tmp_path / "a.whl")], 1, "error[hash-mismatch]"),
     ):

@@ -22,7 +22,7 @@ def test_check_and_download(capsys: Output) -> None:
     assert found in capsys.readouterr().out
     assert main(["update", "download"]) == 0
     text = capsys.readouterr().out
-    assert "its setup is here" in text
+    assert "its setup is downloaded" in text
     assert "- Faster." in text
     assert main(["update", "check", "--json"]) == 0
     state = json.loads(capsys.readouterr().out)
@@ -47,12 +47,12 @@ def test_install_loads_and_starts(
     monkeypatch.setattr("engine.updates.build.installed_as", lambda: "setup")
     assert main(["update", "install"]) == 0
     assert [Path(words[0]).name for words in started] == [f"upreel-{NEWER}-setup.exe"]
-    assert "is started. Close Upreel" in capsys.readouterr().err
+    assert "was started. Close all" in capsys.readouterr().err
 
 
 def test_failures_have_a_code_and_a_status(release: Release, capsys: Output) -> None:
     release.server.always = Fault(status=404)
     assert main(["update", "check"]) == 1
-    assert "error[update-unreachable]: 127.0.0.1 does not give" in capsys.readouterr().err
+    assert "error[update-unreachable]: 127.0.0.1 could not be asked" in capsys.readouterr().err
     assert main(["update", "check", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "update-unreachable"

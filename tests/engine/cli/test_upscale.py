@@ -71,8 +71,8 @@ def test_then_names_what_follows_a_first_model(command_line: CommandLine, tmp_pa
 
 def test_a_first_model_that_is_none_is_refused(command_line: CommandLine, tmp_path: Path) -> None:
     for words, code, said in (
-        ("--then lite", "settings-error", "nothing comes first"),
-        ("--model lite --then seedvr2-3b", "settings-error", "lite cannot clean frames"),
+        ("--then lite", "settings-error", "no first model is set"),
+        ("--model lite --then seedvr2-3b", "settings-error", "lite cannot be used to clean frames"),
         (f"--model {tmp_path}/gone.pth --then lite", "weights-missing", "gone.pth"),
         ("--model own-123 --then lite", "unknown-weights", "own-123"),
     ):
@@ -142,7 +142,7 @@ def test_a_result_that_was_not_proved_makes_the_status_1(command_line: CommandLi
     command_line.services.script = lambda engine: engine.finish(failed=("streams",))
     ended = command_line("upscale", "a.mp4")
     assert ended.status == 1
-    assert "NOT as it should be: streams" in ended.out
+    assert "FAILED checks: streams" in ended.out
 
 
 def test_a_job_or_an_engine_that_ends_early_makes_the_status_1(command_line: CommandLine) -> None:
@@ -153,7 +153,7 @@ def test_a_job_or_an_engine_that_ends_early_makes_the_status_1(command_line: Com
     command_line.services.script = lambda engine: engine.sink.emit(events.EngineClosed())
     ended = command_line("upscale", "a.mp4")
     assert ended.status == 1
-    assert "error[internal-error]: The engine ended before its work." in ended.err
+    assert "error[internal-error]: The engine stopped before its work was finished." in ended.err
 
 
 def test_the_first_ctrl_c_cancels_and_tells_how_to_go_on(command_line: CommandLine) -> None:
@@ -214,7 +214,7 @@ def test_a_job_that_cannot_go_on_is_said_and_the_others_are_listed(
     assert ended.status == 0
     assert [line.split()[0] for line in ended.out.splitlines()] == ["20260102-b", "20260103-c"]
     assert "error[checkpoint-mismatch]: The record of job 20260101-a" in ended.err
-    assert "old.mp4 has changed since the job began." in ended.err
+    assert "old.mp4 has changed since the job started." in ended.err
     assert command_line("resume", "--all").status == 0
     adopted = command_line.services.engine.asked(commands.AdoptJob)
     assert [command.job_id for command in adopted] == ["20260102-b"]
@@ -234,7 +234,7 @@ def test_a_broken_settings_file_stops_nothing_and_is_said(
 
 
 def test_resume_lists_jobs_and_goes_on_with_those_that_are_named(command_line: CommandLine) -> None:
-    assert "No job is unfinished." in command_line("resume").out
+    assert "No unfinished jobs." in command_line("resume").out
     assert command_line("resume", "--all").status == 0
     assert command_line.services.engine is None
     command_line.services.left_over = (left_over("20260101-a"), left_over("20260102-b"))
@@ -284,7 +284,7 @@ def test_a_film_goes_through_and_is_proved(clip: Path, capsys: pytest.CaptureFix
     assert main(["upscale", str(clip), "--model", "none", "--height", "128"]) == 1
     assert "error[output-exists]" in capsys.readouterr().err
     assert main(["resume"]) == 0
-    assert "No job is unfinished." in capsys.readouterr().out
+    assert "No unfinished jobs." in capsys.readouterr().out
 
 
 def test_a_missing_source_and_an_unknown_case_are_reported(
@@ -293,4 +293,4 @@ def test_a_missing_source_and_an_unknown_case_are_reported(
     assert main(["upscale", str(tmp_path / "none.mp4")]) == 1
     assert "error[source-missing]" in capsys.readouterr().err
     assert main(["bench", "flying"]) == 1
-    assert "error[settings-error]: There is no case 'flying'." in capsys.readouterr().err
+    assert "error[settings-error]: Unknown case 'flying'." in capsys.readouterr().err

@@ -23,7 +23,7 @@ Output = pytest.CaptureFixture[str]
 def test_without_a_pairing_there_is_nobody_to_work_for(capsys: Output) -> None:
     assert main(["worker"]) == 1
     error = capsys.readouterr().err
-    assert "error[unknown-machine]: This computer is paired with none." in error
+    assert "error[unknown-machine]: This computer is not paired with any other computer." in error
     assert "machines pair" in error
 
 
@@ -43,7 +43,7 @@ def test_it_waits_until_it_is_ended(number: int, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "engine", "worker", "--address", "127.0.0.1:9"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env) as program:
         assert program.stderr is not None
-        assert "waits for work" in program.stderr.readline()
+        assert "is waiting for work" in program.stderr.readline()
         program.send_signal(number)
         assert program.wait(30) == 0
         assert program.stderr.read() == ""
@@ -76,7 +76,7 @@ def test_it_makes_parts_of_a_film_of_another_computer(tmp_path: Path) -> None:
         program.send_signal(signal.SIGINT)
         assert program.wait(60) == 0
         assert program.stderr is not None
-        assert f"works for 127.0.0.1:{port}" in program.stderr.read()
+        assert f"working for 127.0.0.1:{port}" in program.stderr.read()
     alone = [*upscale, *own, "-o", str(tmp_path / "alone.mkv")]
     subprocess.run(alone, env=env(host), check=True)
     pictures = zip(

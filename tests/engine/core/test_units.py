@@ -69,7 +69,7 @@ def test_sizes_of_memory_are_read_in_all_usual_spellings() -> None:
     for text in ("16GiB", "16 GB", "16g", " 16384 MiB ", "16384mb", "0.015625 TiB", "16.0 GB"):
         assert parse_memory(text) == 16 * 2**30
     for text in ("", "16", "GB", "0 GiB", "-1 GB", "1e3 GB", "16 kB", "9" * 999 + "g"):
-        with pytest.raises(SettingsError, match="not a size of memory"):
+        with pytest.raises(SettingsError, match="not a valid memory size"):
             parse_memory(text)
 
 

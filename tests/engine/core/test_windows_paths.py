@@ -75,9 +75,9 @@ def test_windows_opens_a_path_of_400_characters(tmp_path: Path) -> None:
 
 DEVICES = ("CON", "nul.mp4", "Aux", "com1.mkv", "LPT9", "prn .txt", "COM².mp4", "CONIN$", "com0")
 PROBLEMS = {  # name -> case of OutputNameUnusable, and part of its message
-    "a:b.mkv": ("character", "no : in"),
-    "what?.mp4": ("character", "no ? in"),
-    "two\nlines.mp4": ("character", "no U+000A in"),
+    "a:b.mkv": ("character", "allow : in"),
+    "what?.mp4": ("character", "allow ? in"),
+    "two\nlines.mp4": ("character", "allow U+000A in"),
     "film.mp4.": ("ending", "at the end"),
     "film ": ("ending", "at the end"),
     "f" * 252 + ".mp4": ("length", "longer than 255"),

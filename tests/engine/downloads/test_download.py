@@ -4,14 +4,17 @@ import hashlib
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, DiskFull, EngineError, HashMismatch, OutputUnwritable
+from engine.downloads import transfer
 from engine.downloads.folder import DownloadFolder, Locks, is_complete
 from engine.downloads.part_file import PartFile
-from engine.downloads.transfer import Listener, RemoteFile, RetryPolicy, ensure
+from engine.downloads.transfer import Listener, RemoteFile, RetryPolicy, Transfer, ensure
 from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer, faulty_server
 
 
@@ -174,3 +177,16 @@ def test_bytes_that_a_full_disk_did_not_take_are_not_hashed(tmp_path: Path) -> N
         part.write(b"abcdef")
     assert part.bytes == 3
     assert part.sha256 == hashlib.sha256(b"abc").hexdigest()
+
+
+def test_no_server_makes_a_download_wait_for_more_than_a_minute(
+    remote: RemoteFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
+    monkeypatch.setattr(transfer, "time", clock)
+    part: Any = None
+    for wanted, waited in ((0.0, 0.0), (0.25, 0.25), (59, 59), (3600, 60)):
+        slept.clear()
+        Transfer(remote, part, lambda _: None, Listener())._wait(wanted)
+        assert sum(slept) == pytest.approx(waited)

@@ -39,7 +39,7 @@ def test_an_untrusted_certificate_or_a_redirect_from_https_to_http_is_refused(
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     assert ssl.get_default_verify_paths().cafile == str(certificate)
     server.faults = [Fault(redirect="http://127.0.0.1:9/x")]
-    with pytest.raises(PermanentHttpError, match="not encrypted"):
+    with pytest.raises(PermanentHttpError, match="unencrypted"):
         get(server.url + PLACE)
     server.faults = [Fault(redirect="/elsewhere"), Fault(redirect=PLACE)]
     assert get(server.url + PLACE) == CONTENT
@@ -133,11 +133,11 @@ def test_sizes_of_thousands_of_digits_are_no_sizes(server: FaultyServer) -> None
 
 def test_why_an_address_cannot_be_read() -> None:
     for url, why in {
-        "ftp://127.0.0.1/x": "ftp:// is no address",
-        "nothing": "nothing:// is no address",
-        "http://127.0.0.1:port/x": "127.0.0.1:port/x is no address",
-        "http://no-such-host.invalid/x": "name is not known",
-        "http://127.0.0.1:9/x": "takes no connections",
+        "ftp://127.0.0.1/x": "ftp:// is not a web address",
+        "nothing": "nothing:// is not a web address",
+        "http://127.0.0.1:port/x": "127.0.0.1:port/x is not a web address",
+        "http://no-such-host.invalid/x": "address was not found",
+        "http://127.0.0.1:9/x": "does not accept connections",
     }.items():
         with pytest.raises(HttpError, match=why):
             get(url)
@@ -168,8 +168,8 @@ def test_a_cancel_ends_the_wait_for_an_answer_or_a_byte(server: FaultyServer) ->
         for scheme in ("http", "https"):
             address = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}/x"
             assert seconds_after_cancel(address) < 0.5
-    # httpcore leaves the socket of a cancelled TLS handshake to the garbage collection, whose warning
-    # breaks whatever Python parses in a later test at that moment (python/cpython#106905).
+    # httpcore leaves the socket of a cancelled TLS handshake to the garbage collection; its warning
+    # breaks what Python parses at that moment in a later test (python/cpython#106905).
     gc.collect()
     server.always = Fault(stall_after=1000)
     assert seconds_after_cancel(server.url + PLACE) < 0.5

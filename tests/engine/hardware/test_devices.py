@@ -149,7 +149,7 @@ def test_equal_gpus_are_told_apart_by_their_ids(monkeypatch: pytest.MonkeyPatch)
     assert [devices.value_of(gpu, here) for gpu in here] == ["GPU-0ab", "GPU-1ab"]
     assert devices.named("1", here) == "GPU-1ab"
     assert devices.chosen(NAMES[0], here) == here[0], "a job that was kept when there was one"
-    with pytest.raises(SettingsError, match="Several GPUs"):
+    with pytest.raises(SettingsError, match="several GPUs"):
         devices.named("3060", here)
     assert devices.chosen("auto", here) == here[0]
     sizes = {0: 8 * GIB, 1: 16 * GIB}

@@ -58,7 +58,7 @@ def test_names_may_be_short_and_memory_of_another_size() -> None:
 
 
 def test_an_unknown_gpu_names_the_nearest() -> None:
-    nearest = {"NVIDIA GeForce RTX 5075 Ti": "RTX 5070 Ti", "?": "The first is NVIDIA"}
+    nearest = {"NVIDIA GeForce RTX 5075 Ti": "RTX 5070 Ti", "?": "for example NVIDIA"}
     for name, hint in nearest.items():
         with pytest.raises(SettingsError) as caught:
             named(name)

@@ -97,7 +97,7 @@ def test_faults_are_found_by_all_versions_together(
 def test_a_fault_of_windows_is_none_elsewhere(machine: pytest.MonkeyPatch) -> None:
     machine.setattr(devices, "in_use", lambda: replace(GPU, driver="545.23"))
     machine.setattr("sys.platform", "linux")
-    assert not any("moves GPU memory" in str(line.message) for line in examined())
+    assert not any("moves it to RAM" in str(line.message) for line in examined())
 
 
 def test_without_a_gpu_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from engine.settings.schema import JobSettings
 from tests.helpers.jobs import TASK_ENDS, running_engine
 from tests.helpers.plans import a_media, a_plan
 
-LINES = (DoctorLine(name="jobs folder", state="ok", message=message("doctor.folder", folder="/a")),)
+LINES = (DoctorLine(name="job folder", state="ok", message=message("doctor.folder", folder="/a")),)
 SECRETS = ("anna", "wedding", "grandma", "secret")
 
 
@@ -125,7 +125,7 @@ def test_the_engine_writes_it_as_a_task(traces: Path, monkeypatch: pytest.Monkey
     with running_engine(traces / "jobs") as (engine, heard):
         engine.send(WriteDiagnostics(path=traces / "b.zip"))
         assert isinstance(heard.wait(*TASK_ENDS), TaskDone)
-        assert "jobs folder" in texts(traces / "b.zip")["doctor.txt"]
+        assert "job folder" in texts(traces / "b.zip")["doctor.txt"]
         engine.send(WriteDiagnostics(path=traces / "none" / "b.zip"))
         failed = heard.wait(*TASK_ENDS)
         assert isinstance(failed, TaskFailed)

@@ -246,7 +246,7 @@ def test_a_job_that_can_only_fail_again_is_listed_with_the_reason(source, tmp_pa
     (left,) = unfinished(jobs)
     assert (left.source, left.frames_total) == (source, 30)
     assert left.problem is not None
-    assert left.problem.message == "film.mkv has changed since the job began."
+    assert left.problem.message == "film.mkv has changed since the job started."
     away.replace(source)
     assert (source.read_bytes(), source.stat().st_mtime_ns) == (film, about.st_mtime_ns)
     with running_engine(jobs) as (engine, heard):  # tried all the same

@@ -3,13 +3,15 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from engine.api import unfinished
 from engine.core import errors
 from engine.core.errors import JobError, UnknownJob
-from engine.jobs.checkpoint import Checkpoint, check_unchanged, fits_segments
+from engine.core.geometry import FrameSpan
+from engine.jobs.checkpoint import Checkpoint, check_unchanged, fits_segments, with_fate_of_segments
 from engine.jobs.job import Job, JobQueue, JobState
 from engine.jobs.job_store import JobStore
 from engine.models.community.plan import CommunityPlan, NetworkCall, NetworkCost
@@ -232,3 +234,11 @@ def test_the_queue_keeps_its_order_and_finds_what_is_next():
     queue.remove(jobs[0])
     with pytest.raises(UnknownJob):
         queue.get("a")
+
+
+def test_segments_that_are_replaced_are_a_part_of_the_film_as_it_was_planned():
+    stored = SimpleNamespace(plan=a_plan(span=FrameSpan(0, 200)), settings=JobSettings(crf=20))
+    for frames, percent in ((0, "0"), (2, "1"), (50, "25"), (200, "100"), (240, "100")):
+        now = a_plan(span=FrameSpan(0, 50))
+        (notice,) = with_fate_of_segments(stored, JobSettings(crf=30), now, frames).notices
+        assert (notice.case, notice.params["percent"]) == ("choices", percent)

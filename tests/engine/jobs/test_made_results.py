@@ -11,7 +11,7 @@ def test_a_list_that_cannot_be_written_or_read_stops_nothing(tmp_path, caplog):
     (paths.data_folder() / "results.txt").mkdir(parents=True)
     made_results.note(result)
     assert made_results.marks() == frozenset()
-    assert "is not written down as a result" in caplog.text
+    assert "could not be recorded as a result" in caplog.text
     caplog.clear()
 
 

@@ -103,14 +103,14 @@ def test_files_without_a_model_are_refused(store: Store, model: Path, tmp_path: 
             take(path, "copy", store, Listener())
         assert caught.value.hint
         assert path.name in caught.value.message
-    assert "cut short" in caught.value.message
+    assert "incomplete" in caught.value.message
     assert not store.folder.exists()
 
 
 def test_another_model_is_refused_by_its_name(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "pictures.safetensors"
     save_file({"decoder.up.0.weight": np.ones((2, 2), np.float32)}, path)
-    with pytest.raises(errors.WrongModel, match="a VAE for single pictures, which Upreel does"):
+    with pytest.raises(errors.WrongModel, match="a VAE for single images, which Upreel does"):
         take(path, "copy", store, Listener())
     save_file({"who.knows": np.ones((2, 2, 2), np.float32), "b": np.ones(1)}, path)
     with pytest.raises(errors.WrongModel, match="no model that Upreel knows"):

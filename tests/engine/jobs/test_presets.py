@@ -38,7 +38,7 @@ def test_a_gpu_of_no_table_is_named_as_the_driver_does(monkeypatch: pytest.Monke
     monkeypatch.setattr(budget, "torch_has_cuda", lambda: True)
     for gpus, name, title in (
         ((gpu,), "NVIDIA RTX A4000, 16 GB", "NVIDIA RTX A4000, 16 GB: Fast"),
-        ((), "", "Processor: Fast"),
+        ((), "", "CPU: Fast"),
     ):
         monkeypatch.setattr(devices, "gpus", lambda found=gpus: found)
         (said,) = PresetService().answer(c.ListPresets())

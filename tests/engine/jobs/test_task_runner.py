@@ -144,7 +144,7 @@ def test_a_second_task_is_refused_where_none_waits(
     refused = heard.failed()
     assert (refused.subject, refused.error.message) == (
         "b",
-        "Upreel is at work on the NVIDIA runtime a already.",
+        "Another Upreel is already working on the NVIDIA runtime a.",
     )
     assert all(progress.step for progress in heard.of(e.TaskProgress)), "neither waits"
     gate.set()

@@ -12,6 +12,7 @@ from engine.model_files.catalogue import (
     files_of,
     load,
     precisions_of,
+    suited_precision,
 )
 from engine.model_files.keymap import KeyMap
 from engine.protocol.model_file_state import LIBRARIES, PublishedState, is_library
@@ -157,3 +158,13 @@ def test_ignored_names_are_left_out_and_rules_may_follow_rules() -> None:
     keys = KeyMap(((r"^down\.", "a."), (r"^up\.", "b.")), then=leaves)
     expected = {"a.0": "down.norm", "b.0": "up.norm", "norm": "norm"}
     assert keys.published(["down.norm", "up.norm", "norm"]) == expected
+
+
+def test_the_precision_that_suits_a_gpu() -> None:
+    """fp16 of 3B from 12 GiB on, of 7B from 24 GiB on, of which an eighth may be missing."""
+    eighth = 2**30 // 8
+    for model, least, below in (("3b", 84, "q8"), ("7b", 168, "q4"), ("7b-sharp", 168, "q4")):
+        sizes = (0, least * eighth - 1, least * eighth, 32 * 8 * eighth)
+        found = [suited_precision(f"seedvr2-{model}", size) for size in sizes]
+        assert found == [below, below, "fp16", "fp16"]
+    assert suited_precision("lite", 32 * 2**30) == ""

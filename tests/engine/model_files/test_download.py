@@ -197,14 +197,14 @@ def test_a_server_that_delivers_nothing_is_reported_with_a_hint(tiny: Tiny) -> N
     for fault, words in (
         (Fault(status=404), "404"),
         (Fault(status=503), "503"),
-        (Fault(cut_after=0), "cut"),
-        (Fault(stall_after=0), "stopped answering"),
-        (Fault(drip=1), "almost nothing"),
+        (Fault(cut_after=0), "lost"),
+        (Fault(stall_after=0), "stopped responding"),
+        (Fault(drip=1), "almost no data"),
         (page, "web page"),
         (Fault(headers={"Content-Encoding": "gzip"}), "compressed"),
         (Fault(redirect="ftp://127.0.0.1/x"), "ftp"),
-        (Fault(redirect="/"), "circle"),
-        (Fault(redirect="http://127.0.0.1:port/x"), "no address"),
+        (Fault(redirect="/"), "loop"),
+        (Fault(redirect="http://127.0.0.1:port/x"), "not a web address"),
         (Fault(headers={"X-Linked-Etag": '"' + "0" * 64 + '"'}), "another file"),
     ):
         tiny.server.always = fault
@@ -217,7 +217,7 @@ def test_a_server_that_delivers_nothing_is_reported_with_a_hint(tiny: Tiny) -> N
             tiny.store.ready("tiny")
         tiny.part.unlink(missing_ok=True)
     tiny.server.close()
-    with pytest.raises(errors.DownloadFailed, match="takes no connections"):
+    with pytest.raises(errors.DownloadFailed, match="does not accept connections"):
         tiny.get()
 
 
@@ -305,7 +305,7 @@ def test_a_copy_of_another_program_is_read_unless_it_is_wrong(
     assert tiny.server.asked == []
     state = tiny.store.state("tiny")
     assert (state.state, state.borrowed, state.path) == ("here", True, copy)
-    copy.write_bytes(b"cut")
+    copy.write_bytes(b"lost")
     tiny.get()
     assert tiny.is_whole()
-    assert copy.read_bytes() == b"cut"
+    assert copy.read_bytes() == b"lost"

@@ -85,7 +85,7 @@ def test_an_open_file_is_the_same_as_that_of_its_path(tmp_path: Path) -> None:
 
 def test_a_wrong_file_of_ours_is_put_aside(store: Store) -> None:
     path = put(store, b"wrong")
-    with pytest.raises(errors.HashMismatch, match="not the file that was published"):
+    with pytest.raises(errors.HashMismatch, match="not the published file"):
         store.ready("tiny")
     assert not path.exists()
     put(store, b"wrong again")
@@ -124,7 +124,7 @@ def test_files_of_other_programs_are_read_in_place(
         state = store.state("tiny")
         assert (state.state, state.path, state.borrowed) == ("unverified", path, True)
         assert store.ready("tiny") == path
-        with pytest.raises(errors.WeightsError, match="does not belong to Upreel"):
+        with pytest.raises(errors.WeightsError, match="Upreel does not manage"):
             store.remove("tiny")
         path.write_bytes(b"changed by its owner")
         with pytest.raises(errors.HashMismatch):

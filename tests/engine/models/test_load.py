@@ -85,9 +85,9 @@ def test_all_differences_are_told_and_many_are_counted() -> None:
     with pytest.raises(MissingKeys) as caught:
         check_keys(wanted, {"w0": (), "z": (2, 3)}, Path("model.safetensors"))
     assert caught.value.message == (
-        "The tensors of model.safetensors do not fit the model: "
+        "The tensors of model.safetensors do not match the model: "
         "8 missing: w1, w2, w3, w4, and 4 more; 1 unknown: z; "
-        "1 of another shape: w0 scalar instead of 1."
+        "1 with another shape: w0 scalar instead of 1."
     )
     assert caught.value.params["missing"] == 8
     assert caught.value.hint

@@ -33,7 +33,7 @@ OTHERS = {
     "a Wan 2.1 VAE": ("encoder.downsamples.0.residual.0.gamma", (1, 1)),
     "a SeedVR2 transformer (3B)": ("blocks.31.attn.proj_qkv.all.weight", (2, 2)),
     "a SeedVR2 transformer (7B)": ("blocks.0.attn.proj_qkv.vid.weight", (2, 2)),
-    "a VAE for single pictures": ("encoder.down.0.block.0.conv1.weight", (2, 2, 3, 3)),
+    "a VAE for single images": ("encoder.down.0.block.0.conv1.weight", (2, 2, 3, 3)),
     "a text embedding": ("embedding", (58, 24)),
     "another model": ("unet.weight", (2,)),
 }
@@ -76,7 +76,7 @@ def test_wrong_tensors_are_named(title: str, path: Path) -> None:
         save(path, {n: value for n, value in right.items() if n != name})
         assert_refused(title, path, errors.MissingKeys, f"1 missing: {name}.")
         save(path, right | {name: torch.zeros(*right[name].shape[:-1], 7)})
-        assert_refused(title, path, errors.WrongShapes, f"1 of another shape: {name} ")
+        assert_refused(title, path, errors.WrongShapes, f"1 with another shape: {name} ")
 
 
 def test_files_of_other_models_are_named(title: str, path: Path) -> None:
@@ -93,7 +93,7 @@ def test_files_of_other_models_are_named(title: str, path: Path) -> None:
 
 def test_files_that_are_none(title: str, path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
-    assert_refused(title, path, errors.WeightsTruncated, "cut short")
+    assert_refused(title, path, errors.WeightsTruncated, "incomplete")
     for content, words in ((b"", "empty"), (b"<html>", "web page")):
         path.write_bytes(content)
         assert_refused(title, path, errors.NotSafetensors, words)

@@ -22,9 +22,9 @@ from engine.verify.verify import verify
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe
 from tests.helpers.community import write_network
+from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import plan_of, run
 from tests.helpers.memory import Allocations
-from tests.helpers.parameters import rest_extended
 from tests.helpers.plans import a_media, a_plan
 from tests.helpers.seedvr2 import write_seedvr2
 

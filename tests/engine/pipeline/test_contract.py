@@ -16,7 +16,6 @@ from engine.verify.verify import verify
 from tests.helpers.jobs import KINDS, SmallJob, planes_of, run
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 
-pytestmark = NEEDS_FFMPEG
 EACH = pytest.mark.parametrize("kind", KINDS)
 STOPS = (1, 3)  # segments of five
 
@@ -41,6 +40,7 @@ def test_a_job_that_was_stopped_goes_on_with_the_same_pictures(
     assert all(np.array_equal(a, b) for a, b in zip(found, right, strict=True))
 
 
+@NEEDS_FFMPEG
 @EACH
 def test_a_result_is_proved_and_one_without_a_frame_is_not(
     kind: str, jobs: Callable[[str], SmallJob], tmp_path: Path

@@ -15,9 +15,6 @@ from engine.pipeline.context import JobContext
 from engine.protocol.events import Event, SegmentDone
 from engine.protocol.report import ModelFile
 from tests.helpers.jobs import small_job
-from tests.helpers.program import NEEDS_FFMPEG
-
-pytestmark = NEEDS_FFMPEG
 
 
 @pytest.mark.parametrize(
@@ -59,4 +56,4 @@ def test_a_file_that_was_changed_meanwhile_has_no_sum(tmp_path: Path) -> None:
 def test_the_command_line_says_it_too() -> None:
     own = ModelFile(name="4x_film.pth", sha256="3f65", architecture="SPAN")
     assert model_file_words(own) == "4x_film.pth (SPAN), SHA-256 3f65"
-    assert model_file_words(replace(own, sha256="", architecture="")).endswith("changed meanwhile")
+    assert model_file_words(replace(own, sha256="", architecture="")).endswith("changed since")

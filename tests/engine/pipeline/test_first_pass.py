@@ -33,13 +33,10 @@ from engine.protocol.plan import Plan, WorkPlan
 from engine.settings.schema import JobSettings
 from tests.helpers import program
 from tests.helpers.community import write_network
+from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import plan_of, planes_of, run, small_job
 from tests.helpers.memory import RunsOut
-from tests.helpers.parameters import rest_extended
-from tests.helpers.program import NEEDS_FFMPEG
 from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
-
-pytestmark = NEEDS_FFMPEG
 
 SHOTS = (11, 3, 6)
 Settings = Callable[..., JobSettings]

@@ -22,10 +22,9 @@ from engine.protocol.events import Warned
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.compiling import compiling
+from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import Events, small_job
-from tests.helpers.parameters import rest_extended
 from tests.helpers.plans import a_budget, a_media
-from tests.helpers.program import NEEDS_FFMPEG
 from tests.helpers.seedvr2 import write_seedvr2
 from tests.helpers.wan import tiny_wan_config, write_wan
 
@@ -90,7 +89,6 @@ def test_what_torch_cannot_compile_is_said_once_and_its_seconds_are_counted() ->
     assert not context.is_learned_from, "later jobs do not compile"
 
 
-@NEEDS_FFMPEG
 @pytest.mark.parametrize("kind", rest_extended(["seedvr2", "wan-2x"], "wan-2x"))
 def test_a_job_whose_model_cannot_be_compiled_is_made_without(kind: str, tmp_path: Path) -> None:
     graphs = []

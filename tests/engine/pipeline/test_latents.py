@@ -23,10 +23,8 @@ from engine.settings.schema import JobSettings
 from engine.video.read.frame_reader import FrameReader
 from engine.video.write.segment_writer import LosslessWriter
 from tests.helpers.jobs import ENDS, Listener, running_engine
-from tests.helpers.program import NEEDS_FFMPEG
 from tests.helpers.wan import a_latent, tiny_wan_config, write_latent, write_wan
 
-pytestmark = NEEDS_FFMPEG
 ONE_CODE = 1.2  # of 16 bits: rounding, and what float32 adds
 
 

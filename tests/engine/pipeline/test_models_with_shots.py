@@ -21,13 +21,11 @@ from engine.protocol.events import PlanDowngraded, TileDone
 from engine.settings.schema import JobSettings
 from engine.video.read.probe import probe
 from tests.helpers.clips import make_picture
+from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import plan_of, planes_of, run
-from tests.helpers.parameters import rest_extended
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
 from tests.helpers.wan import tiny_wan_config, write_wan
-
-pytestmark = NEEDS_FFMPEG
 
 SHOTS = (11, 7, 22)
 LOSSLESS = {"codec": "ffv1", "segment_seconds": 0.5}
@@ -62,6 +60,7 @@ def worst(found: list[np.ndarray], right: list[np.ndarray]) -> int:
     return max(int(np.abs(a.astype(int) - b).max()) for a, b in pairs)
 
 
+@NEEDS_FFMPEG
 def test_a_shot_comes_out_as_if_alone(lossless: Lossless, film: Path, tmp_path: Path) -> None:
     settings = lossless(noise_order="reference")
     alone = tmp_path / "second shot.mkv"

@@ -139,7 +139,7 @@ def test_an_interrupted_job_keeps_its_gpu_and_gets_another_where_that_is_gone(
         assert "NVIDIA GeForce RTX 3060" in notice.message
     none = taken_up(*about, begun, machine(tmp_path))
     assert (none.work.device, none.fits) == ("cpu", True)
-    assert "The processor" in next(n.message for n in none.notices if n.code == "gpu-gone")
+    assert "The CPU" in next(n.message for n in none.notices if n.code == "gpu-gone")
 
 
 def test_an_interrupted_job_of_several_gpus_goes_on_with_those_that_are_left(

@@ -15,14 +15,13 @@ from engine.protocol.media import Deinterlacing, HdrMetadata
 from engine.protocol.plan import Plan
 from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
-from engine.verify.frames import DecodedFile
 from engine.verify.verify import verify
 from engine.video.film_preparation import enlarged
 from engine.video.read.probe import probe
 from tests.helpers.clips import make_clip
+from tests.helpers.extended import rest_extended
 from tests.helpers.fields import NTSC, interlaced, picture, telecined, write
 from tests.helpers.jobs import plan_of, planes_of, run
-from tests.helpers.parameters import rest_extended
 
 COPY = {"model": "none", "codec": "ffv1", "container": "mkv", "segment_seconds": 0.5}
 
@@ -91,18 +90,6 @@ def test_a_resumed_job_gives_equal_frames(tmp_path, rendering):
     whole, resumed = planes_of(tmp_path / "whole.mkv"), planes_of(tmp_path / "result.mkv")
     assert len(whole) == len(resumed)
     assert all(np.array_equal(a, b) for a, b in zip(whole, resumed, strict=True))
-
-
-def test_a_frame_that_deinterlacing_lost_is_missed(tmp_path):
-    how = Deinterlacing(rendering="fields", field_order="tt")
-    file = DecodedFile(Fraction(1, 50), how, taken=10)
-    file.pts.extend(range(20))
-    assert file.unaccounted == 0
-    file.pts.pop()
-    assert file.unaccounted == 1
-    film = DecodedFile(Fraction(1, 50), replace(how, rendering="film"), taken=10, left_out=2)
-    film.pts.extend(range(7))
-    assert film.unaccounted == 1
 
 
 def barred(number: int) -> np.ndarray:

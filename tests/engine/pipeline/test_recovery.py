@@ -27,12 +27,10 @@ from engine.protocol.gpu_reading import GpuProcess
 from engine.video.read import decoder
 from engine.video.read.frame_reader import FrameReader
 from engine.video.write.segment_writer import SegmentWriter
+from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import KINDS, SHOTS, STEADIED, Outcome, SmallJob
 from tests.helpers.memory import RunsOut
-from tests.helpers.parameters import rest_extended
-from tests.helpers.program import NEEDS_FFMPEG
 
-pytestmark = NEEDS_FFMPEG
 FRAMES = sum(SHOTS)
 # Lite adds up tiles that see their whole neighbourhood; other numbers of frames and pixels take
 # other loops of the library, whose sums in bfloat16 differ in their last bit
@@ -119,7 +117,7 @@ def test_memory_that_runs_out_for_ever_ends_in_one_error(jobs: Callable[[str], S
     with pytest.raises(OutOfMemory) as caught:
         job.run(RunsOut(2000, again=10**9))
     assert "smallest plan" in caught.value.message
-    assert "main memory" in caught.value.message
+    assert "RAM" in caught.value.message
     assert int(caught.value.params["needed"]) > 0 < int(caught.value.params["free"])
     assert "kept" in caught.value.hint
 
@@ -310,8 +308,8 @@ def test_a_card_that_spills_means_a_smaller_plan_and_names_who_holds_its_memory(
     assert less.why == "spilled"
     assert less.notice is not None
     moved = memory_text(2 * SURE_BYTES)
-    assert less.notice.message.startswith(f"Windows moved {moved} of the GPU's memory to main")
-    assert less.notice.hint.startswith("chrome.exe holds 2.")
+    assert less.notice.message.startswith(f"Windows moved {moved} of GPU memory to RAM")
+    assert less.notice.hint.startswith("chrome.exe uses 2.")
     assert_right(job, done)
 
 

@@ -64,7 +64,7 @@ def test_films_are_films(tmp_path: Path) -> None:
 
 
 def test_latents_have_no_pictures_to_compare_with(latent: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedMedia, match="no pictures yet"):
+    with pytest.raises(UnsupportedMedia, match="contains latents, not a video"):
         probe_film(latent)
     with pytest.raises(SourceMissing):
         probe_source(tmp_path / "none.latent", JobSettings())

@@ -18,8 +18,8 @@ from engine.protocol.events import SegmentDone
 from engine.protocol.plan import Plan
 from engine.video.read.frame_mark import FrameMark
 from engine.video.read.probe import probe
+from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import SEGMENT_FRAMES, STEADIED, Events, plan_of, run, settings_of
-from tests.helpers.parameters import rest_extended
 from tests.helpers.seedvr2 import make_three_shots
 
 SHOTS = (9, 3, 5)
@@ -54,13 +54,48 @@ class NeverComplete(Checkpoint):
 
 def span_of(records: list[SegmentRecord], first: int, stop: int | None) -> Span:
     """Some segments of a job whose records are known."""
-    marks = tuple(
-        FrameMark(count=one.begins + one.frames, pts=one.pts[-1], crc=one.crcs[-1])
-        for one in records[:first]
-    )
-    shot = records[first - 1].shot if first else 0
     end = None if stop is None or stop == len(records) else records[stop].begins
-    return Span(first=first, marks=marks, shot=shot, stop=end)
+    return replace(Span().rest(records[:first]), stop=end)
+
+
+def mark(count: int) -> FrameMark:
+    return FrameMark(count=count, pts=10 * count, crc=1000 + count)
+
+
+def segment(number: int, begins: int, frames: int, shot: int) -> SegmentRecord:
+    """Of frames whose times and CRCs tell which they are."""
+    ends = [mark(begins + count) for count in range(1, frames + 1)]
+    times = {"pts": tuple(m.pts for m in ends), "crcs": tuple(m.crc for m in ends)}
+    about = {"durations": (10,) * frames, "bytes": 1, "begins": begins, "shot": shot}
+    return SegmentRecord(number=number, **times, **about)
+
+
+# Segments of 8 frames, of a film with cuts at frames 5, 16 and 21; the shot of a record is that of
+# the frame after it. The span has segments 1 to 3.
+MADE = [segment(*each) for each in ((0, 0, 8, 5), (1, 8, 8, 16), (2, 16, 8, 21), (3, 24, 4, 21))]
+SPAN = Span(first=1, marks=(mark(8),), shot=5, stop=28)
+
+
+def test_what_is_left_of_a_span() -> None:
+    for span, made, first, counts, shot, of_last in (
+        (Span(), [], 0, [], 0, 0),
+        (SPAN, [], 1, [8], 5, 8),
+        (SPAN, MADE[1:2], 2, [8, 16], 16, 8),
+        (SPAN, MADE[1:3], 3, [8, 16, 24], 21, 8),
+        (SPAN, MADE[1:], 4, [8, 16, 24, 28], 21, 4),
+        (Span(), MADE[:1], 1, [8], 5, 8),
+    ):
+        rest = span.rest(made)
+        assert rest == Span(first=first, marks=(*map(mark, counts),), shot=shot, stop=span.stop)
+        assert (rest.done, rest.frames_of_last) == (max(counts, default=0), of_last)
+        inside = [frame for frame in range(40) if frame in rest]
+        assert inside == list(range(rest.done, 28 if span.stop else 40))
+
+
+def test_the_mark_before_a_frame_is_the_end_of_a_segment_that_is_whole() -> None:
+    rest = SPAN.rest(MADE[1:3])
+    found = [rest.mark_before(frame) for frame in (7, 8, 15, 16, 23, 24, 99)]
+    assert found == [None, *map(mark, (8, 8, 16, 16, 24, 24))]
 
 
 @pytest.mark.parametrize("kind", rest_extended(KINDS, "lite", "seedvr2"))

@@ -10,9 +10,6 @@ import pytest
 from engine.pipeline.context import Throttle
 from engine.protocol.events import StageStarted, StagesTimed
 from tests.helpers.jobs import KINDS, small_job
-from tests.helpers.program import NEEDS_FFMPEG
-
-pytestmark = NEEDS_FFMPEG
 
 ASIDE = {"read", "write"}  # next to the others
 OF_MODEL = {

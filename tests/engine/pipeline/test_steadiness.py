@@ -24,8 +24,8 @@ from engine.settings.schema import JobSettings, describe
 from engine.video.read.decoder import VideoDecoder
 from engine.video.read.frames import PlanarFrame
 from tests.helpers.community import write_network
+from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import plan_of, planes_of, run
-from tests.helpers.parameters import rest_extended
 
 FRAMES, SIZE, NOISE = 10, Size(64, 48), 4.0
 STEP = 2  # px of the original that the moving shot moves by in a frame

@@ -51,8 +51,8 @@ def test_lite_takes_over_on_a_gpu_that_is_too_small_and_says_why():
     why = notice(plan, "other-model")
     assert why is not None
     assert why.message == (
-        f"SeedVR2 7B sharp needs {why.params['size']} of GPU memory, and 2.1 GB may be used: "
-        "Lite is taken instead."
+        f"SeedVR2 7B sharp needs {why.params['size']} of GPU memory, but only 2.1 GB is available: "
+        "Lite is used instead."
     )
     assert notice(planned(SMALL, model="seedvr2-7b-sharp"), "plan-does-not-fit") is not None
 

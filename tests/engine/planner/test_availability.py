@@ -73,7 +73,7 @@ def test_what_cannot_be_carried_out_is_refused_with_why_and_what_works() -> None
                 working = notice.params["working"]
                 assert working
                 assert choice not in working
-                assert f"{choice} cannot be used here: " in notice.message
+                assert f"{choice} cannot be used: " in notice.message
                 with pytest.raises(FeatureMissing, match=choice):
                     check_plan(a_media(), plan, overwrite=True)
 

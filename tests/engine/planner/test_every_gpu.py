@@ -59,8 +59,8 @@ def test_every_gpu_has_plans_or_refusals() -> None:
 
 def check_presets(gpu: GpuSpec) -> None:
     """They are SeedVR2 where it fits, each takes at least 1.4 times as long as the one before."""
-    before = 0.0
-    for preset in presets_for(gpu):
+    before, presets = 0.0, presets_for(gpu)
+    for preset in presets:
         plan = plan_of(gpu, 1080, applied(preset, JobSettings(height=1080)))
         codes = {notice.code for notice in plan.notices}
         assert "plan-does-not-fit" not in codes, preset.title
@@ -70,6 +70,7 @@ def check_presets(gpu: GpuSpec) -> None:
         assert ("other-model" in codes) != fits, preset.title
         assert plan.seconds >= 1.4 * before, preset.title
         before = plan.seconds
+        assert gpu.memory_bytes < 8 * GIB or (fits and len(presets) == 3), preset.title
 
 
 @pytest.mark.extended

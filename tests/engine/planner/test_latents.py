@@ -56,7 +56,7 @@ def test_a_film_of_latents_is_planned_like_another(tmp_path: Path, vae: Path) ->
     assert (plan.picture.codec, plan.picture.bit_depth) == ("hevc", 10)
     said = notice(plan, "latents-rate-assumed")
     assert said is not None
-    assert "16 frames/s" in said.message
+    assert "16 fps" in said.message
     assert planned(a_source(tmp_path), vae, model="lite").output.name == "clip_00001_x2.mkv"
     known = planned(a_source(tmp_path, latent_rate=24.0), vae, latent_rate=24.0)
     picture = planned(a_source(tmp_path, a_latent(16, 1)), vae)
@@ -116,9 +116,9 @@ def test_a_vae_of_the_users_must_exist_and_belong_to_the_latents(tmp_path: Path,
 
 def test_a_disk_that_may_fill_is_said(tmp_path: Path, vae: Path) -> None:
     plan = planned(a_source(tmp_path), vae, a_budget(free_jobs_bytes=40 * 24 * 9 * 6 - 1))
-    assert any("decoded film" in found.message for found in plan.notices)
+    assert any("decoded video" in found.message for found in plan.notices)
     plan = planned(a_source(tmp_path), vae, a_budget(free_jobs_bytes=40 * 24 * 9 * 6))
-    assert not any("decoded film" in found.message for found in plan.notices)
+    assert not any("decoded video" in found.message for found in plan.notices)
 
 
 def test_a_gpu_too_small_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,19 @@
-"""Predicted bytes of every stage against what torch takes, over random plans of small models."""
+"""Predicted bytes of every stage: sums by hand, and what torch takes for random small models."""
 
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from engine.core.geometry import Size
+from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
+from engine.models.planning.search import PhaseMemory
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.upscaler import SeedVr2
@@ -17,7 +21,10 @@ from engine.models.seedvr2.vae import encode_stream
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.video_vae.slicing import slices
 from engine.models.wan.vae import streams
-from engine.protocol.plan import WorkPlan
+from engine.planner import peaks
+from engine.protocol.media import Deinterlacing
+from engine.protocol.plan import LatentPlan, Plan, WeightsPlan, WorkerPlan, WorkPlan
+from tests.helpers.extended import rest_extended
 from tests.helpers.memory import (
     Allocations,
     marked,
@@ -27,7 +34,104 @@ from tests.helpers.memory import (
     seedvr2_plan,
     wan_plan,
 )
-from tests.helpers.parameters import rest_extended
+from tests.helpers.plans import MB, RoundPlan, a_plan, round_needs
+
+# Sums by hand, in MB. A source of 1000x1000 px is 4 MB a frame as decoded, 12 as RGB in float32;
+# the model's canvas and the result of 2000x2000 px are four times as much. It takes and finishes 2.
+SMALL, LARGE = Size(1000, 1000), Size(2000, 2000)
+FRAMES = RoundPlan(takes=round_needs(100, upscale=50), frame=LARGE, clip_frames=2)
+FRAMES_OF_LITTLE = replace(FRAMES, takes=round_needs(100, upscale=20))
+OF_SHOTS = round_needs(100, encode=50, decode=60, finished=4, waiting=3)
+SHOTS = replace(FRAMES, takes=OF_SHOTS, shot_sensitivity=60)
+FIRST = {"first_pass": RoundPlan(takes=round_needs(30, upscale=40))}
+DEEP = {"encoder": "libsvtav1", "bit_depth": 10, "chroma": "444"}
+HOW = Deinterlacing(rendering="frames", field_order="tt")
+FIELDS = {"deinterlacing": HOW, "encoder": "libx265"}
+# read: 4 * (16 + 2 clips in the queue and one at each end of it, of 2 frames) = 4 * 24
+# upscale: weights 100 + work 50 + two frames of the source 24
+# restore: weights 100 + 7 + source 24 + codes in 4:2:0 of two results 3/2 * 96
+# write: libx264 4 * 115, and 4 * 2 frames of 8 as planes and 4 of the source
+USUAL = {"read": 96, "upscale": 174, "restore": 275, "write": 556}
+STAGES: list[tuple[RoundPlan, dict[str, Any], dict[str, float]]] = [
+    (FRAMES, {}, USUAL),
+    # read: 4 * (16 + 3 that wait + 4 * 2); write: 460 + 4 * 4 * (8 + 4)
+    # decode: 100 + 60 + 24 + the 4 frames of the source that are finished 48
+    # restore: 100 + 7 + 24 + 24 held + 3/2 of four results of 48
+    (SHOTS, {}, {"read": 108, "encode": 174, "decode": 232, "restore": 443, "write": 652}),
+    # 9 frames more are kept: 4 * 33; libx265 4 * 190, and 8 * 12
+    (FRAMES, FIELDS, {**USUAL, "read": 132, "write": 856}),
+    # SVT-AV1 4 * 220, planes of 16 bits 12: 880 + 8 * 16; codes of three whole planes twice: 2 * 96
+    (FRAMES, DEEP, {**USUAL, "restore": 323, "write": 1008}),
+    (FRAMES, {"encoder": "prores_ks"}, {**USUAL, "write": 192}),  # no more than 4 * 24: 96 + 96
+    # 32 of source, 128 of results, once more for alpha and 3/2 of it for codes: 100 + 7 + 32 + 320;
+    # filling in colours takes 33, more than the work: 100 + 33 + 32
+    (FRAMES_OF_LITTLE, {"has_alpha": True}, {**USUAL, "upscale": 165, "restore": 459}),
+    # a result of 1 Mpx: write 115 + 8 * (2 + 4); two resized 24, codes 36: 100 + 7 + 24 + 60
+    (FRAMES, {"size": SMALL}, {**USUAL, "restore": 191, "write": 163}),
+    # from 4000x4000 px: a band of 70 * 4 lines, three channels, 5 copies: 5 * 3 * 280 * 4000 * 4
+    (
+        replace(FRAMES, frame=Size(4000, 4000)),
+        {"size": SMALL},
+        {**USUAL, "restore": 222.2, "write": 163},
+    ),
+    # of a first pass 30 everywhere; while it works: 100 + 8 between + 24 + 40 + one frame more 12;
+    # then each stage has two frames of the source twice, as read and as cleaned
+    (FRAMES, FIRST, {**USUAL, "clean": 214, "upscale": 228, "restore": 329}),
+    # 3 frames of a shot at first, joined 2 * 3 * 12: 36 host + 100 + 8 + 36 + 72 + 30; the others
+    # have 36 + 30 more, decoding and restoring 48 cleaned ones, too
+    (
+        SHOTS,
+        FIRST,
+        {"read": 108, "clean": 282, "encode": 240, "decode": 346, "restore": 557, "write": 652},
+    ),
+]
+LATENT = LatentPlan(vae=WeightsPlan(path=Path("vae")), model="any", normalised=False)
+TOGETHER = 96 + 275 + 556  # a process reads, restores and writes at the same time
+
+
+def round_plan(work: WorkPlan, **changes: Any) -> Plan:
+    """From 1 to 4 Mpx; some changes are those of the picture."""
+    plan = a_plan(work=work, source_size=SMALL)
+    own = {name: changes.pop(name) for name in list(changes) if hasattr(plan.picture, name)}
+    return replace(plan, picture=replace(plan.picture, **{"size": LARGE, **own}), **changes)
+
+
+@pytest.mark.usefixtures("round_family")
+@pytest.mark.parametrize(("work", "changes", "wanted"), STAGES)
+def test_bytes_of_each_stage(work: RoundPlan, changes: Any, wanted: dict[str, float]) -> None:
+    found = peaks.stage_peaks(round_plan(work, **changes))
+    assert {name: one.ram / MB for name, one in found.items()} == wanted
+    needs = replace(work.takes, hosts={"upscale": MB, "decode": MB, "finishing": 2 * MB})
+    on_gpu = peaks.stage_peaks(round_plan(replace(work, takes=needs, device="cuda"), **changes))
+    waiting = 36 * (changes is FIRST and work.takes_shots)
+    hosts = {"upscale": 1, "decode": 1, "restore": 2}
+    assert {name: (one.device / MB, one.ram / MB) for name, one in on_gpu.items()} == {
+        name: (0, size)
+        if name in ("read", "write")
+        else (size - waiting, waiting + hosts.get(name, 0))
+        for name, size in wanted.items()
+    }
+
+
+@pytest.mark.usefixtures("round_family")
+def test_main_memory_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs, three = PhaseMemory(device=1500 * MB, host=500 * MB), {"workers": (WorkerPlan(),) * 3}
+    latents = SimpleNamespace(needs=lambda latent, size: needs)
+    monkeypatch.setattr(registry, "latent_format_of", lambda model: latents)
+    for changes, wanted, on_device in (
+        ({}, TOGETHER, 0),
+        # latents are decoded before: on the processor they take 1500 + 500, on a GPU 500 of both
+        ({"latent": LATENT}, 2000, 0),
+        ({"latent": replace(LATENT, device="cuda")}, TOGETHER, 1500),
+        (three, 96 + 3 * TOGETHER, 0),  # this process reads for them
+        ({"latent": LATENT, **three}, 96 + 3 * TOGETHER, 0),
+    ):
+        plan = round_plan(FRAMES, **changes)
+        own = PROGRAM_BYTES * (1 + len(plan.workers))
+        assert peaks.ram_bytes(plan) == own + wanted * MB
+        assert peaks.worker_bytes(plan) == PROGRAM_BYTES + TOGETHER * MB
+        assert peaks.device_bytes(plan) == on_device * MB
+
 
 Random = Callable[[int], tuple[WorkPlan, int]]  # a plan and the frames of a shot, of a seed
 ALL = [*itertools.product((random_seedvr2, random_short_film, random_wan), range(20))]

@@ -22,9 +22,9 @@ from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers import program
 from tests.helpers.community import write_network
+from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import BY_FRAMES, plan_of, run, settings_of
 from tests.helpers.memory import Allocations, marked, seedvr2_plan, wan_plan
-from tests.helpers.parameters import rest_extended
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, upscale
 
 pytestmark = NEEDS_FFMPEG

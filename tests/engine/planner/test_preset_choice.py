@@ -21,8 +21,8 @@ def test_every_gpu_has_a_preset_for_each_goal_with_its_name() -> None:
     for gpu in GPUS:
         found = presets_for(gpu)
         assert sum((preset.goals for preset in found), ()) == GOALS
-        title = gpu.title if gpu else "Processor"
-        shared = " / ".join(goal.capitalize() for goal in GOALS) + " (the same here)"
+        title = gpu.title if gpu else "CPU"
+        shared = " / ".join(goal.capitalize() for goal in GOALS) + " (identical on this computer)"
         titles = ["Fast", "Balanced", "Best"] if len(found) == len(GOALS) else [shared]
         assert [preset.title for preset in found] == [f"{title}: {one}" for one in titles]
         settings = [applied(preset, JobSettings()) for preset in found]  # all are possible

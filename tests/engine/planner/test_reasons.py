@@ -67,7 +67,7 @@ def test_a_small_gpu_says_what_more_would_take() -> None:
         plan = planned(a_machine(vram))
         found = reasons(plan)
         assert found.limited_by == "video-memory"
-        assert f"{vram}.0 GB may be used" in found.message
+        assert f"{vram}.0 GB available" in found.message
         more = [one for one in found.alternatives if one.device_bytes > plan.device_budget_bytes]
         assert more
         for one in found.alternatives:
@@ -90,23 +90,23 @@ def test_one_step_less_takes_less_and_more_time() -> None:
 
 def test_little_main_memory_is_what_decides() -> None:
     plan = planned(a_machine(23, ram_gib=12))
-    assert "and begin 24 frames early where it goes on" in choice(plan, "early")
+    assert "each starts with 24 extra frames" in choice(plan, "early")
     assert reasons(plan).limited_by == "memory"
     step = next(one for one in reasons(plan).alternatives if one.code == "longer-spans")
     assert (step.fits, step.ram_bytes > plan.budget_bytes) == (False, True)
-    assert "of main memory" in plan_words(plan)
-    assert "of the GPU" in plan_words(plan)
+    assert "of RAM" in plan_words(plan)
+    assert "GPU: about" in plan_words(plan)
     tiles = planned(a_machine(6), Size(1920, 1080))
     assert tiles.work.decodes_whole_tiles
     assert "decoder-in-tiles" in {notice.code for notice in tiles.notices}
-    assert choice(tiles, "decode").endswith("each by itself, and blended.")
+    assert choice(tiles, "decode").endswith("which are then blended.")
     assert reasons(planned(a_machine(0, ram_gib=30), device="cpu")).limited_by == "memory"
 
 
 def test_models_without_shots_have_reasons_too() -> None:
     lite = planned(a_machine(10), model="lite")
-    assert choice(lite, "model") == "Lite for clean sources, 2 times as wide and high."
-    assert choice(lite, "tiles") == "Frames are redrawn whole."
+    assert choice(lite, "model") == "Lite for clean sources, 2x."
+    assert choice(lite, "tiles") == "Frames are processed whole."
     wan = planned(a_machine(3), Size(1920, 1080), model="wan-2x")
     assert choice(wan, "decode").startswith("Frames are decoded in ")
     assert reasons(wan).limited_by == "video-memory"

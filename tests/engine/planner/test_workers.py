@@ -15,7 +15,7 @@ from engine.planner.rates import Rates
 from engine.planner.workers import SpanLengths, frames_around, span_segments
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
-from tests.helpers.plans import a_media
+from tests.helpers.plans import RoundPlan, a_media, a_plan
 
 GIB = 2**30
 
@@ -47,15 +47,9 @@ def test_workers_compute_with_one_thread_each_what_one_process_would() -> None:
     assert four.work == one.work
     assert four.picture == one.picture
     assert four.segment_frames == one.segment_frames
+    assert four.peak_bytes == peaks.ram_bytes(four)
     assert "workers" in [choice.code for choice in four.reasons.choices]
     assert not codes(four)
-
-
-def test_main_memory_is_that_of_all_workers() -> None:
-    two, four = (planned(processor(), workers=count) for count in (2, 4))
-    each = peaks.worker_bytes(four)
-    assert each > PROGRAM_BYTES
-    assert four.peak_bytes - two.peak_bytes == 2 * each
 
 
 def test_there_are_as_many_workers_as_fit() -> None:
@@ -112,17 +106,25 @@ def test_impossible_numbers_are_refused(workers: int) -> None:
         JobSettings(workers=workers)
 
 
-@pytest.mark.parametrize("model", ["seedvr2-3b", "wan-2x"])
-def test_around_a_span_frames_of_its_shots_are_computed_twice(model: str) -> None:
-    def around(**settings: object) -> list[int]:
-        plan = planned(processor(), model=model, workers=2, **settings)
-        return [frames_around(plan, segments) for segments in (1, 4, 24)]
+@pytest.mark.usefixtures("round_family")
+def test_around_a_span_frames_of_its_shots_are_computed_twice() -> None:
+    for around, in_shots, twice in (
+        # of spans of 1, 4 and 24 segments; those of 4 and 24 may end at 2 and 7 places
+        ((500, 600), False, [1100, 1100, 1100]),
+        # shots of 4 s, 100 frames: a half, a third, an eighth before the span, half a shot after it
+        ((500, 600), True, [100, 83, 62]),
+        ((40, 600), True, [90, 83, 62]),
+        ((500, 30), True, [80, 63, 42]),
+        ((10, 20), True, [30, 30, 30]),
+    ):
+        plan = a_plan(work=RoundPlan(shot_sensitivity=60 if in_shots else None, around=around))
+        assert [frames_around(plan, segments) for segments in (1, 4, 24)] == twice
 
-    of_shots, of_one_shot = around(), around(shots="off")
-    assert 2 * 25 <= of_shots[0] <= 4 * 25, "half a shot of four seconds before it, no more after"
-    assert of_shots == sorted(of_shots, reverse=True), "a longer one has more cuts to end at"
-    assert of_shots[2] < of_shots[0] / 2
-    assert min(of_one_shot) > 4 * (28 + 37), "what encoder and decoder look back at"
+
+@pytest.mark.parametrize("model", ["seedvr2-3b", "wan-2x"])
+def test_a_model_looks_back_as_far_as_its_encoder_and_decoder(model: str) -> None:
+    plan = planned(processor(), model=model, workers=2, shots="off")
+    assert frames_around(plan, 1) > 4 * (28 + 37)
 
 
 def test_spans_of_shots_stay_long_and_those_of_frames_get_short_at_the_end() -> None:

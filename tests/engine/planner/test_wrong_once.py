@@ -1,6 +1,5 @@
 """Cases that earlier versions planned wrongly, with the figures that they had."""
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,11 +10,9 @@ from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import GIB, named
 from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.planning.requirements import stage_work
-from engine.planner.plan_job import Request, bare_plan, plan_job
-from engine.planner.preset_choice import presets_for
+from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Plan
-from engine.settings.presets import applied
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_media
 from tools.reports.plan_table import nothing_here
@@ -102,23 +99,6 @@ def test_a_large_still_fits(gpu: str) -> None:
     """8192x6144 was refused on 16 GB."""
     plan = planned(gpu, Size(8192, 6144), ram_gib=16, frames=1, model="seedvr2-7b-sharp")
     assert "plan-does-not-fit" not in {notice.code for notice in plan.notices}
-
-
-@pytest.mark.parametrize("gpu", ["RTX 4060", "RTX 3060", "RTX 5070 Ti", "RTX 4090", "RTX 5090"])
-def test_presets_are_three_of_seedvr2(gpu: str) -> None:
-    """Balanced was Best on most GPUs, Fast was Lite."""
-    budget = pretended_budget(named(gpu), ram_bytes=22 * GIB)
-    plans = [
-        bare_plan(
-            Request(media=a_media(size=Size(960, 540)), settings=applied(preset, JobSettings())),
-            budget,
-            Rates(),
-        )
-        for preset in presets_for(named(gpu))
-    ]
-    assert [plan.work.family for plan in plans] == ["seedvr2"] * 3
-    for faster, better in itertools.pairwise(plans):
-        assert better.seconds >= 1.4 * faster.seconds
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,11 @@ UNUSED = message("torch-choice.not-used", runtime="cu130", why="c10.dll")
 
 def test_what_suits_a_machine() -> None:
     for name, driver, capability, runtime, words in (
-        ("", "", None, "", "no NVIDIA GPU here"),
-        ("RTX 5070 Ti", "581.29", (12, 0), "cu130", "suits RTX 5070 Ti with driver 581.29"),
-        ("RTX 5070", "566.14", (12, 0), "", "needs driver 580.0"),
-        ("RTX 2060", "566.14", (7, 5), "cu126", "CUDA 12.6 suits"),
-        ("GTX 1080", "581.29", (6, 1), "", "the processor does"),
+        ("", "", None, "", "no NVIDIA GPU:"),
+        ("RTX 5070 Ti", "581.29", (12, 0), "cu130", "one for RTX 5070 Ti with driver 581.29"),
+        ("RTX 5070", "566.14", (12, 0), "", "update it to 580.0 or newer"),
+        ("RTX 2060", "566.14", (7, 5), "cu126", "CUDA 12.6 is the right one"),
+        ("GTX 1080", "581.29", (6, 1), "", "runs on the CPU"),
     ):
         gpu = DetectedGpu(name=name, driver=driver, capability=capability)
         found = advice(gpu, catalogue())
@@ -81,7 +81,7 @@ def test_the_self_test_reports_the_torch_in_use_and_why(
     monkeypatch.setattr(start, "_choice", used)
     (line,) = lines(GPU)
     assert line.state == "ok"
-    assert str(line.message) == f"{CHOSEN} torch {runtimes.VERSION}, 6 files, all there."
+    assert str(line.message) == f"{CHOSEN} torch {runtimes.VERSION}, 6 files, complete."
     (folder / "torch/version.py").unlink()
     (line,) = lines(GPU)
     assert (line.state, "torch/version.py" in str(line.message)) == ("problem", True)
@@ -95,5 +95,5 @@ def test_the_self_test_reports_the_torch_in_use_and_why(
 def test_a_packaged_program_with_a_gpu_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     line = list(lines(GPU))[-1]
-    assert "suits RTX 5070 Ti" in str(line.message)
+    assert "the right one for RTX 5070 Ti" in str(line.message)
     assert "runtime install cu130" in str(line.hint)

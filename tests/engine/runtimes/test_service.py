@@ -77,7 +77,7 @@ def phases(heard: Listener) -> list[str]:
 def test_from_nothing_to_the_next_start(start: Start, heard: Listener) -> None:
     start(c.InstallRuntime(runtime="cu999"))
     done = heard.done()
-    assert "computes on RTX 5070 Ti" in done.notice.message
+    assert "works on RTX 5070 Ti" in done.notice.message
     assert phases(heard) == ["download", "unpack", "try", "use"]
     (state,) = heard.of(e.RuntimesListed)[-1].runtimes
     assert (state.state, state.is_chosen, state.is_used) == ("here", True, False)
@@ -174,8 +174,8 @@ def test_the_list_has_the_suited_runtime(
     store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for driver, suited, words in (
-        ("581.29", "cu999", "suits NVIDIA GeForce RTX"),
-        ("560.1", "", "needs driver 580.0"),
+        ("581.29", "cu999", "is the right one for NVIDIA GeForce RTX"),
+        ("560.1", "", "update it to 580.0 or newer"),
     ):
         gpu = dataclasses.replace(GPU, driver=driver)
         monkeypatch.setattr(service_module.devices, "gpus", lambda gpu=gpu: (gpu,))

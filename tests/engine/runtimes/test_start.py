@@ -63,13 +63,13 @@ def look(*, load: bool = True, **environment: str) -> dict[str, Any]:
 
 def test_a_checkout_has_its_own_torch_until_it_is_asked(store: RuntimeStore) -> None:
     folder = store.use("cu999")
-    assert "checkout" in look(load=False)["why"]
+    assert "from source" in look(load=False)["why"]
     found = look(UPREEL_RUNTIME="installed")
     assert found["version"] == runtimes.VERSION
     assert Path(found["file"]).parents[1] == folder
     assert found["loader"] == "SourceFileLoader", "others see the usual loader"
     assert look(UPREEL_RUNTIME="cu999")["version"] == runtimes.VERSION
-    assert "asks for" in look(load=False, UPREEL_RUNTIME="bundled")["why"]
+    assert "selects the built-in torch" in look(load=False, UPREEL_RUNTIME="bundled")["why"]
 
 
 def test_a_packaged_program_takes_the_chosen_one(
@@ -105,7 +105,7 @@ def test_a_damaged_runtime_is_not_used(
             choice = start.choice()
             assert (choice.folder, choice.is_fallback) == (None, True)
             assert folder.name.startswith(choice.runtime)
-            assert ("not completely" if name == folders.MANIFEST else name) in str(choice.why)
+            assert ("only partly" if name == folders.MANIFEST else name) in str(choice.why)
             path.write_bytes(whole)
 
 
@@ -116,7 +116,7 @@ def test_one_that_does_not_load_is_not_tried_again(store: RuntimeStore) -> None:
     module.write_bytes(b"import no_such_library".ljust(len(good)))
     done = process("import engine; import torch", UPREEL_RUNTIME="installed")
     assert "RuntimeBroken" in done.stderr
-    assert "Start Upreel again" not in done.stdout
+    assert "Restart Upreel" not in done.stdout
     assert "no_such_library" in look(load=False, UPREEL_RUNTIME="installed")["why"]
     folders.forgive(folder)
     module.write_bytes(b"raise ImportError('Cannot allocate memory')".ljust(len(good)))
@@ -125,7 +125,7 @@ def test_one_that_does_not_load_is_not_tried_again(store: RuntimeStore) -> None:
     module.write_bytes(b"import os; os._exit(3)".ljust(len(good)))
     for _ in range(2):  # it ends the program
         assert process("import engine, torch", UPREEL_RUNTIME="installed").returncode == 3
-    assert "ended twice" in look(load=False, UPREEL_RUNTIME="installed")["why"]
+    assert "crashed twice" in look(load=False, UPREEL_RUNTIME="installed")["why"]
     module.write_bytes(good)
     folders.forgive(folder)
     assert look(UPREEL_RUNTIME="installed")["version"] == runtimes.VERSION

@@ -70,19 +70,6 @@ def test_a_runtime_is_whole_and_its_wheel_goes(store: RuntimeStore, server: Faul
     assert server.asked[0][0] == f"/whl/{runtimes.PLACE}"
 
 
-def test_a_cut_download_goes_on_where_it_ended(store: RuntimeStore, server: FaultyServer) -> None:
-    server.always = Fault(cut_after=700)
-    server.faults = [Fault(cut_after=300)]
-    with pytest.raises(errors.DownloadFailed):
-        store.download("cu999", listener(retry=RetryPolicy(first_tries=1, tries=1)))
-    assert store.state("cu999").state == "partial"
-    assert store.state("cu999").done_bytes == 300
-    server.always = Fault()
-    get(store)
-    assert server.ranges[-1] == "bytes=300-"
-    assert store.state("cu999").state == "here"
-
-
 def test_a_wheel_with_another_hash_is_never_unpacked(
     store: RuntimeStore, server: FaultyServer, wheel: Path
 ) -> None:
@@ -146,7 +133,7 @@ def test_another_wheel_is_refused(store: RuntimeStore, tmp_path: Path, wheel: Pa
     changed[100] ^= 1
     for content in (b"PK", bytes(changed)):
         other.write_bytes(content)
-        with pytest.raises(errors.HashMismatch, match="none of the wheels"):
+        with pytest.raises(errors.HashMismatch, match="not a wheel"):
             store.recognise([other], listener())
     with pytest.raises(errors.WeightsMissing):
         store.recognise([tmp_path / "nothing.whl"], listener())
@@ -157,7 +144,7 @@ def test_a_runtime_for_another_system_sends_no_request(server: FaultyServer, whe
     store = RuntimeStore(runtimes.catalogue(runtimes.runtime(other), index=server.url))
     assert not store.state("cu999").suits_program
     for do in (store.find, store.download):
-        with pytest.raises(errors.UnsuitableWheel, match="cannot be loaded by this program"):
+        with pytest.raises(errors.UnsuitableWheel, match="This program cannot load"):
             do("cu999", listener())
     assert server.asked == []
     assert not store.folder.exists()
@@ -190,7 +177,7 @@ def test_what_an_index_has_is_the_same_as_pinned_once_it_is_accepted(
     with pytest.raises(errors.DownloadFailed):
         again.download("cu999", listener(retry=RetryPolicy(first_tries=1, tries=1)))
     server.faults = []
-    assert again.state("cu999").done_bytes == 300
+    assert (again.state("cu999").state, again.state("cu999").done_bytes) == ("partial", 300)
     folder = get(again)
     assert server.ranges[-1] == "bytes=300-"
     again.use("cu999")
@@ -218,7 +205,7 @@ def test_pinned_hashes_come_first(server: FaultyServer, wheel: Path, tmp_path: P
     store = RuntimeStore(runtimes.catalogue(runtimes.runtime(wheel), index=server.url))
     store.accept(other)
     assert store.find("cu999", listener()) == runtimes.runtime(wheel)
-    with pytest.raises(errors.HashMismatch, match="none of the wheels"):
+    with pytest.raises(errors.HashMismatch, match="not a wheel"):
         store.recognise([tmp_path / "other"], listener())
 
 
@@ -325,7 +312,7 @@ def test_a_wheel_that_would_do_harm_leaves_nothing(store: RuntimeStore, tmp_path
     bad = runtimes.wheel(tmp_path / "bad", {"../../outside.py": "", "torch/__init__.py": ""})
     known = RuntimeStore(runtimes.catalogue(runtimes.runtime(bad)))
     runtime, wheels = known.recognise([bad], listener())
-    with pytest.raises(errors.UnsafeArchive, match="impossible path"):
+    with pytest.raises(errors.UnsafeArchive, match="invalid path"):
         known.install(runtime, wheels, listener())
     assert not list(tmp_path.rglob("outside.py"))
     assert leftovers(known) == []

@@ -50,7 +50,7 @@ def test_links_and_cut_archives_are_refused(tmp_path: Path) -> None:
     link = zipfile.ZipInfo("torch/link")
     link.create_system = 3
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    with pytest.raises(UnsafeArchive, match="no plain file"):
+    with pytest.raises(UnsafeArchive, match="not a regular file"):
         unpacked(archive(tmp_path / "w.whl", (link, b"/etc/passwd")), tmp_path / "out")
     whole = archive(tmp_path / "w.whl", ("torch/a.py", b"1" * 1000)).read_bytes()
     for keep in (0, 30, 100):

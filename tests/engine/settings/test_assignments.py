@@ -14,7 +14,7 @@ def test_text_sets_values_of_every_type() -> None:
 def test_an_impossible_assignment_is_refused_with_a_hint() -> None:
     for text, hint in (
         ("crff=20", "Did you mean crf?"),
-        ("beauty=20", "Known: model"),
+        ("beauty=20", "Known settings: model"),
         ("crf=99", "from 0 to 51"),
         ("crf=good", "must be a whole number"),
         ("codec=vp6", "h264"),

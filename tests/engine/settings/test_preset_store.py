@@ -119,6 +119,6 @@ def test_a_failed_write_leaves_nothing(own_folder: Path, monkeypatch: pytest.Mon
 
     own_folder.mkdir(parents=True)
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(EngineError, match=r"no space left while writing mine\.toml"):
+    with pytest.raises(EngineError, match=r"disk became full while writing mine\.toml"):
         preset_store.save("Mine", CHOSEN)
     assert list(own_folder.iterdir()) == []

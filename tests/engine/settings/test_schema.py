@@ -43,6 +43,16 @@ def test_wrong_types_in_code_are_refused() -> None:
         JobSettings(scale="2")
 
 
+def test_numbers_are_taken_up_to_their_limits() -> None:
+    limits = {"scale": (1, 4), "crf": (0, 51), "working_size": (70, 100), "workers": (1, 64)}
+    limits |= {"strength": (0, 100), "join_frames": (1, 32), "clip_frames": (0, 241)}
+    for name, (least, most) in limits.items():
+        assert JobSettings(**{name: least}) != JobSettings(**{name: most})
+        for value in (least - 1, most + 1):
+            with pytest.raises(SettingsError, match=name):
+                JobSettings(**{name: value})
+
+
 def test_attention_can_be_any_backend_there_is() -> None:
     from engine.ops.attention.backends import BACKENDS
 

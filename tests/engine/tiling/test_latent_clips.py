@@ -8,6 +8,7 @@ from engine.tiling.latent_clips import (
     FROM_START,
     ClipGrid,
     Lookback,
+    Restart,
     first_frame,
     latent_of,
     mirrored_indices,
@@ -50,11 +51,41 @@ def test_beginning_again_needs_nothing_from_before(
     clips = list(cut.clips(count))
     used = clips[again.clip :]
     assert again.block <= latent < again.block + cut.step
-    assert again.decode_from == max(0, again.block - 7)
     # the decoder's input depends on these clips alone, blending included
     assert again.clip == 0 or clips[again.clip - 1].stop <= again.decode_from
     assert min(clip.start for clip in used) >= again.keep_from
-    assert again.encode_from == max(0, again.keep_from - 5)
+
+
+# Clips of 6 latents that share 2 begin every 4: 0-6, 4-10, 8-14, 12-18, 16-22, 20-26; a later clip
+# changes nothing before its own begin. Clips of 5 that share none: 0-5, 5-10, 10-15.
+SIX, FIVE = ClipGrid(6, 2), ClipGrid(5, 0)
+AGAIN = [
+    # latent 20 begins a block; 20 - 7 = 13 is first in 8-14, and a short shot's clip may begin at 4
+    (SIX, 20, Lookback(5), Lookback(7), Restart(0, 4, 2, 13, 20)),
+    (SIX, 20, Lookback(3), Lookback(7), Restart(1, 4, 2, 13, 20)),
+    (SIX, 23, Lookback(3), Lookback(7), Restart(1, 4, 2, 13, 20)),  # of the same block
+    (SIX, 24, Lookback(3), Lookback(7), Restart(5, 8, 3, 17, 24)),
+    # 20 - 6 = 14 is not in 8-14 any more, 20 - 2 = 18 not in 12-18
+    (SIX, 20, Lookback(3), Lookback(6), Restart(5, 8, 3, 14, 20)),
+    (SIX, 20, Lookback(3), Lookback(2), Restart(9, 12, 4, 18, 20)),
+    (SIX, 20, Lookback(3), Lookback(3), Restart(5, 8, 3, 17, 20)),
+    # so far back that the shot's start is near
+    (SIX, 12, Lookback(3), Lookback(7), Restart(0, 0, 0, 5, 12)),
+    (SIX, 12, Lookback(3), Lookback(6), Restart(0, 0, 1, 6, 12)),
+    (SIX, 3, Lookback(28), Lookback(37), FROM_START),
+    (FIVE, 10, Lookback(1), Lookback(0), Restart(4, 5, 2, 10, 10)),
+    (FIVE, 14, Lookback(1), Lookback(1), Restart(0, 0, 1, 9, 10)),
+    # spans of 3 and of 8 latents: 8 is in 6-9, 20 in 16-24
+    (SIX, 24, Lookback(2, span=3), Lookback(7), Restart(4, 8, 3, 17, 24)),
+    (SIX, 20, Lookback(2), Lookback(1, span=8), Restart(6, 8, 3, 15, 20)),
+]
+
+
+@pytest.mark.parametrize(("cut", "latent", "encoder", "decoder", "wanted"), AGAIN)
+def test_where_to_begin_again(
+    cut: ClipGrid, latent: int, encoder: Lookback, decoder: Lookback, wanted: Restart
+) -> None:
+    assert cut.restart(latent, encoder=encoder, decoder=decoder) == wanted
 
 
 @given(grids, st.integers(0, 40))
@@ -76,8 +107,7 @@ def test_frames_and_their_latents() -> None:
     assert [padded_length(n, 4) for n in (1, 2, 5, 6, 9)] == [1, 5, 5, 9, 9]
 
 
-def test_the_start_of_a_shot_is_a_restart_and_impossible_grids_are_refused() -> None:
-    assert ClipGrid(6, 2).restart(3, encoder=Lookback(28), decoder=Lookback(37)) == FROM_START
+def test_impossible_grids_are_refused() -> None:
     with pytest.raises(ValueError, match="cannot share"):
         ClipGrid(4, 2)
 

@@ -49,7 +49,7 @@ def test_the_address_has_to_be_encrypted(resources: Path) -> None:
     plain = ("http://example.org/a", "ftp://example.org/a", "file:///a")
     for address in (*plain, "/a", "https:///a", "http://[:"):
         fill(resources, address, KEY)
-        with pytest.raises(UpdateNotInBuild, match="no https:// address"):
+        with pytest.raises(UpdateNotInBuild, match="not an https:// address"):
             build.source()
 
 

@@ -67,7 +67,7 @@ def test_a_description_of_another_or_for_a_later_program_is_refused() -> None:
     assert parsed(windows="10.0.22000").version == NEWER, "a later field is left alone"
     with pytest.raises(UpdateUntrusted) as refused:
         parsed(product="uproot")
-    assert refused.value.params["why"] == "it is of another program"
+    assert refused.value.params["why"] == "it describes another program"
     with pytest.raises(UpdateTooNew):
         parsed(format=2)
     with pytest.raises(UpdateTooNew):  # also when nothing else of it can be understood
@@ -103,7 +103,7 @@ def test_impossible_values_are_refused() -> None:
         with pytest.raises(UpdateUntrusted):
             parsed(setup=description()["setup"] | setup)
     for content in (b"", b"null", b"[]", b"{}", b"\xff\xfe", b"<html>"):
-        with pytest.raises(UpdateUntrusted, match="no description of an Upreel"):
+        with pytest.raises(UpdateUntrusted, match="description of the newest version is not valid"):
             manifest.parse(content)
 
 
@@ -118,5 +118,5 @@ def test_versions_are_compared_as_numbers() -> None:
         ("1.0.0", "0.99.99", True),
     ):
         assert manifest.is_newer(version, than) is is_newer, (version, than)
-    with pytest.raises(ValueError, match="no version"):
+    with pytest.raises(ValueError, match="not a version"):
         manifest.is_newer("next", "0.1.0")

@@ -152,5 +152,5 @@ def test_a_system_that_refuses_is_reported(setup: Path, monkeypatch: pytest.Monk
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    with pytest.raises(UpdateNotInstallable, match="does not start: Permission denied"):
+    with pytest.raises(UpdateNotInstallable, match="could not be started: Permission denied"):
         api.start_update()

@@ -110,7 +110,7 @@ PICTURE_DAMAGE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     ),
     "a black second": (
         {"black": range(12, 37)},
-        {"black": "at 00:00:00.480 to 00:00:01.440 (frames 12 to 36) is black"},
+        {"black": "is black at 00:00:00.480 to 00:00:01.440 (frames 12 to 36)"},
     ),
     "frames of something else": (
         {"spoilt": [5, 6]},
@@ -130,13 +130,13 @@ FILE_DAMAGE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"late": {9: Fraction(3, 1000)}},
         {"time-stamps": "Frame 9 at 00:00:00.363"},
     ),
-    "a lost sound track": ({"without": [1]}, {"streams": "sound track 1 (eng, aac)"}),
+    "a lost sound track": ({"without": [1]}, {"streams": "audio track 1 (eng, aac)"}),
     "a lost subtitle": ({"without": [3]}, {"streams": "subtitle 1 (eng"}),
     "a changed sound packet": (
         {"flipped_byte": True},
         {"stream-content": "packets differ from number 5"},
     ),
-    "lost chapters": ({"without_chapters": True}, {"chapters": "2 chapters should be there"}),
+    "lost chapters": ({"without_chapters": True}, {"chapters": "0 of 2 chapters found"}),
     "a lost title": ({"metadata": {}}, {"metadata": "title is lost"}),
     "another aspect ratio": ({"stretch": Fraction(5, 4)}, {"size": "instead of 1.500"}),
 }
@@ -167,7 +167,6 @@ def test_shifted_sound_is_named_with_its_direction(source: Path, tmp_path: Path)
         assert codes(report) - {"chapters"} == {"sound-timing"}
         found = message(report, "sound-timing")  # MP4 counts edits in whole ms
         assert f"80 ms {direction}" in found or f"79 ms {direction}" in found
-    assert judge(source, tmp_path, sound_shift=Fraction(8, 1000)).passed  # below the limit
 
 
 def test_what_cannot_be_read_does_not_pass(film: Path, tmp_path: Path) -> None:
@@ -353,4 +352,4 @@ def test_without_a_plan_data_that_is_left_out_is_named(tmp_path: Path) -> None:
     bare = make_clip(tmp_path / "bare.mp4", frames=25)
     assert "streams" in codes(verify(source, bare)), "MP4 takes it"
     report = verify(source, make_clip(tmp_path / "bare.mkv", frames=25))
-    assert "data of this kind cannot be written into MKV" in message(report, "streams")
+    assert "this kind of data cannot be written into MKV" in message(report, "streams")

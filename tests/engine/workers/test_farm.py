@@ -310,7 +310,7 @@ def test_other_weights_are_refused(has: str, tmp_path: Path, seen: Seen) -> None
         events = with_machines(plan, tmp_path / "farm", door)
     assert files(tmp_path / "farm") == files(tmp_path / "one")
     refusals = [one for one in events.of(Warned) if one.notice.code == "machine-refused"]
-    why = "has no model file" if has == "none" else "is another one"
+    why = "is not installed on it" if has == "none" else "is different"
     assert all(why in one.notice.message for one in refusals)
     assert seen.spans("machine 1") == 0
     assert seen.spans("machine 2") > 0

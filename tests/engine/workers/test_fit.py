@@ -34,9 +34,9 @@ def test_a_machine_that_has_all_fits() -> None:
     ("offer", "why"),
     [
         (replace(OFFER, version="0.0.1"), "it has Upreel 0.0.1, this computer has"),
-        (replace(OFFER, device=GPU), "another kind of device"),
-        (replace(OFFER, files=("",)), "it has no model file model.safetensors"),
-        (replace(OFFER, files=("6" * 64,)), "its model file model.safetensors is another one"),
+        (replace(OFFER, device=GPU), "another type of device"),
+        (replace(OFFER, files=("",)), "the model file model.safetensors is not installed on it"),
+        (replace(OFFER, files=("6" * 64,)), "its model file model.safetensors is different"),
         (replace(OFFER, device=replace(OFFER.device, free_bytes=10**8)), "EPYC has"),
     ],
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from engine.farm.identity import Peers
 from engine.pipeline.prepare import Machine, make_plan
-from engine.planner import machine_times
+from engine.planner import learning, machine_times
 from engine.planner.rates import load_rates
 from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
@@ -53,23 +55,21 @@ def learned(plan: Plan, paces: Paces, *owners: str) -> dict[str, float]:
     return {one: round(rate, 2) for one, rate in found.items() if rate is not None}
 
 
-def test_frames_over_the_time_in_which_they_were_made(
-    paces: Paces, clock: Clock, tmp_path: Path
+def test_frames_and_seconds_while_the_clock_ran(
+    paces: Paces, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock.now = HOUR  # it loaded its models
-    paces.works(1, 10)
-    clock.now += HOUR
-    paces.made(1, 36_000 + 10)
-    paces.works(1, 90)  # next to the first ones
-    clock.now += HOUR
-    paces.made(1, 36_000)
-    paces.rests(1)
-    clock.now += 10 * HOUR  # it waited
-    paces.works(1, 5)
-    clock.now += HOUR
-    paces.made(1, 36_005)
-    found = learned(planned(tmp_path), paces, "", OTHER)
-    assert found == {OTHER: pytest.approx(10, rel=0.01)}
+    told: list[tuple[float, float]] = []
+    monkeypatch.setattr(learning, "learn_part", lambda _, *now: told.append(now[:2]))
+    plan: Any = SimpleNamespace(workers=(1,))
+    for at, event, frames in (
+        # 20 in 10 s, whatever is told meanwhile, and 30 in 15 s
+        *((100, "works", 10), (105, "works", 20), (110, "made", 30), (125, "made", 30)),
+        *((125, "rests", 0), (200, "works", 4), (202, "made", 14)),  # it waited; 10 in 2 s
+    ):
+        clock.now = at
+        getattr(paces, event)(*(0, frames)[: 1 if event == "rests" else 2])
+    paces.learn(plan, lambda _: "")
+    assert told == [(pytest.approx(60), 27)]
 
 
 def test_devices_of_a_computer_count_together(paces: Paces, clock: Clock, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 from engine.workers.survey import Survey
 from tests.helpers.community import write_network
+from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import (
     KINDS,
     SEGMENT_FRAMES,
@@ -27,7 +28,6 @@ from tests.helpers.jobs import (
     run,
     settings_of,
 )
-from tests.helpers.parameters import rest_extended
 from tests.helpers.seedvr2 import make_three_shots
 
 EVERY = (*KINDS, STEADIED, "pooled", "cleaned lite", "cleaned seedvr2")

@@ -50,7 +50,7 @@ def test_the_third_failure_leaves_a_worker_out(one: Team) -> None:
     assert one.failed(0, WHY) is None
     notice = one.failed(0, WHY)
     assert notice is not None
-    assert notice.message == "Process 1 failed 3 times and is left out: its process has ended"
+    assert notice.message == "Process 1 failed 3 times and is no longer used: its process has ended"
     assert not one.workers
     assert one.failed(0, WHY) is None
 

@@ -32,7 +32,7 @@ def test_sources_are_written_and_compared(tmp_path: Path) -> None:
     found = {row.source.name: row for row in rows(wanted, tmp_path)}
     assert not any(row.is_red or row.refused for row in found.values())
     said = {name for name, mark in found["telecined.mkv"].marks.items() if mark != "yes"}
-    assert said == {"pictures", "times"}
+    assert said == {"frames", "times"}
     red = replace(found["subrip.mkv"], marks=dict.fromkeys(PROPERTIES, "no: other"))
     refused = Row(source=wanted[0], refused="too large")
     text = page([red, refused])
@@ -49,7 +49,7 @@ def test_the_judge_sees_what_differs(tmp_path: Path) -> None:
     assert all(faults[name] for name in ("times", "shape", "sound", "other streams", "titles"))
     assert not any(fault(one, one) for fault in fidelity.FAULTS.values())
     shorter = described(make_clip(tmp_path / "shorter.mkv", frames=7))
-    assert fidelity.FAULTS["pictures"](one, shorter) == "8 frames, 7 in the result"
+    assert fidelity.FAULTS["frames"](one, shorter) == "8 frames, 7 in the result"
 
 
 _LEFT, _MIDDLE = "h_chr_pos=0:{0}_v_chr_pos=128", "h_chr_pos=128:{0}_v_chr_pos=128"

@@ -65,10 +65,10 @@ def test_figures_have_units():
         costs={"read": 0.02, "start": 0.05, "vae-float32": 10.0}, gpus={GPU: {"vae-float16": 0.01}}
     )
     assert {row["what"]: row["figure"] for row in figure_rows(rates)} == {
-        "read": "50 million pixels a second of the CPU",
+        "read": "50 million pixels/s on the CPU",
         "start": "0.05 s a job",
-        "vae-float32": "100 billion operations a second of the CPU",
-        f"vae-float16, {GPU}": "1e+05 billion operations a second of the GPU",
+        "vae-float32": "100 billion operations/s on the CPU",
+        f"vae-float16, {GPU}": "1e+05 billion operations/s on the GPU",
     }
     found = [(one.title.code, one.value.code) for one in figures(rates)]
     assert found == [

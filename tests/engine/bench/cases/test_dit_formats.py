@@ -54,7 +54,7 @@ def test_a_lack_of_main_memory_is_a_note(monkeypatch: pytest.MonkeyPatch) -> Non
     load = dit_formats._streamed(run, "")
     assert load.pin_bytes == 0
     row = dit_formats._row(OPTIONS, run, "", load)
-    assert "not enough main memory" in str(row["note"])
+    assert "not enough RAM" in str(row["note"])
 
 
 def test_streaming_needs_a_gpu() -> None:

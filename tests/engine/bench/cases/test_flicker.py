@@ -32,7 +32,7 @@ def test_a_result_is_measured_next_to_its_source(tmp_path: Path) -> None:
     _, source, result = run(["flicker"], options=options)
     assert (source["film"], result["film"], result["frames"]) == ("source", "result", 4)
     assert source["flicker"] == result["flicker"]
-    with pytest.raises(SettingsError, match="no clip"):
+    with pytest.raises(SettingsError, match="No clip"):
         run(["flicker"], options=BenchOptions(result=film))
     with pytest.raises(SourceMissing):
         run(["flicker"], options=BenchOptions(clip=film, result=tmp_path / "none.mkv"))

@@ -59,5 +59,5 @@ def test_without_a_gpu_or_tests_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_
         next(gpu_test_rows(BenchOptions(device="cpu")))
     monkeypatch.setattr(gpu_tests, "require_gpu", lambda options: "cuda")
     monkeypatch.setattr(gpu_tests, "_ROOT", tmp_path)
-    with pytest.raises(FeatureMissing, match="tests are not here"):
+    with pytest.raises(FeatureMissing, match="tests are not installed"):
         next(gpu_test_rows(BenchOptions()))

@@ -94,7 +94,7 @@ def test_random_weights_are_taken_on_request_only(options: BenchOptions) -> None
     assert "models download wan21-vae-fp32" in caught.value.hint
     small = replace(options, config=tiny_wan_config(), random_weights=True, quick=True)
     for row in round_trip_rows(small):
-        assert "mean nothing" in str(row["note"])
+        assert "are meaningless" in str(row["note"])
 
 
 def test_results_are_compared_at_the_size_of_the_source() -> None:
@@ -108,7 +108,7 @@ def test_results_are_compared_at_the_size_of_the_source() -> None:
 def test_wrong_files_and_a_missing_clip_are_refused(options: BenchOptions, vae: Path) -> None:
     with pytest.raises(WrongModel, match="not a Wan 2"):
         list(round_trip_rows(replace(options, model="wan22-vae", vae=vae)))
-    with pytest.raises(SettingsError, match="no clip"):
+    with pytest.raises(SettingsError, match="No clip"):
         list(round_trip_rows(replace(options, vae=vae, clip=None)))
     with pytest.raises(InputError):
         list(round_trip_rows(replace(options, vae=vae, clip=vae)))

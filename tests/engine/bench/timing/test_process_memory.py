@@ -89,7 +89,7 @@ def test_a_packaged_program_measures_in_its_own_process(monkeypatch: pytest.Monk
     monkeypatch.setattr(subprocess, "run", lambda *args, **options: pytest.fail("a process"))
     row = main_memory_row(dit_run(OPTIONS, "3b"))
     assert list(row) == ["loaded_mib", "peak_mib", "traffic_mib", "note"]
-    assert "other work" in str(row["note"])
+    assert "other tasks" in str(row["note"])
 
 
 _MIB = 2**20

@@ -162,8 +162,8 @@ def test_a_changed_byte_is_refused_or_read_as_some_tensor(
 def test_other_kinds_are_named(tmp_path: Path) -> None:
     for content, words in (
         (b"PK\x03\x04 and more", "is not a GGUF file"),
-        (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "GGUF of version 1"),
-        (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "other byte order"),
+        (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "version 1 of GGUF"),
+        (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "opposite byte order"),
     ):
         with pytest.raises(errors.NotGguf, match=words) as caught:
             opened(tmp_path, content)

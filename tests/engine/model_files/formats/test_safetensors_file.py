@@ -104,7 +104,7 @@ def test_files_of_another_kind_are_named(tmp_path: Path, recwarn: pytest.Warning
         (tmp_path / "model.pt").read_bytes(): "is a zip archive or a PyTorch pickle",
         b"\x80\x02}q\x00(X\x01\x00\x00\x00": "is a pickle",
         b"<!DOCTYPE html><html>": "is a web page",
-        b"version https://git-lfs.github.com/spec/v1\noid": "is a pointer of Git LFS",
+        b"version https://git-lfs.github.com/spec/v1\noid": "is a Git LFS pointer",
         b"short": "is not a safetensors file",
         bytes(64): "is not a safetensors file",
         b"\xff" * 7 + b"\x7f{" + bytes(9): "is not a safetensors file",  # a head of 2**63 bytes

@@ -150,9 +150,10 @@ def test_the_command_line_imports_plans_and_upscales(
     assert main(["models", "import", str(compact)]) == 0
     said = capsys.readouterr()
     assert (
-        "RealESRGAN Compact, 4x, also in float16, the file names no licence" in said.out + said.err
+        "RealESRGAN Compact, 4x, float16 possible, the file states no licence"
+        in said.out + said.err
     )
-    assert "up to you and whoever made it" in said.out + said.err
+    assert "check its licence" in said.out + said.err
     assert main(["models", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     (own,) = [file for file in listed["files"] if file["id"].startswith("own-")]
@@ -170,4 +171,4 @@ def test_a_path_that_is_no_file_and_no_path_at_all(tmp_path: Path, capsys: Any) 
     assert main(["plan", str(film), "--model", str(tmp_path / "gone.pth")]) == 1
     assert "error[weights-missing]" in capsys.readouterr().err
     assert main(["plan", str(film), "--model", "community"]) == 1
-    assert "and none is chosen" in capsys.readouterr().err
+    assert "and none is selected" in capsys.readouterr().err

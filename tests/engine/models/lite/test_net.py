@@ -135,7 +135,7 @@ def test_loaded_weights_equal_the_saved_ones_and_wrong_files_are_refused(tmp_pat
     frames = torch.rand(1, 3, 9, 9)
     torch.testing.assert_close(load_lite(path)(frames), net(frames))
     save_file({**net.state_dict(), "left.over": torch.zeros(1)}, path)
-    with pytest.raises(UnknownKeys, match=r"left\.over is not known"):
+    with pytest.raises(UnknownKeys, match=r"left\.over is unknown"):
         load_lite(path)
     path.write_bytes(b"no weights at all")
     with pytest.raises(UnknownKeys, match="damaged"):

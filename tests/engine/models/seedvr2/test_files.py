@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.model_files.catalogue import suited_precision
 from engine.model_files.store import Store
 from engine.models.seedvr2.files import files_of
 from engine.settings.schema import JobSettings
@@ -72,9 +71,3 @@ def test_what_is_here_is_taken_first(tmp_path: Path) -> None:
     store = Here(tmp_path / "requested", "seedvr2-7b-q4", *REST)
     requested = JobSettings(precision="fp16")
     assert dit_of(store, "seedvr2-7b", 8, requested) == "seedvr2-7b-fp16"
-
-
-def test_plain_fp8_is_never_what_suits() -> None:
-    models = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
-    suited = {suited_precision(model, gib * GIB) for model in models for gib in range(33)}
-    assert suited == {"fp16", "q8", "q4"}

@@ -316,6 +316,14 @@ def test_what_only_later_frames_need_is_not_computed(tiled: str, stop: int) -> N
     assert fed <= 1 + 4 * (clips * grid.step + grid.shared)
 
 
+def test_the_last_clip_is_that_of_the_frame_before_the_stop() -> None:
+    """Latents of a frame, then of four; clips begin every 4 latents: at frames 0, 13, 29, 45."""
+    last = {None: None, 1: 0, 2: 0, 13: 0, 14: 1, 29: 1, 30: 2, 45: 2, 46: 3}
+    vae, options = fast_vae(), ShotOptions(frame=FRAME, grid=ClipGrid(5, 1))
+    shots = {n: Shot(vae, unchanged, options, lambda tile: None, stop=n) for n in last}
+    assert {n: shot._last_clip for n, shot in shots.items()} == last
+
+
 def test_clips_by_themselves() -> None:
     vae = tiny_vae(dtype=torch.float32)
     for shared in (0, 3):

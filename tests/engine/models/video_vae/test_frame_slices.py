@@ -58,7 +58,7 @@ def test_what_is_no_number_is_refused_by_the_part_it_comes_from() -> None:
     check_finite(values)
     for value in (torch.nan, torch.inf, -torch.inf):
         values[1, 2] = value
-        words = "The values of the decoder grew too large for float16"
+        words = "The values of the decoder became too large for float16"
         with pytest.raises(NumericOverflow, match=words):
             check_finite(values)
         with pytest.raises(NumericOverflow, match="values of the encoder") as caught:

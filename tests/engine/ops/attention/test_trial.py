@@ -26,7 +26,7 @@ def test_a_program_that_ended_inside_does_not_try_again_with_the_same_torch(
     CrashGuard(FOREIGN, CPU).__enter__()  # and then the program is gone
     assert CrashGuard(FOREIGN, CPU).has_crashed
     trial.fault_of.cache_clear()
-    assert "the program ended" in trial.fault_of(FOREIGN, CPU, torch.float32, 32)
+    assert "the program crashed" in trial.fault_of(FOREIGN, CPU, torch.float32, 32)
     monkeypatch.setattr(torch, "__version__", "99")
     assert not CrashGuard(FOREIGN, CPU).has_crashed
 

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.ops.colour import correction
 from engine.ops.colour.correction import (
     METHODS,
     adain,
@@ -210,6 +211,22 @@ def test_lab_takes_the_histograms_of_all_frames_together():
     for channel in range(3):
         ours, theirs = (x[:, channel].flatten().sort().values for x in (found, wanted))
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0.5)
+
+
+def test_the_adaptive_method_goes_over_to_hsv_where_colours_are_too_strong(monkeypatch):
+    monkeypatch.setattr(correction, "hsv", lambda result, source: 0 * result)
+    for own, plain, share in (  # saturations; that of the source is 0.2
+        *((0.35, 0.30, 0.5), (0.35, 0.28, 0.5)),  # 0.15 above it
+        (0.35, 0.27, 0.0),  # `wavelet` leaves no more than 0.075 of it
+        *((0.20, 0.30, 0.3208), (0.55, 0.30, 0.7311)),  # sigmoid(5 * -0.15), sigmoid(5 * 0.2)
+    ):
+        result, left, source = (
+            torch.tensor([0.5, *2 * (0.5 * (1 - one),)]).view(1, 3, 1, 1)
+            for one in (own, plain, 0.2)
+        )
+        monkeypatch.setattr(correction, "wavelet", lambda *_, left=left: left)
+        found = correction.wavelet_adaptive(result, source)
+        torch.testing.assert_close(found, (1 - share) * left, rtol=0, atol=1e-4)
 
 
 def test_hsv_leaves_hues_alone_that_hardly_occur():

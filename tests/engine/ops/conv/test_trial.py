@@ -19,7 +19,7 @@ def test_a_processor_takes_sums_of_2d() -> None:
     choice = conv_probe.probe_convolution("cpu", torch.float32)
     assert (choice.form, choice.is_sound) == ("2d", True)
     assert choice.ratio is not None
-    assert choice.text.startswith("2D: a processor adds up in place (3-D takes ")
+    assert choice.text.startswith("2D: sums in place on the CPU (3-D takes ")
     assert conv_probe.probe_convolution("cpu", torch.bfloat16).form == "3d"
 
 
@@ -34,8 +34,8 @@ def test_the_faster_one_wins_on_a_gpu() -> None:
 def test_a_broken_form_is_never_chosen() -> None:
     cases = {
         "27 times its size": Trial(error=1e-5, workspace=27.0, seconds=0.1),
-        "computes wrongly": Trial(error=0.2, seconds=0.1),
-        "wrongly": Trial(error=float("nan"), seconds=0.1),
+        "computes wrong": Trial(error=0.2, seconds=0.1),
+        "computes wrong results": Trial(error=float("nan"), seconds=0.1),
         "does not run (no engine)": Trial(failure="no engine"),
     }
     for text, broken in cases.items():
@@ -59,7 +59,7 @@ def test_a_wrong_convolution_is_noticed(
     monkeypatch.setattr(TemporalConv, "apply", wrong)
     choice = conv_probe.probe_convolution("cpu", torch.float32)
     assert choice.form == other
-    assert "computes wrongly" in choice.reason
+    assert "computes wrong" in choice.reason
 
 
 def test_a_convolution_that_fails_leads_to_2d(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_a_convolution_that_fails_leads_to_2d(monkeypatch: pytest.MonkeyPatch) -
     assert (choice.form, choice.ratio) == ("2d", None)
 
 
-CHOICE = ConvolutionChoice(form="3d", reason="it is the faster", ratio=0.5, winograd=True)
+CHOICE = ConvolutionChoice(form="3d", reason="the faster", ratio=0.5, winograd=True)
 GPU, LAYER = torch.device("cuda", 0), LayerKind((8, 4, 3, 3, 3))
 KEY = "this GPU, float16, 4 to 8 by 3x3x3, padding 1, strides (1, 1)"
 

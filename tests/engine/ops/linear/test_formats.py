@@ -71,6 +71,6 @@ def test_a_refusal_names_the_nearest_that_works(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(formats, "_works", lambda kind, device: False)
     with pytest.raises(FeatureMissing) as caught:
         require("int8", "cpu")
-    assert caught.value.hint == "Choose no narrow matrix products."
+    assert caught.value.hint == "Choose exact matrix products."
     with pytest.raises(KeyError):
         require("int3", "cpu")

@@ -66,15 +66,15 @@ def test_a_pause_is_no_part_of_the_speed(
     monkeypatch.setattr(control_module, "awake_seconds", lambda: now[0])
     control = Control()
     counted = started(shown, control=control)
-    for _ in range(2):
+    for frames in (10, 30):
         now[0] += 5
-        counted.add(10)
+        counted.add(frames)
         control.pause()
         control.resumes_within(0)
         now[0] += 3600
         control.resume()
-    assert [event.frames_per_second for event in shown] == [2, 2]
-    assert shown[-1].seconds_left == 40
+    assert [event.frames_per_second for event in shown] == [2, 4], "10 in 5 s, 40 in 10 s"
+    assert [event.seconds_left for event in shown] == [45, 15], "90 and 60 are left"
 
 
 class Coming:

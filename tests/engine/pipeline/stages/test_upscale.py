@@ -88,7 +88,7 @@ def test_without_memory_the_same_clip_is_made_in_smaller_pieces():
     torch.testing.assert_close(made, Upscale(Doubler(), context(Size(200, 120))).run(frames, 0))
     downgrades = [event for event in job.events.events if isinstance(event, PlanDowngraded)]
     assert downgrades[0].notice.message == (
-        "Memory ran out: the job goes on with 2 instead of 4 frames at a time."
+        "Out of memory: the job continues with 2 instead of 4 frames at a time."
     )
     assert job.plan.work.clip_frames == 1
     assert job.plan.work.tile.pixels <= 7000

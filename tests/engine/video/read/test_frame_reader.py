@@ -13,6 +13,7 @@ import pytest
 
 from engine.core.errors import InputError, ResultHeldBack, SourceMissing
 from engine.protocol.media import MediaInfo, VideoInfo
+from engine.video.read.clock import PartClock, film_jumps
 from engine.video.read.decoder import VideoDecoder
 from engine.video.read.frame_mark import FrameMark
 from engine.video.read.frame_reader import FrameReader, frame_at
@@ -261,14 +262,19 @@ def test_a_change_of_size_and_format_is_brought_back(tmp_path: Path) -> None:
 
 def test_a_clock_that_jumps_back_goes_on(tmp_path: Path) -> None:
     part = make_clip(tmp_path / "a.ts", frames=30).read_bytes()
-    (tmp_path / "twice.ts").write_bytes(part * 2)
-    media = probe(tmp_path / "twice.ts")
+    (tmp_path / "thrice.ts").write_bytes(part * 3)
+    media = probe(tmp_path / "thrice.ts")
     with FrameReader(media) as reader:
         stamps = [frame.pts for frame in reader]
-    assert [after - before for before, after in itertools.pairwise(stamps)] == [3600] * 59
-    assert any("jumps back" in str(problem) for problem in reader.problems)
+    assert [after - before for before, after in itertools.pairwise(stamps)] == [3600] * 89
+    jumps = film_jumps(media)
+    assert jumps == (Fraction(30, 25), Fraction(60, 25)), "as long as the parts before"
+    clock = PartClock(Fraction(1, 100), jumps, None)  # of subtitles, in 1/100 s
+    assert [clock.moved(time) for time in (5, 110, 5, 90, 7)] == [5, 110, 125, 210, 247]
+    assert any("jump back" in str(problem) for problem in reader.problems)
 
 
+@NEEDS_FFMPEG
 def test_a_clock_that_wraps_goes_on_and_is_named(tmp_path: Path) -> None:
     source, wrapping = tmp_path / "a.ts", tmp_path / "wraps.ts"
     make_clip(source, frames=100, rate=Fraction(1), gop=25)

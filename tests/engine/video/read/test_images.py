@@ -159,7 +159,7 @@ def test_the_part_of_a_jpeg_that_is_there_is_shown(tmp_path: Path) -> None:
     with FrameReader(media) as reader:
         (frame,) = reader
     assert read_number(frame.planes[0]) == 3
-    assert any("end of the file" in str(problem) for problem in reader.problems)
+    assert any("end of the image file" in str(problem) for problem in reader.problems)
 
 
 def test_a_sequence_ends_at_the_first_gap(tmp_path: Path) -> None:

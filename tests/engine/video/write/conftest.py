@@ -6,6 +6,12 @@ from pathlib import Path
 import pytest
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests that mount a disk."""
+    if "small_disk" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.programs("mount", "umount"))
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder on a disk of 16 kB."""

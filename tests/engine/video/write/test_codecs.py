@@ -189,9 +189,9 @@ def test_what_is_left_out_has_a_notice_that_proposes_mkv() -> None:
     notices = [*stream_notices(about, "mp4")]
     assert [n.code for n in notices] == ["stream-left-out", "stream-left-out", "container-changed"]
     assert [n.message for n in notices] == [
-        "Stream 2 (subtitle, subrip) is left out: MP4 cannot hold subrip.",
-        "Stream 4 (attachment, ttf) is left out: MP4 holds no attached files.",
-        "The result is of the kind MP4, the source of the kind MKV.",
+        "Stream 2 (subtitle, subrip) is left out: MP4 does not support subrip.",
+        "Stream 4 (attachment, ttf) is left out: MP4 does not support attachments.",
+        "The format of the result is MP4; the source has MKV.",
     ]
     assert all("MKV" in n.hint for n in notices[:2])
     mov_text = media("a.mp4", (subtitle("mov_text"),))
@@ -220,7 +220,7 @@ def test_what_a_camera_measures_is_kept_where_the_container_takes_it() -> None:
         assert [p.copied for p in plan_streams(about, container)] == [True]
     left_out, _ = stream_notices(about, "mkv")
     assert left_out.message == (
-        "Stream 3 (data track, bin_data) is left out: data of this kind cannot be written into MKV."
+        "Stream 3 (data track, bin_data) is left out: this kind of data cannot be written into MKV."
     )
     assert "MOV" in left_out.hint or "MP4" in left_out.hint
 

@@ -318,7 +318,7 @@ def test_a_stream_that_only_the_plan_thinks_possible_is_left_out(tmp_path: Path)
     copied = tuple(replace(stream, copied=True, why="") for stream in plan.streams)
     plan = tried(media, replace(plan, streams=copied), Control())
     assert [(stream.copied, str(stream.why)) for stream in plan.streams] == [
-        (False, "MP4 does not take this one")
+        (False, "MP4 does not accept it")
     ]
     mux_all(media, plan, segments, plan.output)
     assert not probe(plan.output).streams

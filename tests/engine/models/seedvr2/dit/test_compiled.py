@@ -76,7 +76,7 @@ def test_a_card_without_triton_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
     options = LoadOptions(switches=COMPILED)
     with pytest.raises(FeatureMissing, match="Triton") as caught:
         load_dit(tmp_path / "not looked at.safetensors", device="cuda", options=options)
-    assert "dit.compile and vae.compile off" in caught.value.hint
+    assert "Turn off the switches dit.compile and vae.compile" in caught.value.hint
 
 
 def broken(graph: Any, inputs: Any) -> Any:
@@ -84,7 +84,7 @@ def broken(graph: Any, inputs: Any) -> Any:
 
 
 def test_a_compiler_that_fails_is_refused() -> None:
-    with compiling(broken), pytest.raises(FeatureMissing, match="does not work here for the proc"):
+    with compiling(broken), pytest.raises(FeatureMissing, match="does not work for the CPU"):
         compiler.require_compiler(CPU)
 
 

@@ -111,7 +111,7 @@ def test_other_models_and_impossible_sizes_are_refused() -> None:
             infer_dit_config(names, {})
     shapes = dict(published_shapes("3b"))
     narrow = {name: (97,) for name in shapes if ".norm_q." in name or ".norm_k." in name}
-    with pytest.raises(UnknownKeys, match="do not fit together"):
+    with pytest.raises(UnknownKeys, match="do not match"):
         infer_dit_config({**shapes, **narrow}, {})
     wrong = ({"separate_layers": 33}, {"rope_dim": 129}, {"heads": 0}, {"window": (4, 0, 3)})
     for sizes in wrong:

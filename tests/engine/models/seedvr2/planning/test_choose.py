@@ -74,11 +74,11 @@ def test_a_smaller_working_size_is_planned_with_its_bytes_and_seconds() -> None:
     assert {plan.picture.size for plan in plans} == {Size(1920, 1080)}
     assert plans[0].seconds < plans[1].seconds < plans[2].seconds
     assert needs(plans[0].work).stages["decode"] < needs(plans[2].work).stages["decode"]
-    text = "Works at 84 % of the sides (1616x912), then resizes to 1920x1080."
+    text = "Processed at 84 % of the width and height (1616x912), then resized to 1920x1080."
     said = [[choice.message for choice in FAMILY.choices(plan.work)] for plan in plans]
     assert [text in sentences for sentences in said] == [False, True, False]
-    assert "works at 1616x912" in plans[1].work.line
-    assert plans[1].work.summary[0].message == "works at 84 %"
+    assert "processed at 1616x912" in plans[1].work.line
+    assert plans[1].work.summary[0].message == "processed at 84 %"
 
 
 @given(

@@ -88,7 +88,7 @@ def test_other_models_and_impossible_sizes_are_refused() -> None:
     for names in ({}, {"blocks.0.attn.proj_qkv.vid.weight": (7680, 2560)}, {"encoder.x": (1,)}):
         with pytest.raises(UnknownKeys, match="SeedVR2 VAE"):
             infer_vae_config(names, {})
-    with pytest.raises(UnknownKeys, match="do not fit together"):
+    with pytest.raises(UnknownKeys, match="do not match"):
         infer_vae_config(published_shapes(), {"config": '{"norm_num_groups": 48}'})
     for sizes in (
         {"encoder_time": (True, True)},

@@ -66,11 +66,11 @@ def test_the_published_examples() -> None:
 def test_latents_of_others_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.latent"
     for shape, words in (
-        ((1, 4, 8, 8), "4 channels, as those of Stable Diffusion or SDXL; Wan has 16"),
+        ((1, 4, 8, 8), "4 channels, as used by Stable Diffusion or SDXL; latents of Wan have 16"),
         ((1, 12, 2, 8, 8), "Mochi"),
         ((1, 128, 2, 8, 8), "LTX-Video"),
-        ((1, 8, 2, 8, 8), "8 channels; Wan has 16 (Wan 2.1), 48 (Wan 2.2 5B)"),
-        ((2, 16, 1, 2, 2), "2 films at once"),
+        ((1, 8, 2, 8, 8), "8 channels; latents of Wan have 16 (Wan 2.1), 48 (Wan 2.2 5B)"),
+        ((2, 16, 1, 2, 2), "a batch of 2 videos"),
         ((16, 8, 8), "has the shape 16x8x8"),
         ((7,), "has the shape 7,"),
         ((1, 16, 1, 1, 2049), "16392x8 pixels"),

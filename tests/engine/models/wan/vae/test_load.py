@@ -119,7 +119,7 @@ def test_pickles_that_are_none(tmp_path: Path, form: Form) -> None:
     with pytest.raises(WeightsTruncated):
         load_wan(path, form=form)
     for tensors, error, words in (
-        ({"model": {"step": 3}}, WeightsDamaged, "something else than a list of tensors"),
+        ({"model": {"step": 3}}, WeightsDamaged, "does not contain a list of tensors"),
         ({"weight": torch.ones(2), "when": Path("x")}, UnsafeWeights, "could run a program"),
     ):
         torch.save(tensors, path)

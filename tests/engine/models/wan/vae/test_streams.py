@@ -236,7 +236,7 @@ def test_values_that_are_no_numbers_are_refused() -> None:
     frames[3, 0, 5, 70] = latents[0, 3, 1, 0, 9] = torch.nan
     for tile in (None, Size(68, 68)):
         for run, given, part in ((encoded, frames, "encoder"), (decoded, latents, "decoder")):
-            words = f"values of the {part} grew too large for float64"
+            words = f"values of the {part} became too large for float64"
             with pytest.raises(NumericOverflow, match=words):
                 run(vae, given, (1,), tile=tile)
 

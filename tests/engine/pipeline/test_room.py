@@ -1,0 +1,24 @@
+"""How much of a disk stays free."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from engine.core.errors import DiskFull
+from engine.pipeline import room
+from tests.helpers.disks import Disk
+
+MB = 10**6
+
+
+@pytest.mark.parametrize(
+    ("total", "needed", "least"),
+    # of a large disk 200 MB, of a small one a twentieth
+    [(10**6, 0, 200), (10**6, 50, 250), (4000, 0, 200), (2000, 0, 100), (2000, 50, 150)],
+)
+def test_a_job_leaves_room_for_others(total, needed, least, monkeypatch, tmp_path):
+    disk = Disk(monkeypatch, free=least * MB, total=total * MB)
+    room.check_room(SimpleNamespace(uses_last_room=False), tmp_path, needed * MB)
+    disk.free -= 1
+    with pytest.raises(DiskFull):
+        room.check_room(SimpleNamespace(uses_last_room=False), tmp_path, needed * MB)
