@@ -104,6 +104,7 @@ def test_large_models_are_measured_narrower() -> None:
     assert "half" in str(MeasuredVae(BenchOptions(device="cpu")).description)
 
 
+@pytest.mark.programs("g++")
 def test_every_switch_of_the_transformer_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(device: torch.device) -> None:
         raise FeatureMissing("compile-on-gpu", feature="compile")
