@@ -344,7 +344,7 @@ def current_names(settings: type[Any]) -> dict[str, str]:
 
 
 def with_values(settings: S, values: Mapping[str, object]) -> S:
-    """The same settings with other values, by name.
+    """Copy of the settings with other values, by name.
 
     Raises:
         SettingsError: A value is impossible.

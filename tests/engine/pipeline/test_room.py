@@ -1,4 +1,4 @@
-"""How much of a disk stays free."""
+"""Space that a job leaves free on a disk."""
 
 from types import SimpleNamespace
 

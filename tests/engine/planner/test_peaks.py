@@ -90,7 +90,7 @@ TOGETHER = 96 + 275 + 556  # a process reads, restores and writes at the same ti
 
 
 def round_plan(work: WorkPlan, **changes: Any) -> Plan:
-    """From 1 to 4 Mpx; some changes are those of the picture."""
+    """Plan from 1 to 4 Mpx; some changes are those of the output picture."""
     plan = a_plan(work=work, source_size=SMALL)
     own = {name: changes.pop(name) for name in list(changes) if hasattr(plan.picture, name)}
     return replace(plan, picture=replace(plan.picture, **{"size": LARGE, **own}), **changes)

@@ -38,7 +38,7 @@ ONE_MEASURED = {GPUS.title: MEASURED[GPUS.title]}
 
 
 def of_jobs(errors, **more):
-    """What is known after jobs whose times were off by so much, by kind."""
+    """Rates after jobs whose times were off by these factors, by kind."""
     return Rates(jobs={kind: Learned(factor=1.0, error=e) for kind, e in errors.items()}, **more)
 
 

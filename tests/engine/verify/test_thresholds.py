@@ -1,4 +1,4 @@
-"""Where checks begin to fail: by comparisons that are made by hand."""
+"""Values at which checks begin to fail, in comparisons made by hand."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_all_frames_together_must_be_alike() -> None:
 
 def test_frames_are_counted_exactly_but_at_the_ends_of_a_part() -> None:
     for rendering, taken, left_out, in_result, whole, part in (
-        # ten frames go on; so many had come from the decoder, or half as many with two fields each
+        # ten frames go on; the decoder had returned the same number, or half as many with two fields each
         (None, 0, 0, 10, True, True),
         (None, 0, 0, 9, False, False),
         (None, 0, 0, 11, False, False),

@@ -58,18 +58,18 @@ def learned(plan: Plan, paces: Paces, *owners: str) -> dict[str, float]:
 def test_frames_and_seconds_while_the_clock_ran(
     paces: Paces, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[float, float]] = []
-    monkeypatch.setattr(learning, "learn_part", lambda _, *now: told.append(now[:2]))
+    learnt: list[tuple[float, float]] = []
+    monkeypatch.setattr(learning, "learn_part", lambda _, *now: learnt.append(now[:2]))
     plan: Any = SimpleNamespace(workers=(1,))
     for at, event, frames in (
-        # 20 in 10 s, whatever is told meanwhile, and 30 in 15 s
+        # 20 in 10 s, whatever is learnt meanwhile, and 30 in 15 s
         *((100, "works", 10), (105, "works", 20), (110, "made", 30), (125, "made", 30)),
         *((125, "rests", 0), (200, "works", 4), (202, "made", 14)),  # it waited; 10 in 2 s
     ):
         clock.now = at
         getattr(paces, event)(*(0, frames)[: 1 if event == "rests" else 2])
     paces.learn(plan, lambda _: "")
-    assert told == [(pytest.approx(60), 27)]
+    assert learnt == [(pytest.approx(60), 27)]
 
 
 def test_devices_of_a_computer_count_together(paces: Paces, clock: Clock, tmp_path: Path) -> None:
