@@ -63,7 +63,7 @@ def mark(count: int) -> FrameMark:
 
 
 def segment(number: int, begins: int, frames: int, shot: int) -> SegmentRecord:
-    """Marks of frames, whose times and CRCs say which frames they are."""
+    """Record of a segment whose times and CRCs identify each frame."""
     ends = [mark(begins + count) for count in range(1, frames + 1)]
     times = {"pts": tuple(m.pts for m in ends), "crcs": tuple(m.crc for m in ends)}
     about = {"durations": (10,) * frames, "bytes": 1, "begins": begins, "shot": shot}

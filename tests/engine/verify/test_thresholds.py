@@ -41,7 +41,7 @@ def test_all_frames_together_must_be_alike() -> None:
 
 def test_frames_are_counted_exactly_but_at_the_ends_of_a_part() -> None:
     for rendering, taken, left_out, in_result, whole, part in (
-        # ten frames go on; the decoder had returned the same number, or half as many with two fields each
+        # ten frames go on; the decoder returned as many, or half of them with two fields each
         (None, 0, 0, 10, True, True),
         (None, 0, 0, 9, False, False),
         (None, 0, 0, 11, False, False),
