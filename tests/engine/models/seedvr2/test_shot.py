@@ -176,22 +176,6 @@ def test_tiles_are_reported_and_go_on_where_they_stopped() -> None:
     assert 0 < float(encoded.abs().mean()) < 0.3
 
 
-@pytest.mark.parametrize("warm_up", [*extended(0), 2])
-def test_two_tiles_at_once_give_the_same_bits(warm_up: int) -> None:
-    frames = random_frames(21, 3, 32, 160, dtype=torch.float32)
-    about = {"tile": Size(112, 112), "warm_up": warm_up}
-    found = []
-    for at_once in (1, 2):
-        tiles: list[DecodedTile] = []
-        encode = Tiling(**about, span=4, at_once=at_once)
-        made = in_tiles(fast_vae(), frames, tiles, encode=encode, at_once=at_once, **about)
-        found.append((made, [(tile.index, tile.frame) for tile in tiles]))
-    (wanted, order), (made, order_of_two) = found
-    assert torch.equal(made, wanted)
-    assert order_of_two == order
-    assert len(set(order)) > 2
-
-
 def encoded(vae: Vae, frames: Tensor, warm_up: int) -> Tensor:
     stream = SeedVr2EncodeStream(vae, Size(48, 16), Tiling(tile=Size(32, 16), warm_up=warm_up))
     cuts = list(slices(len(frames), 4))
