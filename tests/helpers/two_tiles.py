@@ -1,4 +1,4 @@
-"""Shots of very small VAEs on a GPU, some tiles at a time, and what comes out of them."""
+"""Shots of very small VAEs, some tiles at a time, and what comes out of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
 from engine.models.seedvr2.vae.encode_stream import SeedVr2EncodeStream
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.tiling import Tiling
-from engine.models.upscalers import Advance, no_advance
+from engine.models.upscalers import Advance, DecodedTile, no_advance
 from engine.models.video_vae.slicing import slices
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.split import decode_cut, encode_cut, least_tile
@@ -42,29 +42,33 @@ def weights(family: str) -> tuple[Any, dict[str, Tensor]]:
     return plain.config, {name: x.float() for name, x in plain.state_dict().items()}
 
 
-def seedvr2_encoded(at_once: int, frame: Size, **tiling: Any) -> Tensor:
+def seedvr2_encoded(at_once: int, frame: Size, device: str = "cuda", **tiling: Any) -> Tensor:
     """Latents of two slices."""
-    vae = FastVae(*weights("seedvr2"), device="cuda", switches=SWITCHES)
+    vae = FastVae(*weights("seedvr2"), device=device, switches=SWITCHES)
     parking = Parking(10**9)
     stream = SeedVr2EncodeStream(vae, frame, Tiling(**tiling, at_once=at_once), parking)
     frames = random_frames(9, 3, frame.height, frame.width, dtype=torch.float32)
-    parts = [stream.push(frames[a:b].to("cuda"), last=b == 9) for a, b in slices(9, 4)]
+    parts = [stream.push(frames[a:b].to(device), last=b == 9) for a, b in slices(9, 4)]
     parking.release()
     return torch.cat(parts)
 
 
 def seedvr2_decoded(
-    at_once: int, frame: Size, advance: Advance = no_advance, **tiling: Any
+    at_once: int,
+    frame: Size,
+    device: str = "cuda",
+    advance: Advance = no_advance,
+    **tiling: Any,
 ) -> Tensor:
-    """Frames of three latents, and sums of the tiles that are reported."""
-    vae = FastVae(*weights("seedvr2"), device="cuda", switches=SWITCHES)
+    """Frames of three latents, and the tiles that are reported."""
+    vae = FastVae(*weights("seedvr2"), device=device, switches=SWITCHES)
     parking = Parking(10**9)
     seen: list[float] = []
     stream = SeedVr2DecodeStream(
         vae,
         frame,
         Tiling(**tiling, blend=8, at_once=at_once),
-        lambda tile: seen.append(float(tile.picture.sum())),
+        lambda tile: seen.extend(_noted(tile)),
         parking,
         advance=advance,
     )
@@ -73,30 +77,35 @@ def seedvr2_decoded(
     made = [
         frames.cpu()
         for a, b in slices(3, 1)
-        for frames in stream.push(latents[a:b].to("cuda"), last=b == 3)
+        for frames in stream.push(latents[a:b].to(device), last=b == 3)
     ]
     parking.release()
     return torch.cat([*(part.flatten() for part in made), torch.tensor(seen)])
 
 
-def wan(at_once: int, frame: Size, **options: Any) -> Tensor:
-    """Latents and frames of two visits."""
-    vae = FastWanVae(*weights("wan"), device="cuda", switches=SWITCHES)
-    parking, parts = Parking(10**9), list[Tensor]()
+def wan(at_once: int, frame: Size, device: str = "cuda", **options: Any) -> Tensor:
+    """Latents and frames of two visits, and the tiles that are reported."""
+    vae = FastWanVae(*weights("wan"), device=device, switches=SWITCHES)
+    parking, parts, seen = Parking(10**9), list[Tensor](), list[float]()
     cut = encode_cut(vae.config)
     tile = Size(least_tile(cut) + 1, 99).scaled(cut.factor)
     about = {**options, "at_once": at_once, "parking": parking}
     encode = WanEncodeStream(vae, frame, Streaming(tile=tile, **about))
     frames = random_frames(33, 3, frame.height, frame.width, dtype=torch.float32)
-    latents = [encode.push(frames[a:b].to("cuda"), last=b == 33) for a, b in slices(33, 4)]
+    latents = [encode.push(frames[a:b].to(device), last=b == 33) for a, b in slices(33, 4)]
     cut = decode_cut(vae.config)
     tile = Size(least_tile(cut) + 1, 99).scaled(cut.factor * vae.config.upscale)
-    decode = WanDecodeStream(vae, frame, Streaming(tile=tile, **about))
+    streaming = Streaming(tile=tile, **about)
+    decode = WanDecodeStream(vae, frame, streaming, lambda tile: seen.extend(_noted(tile)))
     whole = torch.cat(latents, dim=2)
     for a, b in slices(9, 4):
         parts += [frames.cpu() for frames in decode.push(whole[:, :, a:b], last=b == 9)]
     parking.release()
-    return torch.cat([whole.cpu().flatten(), torch.cat(parts).flatten()])
+    return torch.cat([whole.cpu().flatten(), torch.cat(parts).flatten(), torch.tensor(seen)])
+
+
+def _noted(tile: DecodedTile) -> tuple[float, ...]:
+    return tile.index, tile.frame, float(tile.picture.sum())
 
 
 Run = Callable[..., Tensor]

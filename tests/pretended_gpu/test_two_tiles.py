@@ -89,7 +89,7 @@ def test_a_cancelled_tile_leaves_no_memory() -> None:
 
     with pretended_gpu() as gpu, torch.inference_mode():
         with pytest.raises(Cancelled):
-            seedvr2_decoded(2, FRAME, advance, **TILES)
+            seedvr2_decoded(2, FRAME, advance=advance, **TILES)
         gc.collect()
     assert not gpu.record.problems
     assert gpu.allocator.allocated == 0

@@ -145,6 +145,9 @@ def test_other_archives(path: Path) -> None:
         archive.writestr("model/data.pkl", b"\x80\x02}q\x00.")
     with pytest.raises(errors.WeightsDamaged):
         open_weights(path)
+    torch.save({"model": {"step": 3}}, path)
+    with pytest.raises(errors.WeightsDamaged, match="does not contain a list of tensors"):
+        open_weights(path)
 
 
 def write_program(path: Path, program: bytes, **members: bytes) -> None:

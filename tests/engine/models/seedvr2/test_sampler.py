@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -88,10 +85,3 @@ def test_noise_is_mixed_into_the_latent_only_where_it_is_wanted() -> None:
     share = shifted_timestep(350, (6, 8, 16)) / 1000  # height, width, channels: as published
     wanted = (1 - share) * latent + share * (0.1 * noise + 0.05 * more)
     torch.testing.assert_close(noisy_latent(latent, 0.35, noise, more), wanted)
-
-
-def test_golden_shift() -> None:
-    path = Path(__file__).parents[3] / "golden" / "seedvr2" / "timestep_transform.json"
-    for row in json.loads(path.read_text("utf-8"))["rows"]:
-        found = shifted_timestep(row["t_in"], tuple(row["latent_shape_THW"]))
-        assert found == pytest.approx(row["t_out"], abs=1e-3)

@@ -1,13 +1,10 @@
-import json
 from itertools import product
-from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.ops.attention.windows import Grid, Window, window_size, windows
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "seedvr2" / "window_partitions.json"
 COUNTS = (4, 3, 3)
 GRIDS = st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(1, 70))
 
@@ -32,13 +29,6 @@ def test_no_window_is_larger_than_a_whole_one(grid: Grid) -> None:
     for shifted in (False, True):
         for window in windows(grid, COUNTS, shifted):
             assert all(side <= most for side, most in zip(window.shape, size, strict=True))
-
-
-def test_golden_windows() -> None:
-    for row in json.loads(GOLDEN.read_text("utf-8")):
-        shifted = "swin" in row["method"]
-        found = windows(tuple(row["size_thw_tokens"]), tuple(row["num_windows"]), shifted)
-        assert found == [Window(*edges) for edges in row["windows_t0_t1_h0_h1_w0_w1"]]
 
 
 def test_larger_pictures_have_more_windows_of_one_size() -> None:

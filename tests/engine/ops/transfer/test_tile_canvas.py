@@ -1,4 +1,3 @@
-from contextlib import nullcontext
 from itertools import product
 
 import pytest
@@ -8,7 +7,6 @@ from hypothesis import strategies as st
 
 from engine.core.errors import CapacityError, NumericOverflow
 from engine.core.geometry import Box, Size
-from engine.ops.transfer import tile_canvas
 from engine.ops.transfer.tile_canvas import TileSink, quantised
 from engine.tiling.blend import tile_weights
 from engine.tiling.grid import tile_grid
@@ -108,81 +106,3 @@ def test_nan_and_infinity_are_an_error_that_the_planner_understands():
         sink.add(part, Box(0, 0, 4, 4), 0)
         with pytest.raises(NumericOverflow):
             sink.result()
-
-
-class FakeStreams:
-    """Streams that copy only when an event is waited for, as late as a GPU may do it."""
-
-    def __init__(self) -> None:
-        self.pinned = self.most_waiting = 0
-        self.waiting: list[tuple[torch.Tensor, torch.Tensor]] = []
-
-    def staging(self, size: int) -> torch.Tensor:
-        self.pinned += size
-        LateTensor.streams = self
-        return torch.empty(size, dtype=torch.uint8).as_subclass(LateTensor)
-
-
-class LateTensor(torch.Tensor):
-    """Pinned memory whose copies arrive when their event is waited for."""
-
-    streams: FakeStreams
-
-    def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-        assert non_blocking
-        LateTensor.streams.waiting.append((self.as_subclass(torch.Tensor), source))
-        return self
-
-
-class FakeStream:
-    def __init__(self, device: object) -> None:
-        self.waited = 0
-
-    def wait_stream(self, other: object) -> None:
-        self.waited += 1
-
-
-class FakeEvent:
-    def record(self, stream: FakeStream) -> None:
-        assert stream.waited, "the copy may begin before the part is computed"
-        streams = LateTensor.streams
-        streams.most_waiting = max(streams.most_waiting, len(streams.waiting))
-
-    def synchronize(self) -> None:
-        target, source = LateTensor.streams.waiting.pop(0)
-        target.copy_(source)
-
-
-@pytest.fixture
-def streams(monkeypatch: pytest.MonkeyPatch) -> FakeStreams:
-    fake = FakeStreams()
-    monkeypatch.setattr(tile_canvas, "_pinned", fake.staging)
-    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
-    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
-    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
-    make = tile_canvas._StreamTransfer
-    monkeypatch.setattr(tile_canvas, "_transfer_from", lambda device, arrive: make(device, arrive))
-    return fake
-
-
-def test_late_copies_give_the_same_canvas_and_two_are_pending_at_most(streams):
-    canvas = Size(50, 37)
-    boxes = tile_grid(canvas, Size(24, 20), 8)
-    tiles = [torch.rand(5, 3, b.height, b.width) * 2 - 1 for b in boxes]
-    for blend in (0, 6):
-        late, direct = TileSink(5, canvas), TileSink(5, canvas)
-        direct._transfer = tile_canvas._DirectTransfer(direct._arrive)
-        for sink in (late, direct):
-            fill([sink], tiles, canvas, boxes, blend)
-        assert torch.equal(late.result().int(), direct.result().int())
-        assert streams.most_waiting == 2
-        assert not streams.waiting
-
-
-def test_pinned_memory_is_two_parts_however_many_come(streams):
-    sink = TileSink(40, Size(8, 6))
-    for start in range(0, 40, 4):
-        sink.add(torch.zeros(4, 3, 6, 8), Box(0, 0, 8, 6), start)
-    sink.result()
-    assert streams.pinned == 2 * 4 * 6 * 8 * 3 * 2

@@ -1,113 +1,11 @@
-"""The plain VAE: golden values, slices, gradients, types."""
+"""The plain VAE: gradients and types; tests/golden compares it with published values."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from safetensors.torch import load_file
-from torch import Tensor
 
-from engine.models.seedvr2.vae.load import load_vae
-from engine.models.seedvr2.vae.plain import SeedVr2Vae
-from engine.ops.conv.causal_conv import Carry
-from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae
-
-GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"
-LIMIT = 5e-5
-Step = Callable[[Tensor, Carry], tuple[Tensor, Carry]]
-
-
-@pytest.fixture(scope="module")
-def golden_vae() -> SeedVr2Vae:
-    vae = load_vae(GOLDEN / "vae_tiny_weights.safetensors", form="plain")
-    assert isinstance(vae, SeedVr2Vae)
-    return vae
-
-
-def cases(kind: str) -> dict[str, dict[str, Tensor]]:
-    """Tensors of a golden file by case and name."""
-    found: dict[str, dict[str, Tensor]] = {}
-    for key, value in load_file(GOLDEN / f"vae_tiny_{kind}.safetensors").items():
-        _, case, name = key.split(".")
-        found.setdefault(case, {})[name] = value
-    return found
-
-
-def assert_near(result: Tensor, golden: Tensor) -> None:
-    """One frame has no time axis in the golden files."""
-    torch.testing.assert_close(result.reshape(golden.shape), golden, rtol=0, atol=LIMIT)
-
-
-def test_names_and_shapes_are_the_published_ones() -> None:
-    manifest = json.loads((GOLDEN / "manifest_vae.json").read_text("utf-8"))
-    with torch.device("meta"):
-        state = SeedVr2Vae().state_dict()
-    assert {name: list(value.shape) for name, value in state.items()} == manifest["state_dict"]
-    assert sum(value.numel() for value in state.values()) == manifest["total_parameters"]
-
-
-def test_golden_encode(golden_vae: SeedVr2Vae) -> None:
-    for golden in cases("encode").values():
-        golden_vae.disable_slicing()
-        assert_near(golden_vae.posterior(golden["input"]), golden["moments_slicing_off"])
-        golden_vae.enable_slicing()
-        posterior = golden_vae.posterior(golden["input"])
-        assert_near(posterior, golden["moments_slicing_on"])
-        assert_near(posterior[:, 16:], golden["logvar"])
-        assert_near(golden_vae.encode(golden["input"]), golden["mean"])
-
-
-def test_golden_decode(golden_vae: SeedVr2Vae) -> None:
-    for golden in cases("decode").values():
-        golden_vae.disable_slicing()
-        assert_near(golden_vae.decode(golden["latent"]), golden["sample_slicing_off"])
-        golden_vae.enable_slicing()
-        assert_near(golden_vae.decode(golden["latent"]), golden["sample_slicing_on"])
-
-
-def through(step: Step, whole: Tensor, lengths: list[int]) -> Tensor:
-    carry, results = Carry(), []
-    for part in whole.split(lengths, dim=2):
-        result, carry = step(part, carry)
-        results.append(result)
-    return torch.cat(results, dim=2)
-
-
-TIMES = st.sampled_from([(), (True,), (False,), (False, True), (True, True), (False, True, True)])
-
-
-@settings(max_examples=12, deadline=None)
-@given(TIMES, st.lists(st.integers(1, 2), min_size=1, max_size=4), st.booleans())
-def test_slices_of_any_length_equal_the_whole_clip(
-    time: tuple[bool, ...], steps: list[int], quant: bool
-) -> None:
-    vae = tiny_vae(tiny_config(time, quant_conv=quant, post_quant_conv=quant))
-    factor, side = vae.config.temporal_factor, vae.config.spatial_factor
-    lengths = [1 + (steps[0] - 1) * factor, *(step * factor for step in steps[1:])]
-    frames = random_frames(1, 3, sum(lengths), side, 2 * side)
-    posterior = vae.posterior(frames)
-    assert posterior.shape == (1, 8, sum(steps), 1, 2)
-    torch.testing.assert_close(
-        through(vae.encode_slice, frames, lengths), posterior, rtol=0, atol=1e-10
-    )
-    latent = random_frames(1, 4, sum(steps), 1, 2)
-    sample = vae.decode(latent)
-    assert sample.shape == frames.shape
-    torch.testing.assert_close(through(vae.decode_slice, latent, steps), sample, rtol=0, atol=1e-10)
-
-
-def test_a_batch_equals_its_clips_one_by_one() -> None:
-    vae = tiny_vae()
-    frames, latent = random_frames(2, 3, 5, 8, 16), random_frames(2, 4, 2, 2, 1)
-    for run, whole in ((vae.posterior, frames), (vae.decode, latent)):
-        alone = torch.cat([run(whole[:1]), run(whole[1:])])
-        torch.testing.assert_close(run(whole), alone, rtol=0, atol=1e-12)
+from tests.helpers.seedvr2 import random_frames, tiny_vae
 
 
 @pytest.mark.parametrize("path", ["encoder", "decoder"])

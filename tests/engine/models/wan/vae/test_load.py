@@ -15,10 +15,7 @@ from torch import Tensor
 
 from engine.core.errors import (
     ExtraKeys,
-    UnsafeWeights,
-    WeightsDamaged,
     WeightsError,
-    WeightsTruncated,
     WrongModel,
     WrongNumbers,
 )
@@ -109,22 +106,6 @@ def test_wrong_tensors(path: Path, form: Form) -> None:
         with pytest.raises(error, match=re.escape(words)) as caught:
             load_wan(path, form=form)
         assert caught.value.hint
-
-
-def test_pickles_that_are_none(tmp_path: Path, form: Form) -> None:
-    path = tmp_path / "model.pth"
-    write_wan(path)
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(WeightsTruncated):
-        load_wan(path, form=form)
-    for tensors, error, words in (
-        ({"model": {"step": 3}}, WeightsDamaged, "does not contain a list of tensors"),
-        ({"weight": torch.ones(2), "when": Path("x")}, UnsafeWeights, "could run a program"),
-    ):
-        torch.save(tensors, path)
-        with pytest.raises(error, match=words):
-            load_wan(path, form=form)
 
 
 MEASURE = """

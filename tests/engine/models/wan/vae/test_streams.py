@@ -161,25 +161,6 @@ def test_tiles_go_on_where_they_stopped(layout: Layout) -> None:
         assert_same(decoded(vae, latents, sizes, tile=tile, parks=parks), pictures)
 
 
-@pytest.mark.parametrize("warm_up", [*extended(0), 2])
-def test_two_tiles_at_once_give_the_same_bits(warm_up: int) -> None:
-    vae = vae_of("2x")
-    frames, latents = frames_of(vae, 4 * LONG + 1), latents_of(vae, LONG + 1)
-    tiles = tile_of(encode_cut(vae.config), (1, 99)), tile_of(decode_cut(vae.config), (1, 99), 2)
-    reported: list[list[DecodedTile]] = [[], []]
-    one, two = (
-        (
-            encoded(vae, frames, (1,), tile=tiles[0], warm_up=warm_up, at_once=at_once),
-            decoded(vae, latents, (1,), seen, tile=tiles[1], warm_up=warm_up, at_once=at_once),
-        )
-        for at_once, seen in zip((1, 2), reported, strict=True)
-    )
-    assert all(map(torch.equal, one, two))
-    orders = [[(tile.index, tile.frame) for tile in seen] for seen in reported]
-    assert orders[0] == orders[1]
-    assert len(set(orders[0])) > 3
-
-
 @pytest.mark.parametrize("layout", ["2.1", *extended("2.2")])
 def test_tiles_that_begin_early_enough_are_exact_and_not_later(layout: Layout) -> None:
     vae = vae_of(layout)
