@@ -1,6 +1,8 @@
 """A whole window on FakeEngine, and one on the real engine."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from app.ui_state import UiState
 from engine.api import Engine
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands, events
+from engine.protocol.gpu_reading import GpuReading
 from tests.helpers.fakes import FakeEngine
 
 
@@ -37,12 +40,27 @@ def dropped(*files: Path) -> QMimeData:
     return mime
 
 
+class HeardTasks:
+    """Tasks of a FakeEngine; the window hears what is done to them."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def done(*given: object, **values: object) -> None:
+            getattr(self._bench.engine.tasks, name)(*given, **values)
+            self._bench.hear()
+
+        return done
+
+
 class Bench:
     """The program with what tests do to it."""
 
     def __init__(self, program: Program, patch: pytest.MonkeyPatch) -> None:
         self.program, self.window, self.patch = program, program.window, patch
         self.engine = FakeEngine(program.bridge)
+        self.tasks = HeardTasks(self)
 
     def hear(self) -> None:
         """Let the window take everything that the engine has said."""
@@ -68,14 +86,34 @@ class Bench:
         self.do("start")
         return job_id
 
-    def finish(self) -> None:
-        """Let the running job end well."""
-        self.engine.finish()
+    def advance(self, done: int) -> None:
+        """Let the running job finish so many frames."""
+        self.engine.advance(done)
+        self.hear()
+
+    def finish(self, failed: tuple[str, ...] = ()) -> None:
+        """Let the running job end, well but for the checks that fail."""
+        self.engine.finish(failed=failed)
         self.hear()
 
     def fail(self, error: ErrorInfo) -> None:
         """Let the running job end badly."""
         self.engine.fail(error)
+        self.hear()
+
+    def measure(self, *gpus: GpuReading | None) -> None:
+        """Let the engine say what it measured of the machine."""
+        self.engine.emit_telemetry(*gpus)
+        self.hear()
+
+    def select(self, job_id: str) -> None:
+        """Select a card of the queue."""
+        self.window.queue_column.view.select(job_id)
+        self.hear()
+
+    def use_language(self, language: str) -> None:
+        """Show everything in another language."""
+        self.program.use_language(language)
         self.hear()
 
     def do(self, name: str) -> None:

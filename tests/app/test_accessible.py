@@ -25,8 +25,7 @@ def test_all_that_acts_has_a_name_a_key_and_contrast(bench, theme):
     bench.hear()
     faults.append(faults_of(bench.window))
     bench.do("start")
-    bench.engine.advance(10)
-    bench.hear()
+    bench.advance(10)
     faults.append(faults_of(bench.window))
     bench.finish()
     bench.window.actions_["log"].trigger()
@@ -39,6 +38,8 @@ def test_all_that_acts_has_a_name_a_key_and_contrast(bench, theme):
         ("help", lambda: bench.program.help.view),
     ):
         bench.do(page)
+        if page == "models":
+            dialog().unfold()
         faults.append(faults_of(dialog()))
         dialog().close()
     bench.program.use_theme("dark")

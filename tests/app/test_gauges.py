@@ -3,7 +3,6 @@ import dataclasses
 from PySide6.QtWidgets import QWidget
 
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
-from tests.app.conftest import Bench
 from tests.app.plan.test_plan_card import plan, say_plan
 from tests.helpers.plans import on_gpu
 
@@ -21,19 +20,14 @@ GPU = GpuReading(
 )
 
 
-def hear(bench: Bench, gpu: GpuReading | None) -> None:
-    bench.engine.emit_telemetry(gpu)
-    bench.hear()
-
-
 def test_memory_of_the_card_with_who_holds_it_and_how_much_spilled(bench):
     gauge, name = bench.find("videoMemory"), bench.find("videoMemoryName")
-    hear(bench, None)
+    bench.measure(None)
     assert not gauge.isVisible()
-    hear(bench, dataclasses.replace(GPU, spilled_mb=1229))
+    bench.measure(dataclasses.replace(GPU, spilled_mb=1229))
     assert (name.text(), name.property("kind")) == ("1.2 GB spilled", "spilled")
     assert "very slow" in gauge.toolTip()
-    hear(bench, GPU)
+    bench.measure(GPU)
     assert gauge.isVisible()
     assert (name.text(), name.property("kind")) == ("VRAM", "secondary")
     tip = gauge.toolTip()
@@ -49,5 +43,5 @@ def test_the_planned_peak_is_that_of_the_card(bench):
     say_plan(bench, on_gpu(plan(), needed=11.4))
     assert bench.program.telemetry.planned_bytes == 0  # nothing runs
     bench.do("start")
-    hear(bench, GPU)
+    bench.measure(GPU)
     assert "planned peak 11.4 GB" in bench.find("videoMemory").toolTip()

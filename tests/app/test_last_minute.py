@@ -12,7 +12,7 @@ from app.state.telemetry_model import TelemetryModel, WorkTimes
 from engine.protocol import events
 from tests.app.conftest import Bench, texts
 from tests.app.plan.test_plan_card import plan, say_plan
-from tests.app.test_gauges import GPU, hear
+from tests.app.test_gauges import GPU
 from tests.helpers.accessible import unnamed, unreadable
 from tests.helpers.plans import on_gpu
 
@@ -51,12 +51,10 @@ def test_readings_of_the_last_minute_are_kept_with_the_speed_of_their_time():
 
 def test_of_several_gpus_the_chosen_one_is_shown(bench):
     other = replace(GPU, name="NVIDIA GeForce RTX 3060", number=1, total_mb=12288, ours_mb=2048)
-    bench.engine.emit_telemetry(GPU)
-    bench.hear()
+    bench.measure(GPU)
     assert not open_it(bench).findChild(QWidget, "shownGpu").isVisible()
     QApplication.activePopupWidget().close()
-    bench.engine.emit_telemetry(GPU, other)
-    bench.hear()
+    bench.measure(GPU, other)
     opened = open_it(bench)
     choice = opened.findChild(QWidget, "shownGpu")
     assert choice.isVisible()
@@ -66,8 +64,7 @@ def test_of_several_gpus_the_chosen_one_is_shown(bench):
     choice.activated.emit(1)
     tips = {one.toolTip() for one in bench.window.top.findChildren(QWidget)}
     assert any("RTX 3060" in tip for tip in tips)
-    bench.engine.emit_telemetry(GPU, other)
-    bench.hear()
+    bench.measure(GPU, other)
     assert choice.currentIndex() == 1
     model = bench.program.telemetry
     assert [one.reading.gpu for one in model.samples][-2:] == [other, other]
@@ -117,7 +114,7 @@ def test_times_inside_of_upscaling_are_those_of_the_job():
 
 
 def test_a_click_on_any_gauge_opens_the_last_minute(bench):
-    hear(bench, GPU)
+    bench.measure(GPU)
     assert popup() is None
     gauges = bench.find("gauges")
     inside = bench.find("videoMemoryName")
@@ -137,7 +134,7 @@ def test_a_click_on_any_gauge_opens_the_last_minute(bench):
 
 @pytest.mark.parametrize("key", [Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space])
 def test_keys_open_and_close_the_last_minute(bench, key):
-    hear(bench, GPU)
+    bench.measure(GPU)
     gauges = bench.find("gauges")
     assert gauges.focusPolicy() & Qt.FocusPolicy.TabFocus
     assert gauges.accessibleName() == "Last minute"
@@ -149,15 +146,14 @@ def test_keys_open_and_close_the_last_minute(bench, key):
 
 
 def test_it_follows_readings_alone_and_is_gone_when_closed(bench):
-    hear(bench, GPU)
+    bench.measure(GPU)
     opened = open_it(bench)
     curve = opened.findChildren(Curve)[0]
     before = len(curve.points)
     bench.start()
-    bench.engine.advance(10)
-    bench.hear()
+    bench.advance(10)
     assert len(curve.points) == before  # progress comes ten times as often
-    hear(bench, GPU)
+    bench.measure(GPU)
     assert len(curve.points) == before + 1
     gone = []
     opened.destroyed.connect(lambda: gone.append(True))
@@ -167,7 +163,7 @@ def test_it_follows_readings_alone_and_is_gone_when_closed(bench):
 
 
 def test_without_a_gpu_there_are_no_curves_of_it(bench):
-    hear(bench, None)
+    bench.measure(None)
     opened = open_it(bench)
     names = [label.text() for label in opened.findChildren(QLabel) if label.isVisible()]
     assert "VRAM" not in names

@@ -4,24 +4,16 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
-    QComboBox,
-    QLineEdit,
     QPushButton,
-    QSlider,
 )
 
 from app import desktop, labels
 from app.state.job_row import JobState
-from engine.api import UnfinishedJob
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands
 from tests.app.conftest import texts
+from tests.app.jobs.test_unfinished import begun
 from tests.app.test_gauges import GPU
-
-
-def a_begun_job(name: str) -> UnfinishedJob:
-    files = {"source": Path(f"{name}.mp4"), "output": Path(f"{name}_x2.mp4")}
-    return UnfinishedJob(job_id=name, **files, frames_done=10, frames_total=240)
 
 
 def test_an_empty_window_invites_and_lets_the_engine_load(bench):
@@ -74,8 +66,7 @@ def test_what_is_done_with_a_result_stands_in_one_place(bench):
 
 def test_a_failed_check_is_not_called_a_success(bench):
     bench.start()
-    bench.engine.finish(failed=("frame-count",))
-    bench.hear()
+    bench.finish(failed=("frame-count",))
     assert labels.state(bench.program.queue.rows[0]) == "Done, but checks failed"
     assert "1 of 13 checks failed" in texts(bench.find("reportStrip"))
     said = "Frame count\n240 frames in, 240 out."
@@ -108,8 +99,7 @@ def test_a_failed_or_cancelled_film_can_be_tried_again(bench):
     bench.do("cancel")
     sent = [type(command) for command in bench.engine.commands]
     assert sent.index(commands.StopQueue) < sent.index(commands.CancelJob), "nothing else starts"
-    bench.window.queue_column.view.select(first)
-    bench.hear()
+    bench.select(first)
     assert bench.find("primaryAction").text() == "Start"
     assert bench.find("secondAction").text() == "Try again"
 
@@ -122,8 +112,7 @@ def test_a_film_that_failed_says_why_once_where_its_button_is(bench):
         assert "The disk is full" in texts(bench.find("errorCard"))
         assert bench.find("errorAction").isVisible()
         bench.add("other.mp4")
-        bench.window.queue_column.view.select(job_id)
-        bench.hear()
+        bench.select(job_id)
 
 
 def test_a_cancelled_film_says_what_of_it_is_finished_and_goes_on(bench):
@@ -142,8 +131,7 @@ def test_a_cancelled_film_says_what_of_it_is_finished_and_goes_on(bench):
 
 def test_what_is_removed_comes_back_with_its_pieces(bench):
     job_id = bench.start("one.mp4")
-    bench.engine.advance(80)
-    bench.hear()
+    bench.advance(80)
     bench.do("cancel")
     bench.do("remove")
     assert bench.program.queue.rows == ()
@@ -171,25 +159,17 @@ def test_several_selected_films_go_and_return_together_in_their_order(bench):
     assert [c.position for c in bench.asked(commands.RestoreJob)] == [0, 1, 2]
 
 
-def test_discarded_jobs_of_the_last_time_are_offered_again(bench):
-    bench.program.offer_left_over((a_begun_job("old"),))
-    bench.press("discardUnfinished")
-    assert not bench.asked(commands.RemoveJob)
-    bench.do("undo")
-    assert bench.find("unfinishedBanner").isVisible()
-
-
 def test_films_that_were_begun_go_on_before_those_that_wait(bench):
     bench.add("waits.mp4")
-    begun = (a_begun_job("first"), a_begun_job("second"))
-    bench.program.offer_left_over(begun)
+    bench.program.offer_left_over(begun("first.mp4", "second.mp4"))
     bench.press("continueUnfinished")
     films = [row.source.name for row in bench.program.queue.rows]
     assert films == ["first.mp4", "second.mp4", "waits.mp4"]
     assert [(c.job_id, c.position) for c in bench.asked(commands.AdoptJob)] == [
-        ("first", 0),
-        ("second", 1),
+        ("first.mp4", 0),
+        ("second.mp4", 1),
     ]
+    assert not bench.find("unfinishedBanner").isVisible()
 
 
 def test_films_that_are_added_after_a_finished_one_are_shown(bench):
@@ -216,8 +196,7 @@ def test_a_long_name_of_a_result_is_seen_from_its_beginning(bench):
 def test_what_acts_on_another_film_than_the_selected_one_names_it(bench):
     bench.start("one.mp4")
     waits = bench.add("two.mp4")
-    bench.window.queue_column.view.select(waits)
-    bench.hear()
+    bench.select(waits)
     assert bench.find("pauseAction").text() == "Pause one.mp4"
     assert bench.find("cancelAction").toolTip() == "Cancel one.mp4"
     bench.add("three.mp4")
@@ -252,8 +231,7 @@ def test_a_cancelled_film_offers_another_try_while_another_one_runs(bench):
     cancelled = bench.start("one.mp4")
     bench.do("cancel")
     bench.start("two.mp4")
-    bench.window.queue_column.view.select(cancelled)
-    bench.hear()
+    bench.select(cancelled)
     assert bench.find("primaryAction").text() == "Try again"
     bench.press("primaryAction")
     assert bench.asked(commands.RetryJob)[-1].job_id == cancelled
@@ -273,15 +251,13 @@ def test_a_result_that_was_held_back_or_differs_can_be_accepted_or_tried_again(b
     assert not bench.find("secondAction").isVisible()
 
     job_id = bench.start("two.mp4")
-    bench.engine.finish(failed=("likeness",))
-    bench.hear()
+    bench.finish(failed=("likeness",))
     assert bench.find("secondAction").text() == "Keep it anyway"
     assert bench.window.actions_["retry"].isEnabled()
     bench.find("secondAction").click()
     bench.hear()
     assert bench.asked(commands.RetryJob)[-1] == commands.RetryJob(job_id=job_id, accept=True)
-    bench.engine.finish(failed=("likeness",))
-    bench.hear()
+    bench.finish(failed=("likeness",))
     assert not bench.find("secondAction").isVisible(), "it was accepted"
 
 
@@ -311,14 +287,6 @@ def test_closing_while_a_film_runs_asks_first(bench):
         assert event.isAccepted() is is_accepted
 
 
-def test_jobs_of_the_last_time_are_offered_and_go_on(bench):
-    bench.program.offer_left_over((a_begun_job("old"),))
-    assert bench.find("unfinishedBanner").isVisible()
-    bench.find("continueUnfinished").click()
-    assert [c.job_id for c in bench.asked(commands.AdoptJob)] == ["old"]
-    assert not bench.find("unfinishedBanner").isVisible()
-
-
 def test_the_queue_follows_the_keyboard(bench, qtbot):
     bench.add("one.mp4")
     second = bench.add("two.mp4")
@@ -336,30 +304,18 @@ def test_the_gpu_and_its_memory_are_shown(bench):
         (None, ["No NVIDIA GPU: runs on the CPU"]),
         (GPU, ["12.0 / 15.9 GB", "RTX 5070 Ti · 16 GB"]),
     ):
-        bench.engine.emit_telemetry(gpu)
-        bench.hear()
+        bench.measure(gpu)
         assert all(text in texts(bench.window) for text in shown), shown
 
 
 def test_progress_alone_does_not_rebuild_the_plan(bench):
     bench.start()
-    bench.engine.advance(10)
-    bench.hear()
+    bench.advance(10)
     built: list[object] = []
     bench.patch.setattr(bench.window.decision.plan, "show_job", built.append)
     for done in range(11, 60):
-        bench.engine.advance(done)
-        bench.hear()
+        bench.advance(done)
     assert built == []
-
-
-def test_everything_that_acts_has_a_name_for_screen_readers(bench):
-    bench.add()
-    for kind in (QAbstractButton, QComboBox, QSlider, QLineEdit):
-        for widget in bench.window.findChildren(kind):
-            if widget.isVisible() and not widget.objectName().startswith("qt_"):
-                name = widget.accessibleName() or getattr(widget, "text", str)()
-                assert name, widget.objectName()
 
 
 def test_another_name_for_a_failed_job_can_be_typed_before_it_runs_again(bench):

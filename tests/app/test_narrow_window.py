@@ -47,8 +47,7 @@ def settle() -> None:
 def make_narrow(bench: Bench, language: str) -> None:
     bench.program.use_language(language)
     bench.window.resize(1280, 720)
-    bench.engine.emit_telemetry(dataclasses.replace(GPU, spilled_mb=1229))
-    bench.hear()
+    bench.measure(dataclasses.replace(GPU, spilled_mb=1229))
     settle()
 
 

@@ -86,8 +86,7 @@ def test_the_place_is_remembered_for_each_screen(bench, tmp_path, monkeypatch):
 def test_everything_that_starts_a_film_is_in_sight_and_nothing_is_cut(bench, size, language):
     bench.program.use_language(language)
     say_plan(bench, on_gpu(plan()))
-    bench.engine.emit_telemetry(GPU)
-    bench.hear()
+    bench.measure(GPU)
     resize(bench, *size)
     assert (bench.window.width(), bench.window.height()) == size
     for name in ("primaryAction", "outputName", "outputFolder", "planHead", "logButton"):
@@ -276,16 +275,13 @@ def test_the_empty_stage_keeps_its_texts_and_buttons_below_the_offer_of_a_runtim
 def test_figures_of_the_gauges_are_whole_at_every_width(bench, name):
     bench.window.top.show_gpu_idle(True)
     gpu = dataclasses.replace(GPU, name=f"NVIDIA {name}", spilled_mb=12290, total_mb=49140)
-    bench.engine.emit_telemetry(gpu)
-    bench.hear()
+    bench.measure(gpu)
     for width in range(890, 1500, 40):
         resize(bench, width, 640)
         assert list(cut_off(bench.window.top)) == [], width
-    bench.engine.emit_telemetry()
-    bench.hear()
+    bench.measure()
     resize(bench, 910, 640)
-    bench.engine.emit_telemetry(gpu)
-    bench.hear()
+    bench.measure(gpu)
     settle()
     assert list(cut_off(bench.window.top)) == []
 
@@ -294,8 +290,7 @@ def test_figures_of_the_gauges_are_whole_at_every_width(bench, name):
 def test_the_time_of_the_frame_is_whole_above_a_short_timeline(bench, language):
     bench.program.use_language(language)
     bench.start()
-    bench.engine.advance(10)
-    bench.hear()
+    bench.advance(10)
     resize(bench, 910, 512)
     assert list(cut_off(bench.window.preview.timeline)) == []
 

@@ -12,8 +12,7 @@ from tests.app.test_narrow_window import settle
 def test_the_gpu_is_named_in_whole_words_in_a_narrow_window(bench, language, gpu, is_idle):
     bench.program.use_language(language)
     bench.window.top.show_gpu_idle(is_idle)
-    bench.engine.emit_telemetry(gpu)
-    bench.hear()
+    bench.measure(gpu)
     for width in (910, 1024, 1180, 1440):
         bench.window.resize(width, 432)
         settle()

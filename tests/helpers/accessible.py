@@ -64,9 +64,8 @@ def unnamed(window: QWidget) -> list[str]:
     return [
         _described(part)
         for part in parts(window)
-        if part.state().focusable
-        and part.object() is not None
-        and (part.role() in _ACTS or _takes_tab(part))
+        if part.object() is not None
+        and (part.role() in _ACTS or (part.state().focusable and _takes_tab(part)))
         and (not name_of(part) or part.role() is QAccessible.Role.NoRole)
     ]
 

@@ -87,6 +87,18 @@ class Listener:
         assert isinstance(end, TaskFailed), end
         return end
 
+    def finished_job(self) -> JobFinished:
+        """The next end of a job, which went well."""
+        end = self.wait(*ENDS)
+        assert isinstance(end, JobFinished), end
+        return end
+
+    def failed_job(self) -> JobFailed:
+        """The next end of a job, which failed."""
+        end = self.wait(*ENDS)
+        assert isinstance(end, JobFailed), end
+        return end
+
     def _end(self) -> TaskDone | TaskFailed | TaskStopped:
         """The next end of a task; each film that is added is examined, which is left out."""
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from bisect import bisect_right
 from collections.abc import Callable
@@ -61,6 +62,7 @@ class Allocations(AllocationLog):
 
     def __enter__(self) -> Allocations:
         gc.disable()  # or garbage of earlier tests is released inside
+        _call_as_python_does()
         super().__enter__()
         return self
 
@@ -81,6 +83,19 @@ class Allocations(AllocationLog):
         if index < 0 or time > self.scopes[index][1]:
             return ""
         return self.scopes[index][2]
+
+
+def _call_as_python_does() -> None:
+    """Take torch's evaluator of frames away, which stays after a `torch.compile` that failed.
+
+    Through it what calls a function keeps the arguments until it returns; in a usual process they
+    are gone as soon as the function drops them.
+    """
+    python = ctypes.pythonapi
+    python.PyInterpreterState_Get.restype = ctypes.c_void_p
+    usual = ctypes.cast(python._PyEval_EvalFrameDefault, ctypes.c_void_p)
+    interpreter = ctypes.c_void_p(python.PyInterpreterState_Get())
+    python._PyInterpreterState_SetEvalFrameFunc(interpreter, usual)
 
 
 def marked(stage: str, work: Callable[..., Result]) -> Callable[..., Result]:

@@ -22,8 +22,7 @@ def button(bench: Bench, name: str) -> QPushButton:
 
 
 def finish(bench: Bench) -> None:
-    bench.engine.tasks.finish(BENCHMARK)
-    bench.hear()
+    bench.tasks.finish(BENCHMARK)
 
 
 def click(bench: Bench, name: str) -> None:
@@ -49,8 +48,7 @@ def test_the_speed_test_from_the_first_click_to_its_figures(bench):
     click(bench, "benchQuick")
     assert [c.quick for c in bench.asked(commands.RunBenchmark)] == [True]
     assert not button(bench, "benchQuick").isVisible()
-    bench.engine.tasks.advance(BENCHMARK, 3)
-    bench.hear()
+    bench.tasks.advance(BENCHMARK, 3)
     assert "video VAE · 4 of 12" in texts(page(bench))
     finish(bench)
     shown = texts(page(bench))
@@ -86,8 +84,7 @@ def test_the_full_table_has_a_row_for_each_switch_in_each_language(bench):
     assert model.index(0, 3).data(Qt.ItemDataRole.ToolTipRole).startswith("0.710×")
     assert model.index(0, 5).data(Qt.ItemDataRole.ToolTipRole) == "3e-7 when off"
     assert [model.index(r, 3).data(CALM_ROLE) for r in (0, 2)] == [0.04, 0.02]
-    bench.program.use_language("zh_CN")
-    bench.hear()
+    bench.use_language("zh_CN")
     assert button(bench, "benchQuick").text() == "速度测试"
     model = table(bench).model()
     assert model.headerData(3, Qt.Orientation.Horizontal) == "时间"
@@ -120,8 +117,7 @@ def test_the_filter_shows_rows_with_every_word(bench):
     field.clear()
     assert model.rowCount() == 5
     field.setText("图")
-    bench.program.use_language("zh_CN")
-    bench.hear()
+    bench.use_language("zh_CN")
     assert shown(bench) == ["CUDA 图"]
 
 
@@ -151,8 +147,7 @@ def test_a_stopped_and_a_failed_benchmark_are_shown_as_such(bench):
     assert bench.asked(commands.StopTask)
     assert "Benchmark stopped." in texts(page(bench))
     click(bench, "benchFull")
-    bench.engine.tasks.fail(BENCHMARK, ErrorInfo(code="out-of-memory", case="running"))
-    bench.hear()
+    bench.tasks.fail(BENCHMARK, ErrorInfo(code="out-of-memory", case="running"))
     assert "Out of memory." in texts(page(bench))
 
 

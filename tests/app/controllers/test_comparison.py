@@ -28,17 +28,11 @@ SMALL, LARGE = Size(960, 540), Size(1920, 1080)
 def finished(bench: Bench, **choices: object) -> str:
     """Put the film into the queue with choices of its own, and let its job end well."""
     job_id = bench.add()
-    bench.window.queue_column.view.select(job_id)
-    bench.hear()
+    bench.select(job_id)
     bench.choose(**choices)
     bench.do("start")
     bench.finish()
     return job_id
-
-
-def select(bench: Bench, job_id: str) -> None:
-    bench.window.queue_column.view.select(job_id)
-    bench.hear()
 
 
 def items(bench: Bench, name: str) -> list[str]:
@@ -82,7 +76,7 @@ def levels(bench: Bench) -> tuple[int | None, ...]:
 def two(bench: Bench) -> tuple[str, str]:
     """Twice and four times the size; the second one is selected."""
     first, second = finished(bench, scale=2), finished(bench, scale=4)
-    select(bench, second)
+    bench.select(second)
     return first, second
 
 
@@ -201,7 +195,7 @@ def test_the_common_part_is_kept_of_two_trims(bench, trims, span):
     for scale, trim in zip((2, 4), trims, strict=True):
         finished(bench, scale=scale)
         cut(*trim)
-    select(bench, bench.program.queue.rows[0].job_id)
+    bench.select(bench.program.queue.rows[0].job_id)
     pick(bench, "filmA", items(bench, "filmA")[2])
     strip = bench.window.preview.timeline.strip
     assert strip.span == span
@@ -231,11 +225,10 @@ def test_a_lost_result_leaves_the_list_with_a_sentence(bench, two):
     problem = bench.find("pairProblem")
     assert problem.isVisible()
     assert problem._message.text() == "film_x2.mp4 no longer exists."
-    bench.program.use_language("zh_CN")
-    bench.hear()
+    bench.use_language("zh_CN")
     assert problem._message.text() == "film_x2.mp4 已不存在。"
     bench.program.use_language("en")
-    select(bench, two[0])
+    bench.select(two[0])
     assert not problem.isVisible()
 
 
@@ -243,11 +236,11 @@ def test_a_lost_result_of_the_selected_job_says_why(bench, two):
     error = ResultGone("replaced", name="film_x4.mp4").info()
     bench.emit(events.ResultLost(job_id=two[1], error=error))
     assert bench.window.preview.canvas.scene.missing_texts[1].startswith("film_x4.mp4 was changed")
-    select(bench, two[0])
+    bench.select(two[0])
     assert not bench.find("pairBar").isVisible(), "it is offered to no other one"
     answer(bench, two[1], source=10, result=60, size=LARGE)
-    select(bench, two[1])
-    select(bench, two[0])
+    bench.select(two[1])
+    bench.select(two[0])
     assert bench.find("pairBar").isVisible(), "its drive is back"
 
 
@@ -326,7 +319,7 @@ def test_in_a_low_window_the_lists_leave_room_for_the_tries_of_a_film_that_waits
     bench, two, language
 ):
     bench.program.use_language(language)
-    select(bench, bench.add())
+    bench.select(bench.add())
     bench.window.resize(910, 432)
     settle()
     view = bench.window.preview
@@ -338,8 +331,7 @@ def test_in_a_low_window_the_lists_leave_room_for_the_tries_of_a_film_that_waits
 
 
 def test_names_follow_the_language(bench, two):
-    bench.program.use_language("zh_CN")
-    bench.hear()
+    bench.use_language("zh_CN")
     assert items(bench, "filmA")[0] == "原片 480×270"
     bench.program.use_language("en")
 

@@ -48,14 +48,12 @@ def primary(bench: Bench) -> str:
 
 def finish_files(bench: Bench) -> None:
     while bench.engine.tasks.waiting(FILE):
-        bench.engine.tasks.finish(FILE)
-        bench.hear()
+        bench.tasks.finish(FILE)
     bench.hear()
 
 
 def finish_runtime(bench: Bench) -> None:
-    bench.engine.tasks.finish(RUNTIME)
-    bench.hear()
+    bench.tasks.finish(RUNTIME)
 
 
 def test_one_press_gets_the_model_and_the_film_starts(bench):
@@ -68,8 +66,7 @@ def test_one_press_gets_the_model_and_the_film_starts(bench):
     assert sorted(fetched) == sorted(FILES.split(","))
     bench.engine.tasks.finish(FILE)
     bench.engine.tasks.finish(FILE)
-    bench.engine.tasks.advance(FILE, 684.0)
-    bench.hear()
+    bench.tasks.advance(FILE, 684.0)
     shown = texts(bench.find("planCard"))
     for text in ("Downloading", "Downloading the model", "MB/s", "starts automatically"):
         assert text in shown
@@ -89,8 +86,7 @@ def test_a_runtime_and_a_model_come_together_and_the_next_start_goes_on(bench):
     assert [c.runtime for c in bench.asked(commands.InstallRuntime)] == ["cu130"]
     bench.engine.notices = ()
     bench.add("b.mp4")
-    bench.engine.tasks.advance(RUNTIME, 684.0)
-    bench.hear()
+    bench.tasks.advance(RUNTIME, 684.0)
     bench.window.queue_column.view.select(bench.program.queue.rows[0].job_id)
     shown = texts(bench.find("planCard"))
     assert "Downloading the NVIDIA runtime" in shown
@@ -145,8 +141,7 @@ def test_a_runtime_that_does_not_work_after_the_new_start_is_not_installed_again
 def test_stop_keeps_the_parts_and_nothing_starts(bench):
     refused(bench, BOTH)
     bench.press("primaryAction")
-    bench.engine.tasks.advance(RUNTIME, 684.0)
-    bench.hear()
+    bench.tasks.advance(RUNTIME, 684.0)
     bench.press("primaryAction")
     bench.hear()
     stopped = bench.asked(commands.StopTask)
@@ -172,8 +167,7 @@ def test_a_download_that_is_stopped_elsewhere_starts_nothing(bench):
 def test_a_failure_says_why_and_lite_is_one_press_away(bench, kind):
     job_id = refused(bench, BOTH)
     bench.press("primaryAction")
-    bench.engine.tasks.fail(kind, OFFLINE)
-    bench.hear()
+    bench.tasks.fail(kind, OFFLINE)
     shown = texts(bench.find("downloadProblem"))
     assert OFFLINE.message in shown
     title = "The model" if kind is FILE else "The NVIDIA runtime"
@@ -194,8 +188,7 @@ def test_a_failure_says_why_and_lite_is_one_press_away(bench, kind):
 def test_a_failure_is_not_about_other_choices(bench):
     refused(bench, MODEL)
     bench.press("primaryAction")
-    bench.engine.tasks.fail(FILE, OFFLINE)
-    bench.hear()
+    bench.tasks.fail(FILE, OFFLINE)
     assert bench.find("downloadProblem").isVisible()
     bench.engine.notices = (to_download("model", files="seedvr2-7b-fp16", size="16.4 GB"),)
     bench.choose(model="seedvr2-7b")
@@ -209,12 +202,10 @@ def test_a_file_that_the_user_does_not_accept_ends_it_with_a_sentence(bench):
     answers = iter((True, False))
     bench.patch.setattr("app.controllers.runtimes.is_confirmed", lambda *_, **__: next(answers))
     bench.press("primaryAction")
-    bench.engine.tasks.fail(RUNTIME, error)
-    bench.hear()
+    bench.tasks.fail(RUNTIME, error)
     bench.hear()
     assert primary(bench) == "Stop download", "accepted: it goes on"
-    bench.engine.tasks.fail(RUNTIME, error)
-    bench.hear()
+    bench.tasks.fail(RUNTIME, error)
     bench.hear()
     assert "you did not accept the NVIDIA runtime file" in texts(bench.find("downloadProblem"))
     assert not bench.engine.tasks.waiting(FILE)
@@ -240,8 +231,7 @@ def test_lite_meanwhile_leaves_the_download_and_is_not_disturbed(bench):
 def test_a_film_that_runs_ends_before_the_new_start(bench):
     bench.start("lite.mp4")
     refused(bench, RUNTIME_ONLY, "next.mp4")
-    bench.window.queue_column.view.select(bench.program.queue.rows[1].job_id)
-    bench.hear()
+    bench.select(bench.program.queue.rows[1].job_id)
     assert primary(bench).startswith("Download and start")
     bench.press("primaryAction")
     assert primary(bench) == "Stop download"
@@ -317,8 +307,7 @@ def test_the_keyboard_reaches_it_and_nothing_is_cut_off(bench, qtbot):
     button.setFocus()
     qtbot.keyClick(button, Qt.Key.Key_Space)
     bench.hear()
-    bench.engine.tasks.advance(RUNTIME, 684.0)
-    bench.hear()
+    bench.tasks.advance(RUNTIME, 684.0)
     assert QApplication.focusWidget() is button or not bench.window.isActiveWindow()
     for language in ("zh_CN", "en"):
         bench.program.use_language(language)

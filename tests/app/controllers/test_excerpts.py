@@ -34,8 +34,7 @@ def made(bench, job_id: str, first: Fraction, stop: Fraction) -> None:
     """The engine has made a part, and the task ends."""
     excerpt = excerpt_of(bench, job_id, first, stop)
     bench.emit(events.ExcerptReady(job_id=job_id, excerpt=excerpt))
-    bench.engine.tasks.finish(KIND)
-    bench.hear()
+    bench.tasks.finish(KIND)
 
 
 @pytest.fixture
@@ -109,8 +108,7 @@ def test_the_bar_stays_inside_a_narrow_picture(qtbot):
 
 def test_a_failure_says_why_until_the_next_try(bench, film):
     bench.press("tryFrame")
-    bench.engine.tasks.fail(KIND, DiskFull("folder", folder="D:\\").info())
-    bench.hear()
+    bench.tasks.fail(KIND, DiskFull("folder", folder="D:\\").info())
     assert "D:\\" in part(bench.window, "tryProblem").text()
     bench.press("tryFrame")
     assert not bench.find("tryProblem").isVisible()
@@ -120,8 +118,7 @@ def test_a_failure_says_why_until_the_next_try(bench, film):
 def test_a_failure_that_was_read_can_be_closed(bench, film, height):
     bench.window.resize(910, height)
     bench.do("try_frame")
-    bench.engine.tasks.fail(KIND, DiskFull("folder", folder="D:\\").info())
-    bench.hear()
+    bench.tasks.fail(KIND, DiskFull("folder", folder="D:\\").info())
     settle()
     assert list(cut_off(bench.find("tryBar"))) == []
     bench.press("tryClose")
@@ -141,16 +138,14 @@ def test_every_view_without_a_result_says_how_to_get_one(bench, film, view):
     assert '"Try this frame"' in canvas.accessibleName()
     bench.press("tryFrame")
     assert '"Try this frame"' not in canvas.scene.missing_texts[1], "it is being made"
-    bench.engine.tasks.fail(KIND, DiskFull("folder", folder="D:").info())
-    bench.hear()
+    bench.tasks.fail(KIND, DiskFull("folder", folder="D:").info())
     assert '"Try this frame"' in canvas.scene.missing_texts[1]
 
 
 def test_a_view_without_a_result_says_why_none_can_be_made_now(bench, film):
     bench.do("start")
     other = bench.add("other.mp4")
-    bench.window.queue_column.view.select(other)
-    bench.hear()
+    bench.select(other)
     text = bench.window.preview.canvas.scene.missing_texts[1]
     assert "A video is being processed" in text
     assert '"Try this frame"' not in text

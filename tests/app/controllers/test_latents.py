@@ -104,17 +104,14 @@ def test_a_missing_vae_is_fetched_and_then_both_pictures_are_shown(bench):
     assert bench.find("reading-raw").instead == "The image is shown once the VAE is available."
     assert bench.find("latentUpscale").isEnabled()
     bench.press("getLatentVae")
-    bench.engine.tasks.fail(FILE)
-    bench.hear()
+    bench.tasks.fail(FILE)
     assert "a.safetensors could not be downloaded from huggingface.co" in texts(sheet)
     assert bench.find("getLatentVae").text() == "Try again"
     bench.press("getLatentVae")
     assert [c.file for c in bench.asked(commands.DownloadModelFile)] == [VAE, VAE]
-    bench.engine.tasks.advance(FILE, 100)
-    bench.hear()
+    bench.tasks.advance(FILE, 100)
     assert "100 of 507 MB" in texts(sheet)
-    bench.engine.tasks.finish(FILE)
-    bench.hear()
+    bench.tasks.finish(FILE)
     bench.hear()
     assert len(bench.asked(commands.ShowLatent)) == 2
     assert sheet.picture() == flat(60)
@@ -126,8 +123,7 @@ def test_a_vae_that_is_here_and_refused_is_not_asked_for_for_ever(bench):
     bench.engine.tasks.list(FILE)
     bench.engine.tasks.latents.needs = "something-else"
     drop(bench, "a.latent")
-    bench.engine.tasks.list(FILE)
-    bench.hear()
+    bench.tasks.list(FILE)
     assert len(bench.asked(commands.ShowLatent)) == 1
 
 
@@ -159,8 +155,7 @@ def test_latents_without_a_picture_say_why_until_their_result_is_shown_alone(ben
     bench.emit(events.PreviewReady(**about, source=None, result=grey()))
     assert preview.canvas.mode is Mode.SECOND
     bench.program.controller.add_file(Path("film.mp4"))
-    bench.window.queue_column.view.select(bench.program.queue.rows[1].job_id)
-    bench.hear()
+    bench.select(bench.program.queue.rows[1].job_id)
     assert scene.missing_texts[0] == ""
 
 
@@ -182,8 +177,7 @@ def test_latents_are_found_by_dialog_and_in_a_folder(tmp_path, bench, qtbot):
 
 def test_the_open_sheet_changes_its_language(bench):
     sheet = drop(bench, "a.latent")
-    bench.program.use_language("zh_CN")
-    bench.hear()
+    bench.use_language("zh_CN")
     assert "哪幅图像看起来正确？" in texts(sheet)
     assert bench.find("latentAdd").text() == "添加到队列"
     assert bench.find("reading-raw").accessibleName() == "原样"
@@ -199,8 +193,7 @@ def test_the_card_says_that_latents_are_being_decoded(bench):
     bench.engine.sink.emit(events.StageStarted(**about))
     bench.emit(events.StageProgress(**about, done=20, total=80))
     assert labels.state(row) == "Decoding the latent · 25 %"
-    bench.engine.advance(10)
-    bench.hear()
+    bench.advance(10)
     assert labels.state(row) == "Upscaling · 10 of 81"
 
 

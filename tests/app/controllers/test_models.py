@@ -22,8 +22,7 @@ def fetched(bench: Bench) -> list[str]:
 
 def finish(bench: Bench) -> None:
     while bench.engine.tasks.waiting(FILE):
-        bench.engine.tasks.finish(FILE)
-        bench.hear()
+        bench.tasks.finish(FILE)
     bench.hear()  # what was answered while we listened
 
 
@@ -63,7 +62,6 @@ def test_what_is_here_shows_in_the_choice_of_the_engine(bench):
     box = bench.find("setting-model")
     assert box.itemText(2) == "SeedVR2 3B · 7.3 GB to download"
     bench.engine.tasks.put_package("seedvr2-3b-q4")
-    bench.engine.tasks.list(FILE)
-    bench.hear()
+    bench.tasks.list(FILE)
     assert box.itemText(2) == "SeedVR2 3B · installed"
     assert box.itemText(3) == "SeedVR2 7B · 16.4 GB to download"

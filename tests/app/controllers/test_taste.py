@@ -35,8 +35,7 @@ def film(bench) -> str:
     bench.press("tryCompare")
     assert [c.job_id for c in bench.asked(commands.FindScenes)] == [job_id]
     bench.emit(events.ScenesFound(job_id=job_id, scenes=SCENES))
-    bench.engine.tasks.finish(KIND)
-    bench.hear()
+    bench.tasks.finish(KIND)
     return job_id
 
 
@@ -58,8 +57,7 @@ def make_next(bench, job_id: str) -> None:
         settings=asked.settings, plan=plan, frames=48, frames_per_second=12.5, device_bytes=3 << 30
     )
     bench.engine.sink.emit(events.ExcerptReady(job_id=job_id, excerpt=made))
-    bench.engine.tasks.finish(KIND)
-    bench.hear()
+    bench.tasks.finish(KIND)
 
 
 def test_snippets_are_made_one_after_the_other_and_shown_with_their_figures(bench, film):
@@ -113,8 +111,7 @@ def test_stop_and_failure_end_the_row(bench, film):
     bench.hear()
     assert len(bench.asked(commands.MakeExcerpt)) == 1
     part(page(bench), "tasteMake").click()
-    bench.engine.tasks.fail(KIND, DiskFull("folder", folder="D:\\").info())
-    bench.hear()
+    bench.tasks.fail(KIND, DiskFull("folder", folder="D:\\").info())
     assert len(bench.asked(commands.MakeExcerpt)) == 2
     assert "D:\\" in texts(page(bench))
 

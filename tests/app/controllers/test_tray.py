@@ -50,8 +50,7 @@ def test_the_icon_tells_how_far_the_queue_is_and_a_click_opens_the_window(bench,
     tray = _tray(bench)
     bench.start("one.mp4")
     bench.add("two.mp4")
-    bench.engine.advance(120)
-    bench.hear()
+    bench.advance(120)
     assert tray.icon.toolTip() == "Upreel\none.mp4 · 50%\n1 queued"
     with qtbot.waitSignal(tray.opened):
         tray.icon.activated.emit(QSystemTrayIcon.ActivationReason.Trigger)

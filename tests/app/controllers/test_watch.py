@@ -197,8 +197,7 @@ def test_the_line_names_the_folder_and_its_switch_stops_and_goes_on(watched):
     watched.bench.press("watchSwitch")
     assert watched.look() == ["a.mp4"]
     assert "Watched: Incoming" in texts(watched.line)
-    watched.bench.program.use_language("zh_CN")
-    watched.bench.hear()
+    watched.bench.use_language("zh_CN")
     assert "监视中：Incoming" in texts(watched.line)
 
 

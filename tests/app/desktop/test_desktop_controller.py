@@ -22,12 +22,10 @@ def test_the_button_follows_the_running_film(bench, shown):
     bench.add()
     assert shown == []
     bench.do("start")
-    bench.engine.advance(120)
-    bench.hear()
+    bench.advance(120)
     assert shown[-1] == (Progress.RUNNING, 0.5)
     count = len(shown)
-    bench.engine.advance(120)
-    bench.hear()
+    bench.advance(120)
     assert len(shown) == count  # nothing new is nothing to say
     bench.do("pause")
     assert shown[-1] == (Progress.PAUSED, 0.5)
@@ -45,12 +43,10 @@ def test_the_button_goes_on_across_the_films_of_a_queue(bench, shown):
     for name in ("one.mp4", "two.mp4"):
         bench.add(name)
     bench.do("start")
-    bench.engine.advance(120)
-    bench.hear()
+    bench.advance(120)
     assert shown[-1] == (Progress.RUNNING, 0.25)
     bench.finish()
-    bench.engine.advance(120)
-    bench.hear()
+    bench.advance(120)
     assert shown[-1] == (Progress.RUNNING, 0.75)
     assert Progress.NONE not in [state for state, _ in shown]  # not between films either
     shares = [share for state, share in shown if state is Progress.RUNNING]
@@ -58,8 +54,7 @@ def test_the_button_goes_on_across_the_films_of_a_queue(bench, shown):
     bench.finish()
     assert shown[-1] == (Progress.NONE, 0.0)
     bench.start("three.mp4")
-    bench.engine.advance(120)
-    bench.hear()
+    bench.advance(120)
     assert shown[-1] == (Progress.RUNNING, 0.5)  # another queue
     bench.do("cancel")
     assert shown[-1] == (Progress.NONE, 0.0)

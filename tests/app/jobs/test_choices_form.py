@@ -141,8 +141,7 @@ def test_how_latents_are_meant_can_only_be_chosen_for_latents(bench):
     form = bench.window.choices
     form.more.unfold()
     assert not is_shown(form, "latents")
-    bench.window.queue_column.view.select(bench.program.controller.add_file(Path("a.latent")))
-    bench.hear()
+    bench.select(bench.program.controller.add_file(Path("a.latent")))
     assert is_shown(form, "latents")
     assert is_shown(form, "latent_rate")
 
@@ -177,8 +176,7 @@ def test_what_the_chosen_device_cannot_do_is_grey_with_the_reason(bench):
     bench.choose(device="cpu", model="seedvr2-3b")
     assert (grey(form, "matmul"), grey(form, "precision")) == ({}, {})
     assert "an NVIDIA GPU" in grey(form, "attention")["cudnn"]
-    bench.program.use_language("zh_CN")
-    bench.hear()
+    bench.use_language("zh_CN")
     assert "NVIDIA 显卡" in grey(form, "attention")["cudnn"]
     assert "machine" not in grey(form, "attention")["cudnn"]
 
@@ -323,6 +321,5 @@ def test_a_wrong_time_stays_marked_when_it_is_entered_again(bench):
     bench.emit(PlanFailed(job_id=job_id, error=SettingsError("not-a-time", text="soon").info()))
     field.editingFinished.emit()  # Tab
     assert field.property("wrong")
-    bench.program.use_language("zh_CN")
-    bench.hear()
+    bench.use_language("zh_CN")
     assert bench.find("reason-start").text() == "“soon”不是时间。"

@@ -31,8 +31,7 @@ def test_the_banner_names_what_is_unfinished(bench, names, said, chinese):
     banner = bench.find("unfinishedBanner")
     assert said in texts(banner).splitlines()
     assert bench.find("continueUnfinished").accessibleDescription() == said
-    bench.program.use_language("zh_CN")
-    bench.hear()
+    bench.use_language("zh_CN")
     assert chinese in texts(banner).splitlines()
 
 
@@ -51,12 +50,12 @@ def test_films_that_can_only_fail_again_are_not_offered_to_continue(bench):
     assert "old.mp4 has changed since the job started." in texts(banner)
     assert not bench.find("continueUnfinished").isVisible()
     assert bench.find("primaryAction").toolTip() != "Continue the unfinished videos, or add a video"
-    bench.program.use_language("zh_CN")
-    bench.hear()
+    bench.use_language("zh_CN")
     assert "old.mp4" in texts(banner)
     assert "has changed" not in texts(banner)
     bench.press("discardUnfinished")
     assert not banner.isVisible()
+    assert not bench.asked(commands.RemoveJob)
     bench.do("undo")
     assert banner.isVisible()
     assert [c.job_id for c in bench.asked(commands.AdoptJob)] == ["new.mp4"]

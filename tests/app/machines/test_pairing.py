@@ -55,8 +55,7 @@ def test_words_are_compared_and_the_other_side_is_waited_for(bench, dialog):
     assert [c.are_same for c in bench.asked(machines.ConfirmPairing)] == [True]
     assert "Waiting for confirmation on Attic" in texts(dialog)
     assert buttons(dialog) == {"Cancel"}
-    bench.engine.tasks.finish(TaskKind.PAIRING)
-    bench.hear()
+    bench.tasks.finish(TaskKind.PAIRING)
     assert not dialog.isVisible()
     page = bench.program.machines.page
     assert "Paired with Attic." in texts(page)
@@ -90,8 +89,7 @@ def test_words_that_differ_end_the_pairing(bench, dialog):
 
 
 def test_a_failure_is_shown_and_can_be_tried_again(bench, dialog):
-    bench.engine.tasks.fail(TaskKind.PAIRING)
-    bench.hear()
+    bench.tasks.fail(TaskKind.PAIRING)
     assert "Not paired" in texts(dialog)
     assert buttons(dialog) == {"Again", "Cancel"}
     press(bench, "pairingAgain")
@@ -131,16 +129,14 @@ def test_no_button_takes_the_place_of_another_one(bench, dialog):
         for name in ("pairingCancel", "pairingSame", "pairingDiffer")
     }
     press(bench, "pairingSame")
-    bench.engine.tasks.fail(TaskKind.PAIRING)
-    bench.hear()
+    bench.tasks.fail(TaskKind.PAIRING)
     again = part(dialog, "pairingAgain").geometry()
     assert not any(again.intersects(place) for place in places.values())
 
 
 def test_another_language_reaches_an_open_pairing(bench, dialog):
     say_words(bench)
-    bench.program.use_language("zh_CN")
-    bench.hear()
+    bench.use_language("zh_CN")
     assert "Attic 上显示的是这些词吗？" in texts(dialog)
     assert part(dialog, "pairingSame", QPushButton).text() == "词语相同"
 

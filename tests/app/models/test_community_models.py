@@ -65,8 +65,7 @@ def test_its_row_says_what_it_is_and_it_is_used_for_the_film(bench: Bench, tmp_p
     view.unfold()
     view.resize(1200, 700)  # more than the screen of tests has: nothing is shortened
     bench.engine.tasks.files["own-1"] = own(tmp_path / "4x_film.pth")
-    bench.engine.tasks.list(FILE)
-    bench.hear()
+    bench.tasks.list(FILE)
     said = texts(view)
     assert "4x_film.pth" in said
     assert "RealESRGAN Compact · 4x · float16 possible" in said
@@ -86,8 +85,7 @@ LACKING = LibraryMissing("packed", wheel=LIBRARY.filename, version="0.4.2").info
 def list_library(bench: Bench, **changes: Any) -> None:
     """The engine lists the library that the packaged program lacks, among the files."""
     bench.engine.tasks.files[LIBRARY.id] = replace(LIBRARY, **changes)
-    bench.engine.tasks.list(FILE)
-    bench.hear()
+    bench.tasks.list(FILE)
 
 
 def refuse(bench: Bench, path: Path) -> None:
@@ -205,8 +203,7 @@ def test_only_models_that_keep_the_size_can_clean_frames_first(
     for number, scale in enumerate((4, 1)):
         file = own(tmp_path / f"{scale}x_film.pth", scale)
         bench.engine.tasks.files[f"own-{number}"] = replace(file, id=f"own-{number}")
-    bench.engine.tasks.list(FILE)
-    bench.hear()
+    bench.tasks.list(FILE)
     assert box.isVisible()
     assert [box.itemText(at) for at in range(box.count())] == ["No cleaning", "1x_film.pth"]
     pick(box, "1x_film.pth")

@@ -69,8 +69,7 @@ def test_all_models_are_folded_and_stay_open_once_opened(bench):
 
 def test_the_runtime_that_is_missing_comes_with_the_files(bench):
     bench.engine.tasks.runtimes = make_listed()
-    bench.engine.tasks.list(TaskKind.RUNTIME)
-    bench.hear()
+    bench.tasks.list(TaskKind.RUNTIME)
     view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
     runtime = bench.program.runtime_model.status.runtime
     assert runtime is not None
@@ -82,8 +81,7 @@ def test_the_runtime_that_is_missing_comes_with_the_files(bench):
 
 def _lists(bench: Bench, *runtimes: RuntimeState) -> None:
     bench.engine.tasks.runtimes = make_listed(*runtimes)
-    bench.engine.tasks.list(TaskKind.RUNTIME)
-    bench.hear()
+    bench.tasks.list(TaskKind.RUNTIME)
 
 
 def test_what_is_here_already_is_counted(bench):

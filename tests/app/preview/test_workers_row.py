@@ -44,8 +44,7 @@ def test_processes_and_other_computers_are_shown_with_their_speed(bench, running
     ]
     tips = [one.toolTip() for one in bench.window.findChildren(Figure) if one.isVisible()]
     assert "Studio, at frame 14" in tips
-    bench.program.use_language("zh_CN")
-    bench.hear()
+    bench.use_language("zh_CN")
     assert shown(bench)[0] == "进程 1: 0.42 帧/秒"
 
 

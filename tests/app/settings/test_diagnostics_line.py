@@ -26,13 +26,11 @@ def test_the_archive_is_written_where_the_user_says(
     assert [asked.path for asked in bench.asked(WriteDiagnostics)] == [Path("/x/report.zip")]
     assert not button.isEnabled()
     assert "Checking" in summary.text()
-    bench.engine.tasks.finish(KIND)
-    bench.hear()
+    bench.tasks.finish(KIND)
     assert summary.text() == "Saved: report.zip"
     button.click()
     error = OutputUnwritable("folder", folder="/x", reason="read-only", path="/x/other.zip")
     bench.hear()
-    bench.engine.tasks.fail(KIND, error.info())
-    bench.hear()
+    bench.tasks.fail(KIND, error.info())
     assert "read-only" in summary.text()
     assert button.isEnabled()

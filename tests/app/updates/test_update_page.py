@@ -67,8 +67,7 @@ def test_nothing_is_asked_before_the_button_that_leads_to_the_setup(bench):
     press(bench, "updateAct")
     assert "61 of 182 MB · 12.0 MB/s · 10 s left" in shown(view)
     assert buttons(view) == ["Stop"]
-    bench.engine.tasks.finish(UPDATE)
-    bench.hear()
+    bench.tasks.finish(UPDATE)
     assert "matches the published one" in shown(view)
     assert buttons(view) == ["Check again", "Close Upreel and install"]
     press(bench, "updateAct")
@@ -186,8 +185,7 @@ def test_in_chinese(bench):
     for words in ("有新版本 Upreel 0.2.0", "更快。", "当前版本为 Upreel 0.1.0"):
         assert words in shown(view)
     assert buttons(view) == ["再次检查", "下载"]
-    bench.program.use_language("en")
-    bench.hear()
+    bench.use_language("en")
     assert "Faster." in shown(view)
 
 

@@ -30,12 +30,19 @@ def add(engine: Engine, source, name: str = "a", settings: JobSettings = FAST, o
     engine.send(c.AddJob(job_id=name, source=source, settings=settings, output=output))
 
 
+def interrupted(source, jobs) -> None:
+    """A job "a" with a finished segment, left by an earlier run."""
+    with running_engine(jobs) as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, source)
+        heard.wait(e.SegmentDone)
+
+
 def test_a_job_runs_to_a_verified_result(source, tmp_path):
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.StartQueue())
         add(engine, source)
-        done = heard.wait(*ENDS)
-        assert isinstance(done, e.JobFinished), done
+        done = heard.finished_job()
     assert done.report.passed, done.report.problems
     made = probe(tmp_path / "film_x2.mkv")
     assert (made.video.size.width, made.video.frame_count) == (192, 30)
@@ -57,7 +64,7 @@ def test_a_job_starts_with_the_model_that_automatic_was_when_it_was_planned(
         assert heard.wait(e.PlanChosen).plan.work.model == "lite"
         monkeypatch.setattr(SeedVr2Family, "automatic", lambda *_: "seedvr2-3b")
         engine.send(c.StartQueue())
-        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        heard.finished_job()
 
 
 def test_what_frames_show_changes_the_plan_of_a_job_that_waits(tmp_path):
@@ -67,8 +74,7 @@ def test_what_frames_show_changes_the_plan_of_a_job_that_waits(tmp_path):
         assert heard.wait(e.PlanChosen).plan.deinterlacing is None, "the file states nothing"
         assert heard.wait(e.PlanChosen).plan.deinterlacing.field_order == "bb"
         engine.send(c.StartQueue())
-        done = heard.wait(*ENDS)
-        assert isinstance(done, e.JobFinished), done
+        done = heard.finished_job()
     assert done.report.passed, done.report.problems
 
 
@@ -120,7 +126,7 @@ def test_a_removed_job_returns_with_its_finished_segments(source, tmp_path):
         assert list(jobs.glob("a/segment_*.mkv")), "only the undo may delete them"
         engine.send(c.RestoreJob(job_id="a", position=0))
         engine.send(c.RetryJob(job_id="a"))
-        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        heard.finished_job()
     assert heard.of(e.JobStarted)[-1].done > 0
     with running_engine(jobs) as (engine, heard):
         add(engine, source, settings=replace(FAST, overwrite=True))
@@ -143,7 +149,7 @@ def test_pause_halts_and_resume_goes_on(source, tmp_path):
             heard.wait(*ENDS, timeout_s=0.4)
         assert len(heard.of(e.TileDone)) - before <= 3
         engine.send(c.ResumeJob(job_id="a"))
-        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        heard.finished_job()
 
 
 def test_a_queue_that_is_stopped_ends_its_job_and_starts_no_other_until_it_is_started(
@@ -189,7 +195,7 @@ def test_sleep_is_held_off_while_a_job_runs_and_not_while_it_is_paused(
         heard.wait(e.JobResumed)
         heard.wait(e.TileDone)
         assert len(held) == 1
-        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        heard.finished_job()
         assert not held
 
 
@@ -204,7 +210,7 @@ def test_cancel_keeps_segments_and_a_retry_uses_them(source, tmp_path):
         engine.send(c.RetryJob(job_id="a"))
         started = heard.wait(e.JobStarted)
         assert started.done >= 12
-        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        heard.finished_job()
 
 
 def test_a_job_left_at_the_end_of_the_program_is_offered_and_finished_by_the_next(source, tmp_path):
@@ -221,18 +227,14 @@ def test_a_job_left_at_the_end_of_the_program_is_offered_and_finished_by_the_nex
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.AdoptJob(job_id="a"))
         engine.send(c.StartQueue())
-        done = heard.wait(*ENDS)
-        assert isinstance(done, e.JobFinished), done
+        done = heard.finished_job()
         assert done.report.passed, done.report.problems
     assert unfinished(tmp_path / "jobs") == ()
 
 
 def test_a_job_that_can_only_fail_again_is_listed_with_the_reason(source, tmp_path):
     jobs = tmp_path / "jobs"
-    with running_engine(jobs) as (engine, heard):
-        engine.send(c.StartQueue())
-        add(engine, source)
-        heard.wait(e.SegmentDone)
+    interrupted(source, jobs)
     film, about = source.read_bytes(), source.stat()
     away = source.rename(tmp_path / "away.mkv")
     with running_engine(jobs) as (engine, heard):
@@ -252,15 +254,12 @@ def test_a_job_that_can_only_fail_again_is_listed_with_the_reason(source, tmp_pa
     with running_engine(jobs) as (engine, heard):  # tried all the same
         engine.send(c.AdoptJob(job_id="a"))
         engine.send(c.StartQueue())
-        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        heard.finished_job()
     assert unfinished(jobs) == ()
 
 
 def test_a_job_of_the_last_time_goes_on_before_those_that_wait(source, tmp_path):
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        engine.send(c.StartQueue())
-        add(engine, source)
-        heard.wait(e.SegmentDone)
+    interrupted(source, tmp_path / "jobs")
     with running_engine(tmp_path / "jobs") as (engine, heard):
         add(engine, source, "b")
         engine.send(c.AdoptJob(job_id="a", position=0))
@@ -289,7 +288,7 @@ def test_a_damaged_source_is_used_as_far_as_it_goes_and_that_is_said(tmp_path):
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.StartQueue())
         add(engine, tmp_path / "film.mkv")
-        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        heard.finished_job()
     assert "source-damaged" in {event.notice.code for event in heard.of(e.Warned)}
 
 
@@ -327,10 +326,7 @@ def test_orders_that_make_no_sense_are_answered_not_obeyed(source, tmp_path):
 
 
 def test_a_job_that_cannot_go_on_can_be_removed(source, tmp_path):
-    with running_engine(tmp_path / "jobs") as (engine, heard):
-        engine.send(c.StartQueue())
-        add(engine, source)
-        heard.wait(e.SegmentDone)
+    interrupted(source, tmp_path / "jobs")
     source.write_bytes(b"another film")
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.AdoptJob(job_id="a"))
@@ -340,14 +336,6 @@ def test_a_job_that_cannot_go_on_can_be_removed(source, tmp_path):
         engine.send(c.RemoveJob(job_id="a"))
         assert heard.wait(e.Warned).notice.code == "unknown-job"
     assert unfinished(tmp_path / "jobs") == ()
-
-
-def interrupted(source, jobs) -> None:
-    """A job "a" with a finished segment, left by an earlier run."""
-    with running_engine(jobs) as (engine, heard):
-        engine.send(c.StartQueue())
-        add(engine, source)
-        heard.wait(e.SegmentDone)
 
 
 def begun_elsewhere(jobs, **picture) -> None:
@@ -367,8 +355,7 @@ def test_a_job_whose_gpu_is_gone_goes_on_elsewhere(source, tmp_path):
         notices = heard.wait(e.PlanChosen).plan.notices
         assert "gpu-gone" in {notice.code for notice in notices}
         engine.send(c.StartQueue())
-        done = heard.wait(*ENDS)
-        assert isinstance(done, e.JobFinished), done
+        done = heard.finished_job()
         assert done.report.passed
         assert heard.of(e.JobStarted)[0].done
 
@@ -385,8 +372,7 @@ def test_segments_of_an_encoder_that_is_gone_stay_until_the_user_chooses_otherwi
         engine.send(c.ChangeJob(job_id="a", settings=FAST))  # planned again, with the same choices
         assert not heard.wait(e.PlanChosen).plan.fits
         engine.send(c.StartQueue())
-        failed = heard.wait(*ENDS)
-        assert isinstance(failed, e.JobFailed), failed
+        failed = heard.failed_job()
         assert "h264_nvenc" in failed.error.message
         assert list(jobs.glob("a/segment_*.mkv"))
         engine.send(c.StopQueue())
@@ -397,7 +383,7 @@ def test_segments_of_an_encoder_that_is_gone_stay_until_the_user_chooses_otherwi
         assert plan.fits
         assert plan.notices[0].code == "segments-replaced"
         engine.send(c.StartQueue())
-        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        heard.finished_job()
         assert not heard.of(e.JobStarted)[-1].done
 
 
@@ -413,6 +399,6 @@ def test_another_name_and_choices_that_are_taken_back_cost_no_finished_segment(s
             assert ("segments-replaced" not in codes) == is_kept
             assert list(jobs.glob("a/segment_*.mkv"))
         engine.send(c.StartQueue())
-        assert isinstance(heard.wait(*ENDS), e.JobFinished)
+        heard.finished_job()
         assert heard.of(e.JobStarted)[0].done
     assert output.exists()

@@ -60,11 +60,17 @@ def engine(tmp_path: Path) -> Iterator[Run]:
         yield pair
 
 
-def ended(run: Run, *commands: c.Command) -> e.JobEvent:
-    """How a job ends after some commands."""
+def started(run: Run, *commands: c.Command) -> Listener:
+    """Who hears what becomes of a job after some commands."""
     for command in (*commands, c.StartQueue()):
         run[0].send(command)
-    return run[1].wait(*ENDS)
+    return run[1]
+
+
+def planned(run: Run, source: Path) -> None:
+    """Add a job; it waits, with its plan."""
+    run[0].send(add(source))
+    run[1].wait(e.PlanChosen)
 
 
 def add(source: Path, settings: JobSettings = FAST, name: str = "out.mkv") -> c.AddJob:
@@ -79,25 +85,22 @@ def result(source: Path) -> Path:
 
 
 def test_a_passing_read_error_gives_the_whole_film(source, engine, monkeypatch):
-    engine[0].send(add(source))
-    engine[1].wait(e.PlanChosen)
+    planned(engine, source)
     rule = FailingReads(source, first=source.stat().st_size // 2, times=2).install(monkeypatch)
-    assert isinstance(ended(engine), e.JobFinished)
+    started(engine).finished_job()
     assert rule.seen == 2
     assert len(planes_of(result(source))) == FRAMES
 
 
 def test_a_drive_that_fails_for_good_keeps_the_job_until_it_is_back(source, engine, monkeypatch):
-    engine[0].send(add(source))
-    engine[1].wait(e.PlanChosen)
+    planned(engine, source)
     with monkeypatch.context() as patch:
         FailingReads(source, first=source.stat().st_size * 3 // 4).install(patch)
-        failed = ended(engine)
-        assert isinstance(failed, e.JobFailed)
+        failed = started(engine).failed_job()
         assert failed.error.code == "result-held-back"
         assert not result(source).exists()
         assert [job.job_id for job in unfinished(source.parent / "jobs")] == ["a"]
-    assert isinstance(ended(engine, c.RetryJob(job_id="a")), e.JobFinished)
+    started(engine, c.RetryJob(job_id="a")).finished_job()
     assert len(planes_of(result(source))) == FRAMES
 
 
@@ -114,8 +117,7 @@ def test_a_drive_that_is_pulled_out_fails_the_job_until_it_is_back(
 
         return call
 
-    engine[0].send(add(source))
-    engine[1].wait(e.PlanChosen)
+    planned(engine, source)
     with monkeypatch.context() as patch:
         if place == "read":
             reads = FailingReads(source, first=source.stat().st_size // 2, number=errno.ENODEV)
@@ -123,43 +125,37 @@ def test_a_drive_that_is_pulled_out_fails_the_job_until_it_is_back(
             reads.install(patch)
         else:
             patch.setattr(run, place, pulled_out(getattr(run, place)))
-        failed = ended(engine)
-    assert isinstance(failed, e.JobFailed), failed
+        failed = started(engine).failed_job()
     assert failed.error.code in ("result-held-back", "source-missing"), failed.error
     assert failed.error.hint
     assert [job.job_id for job in unfinished(source.parent / "jobs")] == ["a"]
     away.rename(source)
-    done = ended(engine, c.RetryJob(job_id="a"))
-    assert isinstance(done, e.JobFinished), done
+    done = started(engine, c.RetryJob(job_id="a")).finished_job()
     assert done.report.passed
     assert len(planes_of(result(source))) == FRAMES
 
 
 def test_a_share_that_stalls_for_a_while_costs_nothing(source, engine, monkeypatch):
-    engine[0].send(add(source))
-    engine[1].wait(e.PlanChosen)
+    planned(engine, source)
     reads = FailingReads(source, first=source.stat().st_size // 2, times=1)
     reads.when_failing = lambda: time.sleep(0.3)
     reads.install(monkeypatch)
-    done = ended(engine)
-    assert isinstance(done, e.JobFinished), done
+    started(engine).finished_job()
     assert len(planes_of(result(source))) == FRAMES
 
 
 def test_a_share_that_hangs_fails_the_job_until_it_answers(source, engine, monkeypatch):
-    engine[0].send(add(source))
-    engine[1].wait(e.PlanChosen)
+    planned(engine, source)
     hangs = FailingReads(source, first=source.stat().st_size // 2, answers=threading.Event())
     with monkeypatch.context() as patch:
         hangs.install(patch)
         patch.setattr(file_access, "PATIENCE_S", 1.0)
-        failed = ended(engine)
-    assert isinstance(failed, e.JobFailed), failed
+        failed = started(engine).failed_job()
     assert "has not answered for 1 s" in failed.error.message
     assert not result(source).exists()
     assert [job.job_id for job in unfinished(source.parent / "jobs")] == ["a"]
     hangs.answers.set()
-    assert isinstance(ended(engine, c.RetryJob(job_id="a")), e.JobFinished)
+    started(engine, c.RetryJob(job_id="a")).finished_job()
     assert len(planes_of(result(source))) == FRAMES
 
 
@@ -193,12 +189,10 @@ def test_the_program_ends_while_a_read_hangs(source, tmp_path):
 
 
 def test_the_user_may_accept_a_film_as_far_as_it_can_be_read(source, engine, monkeypatch):
-    engine[0].send(add(source))
-    engine[1].wait(e.PlanChosen)
+    planned(engine, source)
     FailingReads(source, first=source.stat().st_size * 3 // 4).install(monkeypatch)
-    assert isinstance(ended(engine), e.JobFailed)
-    done = ended(engine, c.RetryJob(job_id="a", accept=True))
-    assert isinstance(done, e.JobFinished), done
+    started(engine).failed_job()
+    started(engine, c.RetryJob(job_id="a", accept=True)).finished_job()
     assert 0 < len(planes_of(result(source))) < FRAMES
     assert unfinished(source.parent / "jobs") == ()
 
@@ -206,15 +200,13 @@ def test_the_user_may_accept_a_film_as_far_as_it_can_be_read(source, engine, mon
 def test_a_check_that_fails_keeps_the_job_until_it_is_accepted(source, engine, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(run, "verify", with_failed_checks(run.verify))
-        done = ended(engine, add(source))
-        assert isinstance(done, e.JobFinished)
+        done = started(engine, add(source)).finished_job()
         assert not done.report.passed
     assert len(unfinished(source.parent / "jobs")) == 1
     made = result(source).stat().st_mtime_ns
     with monkeypatch.context() as patch:
         patch.setattr(run, "run_job", None)  # nothing is made again
-        done = ended(engine, c.RetryJob(job_id="a", accept=True))
-    assert isinstance(done, e.JobFinished), done
+        started(engine, c.RetryJob(job_id="a", accept=True)).finished_job()
     assert result(source).stat().st_mtime_ns == made
     assert unfinished(source.parent / "jobs") == ()
 
@@ -224,9 +216,8 @@ def test_a_job_whose_check_failed_is_compared_again_and_may_replace_its_own_resu
 ):
     with monkeypatch.context() as patch:
         patch.setattr(run, "verify", with_failed_checks(run.verify))
-        assert isinstance(ended(engine, add(source)), e.JobFinished)
-    done = ended(engine, c.RetryJob(job_id="a"))
-    assert isinstance(done, e.JobFinished), done
+        started(engine, add(source)).finished_job()
+    done = started(engine, c.RetryJob(job_id="a")).finished_job()
     assert done.report.passed
     assert unfinished(source.parent / "jobs") == ()
 
@@ -256,8 +247,7 @@ def test_a_job_killed_while_it_publishes_is_finished_by_the_next_run(
     assert result(source).exists() == (place != "before")
     monkeypatch.setattr(run, "run_job", None)  # nothing is made again
     with running_engine(source.parent / "jobs") as engine:
-        done = ended(engine, c.AdoptJob(job_id="a"))
-        assert isinstance(done, e.JobFinished), done
+        done = started(engine, c.AdoptJob(job_id="a")).finished_job()
     assert done.report.passed
     assert len(planes_of(result(source))) == FRAMES
     assert unfinished(source.parent / "jobs") == ()
@@ -270,7 +260,7 @@ def test_a_result_that_was_deleted_before_it_had_its_name_is_made_again(source, 
         patch.setattr(JobStore, "remove", lambda *_: None)
         run_here(source)
     with running_engine(source.parent / "jobs") as engine:
-        assert isinstance(ended(engine, c.AdoptJob(job_id="a")), e.JobFinished)
+        started(engine, c.AdoptJob(job_id="a")).finished_job()
     assert len(planes_of(result(source))) == FRAMES
 
 
@@ -279,14 +269,12 @@ def test_a_result_that_was_deleted_before_it_had_its_name_is_made_again(source, 
 
 @pytest.mark.parametrize("name", ["\u7535" * 83 + ".mkv", "a" * 251 + ".mkv"])
 def test_every_name_that_the_drive_takes_is_taken_to_the_end(name: str, source, engine):
-    done = ended(engine, add(source, name=name))
-    assert isinstance(done, e.JobFinished), done
+    started(engine, add(source, name=name)).finished_job()
     assert (source.parent / name).exists()
 
 
 def test_a_name_that_the_drive_does_not_take_is_refused_before_the_start(source, engine):
-    failed = ended(engine, add(source, name="a" * 252 + ".mkv"))
-    assert isinstance(failed, e.JobFailed)
+    failed = started(engine, add(source, name="a" * 252 + ".mkv")).failed_job()
     assert failed.error.code == "output-name"
     assert not engine[1].of(e.SegmentDone)
 
@@ -298,8 +286,7 @@ def test_names_of_pictures_are_tried_before_the_start(tmp_path, engine):
         picture.rename(pictures / f"{'a' * 244}{picture.stem[-4:]}.bmp")
     media = probe(pictures)
     assert len(Path(media.pattern).name) > 244
-    done = ended(engine, add(pictures, replace(FAST, codec="auto"), "made"))
-    assert isinstance(done, e.JobFinished), done
+    started(engine, add(pictures, replace(FAST, codec="auto"), "made")).finished_job()
     failed = check(media, "b" * 250 + "%06d.png")
     assert failed == "output-name"
 
@@ -314,8 +301,7 @@ def test_cleaning_up_never_hides_the_first_error(source, engine, monkeypatch):
 
     monkeypatch.setattr(run, "mux", failing(read_only()))
     monkeypatch.setattr(Path, "unlink", refused)
-    failed = ended(engine, add(source))
-    assert isinstance(failed, e.JobFailed)
+    failed = started(engine, add(source)).failed_job()
     assert failed.error.params["reason"] == "Read-only file system"
 
 
@@ -336,8 +322,7 @@ def test_a_disk_that_is_full_once_costs_nothing(
     place: object, name: str, after: int, source, engine, monkeypatch
 ):
     calls = failing_once(monkeypatch, place, name, full(source.parent), after=after)
-    done = ended(engine, add(source))
-    assert isinstance(done, e.JobFinished), done
+    started(engine, add(source)).finished_job()
     assert calls() > after + 1, "it was tried again"
     assert len(planes_of(result(source))) == FRAMES
 
@@ -354,13 +339,12 @@ def test_no_error_of_the_system_is_an_internal_one_and_the_job_goes_on(
         else:
             after = 0 if place == "job.json" else 1
             failing_once(patch, atomic_file, "write_json", system_error(number), after=after)
-        failed = ended(engine, add(source))
+        failed = started(engine, add(source)).wait(*ENDS)
     if isinstance(failed, e.JobFinished):
         return  # there was room at the second try
     assert failed.error.code != "internal-error", failed.error
     again = add(source) if isinstance(failed, e.JobRejected) else c.RetryJob(job_id="a")
-    done = ended(engine, again)
-    assert isinstance(done, e.JobFinished), done
+    started(engine, again).finished_job()
 
 
 def test_a_job_waits_while_a_disk_is_full_and_goes_on_when_there_is_room(
@@ -376,7 +360,7 @@ def test_a_job_waits_while_a_disk_is_full_and_goes_on_when_there_is_room(
     assert not engine[1].of(e.SegmentDone), "it pauses before the disk is full"
     disk.free = 10**12
     engine[1].wait(e.JobResumed)
-    assert isinstance(engine[1].wait(*ENDS), e.JobFinished)
+    engine[1].finished_job()
 
 
 def test_the_user_may_use_the_last_room_or_cancel(source, engine, monkeypatch):
@@ -390,18 +374,16 @@ def test_the_user_may_use_the_last_room_or_cancel(source, engine, monkeypatch):
     engine[0].send(c.StartQueue())
     engine[1].wait(e.JobPaused)
     engine[0].send(c.ResumeJob(job_id="a"))
-    assert isinstance(engine[1].wait(*ENDS), e.JobFinished)
+    engine[1].finished_job()
 
 
 def test_a_disk_that_is_too_small_and_a_quota_end_the_job(source, engine, monkeypatch):
     Disk(monkeypatch, free=0, total=10)
-    failed = ended(engine, add(source))
-    assert isinstance(failed, e.JobFailed)
+    failed = started(engine, add(source)).failed_job()
     assert failed.error.code == "disk-full"
     Disk(monkeypatch, free=10**12)
     monkeypatch.setattr(Checkpoint, "add", failing(full(source.parent)))
-    failed = ended(engine, c.RetryJob(job_id="a"))
-    assert isinstance(failed, e.JobFailed)
+    failed = started(engine, c.RetryJob(job_id="a")).failed_job()
     assert failed.error.code == "disk-full"
 
 
@@ -415,11 +397,11 @@ def test_a_finished_job_that_cannot_be_deleted_is_whole_until_it_can(source, eng
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", refused)
-        assert isinstance(ended(engine, add(source)), e.JobFinished)
+        started(engine, add(source)).finished_job()
     assert [job.job_id for job in unfinished(folder.parent)] == ["a"]
     made = result(source).stat()
     with running_engine(folder.parent) as later:
-        assert isinstance(ended(later, c.AdoptJob(job_id="a")), e.JobFinished)
+        started(later, c.AdoptJob(job_id="a")).finished_job()
     assert result(source).stat() == made, "it is not made again"
     assert not folder.exists()
 
@@ -432,42 +414,40 @@ def test_a_picture_that_changed_or_went_since_the_start_is_noticed(tmp_path, eng
     make_pictures(pictures, 24)
     monkeypatch.setattr(run, "mux", failing(read_only()))
     settings = replace(FAST, codec="auto")
-    assert isinstance(ended(engine, add(pictures, settings, "made")), e.JobFailed)
+    started(engine, add(pictures, settings, "made")).failed_job()
     monkeypatch.undo()
     last = sorted(pictures.iterdir())[-1]
     content, about = last.read_bytes(), last.stat()
     last.unlink()
-    failed = ended(engine, c.RetryJob(job_id="a"))
-    assert isinstance(failed, e.JobFailed)
+    failed = started(engine, c.RetryJob(job_id="a")).failed_job()
     assert failed.error.code == "checkpoint-mismatch"
     last.write_bytes(content)
     os.utime(last, ns=(about.st_atime_ns, about.st_mtime_ns))
-    assert isinstance(ended(engine, c.RetryJob(job_id="a")), e.JobFinished)
+    started(engine, c.RetryJob(job_id="a")).finished_job()
 
 
 def test_a_rotten_segment_of_equal_size_is_made_again(source, engine, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(run, "mux", failing(read_only()))
-        assert isinstance(ended(engine, add(source)), e.JobFailed)
+        started(engine, add(source)).failed_job()
     segment = source.parent / "jobs" / "a" / "segment_000001.mkv"
     data = bytearray(segment.read_bytes())
     data[len(data) * 3 // 4] ^= 1
     segment.write_bytes(data)
-    done = ended(engine, c.RetryJob(job_id="a"))
-    assert isinstance(done, e.JobFinished), done
+    done = started(engine, c.RetryJob(job_id="a")).finished_job()
     assert done.report.passed
     (notice,) = [w.notice for w in engine[1].of(e.Warned) if w.notice.code == "segments-damaged"]
     assert notice.params["count"] == "2"
     monkeypatch.undo()
     whole = planes_of(result(source))
     result(source).unlink()
-    ended(engine, c.RemoveJob(job_id="a"), add(source))
+    started(engine, c.RemoveJob(job_id="a"), add(source)).finished_job()
     assert all(map(np.array_equal, whole, planes_of(result(source))))
 
 
 @pytest.mark.parametrize("wrongly", ["lost", "changed"])
 def test_frames_that_were_read_wrongly_once_are_made_again(source, engine, monkeypatch, wrongly):
-    ended(engine, add(source))
+    started(engine, add(source)).finished_job()
     whole = planes_of(result(source))
     result(source).unlink()
     read, once = VideoDecoder.frames, iter([True])
@@ -482,8 +462,7 @@ def test_frames_that_were_read_wrongly_once_are_made_again(source, engine, monke
             yield frame
 
     monkeypatch.setattr(VideoDecoder, "frames", misread)
-    done = ended(engine, c.RemoveJob(job_id="a"), add(source))
-    assert isinstance(done, e.JobFinished), done
+    done = started(engine, c.RemoveJob(job_id="a"), add(source)).finished_job()
     assert done.report.passed
     (notice,) = [w.notice for w in engine[1].of(e.Warned) if w.notice.code == "segments-misread"]
     assert notice.params["count"] == "2"

@@ -28,7 +28,7 @@ from engine.video.read.probe import probe
 from engine.workers import machines
 from engine.workers.door import Door
 from engine.workers.hand_out import hand_out
-from tests.engine.workers.test_hand_out import Events, files, planned
+from tests.engine.workers.test_hand_out import Events, files, made_by_one, planned
 from tests.helpers.clips import make_clip
 from tests.helpers.farm import computer
 from tests.helpers.farm_machines import Machine, paired, running, until
@@ -122,8 +122,7 @@ def codes(events: Events) -> list[str]:
 
 
 def test_a_machine_makes_the_segments_of_one_process(tmp_path: Path, seen: Seen) -> None:
-    plan = planned("lite", tmp_path)
-    run(plan, tmp_path / "one")
+    plan = made_by_one("lite", tmp_path)
     door, others = paired(tmp_path, 1)
     with running(others):
         events = with_machines(plan, tmp_path / "farm", door)
@@ -141,8 +140,7 @@ def test_a_machine_makes_the_segments_of_one_process(tmp_path: Path, seen: Seen)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_any_number_of_machines(kind: str, count: int, tmp_path: Path) -> None:
-    plan = planned(kind, tmp_path)
-    run(plan, tmp_path / "one")
+    plan = made_by_one(kind, tmp_path)
     door, others = paired(tmp_path, count)
     for file in plan.work.weights_files:
         for one in others:
@@ -168,8 +166,7 @@ def test_a_source_of_any_container_is_read_there(name: str, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_machine_that_joins_late_helps(tmp_path: Path, seen: Seen) -> None:
-    plan = planned("lite", tmp_path, shots=LONG)
-    run(plan, tmp_path / "one")
+    plan = made_by_one("lite", tmp_path, shots=LONG)
     door, (first, second) = paired(tmp_path, 2)
     with running([first]):
         with_machines(plan, tmp_path / "farm", door, answer=after(2, second.start))
@@ -181,8 +178,7 @@ def test_a_machine_that_joins_late_helps(tmp_path: Path, seen: Seen) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["pause", "kill", "freeze", "off"])
 def test_a_machine_that_leaves_loses_its_span_only(way: str, tmp_path: Path, seen: Seen) -> None:
-    plan = planned("lite", tmp_path, shots=LONG)
-    run(plan, tmp_path / "one")
+    plan = made_by_one("lite", tmp_path, shots=LONG)
     door, (first, second) = paired(tmp_path, 2, silence="3s")
 
     def leave() -> None:
@@ -230,8 +226,7 @@ def test_a_machine_that_fails_three_times_is_left_out(
     fault: str, tmp_path: Path, seen: Seen, expected_log_errors: list[str]
 ) -> None:
     expected_log_errors.append("engine.workers.crew")  # logs what a machine raises
-    plan = planned("lite", tmp_path, shots=LONG)
-    run(plan, tmp_path / "one")
+    plan = made_by_one("lite", tmp_path, shots=LONG)
     door, others = paired(tmp_path, 2)
     others[0].go_wrong(fault)
     with running(others):
@@ -247,8 +242,7 @@ def test_a_machine_that_fails_three_times_is_left_out(
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["nonsense", "another span", "silence"])
 def test_what_a_machine_reports_harms_no_job(fault: str, tmp_path: Path) -> None:
-    plan = planned("lite", tmp_path)
-    run(plan, tmp_path / "one")
+    plan = made_by_one("lite", tmp_path)
     door, others = paired(tmp_path, 2)
     others[0].go_wrong(fault)
     with running(others):
@@ -259,8 +253,7 @@ def test_what_a_machine_reports_harms_no_job(fault: str, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_machine_that_is_forgotten_is_sent_away_at_once(tmp_path: Path, seen: Seen) -> None:
-    plan = planned("lite", tmp_path, shots=LONG)
-    run(plan, tmp_path / "one")
+    plan = made_by_one("lite", tmp_path, shots=LONG)
     door, (first, second) = paired(tmp_path, 2)
 
     def forget() -> None:
@@ -282,8 +275,7 @@ def test_a_machine_that_is_forgotten_is_sent_away_at_once(tmp_path: Path, seen: 
 
 @pytest.mark.slow
 def test_another_version_is_refused(tmp_path: Path, seen: Seen) -> None:
-    plan = planned("lite", tmp_path)
-    run(plan, tmp_path / "one")
+    plan = made_by_one("lite", tmp_path)
     door, others = paired(tmp_path, 2)
     others[0].go_wrong("version")
     with running(others):
@@ -297,8 +289,7 @@ def test_another_version_is_refused(tmp_path: Path, seen: Seen) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("has", ["none", "another"])
 def test_other_weights_are_refused(has: str, tmp_path: Path, seen: Seen) -> None:
-    plan = planned("seedvr2", tmp_path)
-    run(plan, tmp_path / "one")
+    plan = made_by_one("seedvr2", tmp_path)
     door, (wrong, right) = paired(tmp_path, 2)
     for file in plan.work.weights_files:
         (right.models / file.path.name).write_bytes(file.path.read_bytes())
@@ -321,8 +312,7 @@ def test_without_any_machine_the_process_of_the_job_makes_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.workers.team._GONE_S", 1.0)
-    plan = planned("lite", tmp_path)
-    run(plan, tmp_path / "one")
+    plan = made_by_one("lite", tmp_path)
     door, _ = paired(tmp_path, 1)
     events = with_machines(plan, tmp_path / "farm", door)
     assert codes(events) == ["workers-gone"]

@@ -65,6 +65,13 @@ def planned(kind: str, folder: Path, *, shots: tuple[int, ...] = SHOTS) -> Plan:
     return replace(plan, segment_frames=SEGMENT_FRAMES)
 
 
+def made_by_one(kind: str, folder: Path, *, shots: tuple[int, ...] = SHOTS) -> Plan:
+    """A plan that one process has carried out, in the folder "one"."""
+    plan = planned(kind, folder, shots=shots)
+    run(plan, folder / "one")
+    return plan
+
+
 def job_of(
     plan: Plan, folder: Path, count: int, events: Events, control: Control | None = None
 ) -> JobContext:
@@ -104,8 +111,7 @@ def children() -> list[psutil.Process]:
 
 
 def test_two_workers_make_the_segments_of_one_process(tmp_path: Path) -> None:
-    plan, events = planned("lite", tmp_path), Events()
-    run(plan, tmp_path / "one")
+    plan, events = made_by_one("lite", tmp_path), Events()
     context = with_workers(plan, tmp_path / "two", 2, events)
     assert files(tmp_path / "two") == files(tmp_path / "one")
     assert {one.segment for one in events.of(SegmentDone)} == set(range(5))
@@ -122,8 +128,7 @@ def test_two_workers_make_the_segments_of_one_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_any_number_of_workers(kind: str, count: int, tmp_path: Path) -> None:
-    plan = planned(kind, tmp_path)
-    run(plan, tmp_path / "one")
+    plan = made_by_one(kind, tmp_path)
     with_workers(replace(plan, span_segments=2), tmp_path / "several", count, Events())
     assert files(tmp_path / "several") == files(tmp_path / "one")
 
@@ -139,8 +144,7 @@ def test_a_worker_that_is_killed_loses_its_span_only(tmp_path: Path) -> None:
             killed.append(busiest.pid)
             os.kill(killed[0], signal.SIGKILL)
 
-    plan, events = planned("lite", tmp_path, shots=(16, 16, 16)), Events(kill_once)
-    run(plan, tmp_path / "one")
+    plan, events = made_by_one("lite", tmp_path, shots=(16, 16, 16)), Events(kill_once)
     with_workers(replace(plan, span_segments=2), tmp_path / "two", 2, events)
     assert killed
     assert files(tmp_path / "two") == files(tmp_path / "one")
@@ -157,8 +161,7 @@ def test_a_worker_that_dies_three_times_is_left_out(tmp_path: Path) -> None:
             for child in children():
                 child.kill()
 
-    plan, events = planned("seedvr2", tmp_path, shots=(9, 9, 9)), Events(kill)
-    run(plan, tmp_path / "one")
+    plan, events = made_by_one("seedvr2", tmp_path, shots=(9, 9, 9)), Events(kill)
     with_workers(replace(plan, span_segments=7), tmp_path / "two", 1, events)
     assert [one.notice.code for one in events.of(Warned)] == ["worker-left-out", "workers-gone"]
     assert files(tmp_path / "two") == files(tmp_path / "one")
@@ -181,8 +184,7 @@ def test_a_worker_of_another_job_ends_and_its_span_is_made_by_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.workers.team._GONE_S", 120.0)  # it starts next to other tests
-    plan, events = planned("lite", tmp_path), Events()
-    run(plan, tmp_path / "one")
+    plan, events = made_by_one("lite", tmp_path), Events()
     context = job_of(plan, tmp_path / "two", 2, events)
     context.hand_out = partial(hand_out, worker=LateWorker)
     run_job(context, Checkpoint(tmp_path / "two"), overwrite=True)
@@ -275,8 +277,7 @@ def test_no_worker_outlives_its_job(tmp_path: Path) -> None:
     assert not alive
     kept = Checkpoint(tmp_path / "two").frames
     assert kept > 0
-    plan, events = planned("lite", tmp_path, shots=(40, 40, 40)), Events()
-    run(plan, tmp_path / "one")
+    plan, events = made_by_one("lite", tmp_path, shots=(40, 40, 40)), Events()
     with_workers(plan, tmp_path / "two", 2, events)
     assert len(events.of(SegmentDone)) == 30 - kept // SEGMENT_FRAMES
     assert files(tmp_path / "two") == files(tmp_path / "one")
