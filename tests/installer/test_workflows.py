@@ -252,13 +252,6 @@ def test_hooks_run_the_linters_in_versions_of_the_extra_dev():
     assert linters | {f"mypy --platform {name}" for name in ("linux", "win32")} <= entries
 
 
-def test_updates_of_actions_and_packages_are_proposed():
-    config = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text(encoding="utf-8"))
-    ecosystems = {update["package-ecosystem"]: update for update in config["updates"]}
-    assert set(ecosystems) == {"github-actions", "pip"}
-    assert ecosystems["pip"]["ignore"] == [{"dependency-name": "torch"}]
-
-
 def test_only_the_job_package_reads_secrets_which_the_document_names():
     assert not re.search(r"secrets\.\w|secrets: ", text_of("checks"))
     jobs = workflow("release")["jobs"]
