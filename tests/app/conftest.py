@@ -18,6 +18,7 @@ from engine.api import Engine
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands, events
 from engine.protocol.gpu_reading import GpuReading
+from tests.helpers.fake_tasks import FILE
 from tests.helpers.fakes import FakeEngine
 
 
@@ -100,6 +101,12 @@ class Bench:
         """Let the running job end badly."""
         self.engine.fail(error)
         self.hear()
+
+    def finish_files(self) -> None:
+        """Let every download of a model file end well."""
+        while self.engine.tasks.waiting(FILE):
+            self.tasks.finish(FILE)
+        self.hear()  # what was answered while we listened
 
     def measure(self, *gpus: GpuReading | None) -> None:
         """Let the engine say what it measured of the machine."""

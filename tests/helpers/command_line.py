@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,13 @@ from engine.protocol.media import MediaInfo
 from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.fakes import FakeEngine, make_media, make_plan, make_report
+
+
+class Terminal(io.StringIO):
+    """A standard stream at which a user sits."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 class ScriptedEngine(FakeEngine):

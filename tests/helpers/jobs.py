@@ -171,6 +171,24 @@ def planes_of(path: Path) -> list[np.ndarray]:
         return [frame.planes[0].copy() for frame in reader]
 
 
+def worst(found: list[np.ndarray], right: list[np.ndarray]) -> int:
+    """The largest difference of two lists of planes."""
+    pairs = zip(found, right, strict=True)
+    return max(int(np.abs(a.astype(int) - b).max()) for a, b in pairs)
+
+
+def segment_files(folder: Path) -> dict[str, bytes]:
+    """What a job has finished, by the names of files."""
+    return {file.name: file.read_bytes() for file in sorted(folder.glob("segment_*"))}
+
+
+class NeverComplete(Checkpoint):
+    """Who makes the last span does not know what of the film lacks."""
+
+    def complete(self) -> None:
+        pass
+
+
 SHOTS = (9, 3, 5)
 SEGMENT_FRAMES = 4
 BY_FRAMES = ("lite", "community")  # which take frames one by one
@@ -249,13 +267,24 @@ def small_job(kind: str, folder: Path, *, is_cleaned: bool = False) -> SmallJob:
         is_cleaned: A very small model goes first.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    film = make_three_shots(folder / "film.mkv", SHOTS, "64x48" if kind != "wan-2x" else "60x44")
-    settings = settings_of(kind, folder)
-    if is_cleaned:
+    return SmallJob(small_plan(f"cleaned {kind}" if is_cleaned else kind, folder), folder / "runs")
+
+
+def small_plan(kind: str, folder: Path) -> Plan:
+    """Three shots in five segments.
+
+    Args:
+        kind: Of the model; "cleaned" has a first pass, "pooled" colours of several frames together.
+        folder: For the film, the files of the model and the result.
+    """
+    size = "60x44" if kind == "wan-2x" else "64x48"
+    film = make_three_shots(folder / "film.mkv", SHOTS, size)
+    model = "seedvr2" if kind == "pooled" else kind.removeprefix("cleaned ")
+    settings = settings_of(model, folder, **({"colour": "lab"} if kind == "pooled" else {}))
+    if "cleaned" in kind:
         first = write_network(folder / "1x_tiny.pth", "Compact", upscale=1)
         settings = replace(settings, first_model=str(first))
-    plan = replace(plan_of(film, folder / "out.mkv", settings), segment_frames=SEGMENT_FRAMES)
-    return SmallJob(plan, folder / "runs")
+    return replace(plan_of(film, folder / "out.mkv", settings), segment_frames=SEGMENT_FRAMES)
 
 
 def settings_of(kind: str, folder: Path, **changes: object) -> JobSettings:

@@ -24,8 +24,9 @@ from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.probe import probe
 from engine.workers import crew
 from engine.workers.hand_out import hand_out
-from tests.engine.workers.test_hand_out import Events, files, planned
+from tests.engine.workers.test_hand_out import Events, planned
 from tests.helpers.extended import rest_extended
+from tests.helpers.jobs import segment_files
 from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.test_jobs import on_gpu
 from tests.pretended_gpu.worker import FOLDER, HERE, LOST, NAMES
@@ -88,7 +89,7 @@ def test_two_gpus_make_the_segments_of_one(
     assert gpu.launches
     with pretended_gpu() as gpu:
         made(plan, tmp_path / "two", WORKERS, events)
-    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
     assert not gpu.launches, "the process of the job leaves the GPUs to the workers"
     assert sorted(one["used"] for one in used()) == [[0], [1]], "each has its own"
     assert not [one["problems"] for one in used() if one["problems"]]
@@ -110,7 +111,7 @@ def test_a_gpu_that_has_gone_takes_only_its_spans_along(
     with pretended_gpu():
         made(plan, tmp_path / "one", (), Events())
         made(plan, tmp_path / "two", WORKERS, events)
-    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
     assert sorted(one["used"] for one in used()) == [[], [0]]
     (notice,) = (one.notice for one in events.of(Warned))
     assert (notice.code, notice.case) == ("worker-left-out", "gpu")
@@ -131,7 +132,7 @@ def test_a_gpu_that_is_lost_is_used_again_by_another_process(
         made(plan, tmp_path / "one", (), Events())
         made(plan, tmp_path / "two", WORKERS, events)
     assert (tmp_path / "lost").exists()
-    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
     assert not events.of(Warned), "it has lost no more than its span"
 
 

@@ -12,7 +12,7 @@ from engine.core.errors import DiskFull, ErrorInfo
 from engine.protocol import commands, events
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.app.conftest import Bench, texts
-from tests.app.controllers.test_downloads import MODEL, finish_files, refused
+from tests.app.controllers.test_downloads import MODEL, refused
 from tests.app.test_narrow_window import cut_off, settle
 
 COMMAND = '"C:\\my tools\\done.cmd" --mail "to me" & echo'
@@ -150,7 +150,7 @@ def test_films_that_wait_for_downloads_come_first(bench, computer):
     bench.finish()
     assert list(bench.program.download_model.films) == [lacks]
     assert computer.asked == []
-    finish_files(bench)
+    bench.finish_files()
     bench.finish()
     assert computer.asked == ["sound"]
 

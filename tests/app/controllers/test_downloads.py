@@ -46,12 +46,6 @@ def primary(bench: Bench) -> str:
     return bench.find("primaryAction").text()
 
 
-def finish_files(bench: Bench) -> None:
-    while bench.engine.tasks.waiting(FILE):
-        bench.tasks.finish(FILE)
-    bench.hear()
-
-
 def finish_runtime(bench: Bench) -> None:
     bench.tasks.finish(RUNTIME)
 
@@ -73,7 +67,7 @@ def test_one_press_gets_the_model_and_the_film_starts(bench):
     assert primary(bench) == "Stop download"
     assert not bench.asked(commands.StartQueue)
     bench.engine.notices = ()
-    finish_files(bench)
+    bench.finish_files()
     assert bench.engine.running == job_id
     assert len(bench.asked(commands.StartQueue)) == 1
     assert not bench.program.restart.is_due
@@ -92,7 +86,7 @@ def test_a_runtime_and_a_model_come_together_and_the_next_start_goes_on(bench):
     assert "Downloading the NVIDIA runtime" in shown
     assert "Upreel then restarts" in shown
     bench.engine.notices = (RUNTIME_ONLY,)  # what every plan before the new start says
-    finish_files(bench)
+    bench.finish_files()
     assert bench.window.isVisible()
     finish_runtime(bench)
     assert bench.program.restart.is_due
@@ -127,7 +121,7 @@ def test_after_the_new_start_what_still_lacks_is_downloaded_first(bench):
     assert len(bench.asked(commands.DownloadModelFile)) == 3
     assert not bench.asked(commands.StartQueue), "it would fail for what it lacks"
     bench.engine.notices = ()
-    finish_files(bench)
+    bench.finish_files()
     assert bench.engine.running is not None
 
 
@@ -221,7 +215,7 @@ def test_lite_meanwhile_leaves_the_download_and_is_not_disturbed(bench):
     assert bench.engine.tasks.waiting(RUNTIME) == ["cu130"], "the download goes on"
     bench.press("primaryAction")
     assert bench.engine.running == job_id
-    finish_files(bench)
+    bench.finish_files()
     finish_runtime(bench)
     assert bench.window.isVisible()
     assert bench.program.queue.active is not None
@@ -264,7 +258,7 @@ def test_a_film_that_had_its_turn_too_early_runs_when_all_is_here(bench):
     bench.emit(events.JobFailed(job_id=job_id, error=error))
     assert primary(bench) == "Stop download"
     bench.engine.notices = ()
-    finish_files(bench)
+    bench.finish_files()
     assert [c.job_id for c in bench.asked(commands.RetryJob)] == [job_id]
     assert bench.program.queue.rows[0].state is not JobState.FAILED
 
@@ -291,7 +285,7 @@ def test_a_pretended_gpu_downloads_and_starts_nothing(bench):
     bench.hear()
     bench.press("primaryAction")
     bench.engine.notices = (pretended,)
-    finish_files(bench)
+    bench.finish_files()
     assert not bench.asked(commands.StartQueue)
 
 

@@ -20,12 +20,6 @@ def fetched(bench: Bench) -> list[str]:
     return [command.file for command in bench.asked(commands.DownloadModelFile)]
 
 
-def finish(bench: Bench) -> None:
-    while bench.engine.tasks.waiting(FILE):
-        bench.tasks.finish(FILE)
-    bench.hear()  # what was answered while we listened
-
-
 def test_a_refusal_that_names_no_file_of_the_list_leads_to_the_list(bench):
     refused(bench, dit="/mine.safetensors")
     assert bench.find("planHelp").text() == "Show the models"
@@ -44,7 +38,7 @@ def test_a_film_that_was_turned_away_for_want_of_a_model_comes_back(bench):
     bench.press("errorAction")
     bench.program.models.view.act("get", "seedvr2-3b-fp16")
     bench.engine.reject.clear()
-    finish(bench)
+    bench.finish_files()
     assert [row.state.value for row in bench.program.queue.rows] == ["waiting"]
 
 
@@ -54,7 +48,7 @@ def test_other_refusals_are_left_alone(bench):
     planned = len(bench.asked(commands.ChangeJob))
     bench.program.models.open_view()
     bench.program.models.view.act("get", "seedvr2-3b-fp8")
-    finish(bench)
+    bench.finish_files()
     assert len(bench.asked(commands.ChangeJob)) == planned
 
 

@@ -11,17 +11,10 @@ from engine.cli.main import run
 from engine.core import paths
 from engine.farm.identity import Peers, own_identity
 from engine.farm.pairing import ask
-from tests.helpers.command_line import CommandLine
+from tests.helpers.command_line import CommandLine, Terminal
 from tests.helpers.farm import User, Waiting, certificate_of, in_thread, peers_of
 
 Make = Callable[..., Waiting]
-
-
-class Terminal(io.StringIO):
-    """Standard input that a user answers questions on."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_paired_computers_are_listed_and_forgotten(

@@ -7,11 +7,7 @@ from engine.cli.progress import progress_on
 from engine.cli.tasks import TaskLine, progress_text
 from engine.protocol.events import StageProgress, TaskProgress, WorkerProgress
 from engine.protocol.tasks import TaskKind
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from tests.helpers.command_line import Terminal
 
 
 def at(done: int, stage: str = "upscale", fps: float = 12.5, left: float = 80.0) -> StageProgress:

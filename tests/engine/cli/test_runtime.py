@@ -16,6 +16,7 @@ from engine.runtimes import start
 from engine.runtimes import trial as runtime_trial
 from engine.runtimes.catalogue import catalogue
 from tests.helpers import runtimes
+from tests.helpers.command_line import Terminal
 from tests.helpers.servers import faulty_server
 
 Output = pytest.CaptureFixture[str]
@@ -66,13 +67,6 @@ def test_failures_are_reported(tmp_path: Path, resources: Path, capsys: Output) 
     (resources / "runtime.toml").write_text("index =", "utf-8")
     assert main(["runtime", "list"]) == 1
     assert "list of NVIDIA runtimes cannot be read" in capsys.readouterr().err
-
-
-class Terminal(io.StringIO):
-    """Standard input that a user answers questions on."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_build_without_hashes_asks(

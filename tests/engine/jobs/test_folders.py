@@ -131,8 +131,7 @@ def test_a_result_is_known_by_what_it_holds_whatever_its_name(source, tmp_path):
     engine.start()
     engine.send(c.StartQueue())
     engine.send(c.AddJob(job_id="a", source=source, settings=FAST))
-    ended = heard.wait(*ENDS)
-    assert isinstance(ended, e.JobFinished)
+    ended = heard.finished_job()
     assert engine.close(timeout_s=60)
     copy = tmp_path / "another name.mkv"
     copy.write_bytes(ended.report.output.read_bytes())

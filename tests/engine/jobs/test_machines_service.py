@@ -123,8 +123,7 @@ def test_this_computer_pairs_with_one_that_waits(
     known = state_with(heard)
     assert [one.fingerprint for one in known.machines] == [identity_of(other.folder).fingerprint]
     assert known.machines[0].state == "away"
-    done = heard.wait(*TASK_ENDS)
-    assert isinstance(done, e.TaskDone)
+    done = heard.done()
     assert (done.kind, done.subject) == (PAIRING, other.address)
     assert len(other.peers) == 1
 
@@ -136,8 +135,7 @@ def test_words_that_differ_leave_both_as_they_were(
     engine.send(m.PairMachine(address=other.address))
     heard.wait(m.PairingWords)
     engine.send(m.ConfirmPairing(are_same=False))
-    failed = heard.wait(*TASK_ENDS)
-    assert isinstance(failed, e.TaskFailed)
+    failed = heard.failed()
     assert (failed.error.code, failed.error.case) == ("pairing-failed", "here")
     assert not Peers().all()
     assert not other.peers
@@ -146,8 +144,7 @@ def test_words_that_differ_leave_both_as_they_were(
 def test_the_other_computer_refuses(engine: Engine, heard: Listener, waiting: Waits) -> None:
     other = waiting(answer=False)
     engine.send(m.PairMachine(address=other.address))
-    failed = heard.wait(*TASK_ENDS)
-    assert isinstance(failed, e.TaskFailed)
+    failed = heard.failed()
     assert failed.error.case == "there"
 
 
@@ -173,8 +170,7 @@ def test_another_computer_pairs_with_this_one_while_it_is_shown(
     assert words.asks
     assert words.words == user.offers[0].words
     engine.send(m.ConfirmPairing(are_same=True))
-    done = heard.wait(*TASK_ENDS)
-    assert isinstance(done, e.TaskDone)
+    done = heard.done()
     assert done.subject == ""
     own = result.result(10)
     assert own.fingerprint == machines_service.own_identity().fingerprint
@@ -196,8 +192,7 @@ def test_a_pairing_that_began_elsewhere_is_given_up_on_both_sides(
             assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
         else:
             user.says(False)
-            failed = heard.wait(*TASK_ENDS)
-            assert isinstance(failed, e.TaskFailed)
+            failed = heard.failed()
             assert failed.error.case == "there"
         assert result.exception(10) is not None
     assert not Peers().all()
@@ -271,8 +266,7 @@ def test_a_computer_is_forgotten(engine: Engine, heard: Listener, tmp_path: Path
     engine.send(m.ForgetMachine(fingerprint=peer.fingerprint))
     assert state_with(heard).machines == ()
     engine.send(m.ForgetMachine(fingerprint=peer.fingerprint))
-    failed = heard.wait(*TASK_ENDS)
-    assert isinstance(failed, e.TaskFailed)
+    failed = heard.failed()
     assert (failed.kind, failed.error.code) == (PAIRING, "unknown-machine")
 
 

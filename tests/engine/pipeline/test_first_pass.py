@@ -34,7 +34,7 @@ from engine.settings.schema import JobSettings
 from tests.helpers import program
 from tests.helpers.community import write_network
 from tests.helpers.extended import rest_extended
-from tests.helpers.jobs import plan_of, planes_of, run, small_job
+from tests.helpers.jobs import plan_of, planes_of, run, small_job, worst
 from tests.helpers.memory import RunsOut
 from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
 
@@ -73,11 +73,6 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
 def made(source: Path, result: Path, settings: JobSettings) -> list[np.ndarray]:
     run(plan_of(source, result, settings), result.parent / result.stem)
     return planes_of(result)
-
-
-def worst(found: list[np.ndarray], right: list[np.ndarray]) -> int:
-    pairs = zip(found, right, strict=True)
-    return max(int(np.abs(a.astype(int) - b).max()) for a, b in pairs)
 
 
 def test_it_equals_two_jobs_with_a_film_between_them(

@@ -22,7 +22,7 @@ from engine.settings.schema import JobSettings
 from engine.video.read.probe import probe
 from tests.helpers.clips import make_picture
 from tests.helpers.extended import rest_extended
-from tests.helpers.jobs import plan_of, planes_of, run
+from tests.helpers.jobs import plan_of, planes_of, run, worst
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
 from tests.helpers.wan import tiny_wan_config, write_wan
@@ -53,11 +53,6 @@ def wan(tmp_path_factory: pytest.TempPathFactory) -> Lossless:
 @pytest.fixture(params=["seedvr2", "wan"])
 def lossless(request: pytest.FixtureRequest) -> Lossless:
     return request.getfixturevalue(request.param)
-
-
-def worst(found: list[np.ndarray], right: list[np.ndarray]) -> int:
-    pairs = zip(found, right, strict=True)
-    return max(int(np.abs(a.astype(int) - b).max()) for a, b in pairs)
 
 
 @NEEDS_FFMPEG

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,41 +14,20 @@ from engine.pipeline.context import JobContext
 from engine.pipeline.segments import SegmentRecord, Span, first_lacking
 from engine.pipeline.spans import SpanMaker
 from engine.protocol.events import SegmentDone
-from engine.protocol.plan import Plan
 from engine.video.read.frame_mark import FrameMark
 from engine.video.read.probe import probe
 from tests.helpers.extended import rest_extended
-from tests.helpers.jobs import SEGMENT_FRAMES, STEADIED, Events, plan_of, run, settings_of
-from tests.helpers.seedvr2 import make_three_shots
+from tests.helpers.jobs import (
+    SEGMENT_FRAMES,
+    STEADIED,
+    Events,
+    NeverComplete,
+    run,
+    segment_files,
+    small_plan,
+)
 
-SHOTS = (9, 3, 5)
 KINDS = ("lite", STEADIED, "seedvr2", "pooled", "wan-2x")
-
-
-@pytest.fixture
-def planned(tmp_path: Path) -> Callable[[str], Plan]:
-    """The plan of a film of five segments."""
-
-    def made(kind: str) -> Plan:
-        size = "60x44" if kind == "wan-2x" else "64x48"
-        film = make_three_shots(tmp_path / "film.mkv", SHOTS, size)
-        changes = {"colour": "lab"} if kind == "pooled" else {}
-        settings = settings_of("seedvr2" if kind == "pooled" else kind, tmp_path, **changes)
-        plan = plan_of(film, tmp_path / "out.mkv", settings)
-        return replace(plan, segment_frames=SEGMENT_FRAMES)
-
-    return made
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(folder.glob("segment_*"))}
-
-
-class NeverComplete(Checkpoint):
-    """Who makes the last span does not know what of the film lacks."""
-
-    def complete(self) -> None:
-        pass
 
 
 def span_of(records: list[SegmentRecord], first: int, stop: int | None) -> Span:
@@ -99,10 +77,8 @@ def test_the_mark_before_a_frame_is_the_end_of_a_segment_that_is_whole() -> None
 
 
 @pytest.mark.parametrize("kind", rest_extended(KINDS, "lite", "seedvr2"))
-def test_spans_in_any_order_are_those_of_one_run(
-    kind: str, planned: Callable[[str], Plan], tmp_path: Path
-) -> None:
-    plan = planned(kind)
+def test_spans_in_any_order_are_those_of_one_run(kind: str, tmp_path: Path) -> None:
+    plan = small_plan(kind, tmp_path)
     run(plan, tmp_path / "whole")
     records = Checkpoint(tmp_path / "whole").records
     assert len(records) == 5
@@ -118,13 +94,13 @@ def test_spans_in_any_order_are_those_of_one_run(
             maker.make(span_of(records, first, stop), log)
     assert log.records == records
     assert not log.ahead
-    assert files(tmp_path / "spans") == files(tmp_path / "whole")
+    assert segment_files(tmp_path / "spans") == segment_files(tmp_path / "whole")
 
 
-def test_a_job_makes_only_what_lacks(planned: Callable[[str], Plan], tmp_path: Path) -> None:
-    plan, folder = planned("lite"), tmp_path / "job"
+def test_a_job_makes_only_what_lacks(tmp_path: Path) -> None:
+    plan, folder = small_plan("lite", tmp_path), tmp_path / "job"
     run(plan, folder)
-    right = files(folder)
+    right = segment_files(folder)
     for name in ("segment_000001.json", "segment_000002.json", "segment_000004.json", "complete"):
         (folder / name).unlink()
     log = Checkpoint(folder)
@@ -133,14 +109,12 @@ def test_a_job_makes_only_what_lacks(planned: Callable[[str], Plan], tmp_path: P
     assert log.frames == 2 * SEGMENT_FRAMES
     events = run(replace(plan, output=tmp_path / "again.mkv"), folder)
     assert [one.segment for one in events if isinstance(one, SegmentDone)] == [1, 2, 4]
-    assert files(folder) == right
+    assert segment_files(folder) == right
 
 
-def test_segments_that_begin_elsewhere_are_made_again(
-    planned: Callable[[str], Plan], tmp_path: Path
-) -> None:
+def test_segments_that_begin_elsewhere_are_made_again(tmp_path: Path) -> None:
     folder = tmp_path / "job"
-    run(planned("lite"), folder)
+    run(small_plan("lite", tmp_path), folder)
     (folder / "segment_000001.json").unlink()
     log = Checkpoint(folder)
     log.ahead[1] = replace(log.ahead[1], begins=-1)  # as of an earlier version

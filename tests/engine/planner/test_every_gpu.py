@@ -1,7 +1,6 @@
 """Every GPU, size, model and goal: a plan that fits, or a refusal that says what would."""
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,10 @@ from engine.planner.preset_choice import presets_for
 from engine.settings.presets import applied
 from engine.settings.schema import JobSettings
 from tools.reports import plan_table
-from tools.reports.plan_table import CHOICES, HEIGHTS, Case, case_of, nothing_here, plan_of
+from tools.reports.plan_table import CHOICES, HEIGHTS, Case, case_of, plan_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "presets.md"
 BY_MEMORY = {gpu.memory_bytes: gpu for gpu in gpu_specs()}  # one of each size
-
-
-@pytest.fixture(autouse=True)
-def _no_models() -> Iterator[None]:
-    with nothing_here():
-        yield
 
 
 def check(gpu: GpuSpec) -> None:

@@ -2,10 +2,7 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from engine.cli.formatting import plan_words
 from engine.core.geometry import Size
@@ -21,11 +18,6 @@ from tests.helpers.plans import a_media
 
 GIB = 2**30
 HD = Size(960, 540)
-
-
-@pytest.fixture(autouse=True)
-def _no_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UPREEL_MODELS", str(tmp_path / "models"))
 
 
 def a_machine(vram_gib: float, ram_gib: float = 24, name: str = "RTX 4090") -> Budget:

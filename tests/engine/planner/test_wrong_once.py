@@ -1,6 +1,5 @@
 """Cases that earlier versions planned wrongly, with the figures that they had."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,16 +14,9 @@ from engine.planner.rates import Rates
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_media
-from tools.reports.plan_table import nothing_here
 from tools.reports.predictions import comparisons
 
 FULL_HD, FOUR_K = Size(1920, 1080), Size(3840, 2160)
-
-
-@pytest.fixture(autouse=True)
-def _no_models() -> Iterator[None]:
-    with nothing_here():
-        yield
 
 
 def planned(

@@ -4,12 +4,22 @@ from pathlib import Path
 import pytest
 
 from engine.runtimes.catalogue import catalogue
+from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
+from tests.helpers.servers import FaultyServer
 
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
     return runtimes.wheel(tmp_path / "published")
+
+
+@pytest.fixture
+def unpinned(resources: Path, server: FaultyServer, wheel: Path) -> RuntimeStore:
+    """The store of a build that pins nothing; an index has the wheel."""
+    runtimes.publish(server, wheel)
+    known = runtimes.unpinned(runtimes.runtime(wheel))
+    return RuntimeStore(runtimes.catalogue(known, index=f"{server.url}/whl"))
 
 
 @pytest.fixture(autouse=True)

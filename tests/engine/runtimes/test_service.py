@@ -97,14 +97,6 @@ def test_an_import_is_tried_and_removed(start: Start, heard: Listener, wheel: Pa
     assert gone.error.code == "weights-missing"
 
 
-@pytest.fixture
-def unpinned(resources: Path, wheel: Path, server: FaultyServer) -> RuntimeStore:
-    """The store of a build that pins nothing; the index has the wheel."""
-    runtimes.publish(server, wheel)
-    known = runtimes.unpinned(runtimes.runtime(wheel))
-    return RuntimeStore(runtimes.catalogue(known, index=f"{server.url}/whl"))
-
-
 def test_what_is_not_pinned_waits_for_a_yes(
     unpinned: RuntimeStore, heard: Listener, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,14 +150,6 @@ def test_a_runtime_for_another_system_sends_no_request(server: FaultyServer, whe
     assert not store.folder.exists()
 
 
-@pytest.fixture
-def unpinned(server: FaultyServer, wheel: Path) -> RuntimeStore:
-    """The store of a build that pins nothing; an index has the wheel."""
-    runtimes.publish(server, wheel)
-    known = runtimes.unpinned(runtimes.runtime(wheel))
-    return RuntimeStore(runtimes.catalogue(known, index=f"{server.url}/whl"))
-
-
 def test_what_an_index_has_is_the_same_as_pinned_once_it_is_accepted(
     unpinned: RuntimeStore, server: FaultyServer, wheel: Path
 ) -> None:

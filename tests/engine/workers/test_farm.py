@@ -28,11 +28,11 @@ from engine.video.read.probe import probe
 from engine.workers import machines
 from engine.workers.door import Door
 from engine.workers.hand_out import hand_out
-from tests.engine.workers.test_hand_out import Events, files, made_by_one, planned
+from tests.engine.workers.test_hand_out import Events, made_by_one, planned
 from tests.helpers.clips import make_clip
 from tests.helpers.farm import computer
 from tests.helpers.farm_machines import Machine, paired, running, until
-from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, plan_of, run, settings_of
+from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, plan_of, run, segment_files, settings_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="machines are signalled as Linux does it"),
@@ -126,7 +126,7 @@ def test_a_machine_makes_the_segments_of_one_process(tmp_path: Path, seen: Seen)
     door, others = paired(tmp_path, 1)
     with running(others):
         events = with_machines(plan, tmp_path / "farm", door)
-    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
     assert not events.of(Warned)
     assert seen.states("machine 1")[-2:] == ["working", "away"]
     assert seen.spans("machine 1") == 5
@@ -147,7 +147,7 @@ def test_any_number_of_machines(kind: str, count: int, tmp_path: Path) -> None:
             (one.models / file.path.name).write_bytes(file.path.read_bytes())
     with running(others):
         events = with_machines(plan, tmp_path / "farm", door, local=1)
-    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
     assert not events.of(Warned)
 
 
@@ -161,7 +161,7 @@ def test_a_source_of_any_container_is_read_there(name: str, tmp_path: Path) -> N
     door, others = paired(tmp_path, 1)
     with running(others):
         with_machines(plan, tmp_path / "farm", door)
-    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_a_machine_that_joins_late_helps(tmp_path: Path, seen: Seen) -> None:
     with running([first]):
         with_machines(plan, tmp_path / "farm", door, answer=after(2, second.start))
     assert second.end() == 0
-    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
     assert seen.spans("machine 1") >= 3
 
 
@@ -199,7 +199,7 @@ def test_a_machine_that_leaves_loses_its_span_only(way: str, tmp_path: Path, see
     if way != "off":
         assert first.end() == 0
         assert not first.leftovers
-    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
     assert not events.of(Warned)
     done = [one.segment for one in events.of(SegmentDone)]
     assert sorted(done) == list(range(30))
@@ -231,7 +231,7 @@ def test_a_machine_that_fails_three_times_is_left_out(
     others[0].go_wrong(fault)
     with running(others):
         events = with_machines(plan, tmp_path / "farm", door)
-    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
     assert codes(events) == ["worker-left-out.machine"]
     text = events.of(Warned)[0].notice.message
     assert "“machine 1” failed 3 times" in text
@@ -247,7 +247,7 @@ def test_what_a_machine_reports_harms_no_job(fault: str, tmp_path: Path) -> None
     others[0].go_wrong(fault)
     with running(others):
         events = with_machines(plan, tmp_path / "farm", door)
-    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
     assert set(codes(events)) <= {"worker-left-out.machine"}
 
 
@@ -267,7 +267,7 @@ def test_a_machine_that_is_forgotten_is_sent_away_at_once(tmp_path: Path, seen: 
         events = with_machines(plan, tmp_path / "farm", door, answer=after(2, forget), local=1)
     assert first.end() == 0
     assert not first.leftovers
-    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
     assert not events.of(Warned)
     assert seen.states("machine 1")[-2:] == ["working", "away"]
     assert seen.states("machine 1").count("working") == 1, "it does not come again"
@@ -280,7 +280,7 @@ def test_another_version_is_refused(tmp_path: Path, seen: Seen) -> None:
     others[0].go_wrong("version")
     with running(others):
         events = with_machines(plan, tmp_path / "farm", door)
-    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
     assert set(codes(events)) <= {"machine-refused"}
     assert any("not used" in line or "refused" in line for line in others[0].said)
     assert seen.spans("machine 1") == 0
@@ -299,7 +299,7 @@ def test_other_weights_are_refused(has: str, tmp_path: Path, seen: Seen) -> None
             (wrong.models / file.path.name).write_bytes(data)
     with running([wrong, right]):
         events = with_machines(plan, tmp_path / "farm", door)
-    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
     refusals = [one for one in events.of(Warned) if one.notice.code == "machine-refused"]
     why = "is not installed on it" if has == "none" else "is different"
     assert all(why in one.notice.message for one in refusals)
@@ -316,7 +316,7 @@ def test_without_any_machine_the_process_of_the_job_makes_all(
     door, _ = paired(tmp_path, 1)
     events = with_machines(plan, tmp_path / "farm", door)
     assert codes(events) == ["workers-gone"]
-    assert files(tmp_path / "farm") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
 
 
 def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:

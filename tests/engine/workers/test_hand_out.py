@@ -31,7 +31,7 @@ from engine.video.read.probe import probe
 from engine.workers.crew import Crew
 from engine.workers.hand_out import hand_out
 from engine.workers.worker import SpanWorker
-from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, plan_of, run, settings_of
+from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, plan_of, run, segment_files, settings_of
 from tests.helpers.seedvr2 import make_three_shots
 
 SHOTS = (9, 3, 5)
@@ -97,10 +97,6 @@ def with_workers(
     return context
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(folder.glob("segment_*"))}
-
-
 def children() -> list[psutil.Process]:
     found = []
     for one in psutil.Process().children(recursive=True):
@@ -113,7 +109,7 @@ def children() -> list[psutil.Process]:
 def test_two_workers_make_the_segments_of_one_process(tmp_path: Path) -> None:
     plan, events = made_by_one("lite", tmp_path), Events()
     context = with_workers(plan, tmp_path / "two", 2, events)
-    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
     assert {one.segment for one in events.of(SegmentDone)} == set(range(5))
     assert not events.of(Warned)
     assert events.of(StageProgress)
@@ -130,7 +126,7 @@ def test_two_workers_make_the_segments_of_one_process(tmp_path: Path) -> None:
 def test_any_number_of_workers(kind: str, count: int, tmp_path: Path) -> None:
     plan = made_by_one(kind, tmp_path)
     with_workers(replace(plan, span_segments=2), tmp_path / "several", count, Events())
-    assert files(tmp_path / "several") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "several") == segment_files(tmp_path / "one")
 
 
 @pytest.mark.slow
@@ -147,7 +143,7 @@ def test_a_worker_that_is_killed_loses_its_span_only(tmp_path: Path) -> None:
     plan, events = made_by_one("lite", tmp_path, shots=(16, 16, 16)), Events(kill_once)
     with_workers(replace(plan, span_segments=2), tmp_path / "two", 2, events)
     assert killed
-    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
     done = [one.segment for one in events.of(SegmentDone)]
     assert sorted(done) == list(range(12))
     assert not events.of(Warned)
@@ -164,7 +160,7 @@ def test_a_worker_that_dies_three_times_is_left_out(tmp_path: Path) -> None:
     plan, events = made_by_one("seedvr2", tmp_path, shots=(9, 9, 9)), Events(kill)
     with_workers(replace(plan, span_segments=7), tmp_path / "two", 1, events)
     assert [one.notice.code for one in events.of(Warned)] == ["worker-left-out", "workers-gone"]
-    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
 
 
 class LateWorker(SpanWorker):
@@ -189,7 +185,7 @@ def test_a_worker_of_another_job_ends_and_its_span_is_made_by_another(
     context.hand_out = partial(hand_out, worker=LateWorker)
     run_job(context, Checkpoint(tmp_path / "two"), overwrite=True)
     assert (tmp_path / "two" / "first").exists()
-    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
     assert not events.of(Warned), "none is left out, and nothing left to this process"
 
 
@@ -212,7 +208,7 @@ def test_a_cancelled_job_goes_on_where_it_was(tmp_path: Path) -> None:
     with_workers(plan, tmp_path / "two", 2, events)
     known = {one.number for one in (*before.records, *before.ahead)}
     assert {one.segment for one in events.of(SegmentDone)} == set(range(5)) - known
-    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
 
 
 @pytest.mark.slow
@@ -244,7 +240,7 @@ def test_a_worker_that_comes_after_a_job_is_resumed_works(tmp_path: Path) -> Non
     control.pause()
     threading.Timer(0.5, control.resume).start()  # before any worker is there
     hand_out(context, Checkpoint(tmp_path / "two"))
-    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
 
 
 COORDINATOR = """
@@ -280,7 +276,7 @@ def test_no_worker_outlives_its_job(tmp_path: Path) -> None:
     plan, events = made_by_one("lite", tmp_path, shots=(40, 40, 40)), Events()
     with_workers(plan, tmp_path / "two", 2, events)
     assert len(events.of(SegmentDone)) == 30 - kept // SEGMENT_FRAMES
-    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
 
 
 def test_a_worker_that_dies_with_several_spans_has_failed_once(tmp_path: Path) -> None:

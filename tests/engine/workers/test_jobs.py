@@ -24,8 +24,7 @@ TWO = JobSettings(
 
 def made_by_two(heard: Listener) -> None:
     """Wait for a job that keeps its two workers to its end."""
-    done = heard.wait(*ENDS)
-    assert isinstance(done, e.JobFinished), done
+    done = heard.finished_job()
     assert done.report.passed, done.report.problems
     assert len(heard.of(e.PlanChosen)[-1].plan.workers) == 2
     assert not heard.of(e.Warned)
