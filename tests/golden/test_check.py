@@ -170,6 +170,7 @@ SPOILT: tuple[tuple[Callable[[Path], object], str, str], ...] = (
 )
 
 
+@pytest.mark.extended
 def test_what_is_damaged_missing_or_unknown_fails(run: Run, folder: Path, tmp_path: Path) -> None:
     for number, (spoil, counts, words) in enumerate(SPOILT):
         place = shutil.copytree(folder, tmp_path.parent / f"{tmp_path.name}-{number}")

@@ -41,6 +41,7 @@ def test_sources_are_written_and_compared(tmp_path: Path) -> None:
 
 
 @NEEDS_FFMPEG
+@pytest.mark.extended
 def test_the_judge_sees_what_differs(tmp_path: Path) -> None:
     whole = {"frames": 8, "audio_tracks": 1, "subtitles": ("subrip",), "chapters": 2}
     one = described(make_clip(tmp_path / "one.mkv", **whole, metadata={"title": "A"}))

@@ -30,6 +30,7 @@ def test_the_page_in_docs_is_that_of_this_program():
     assert DOCS.read_text("utf-8") == "\n".join(page()) + "\n"
 
 
+@pytest.mark.extended
 def test_shares_of_peak_are_those_of_half_of_the_runs(compared):
     for name, share in fitted_shares(compared).items():
         assert times.GENERATION_SHARE[name] == pytest.approx(share, abs=0.006), name

@@ -112,6 +112,7 @@ def test_models_give_costs_that_plans_use(monkeypatch):
     assert {name.partition("-")[0] for name in found} == {"vae", "transformer"}
 
 
+@pytest.mark.extended
 def test_lite_is_measured_in_operations():
     found = calibrate_models._lite("cpu", "float32")
     assert list(found) == ["lite-float32"]

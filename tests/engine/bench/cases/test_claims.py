@@ -36,6 +36,7 @@ def rows() -> dict[str, Any]:
 
 
 @BFLOAT16
+@pytest.mark.extended
 def test_a_vae_in_bfloat16_takes_less_memory(rows: dict[str, Any]) -> None:
     assert rows["vae.precision=bfloat16"]["memory"] < 1
 

@@ -36,6 +36,7 @@ def order_in(folder: Path) -> JobOrder:
     return JobOrder(job_id="bench", media=media, plan=plan, folder=folder)
 
 
+@pytest.mark.extended
 def test_idle_workers_of_another_process_get_all_spans(tmp_path: Path) -> None:
     assert idle_workers.served(order_in(tmp_path), 2, spans=40).cpu_s > 0
     assert len(list(tmp_path.glob("segment_*"))) >= 40

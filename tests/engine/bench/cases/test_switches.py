@@ -105,6 +105,7 @@ def test_large_models_are_measured_narrower() -> None:
 
 
 @pytest.mark.programs("g++")
+@pytest.mark.extended
 def test_every_switch_of_the_transformer_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(device: torch.device) -> None:
         raise FeatureMissing("compile-on-gpu", feature="compile")
@@ -139,6 +140,7 @@ def test_what_documents_promise_besides_has_lines() -> None:
     assert rows["dit.matmul=nvfp4"]["note"] == message("bench.no-matmul")
 
 
+@pytest.mark.extended
 def test_two_tiles_leave_under_the_switches_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     real = TileSink.add

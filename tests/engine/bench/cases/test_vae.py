@@ -88,6 +88,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("groups", ["vae dit", *extended("optimisations")])
+@pytest.mark.extended
 def test_it_runs_where_there_is_neither_av_nor_qt(groups: str) -> None:
     code = """
 import sys

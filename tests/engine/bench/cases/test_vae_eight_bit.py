@@ -57,6 +57,7 @@ def test_formats_lose_more_the_coarser_they_are() -> None:
 
 
 @pytest.mark.parametrize("model", [*extended("wan22-vae"), "wan-2x"])
+@pytest.mark.extended
 def test_the_vaes_of_wan_are_measured_too(model: str) -> None:
     kind = {"wan22-vae": "2.2", "wan-2x": "2x"}[model]
     rows = measured(replace(OPTIONS, model=model, config=tiny_wan_config(kind), frames=(5,)))

@@ -66,6 +66,7 @@ def test_traffic_counts_what_is_read_and_written() -> None:
     assert traffic.bytes == 2 * 3200 + 3 * 3200
 
 
+@pytest.mark.extended
 def test_another_process_measures() -> None:
     for run in (RUN, dit_run(OPTIONS, "3b")):
         assert type(run).read(json.loads(json.dumps(to_plain(run)))) == run
