@@ -28,9 +28,9 @@ from tools.training.__main__ import main
 from tools.training.checkpointing import checkpoint_parts
 from tools.training.clips import clips_in
 from tools.training.trainer import Schedule, Trainer
+from tools.training.wan import WanDecoding
 
 pytestmark = pytest.mark.extended
-from tools.training.wan import WanDecoding
 
 TINY = tiny_wan_config("2.1", dim=4, dec_dim=8)
 SMALL = ("--frames", "5", "--side", "16", "--pool", "1", "--threads", "1")
