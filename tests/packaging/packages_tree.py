@@ -18,7 +18,7 @@ from pathlib import Path
 RECORD = "tests/packaging/packages_passed.json"
 _PACKAGES = ("app", "engine")
 _CONTENTS = (
-    *("installer", "tools/windows_build", "tests/packaging", ".ci", "resources/icons"),
+    *("installer", "tools/windows_build", "tests/packaging", "resources/icons"),
     *("main.py", "pyproject.toml", "app/smoke_test.py", "app/application.py", "app/__init__.py"),
     "app/jobs/file_suffixes.py",  # file types that the setup registers
     *("app/desktop", "engine/runtimes", "engine/__main__.py"),
