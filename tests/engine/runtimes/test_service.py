@@ -21,7 +21,7 @@ from engine.runtimes.service import RuntimeService
 from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
 from tests.helpers.jobs import TASK_ENDS, Listener
-from tests.helpers.servers import Fault, FaultyServer, faulty_server
+from tests.helpers.servers import Fault, FaultyServer
 
 Start = Callable[..., None]
 GPU = Gpu(
@@ -42,17 +42,10 @@ def fails(folder: Path, control: Control) -> RuntimeTrial:
 
 
 @pytest.fixture
-def server(wheel: Path) -> Iterator[FaultyServer]:
-    with faulty_server() as server:
-        server.files[f"/{runtimes.PLACE}"] = wheel.read_bytes()
-        yield server
-
-
-@pytest.fixture
-def store(resources: Path, wheel: Path, server: FaultyServer) -> RuntimeStore:
-    known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
-    (resources / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
-    return RuntimeStore(known)
+def store(resources: Path, store: RuntimeStore) -> RuntimeStore:
+    """Its catalogue is that of processes that are started, too."""
+    (resources / "runtime.toml").write_text(runtimes.as_toml(store.published), "utf-8")
+    return store
 
 
 @pytest.fixture
@@ -97,14 +90,7 @@ def test_an_import_is_tried_and_removed(start: Start, heard: Listener, wheel: Pa
     assert gone.error.code == "weights-missing"
 
 
-@pytest.fixture
-def unpinned(resources: Path, wheel: Path, server: FaultyServer) -> RuntimeStore:
-    """The store of a build that pins nothing; the index has the wheel."""
-    runtimes.publish(server, wheel)
-    known = runtimes.unpinned(runtimes.runtime(wheel))
-    return RuntimeStore(runtimes.catalogue(known, index=f"{server.url}/whl"))
-
-
+@pytest.mark.usefixtures("resources")
 def test_what_is_not_pinned_waits_for_a_yes(
     unpinned: RuntimeStore, heard: Listener, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

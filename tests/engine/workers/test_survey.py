@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from engine.core.control import Control
-from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import JobContext
 from engine.pipeline.spans import SpanMaker
 from engine.protocol.plan import Plan
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 from engine.workers.survey import Survey
+from tests.engine.pipeline.test_spans import NeverComplete, files
 from tests.helpers.community import write_network
 from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import (
@@ -33,13 +33,6 @@ from tests.helpers.seedvr2 import make_three_shots
 EVERY = (*KINDS, STEADIED, "pooled", "cleaned lite", "cleaned seedvr2")
 
 
-class Spans(Checkpoint):
-    """Who makes the last span does not know what of the film lacks."""
-
-    def complete(self) -> None:
-        pass
-
-
 def planned(kind: str, folder: Path) -> Plan:
     """Of five segments; "cleaned" has a first pass, "pooled" colours of several frames together."""
     size = "60x44" if kind == "wan-2x" else "64x48"
@@ -50,10 +43,6 @@ def planned(kind: str, folder: Path) -> Plan:
         first = write_network(folder / "1x_tiny.pth", "Compact", upscale=1)
         settings = replace(settings, first_model=str(first))
     return replace(plan_of(film, folder / "out.mkv", settings), segment_frames=SEGMENT_FRAMES)
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(folder.glob("segment_*"))}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +67,7 @@ def test_its_spans_can_be_made_in_any_order(
         job_id="job", media=media, plan=plan, control=control, events=Events(control)
     )
     (tmp_path / "spans").mkdir()
-    log = Spans(tmp_path / "spans")
+    log = NeverComplete(tmp_path / "spans")
     with FrameReader(media) as reader:
         spans = list(Survey(context, log, reader).spans())
     assert [one.first for one in spans] == firsts
