@@ -16,38 +16,24 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from engine.core.control import Control
 from engine.farm.identity import Peers
 from engine.jobs.checkpoint import Checkpoint
-from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
-from engine.protocol.events import Event, Warned
-from engine.protocol.plan import Plan, WorkerPlan
-from engine.video.read.probe import probe
+from engine.protocol.events import Warned
+from engine.protocol.plan import Plan
 from engine.workers import machines
 from engine.workers.door import Door, own_door
 from engine.workers.hand_out import hand_out
+from tests.engine.workers.test_hand_out import files, job_of
 from tests.helpers.farm import certificate_of, computer
 from tests.helpers.farm_machines import free_port
-from tests.helpers.jobs import SEGMENT_FRAMES, plan_of, run, settings_of
+from tests.helpers.jobs import SEGMENT_FRAMES, Events, plan_of, run, settings_of
 from tests.helpers.seedvr2 import make_three_shots
 from tests.packaging.packed_program import PackedProgram, try_program, until
 from tests.packaging.trial import expect
 
 _SHOTS = (40, 40, 40)  # frames
 _MOST_JOBS = 6  # the program takes some seconds to start: the first ones may be done before
-
-
-class Warnings:
-    """Keeps the warnings of a job."""
-
-    def __init__(self) -> None:
-        self.all: list[Warned] = []
-
-    def emit(self, event: Event) -> None:
-        """Take an event."""
-        if isinstance(event, Warned):
-            self.all.append(event)
 
 
 def paired(program: PackedProgram) -> Door:
@@ -72,7 +58,7 @@ def makes_spans(program: PackedProgram) -> None:
     plan = plan_of(film, program.folder / "out.mkv", settings)
     plan = replace(plan, segment_frames=SEGMENT_FRAMES)
     run(plan, program.folder / "alone")
-    alone = _segments(program.folder / "alone")
+    alone = files(program.folder / "alone")
     door = paired(program)
     child = program.start("worker", "--address", f"127.0.0.1:{door.port}")
     with _spans_made() as spans:
@@ -81,7 +67,7 @@ def makes_spans(program: PackedProgram) -> None:
             folder = program.folder / f"together {number}"
             warnings = _made_together(plan, folder, door)
             expect(not warnings, f"warnings: {warnings}")
-            together = _segments(folder)
+            together = files(folder)
             expect(list(together) == list(alone), "segments lack")
             if not program.is_for_windows:  # another build of torch may round in another way
                 expect(together == alone, "segments differ")
@@ -97,19 +83,11 @@ def makes_spans(program: PackedProgram) -> None:
 
 def _made_together(plan: Plan, folder: Path, door: Door) -> list[Warned]:
     """A job that lets others in; its warnings."""
-    folder.mkdir()
-    plan = replace(plan, workers=(WorkerPlan(),), output=folder / "out.mkv")
-    warnings = Warnings()
-    context = JobContext(
-        job_id="job",
-        media=probe(plan.source),
-        plan=plan,
-        control=Control(),
-        events=warnings,
-        hand_out=partial(hand_out, door=door),
-    )
+    events = Events()
+    context = job_of(plan, folder, 1, events)
+    context.hand_out = partial(hand_out, door=door)
     run_job(context, Checkpoint(folder), overwrite=True)
-    return warnings.all
+    return events.of(Warned)
 
 
 @contextmanager
@@ -123,10 +101,6 @@ def _spans_made() -> Iterator[list[int]]:
         yield spans
     finally:
         end()
-
-
-def _segments(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(folder.glob("segment_*"))}
 
 
 if __name__ == "__main__":

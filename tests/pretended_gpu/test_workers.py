@@ -21,8 +21,9 @@ from engine.protocol.events import Warned, WorkerProgress
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.workers import crew
 from engine.workers.hand_out import hand_out
-from tests.engine.workers.test_hand_out import Events, files, job_of, planned
+from tests.engine.workers.test_hand_out import files, job_of, planned
 from tests.helpers.extended import rest_extended
+from tests.helpers.jobs import Events
 from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.test_jobs import on_gpu
 from tests.pretended_gpu.worker import FOLDER, HERE, LOST, NAMES

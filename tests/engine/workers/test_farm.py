@@ -26,11 +26,11 @@ from engine.protocol.plan import Plan
 from engine.workers import machines
 from engine.workers.door import Door
 from engine.workers.hand_out import hand_out
-from tests.engine.workers.test_hand_out import Events, files, job_of, made_by_one, planned
+from tests.engine.workers.test_hand_out import files, job_of, made_by_one, planned
 from tests.helpers.clips import make_clip
 from tests.helpers.farm import computer
 from tests.helpers.farm_machines import Machine, paired, running, until
-from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, plan_of, run, settings_of
+from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, Events, plan_of, run, settings_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="machines are signalled as Linux does it"),
@@ -88,7 +88,7 @@ def with_machines(
     answer: Callable[[Event], None] = lambda event: None,
 ) -> Events:
     """Run a job that lets machines in."""
-    events = Events(answer)
+    events = Events(answer=answer)
     context = job_of(plan, folder, local, events)
     context.hand_out = partial(hand_out, door=door)
     run_job(context, Checkpoint(folder), overwrite=True)
