@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.models.community.library import spandrel
+from tests.packaging.packages_tree import imported
 
 SPEC = Path(__file__).parents[2] / "installer" / "app.spec"
 
@@ -91,20 +92,8 @@ def test_both_programs_import_from_the_archive_of_the_folder():
     assert '("modules.pyz", modules.name, "DATA")' in text
 
 
-def imports_of(folder: Path) -> set[str]:
-    """External modules that the modules in a folder import."""
-    found: set[str] = set()
-    for file in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_bytes())):
-            if isinstance(node, ast.Import):
-                found.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found.add(node.module)
-    return found
-
-
 def test_whatever_spandrel_imports_is_packed_or_comes_with_torch():
-    found = imports_of(Path(spandrel().__file__).parent)
+    found = imported(Path(spandrel().__file__).parent)
     own = {"__future__", "spandrel", "torch", "torchvision"}
     optional = {"fairscale.nn"}
     outside = {name for name in found if name.partition(".")[0] not in own} - optional

@@ -42,15 +42,20 @@ def tree_hash(root: Path) -> str:
 
 def imports(root: Path) -> set[str]:
     """External modules, those of the standard library too, that our sources import anywhere."""
-    names: set[str] = set()
-    for package in _PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_bytes())):
-                if isinstance(node, ast.Import):
-                    names.update(alias.name for alias in node.names)
-                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    names.add(node.module)
+    names = {name for package in _PACKAGES for name in imported(root / package)}
     return {name for name in names if name.partition(".")[0] not in (*_PACKAGES, "__future__")}
+
+
+def imported(folder: Path) -> set[str]:
+    """Modules that the modules in a folder import by their whole names."""
+    names: set[str] = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                names.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module)
+    return names
 
 
 def _lines(root: Path) -> Iterator[str]:
