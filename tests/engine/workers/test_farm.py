@@ -34,15 +34,9 @@ from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, Events, plan_of, run, sett
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="machines are signalled as Linux does it"),
-    pytest.mark.usefixtures("dask_says_so"),
+    pytest.mark.usefixtures("deaths"),
 ]
 LONG = (40, 40, 40)
-
-
-@pytest.fixture
-def dask_says_so(expected_log_errors: list[str]) -> None:
-    """Dask logs machines that go."""
-    expected_log_errors += ["distributed.", "tornado."]
 
 
 @pytest.fixture(autouse=True)

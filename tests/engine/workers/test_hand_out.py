@@ -30,16 +30,8 @@ from engine.video.read.probe import probe
 from engine.workers.crew import Crew
 from engine.workers.hand_out import hand_out
 from engine.workers.worker import SpanWorker
-from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, Events, plan_of, run, settings_of
+from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, SHOTS, Events, plan_of, run, settings_of
 from tests.helpers.seedvr2 import make_three_shots
-
-SHOTS = (9, 3, 5)
-
-
-@pytest.fixture
-def deaths(expected_log_errors: list[str]) -> None:
-    """Dask logs that a worker has died."""
-    expected_log_errors += ["distributed.", "tornado."]
 
 
 def planned(kind: str, folder: Path, *, shots: tuple[int, ...] = SHOTS) -> Plan:
