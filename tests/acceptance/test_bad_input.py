@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import hashlib
 import os
@@ -19,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.clips import cut_short, drop_to_nobody, make_clip
+from tests.helpers.disks import small_disk
 from tests.helpers.program import Ended, run
 
 pytestmark = [
@@ -178,19 +178,7 @@ def test_a_result_that_cannot_be_made_is_refused(stranger: Stranger) -> None:
     assert refused(stranger, wide, home / "out.mp4", "--scale", "4")
 
 
-@contextlib.contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A tmpfs that anybody may write to."""
-    folder.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=1777", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(words, capture_output=True, check=False).returncode:
-        pytest.skip("a small tmpfs cannot be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
+@pytest.mark.programs("mount", "umount")
 def test_disk_full_at_the_result(stranger: Stranger) -> None:
     source = clip(stranger, frames=60)
     with small_disk(stranger.home / "disk", "64k") as disk:
@@ -202,6 +190,7 @@ def test_disk_full_at_the_result(stranger: Stranger) -> None:
     assert ended.status == 0, ended.err
 
 
+@pytest.mark.programs("mount", "umount")
 def test_disk_full_at_the_jobs(stranger: Stranger) -> None:
     source = clip(stranger, frames=60)
     with small_disk(stranger.home / "data", "64k"):

@@ -13,17 +13,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from engine.core.control import Control
 from engine.jobs.checkpoint import Checkpoint
-from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
 from engine.protocol.events import Event, SegmentDone
-from engine.video.read.probe import probe
 from engine.workers import hand_out, team
+from tests.engine.workers.test_hand_out import job_of
 from tests.faults.group import Group
 from tests.faults.outcomes import INCOMPLETE, INTERNAL, LOST, OK, Outcome
 from tests.helpers.farm_machines import Machine, paired
-from tests.helpers.jobs import SEGMENT_FRAMES, plan_of, run, settings_of
+from tests.helpers.jobs import SEGMENT_FRAMES, plan_of, run, segment_files, settings_of
 from tests.helpers.relay import Relay
 from tests.helpers.seedvr2 import make_three_shots
 
@@ -49,7 +47,7 @@ class FarmJobs(Group):
         plan = plan_of(film, folder / "out.mkv", settings_of("seedvr2", folder))
         self._plan = replace(plan, segment_frames=SEGMENT_FRAMES, span_segments=2)
         run(self._plan, folder / "right")
-        self._right = _segments(folder / "right")
+        self._right = segment_files(folder / "right")
         team._GONE_S = _START_S
         self._door, self._machines = paired(folder / "farm", _MACHINES, silence=_SILENCE)
         self._stack = ExitStack()
@@ -78,19 +76,13 @@ class FarmJobs(Group):
         finally:
             timer.cancel()
             end()
-        if _segments(folder) != self._right:
-            return Outcome(INCOMPLETE, "", f"{len(_segments(folder))} segments")
+        if segment_files(folder) != self._right:
+            return Outcome(INCOMPLETE, "", f"{len(segment_files(folder))} segments")
         return self._left(folder) or Outcome(OK)
 
     def _run(self, folder: Path, events: _Events) -> None:
-        context = JobContext(
-            job_id="job",
-            media=probe(self._plan.source),
-            plan=replace(self._plan, output=folder / "out.mkv"),
-            control=Control(),
-            events=events,
-            hand_out=partial(hand_out.hand_out, door=self._door),
-        )
+        context = job_of(self._plan, folder, 0, events)
+        context.hand_out = partial(hand_out.hand_out, door=self._door)
         run_job(context, Checkpoint(folder), overwrite=True)
 
     def _fault(self, row: str, which: int) -> tuple[Callable[[], None], Callable[[], None]]:
@@ -165,7 +157,3 @@ def _change_last_byte(folder: Path) -> None:
         data = bytearray(path.read_bytes())
         data[-1] ^= 1
         path.write_bytes(data)
-
-
-def _segments(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("segment_*"))}

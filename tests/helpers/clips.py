@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -117,6 +117,26 @@ def times_of(clip: Clip) -> list[Fraction]:
     if clip.vfr_times is not None:
         return list(clip.vfr_times)
     return [number / clip.rate for number in range(clip.frames)]
+
+
+def copied(
+    source: Path,
+    target: Path,
+    *,
+    kind: str = "video",
+    change: Callable[[Any], None] = lambda stream: None,
+    **how: Any,
+) -> Path:
+    """Copy the first stream of a kind into a file of its own, with changes of that stream."""
+    with av.open(str(source)) as old, av.open(str(target), "w", **how) as new:
+        given = getattr(old.streams, kind)[0]
+        stream = new.add_stream_from_template(given, opaque=True)
+        change(stream)
+        for packet in old.demux(given):
+            if packet.dts is not None:
+                packet.stream = stream
+                new.mux(packet)
+    return target
 
 
 def make_cover(path: Path, source: Path, picture: bytes) -> Path:

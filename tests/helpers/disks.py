@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,6 +110,20 @@ def failing_once(
 
     monkeypatch.setattr(place, name, call)
     return lambda: calls
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A tmpfs that anybody may write to."""
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=1777", "tmpfs", str(folder)]
+    is_root = os.name == "posix" and os.geteuid() == 0
+    if not is_root or subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk can be made only as root on Linux")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 class Disk:

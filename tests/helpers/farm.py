@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
 
 from engine.core import paths
 from engine.core.errors import EngineError
@@ -24,15 +25,9 @@ T = TypeVar("T")
 @contextlib.contextmanager
 def computer(folder: Path) -> Iterator[None]:
     """Inside, this process is the computer that has its files in `folder`."""
-    before = os.environ.get("UPREEL_DATA")
-    os.environ["UPREEL_DATA"] = str(folder)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UPREEL_DATA", str(folder))
         yield
-    finally:
-        if before is None:
-            del os.environ["UPREEL_DATA"]
-        else:
-            os.environ["UPREEL_DATA"] = before
 
 
 def identity_of(folder: Path) -> Identity:

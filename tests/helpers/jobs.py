@@ -124,18 +124,28 @@ def running_engine(jobs: Path) -> Iterator[tuple[Engine, Listener]]:
 
 
 class Events:
-    """Keeps events; may stop the job after some segments."""
+    """Keeps events and calls something with each; may stop the job after some segments."""
 
-    def __init__(self, control: Control, stop_after: int = 0) -> None:
+    def __init__(
+        self,
+        control: Control | None = None,
+        stop_after: int = 0,
+        answer: Callable[[Event], None] = lambda event: None,
+    ) -> None:
         self.all: list[Event] = []
-        self._control = control
-        self._stop_after = stop_after
+        self._control = control or Control()
+        self._stop_after, self._answer = stop_after, answer
 
     def emit(self, event: Event) -> None:
         """Take one."""
         self.all.append(event)
         if isinstance(event, SegmentDone) and event.segment + 1 == self._stop_after:
             self._control.cancel()
+        self._answer(event)
+
+    def of(self, kind: type) -> list:
+        """All events of a class."""
+        return [event for event in self.all if isinstance(event, kind)]
 
 
 def plan_of(film: Path, output: Path, settings: JobSettings) -> Plan:

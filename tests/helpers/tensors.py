@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
@@ -12,6 +13,11 @@ def relative_rms(found: Tensor, wanted: Tensor) -> float:
     wanted = wanted.double()
     difference = found.double() - wanted
     return float(difference.square().mean().sqrt() / wanted.square().mean().sqrt())
+
+
+def assert_same(found: Tensor, wanted: Tensor) -> None:
+    """Values in float64 are the same but for the order of their sums."""
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
 _WHITE = 65535  # what the weights of tiles make at every pixel

@@ -12,21 +12,18 @@ from typing import Any
 import pytest
 
 from engine.core import gpu_loss
-from engine.core.control import Control
 from engine.hardware import devices
 from engine.hardware.gpu_table import named
 from engine.jobs.checkpoint import Checkpoint
-from engine.pipeline.context import JobContext
 from engine.pipeline.gpu_guard import cared_for
 from engine.pipeline.run import run_job
 from engine.protocol.events import Warned, WorkerProgress
 from engine.protocol.plan import Plan, WorkerPlan
-from engine.video.read.probe import probe
 from engine.workers import crew
 from engine.workers.hand_out import hand_out
-from tests.engine.workers.test_hand_out import Events, planned
+from tests.engine.workers.test_hand_out import job_of, planned
 from tests.helpers.extended import rest_extended
-from tests.helpers.jobs import segment_files
+from tests.helpers.jobs import Events, segment_files
 from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.test_jobs import on_gpu
 from tests.pretended_gpu.worker import FOLDER, HERE, LOST, NAMES
@@ -52,16 +49,9 @@ def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Used:
 
 def made(plan: Plan, folder: Path, workers: tuple[WorkerPlan, ...], events: Events) -> None:
     """Run a job as the program does."""
-    folder.mkdir()
-    plan = replace(plan, workers=workers, output=folder / "out.mkv")
-    context = JobContext(
-        job_id="job",
-        media=probe(plan.source),
-        plan=plan,
-        control=Control(),
-        events=events,
-        hand_out=hand_out if workers else None,
-    )
+    context = job_of(plan, folder, 0, events)
+    context.plan = replace(context.plan, workers=workers)
+    context.hand_out = hand_out if workers else None
     with cared_for(context):
         run_job(context, Checkpoint(folder), overwrite=True)
 

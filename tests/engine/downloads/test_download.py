@@ -51,15 +51,6 @@ def remote(server: FaultyServer) -> RemoteFile:
     )
 
 
-def test_a_complete_file_is_read_and_not_requested(
-    folder: Folder, remote: RemoteFile, server: FaultyServer
-) -> None:
-    assert ensure(remote, folder, Listener()) == folder.target("tiny.bin")
-    assert [path for path, _ in server.asked] == ["/nothing", PLACE]
-    assert ensure(remote, folder, Listener()).read_bytes() == CONTENT
-    assert len(server.asked) == 2
-
-
 def test_a_wrong_file_is_quarantined_and_downloaded_again(
     folder: Folder, remote: RemoteFile, server: FaultyServer
 ) -> None:

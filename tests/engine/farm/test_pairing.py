@@ -186,23 +186,19 @@ def opened(first: dict[str, Any], answer: bytes, nonce: bytes) -> dict[str, str]
     return {"nonce": nonce.hex(), "signature": pairing._signed(own_identity(), digest).hex()}
 
 
-@pytest.mark.parametrize("nonce", [b"\1" + bytes(31), b""])
-def test_a_nonce_other_than_that_of_the_commitment_is_refused(waiting: Make, nonce: bytes) -> None:
-    """Else the side that asks could try nonces until the words fit."""
-    other = waiting()
-    stranger, first = Stranger(other), hello()
+@pytest.mark.parametrize(
+    ("nonce", "is_own"), [(b"\1" + bytes(31), True), (b"", True), (bytes(32), False)]
+)
+def test_another_nonce_than_that_of_the_commitment_or_another_key_is_refused(
+    waiting: Make, nonce: bytes, is_own: bool, tmp_path: Path
+) -> None:
+    """Else the side that asks could try nonces until the words fit, or show any certificate."""
+    other, victim = waiting(), identity_of(tmp_path / "victim")
+    stranger = Stranger(other)
+    first = hello() if is_own else hello(certificate=victim.certificate_text)
     answer = stranger.say(first)
     assert json.loads(answer)["nonce"]
     assert stranger.say(opened(first, answer, nonce)) == b""
-    stranger.close()
-    assert other.user.offers == []
-
-
-def test_a_certificate_without_its_key_is_refused(waiting: Make, tmp_path: Path) -> None:
-    other, victim = waiting(), identity_of(tmp_path / "victim")
-    stranger, first = Stranger(other), hello(certificate=victim.certificate_text)
-    answer = stranger.say(first)
-    assert stranger.say(opened(first, answer, bytes(32))) == b""
     stranger.close()
     assert other.user.offers == []
 

@@ -15,6 +15,20 @@ def wheel(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def server(server: FaultyServer, wheel: Path) -> FaultyServer:
+    """A server that has the wheel."""
+    server.files[f"/whl/{runtimes.PLACE}"] = wheel.read_bytes()
+    return server
+
+
+@pytest.fixture
+def store(server: FaultyServer, wheel: Path) -> RuntimeStore:
+    """The store of a build that pins the wheel."""
+    known = runtimes.runtime(wheel)
+    return RuntimeStore(runtimes.catalogue(known, index=f"{server.url}/whl/"))
+
+
+@pytest.fixture
 def unpinned(resources: Path, server: FaultyServer, wheel: Path) -> RuntimeStore:
     """The store of a build that pins nothing; an index has the wheel."""
     runtimes.publish(server, wheel)

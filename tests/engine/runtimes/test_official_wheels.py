@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,7 @@ from engine.core.errors import Cancelled, DownloadFailed, UnsuitableWheel
 from engine.runtimes import official_wheels
 from engine.runtimes.catalogue import Runtime, catalogue
 from tests.helpers import runtimes
-from tests.helpers.servers import Fault, FaultyServer, faulty_server
-
-
-@pytest.fixture
-def server() -> Iterator[FaultyServer]:
-    with faulty_server() as server:
-        yield server
+from tests.helpers.servers import Fault, FaultyServer
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from engine.runtimes.service import RuntimeService
 from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
 from tests.helpers.jobs import TASK_ENDS, Listener
-from tests.helpers.servers import Fault, FaultyServer, faulty_server
+from tests.helpers.servers import Fault, FaultyServer
 
 Start = Callable[..., None]
 GPU = Gpu(
@@ -42,17 +42,10 @@ def fails(folder: Path, control: Control) -> RuntimeTrial:
 
 
 @pytest.fixture
-def server(wheel: Path) -> Iterator[FaultyServer]:
-    with faulty_server() as server:
-        server.files[f"/{runtimes.PLACE}"] = wheel.read_bytes()
-        yield server
-
-
-@pytest.fixture
-def store(resources: Path, wheel: Path, server: FaultyServer) -> RuntimeStore:
-    known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
-    (resources / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
-    return RuntimeStore(known)
+def store(resources: Path, store: RuntimeStore) -> RuntimeStore:
+    """Its catalogue is that of processes that are started, too."""
+    (resources / "runtime.toml").write_text(runtimes.as_toml(store.published), "utf-8")
+    return store
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import errno
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from engine.runtimes import store as runtime_store
 from engine.runtimes.installed import RuntimeFolder
 from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
-from tests.helpers.servers import Fault, FaultyServer, faulty_server
+from tests.helpers.servers import Fault, FaultyServer
 
 HASTY = RetryPolicy(first_tries=3, tries=3, timeout_s=0.4, first_wait_s=0.01)
 METADATA = f"torch-{runtimes.VERSION}.dist-info"
@@ -23,19 +23,6 @@ PACKAGE = {"torch/__init__.py", "torch/version.py", "torch/lib/c10.dll", "torchg
 
 def listener(**changes: object) -> Listener:
     return Listener(**({"retry": HASTY} | changes))
-
-
-@pytest.fixture
-def server(wheel: Path) -> Iterator[FaultyServer]:
-    with faulty_server() as server:
-        server.files[f"/whl/{runtimes.PLACE}"] = wheel.read_bytes()
-        yield server
-
-
-@pytest.fixture
-def store(server: FaultyServer, wheel: Path) -> RuntimeStore:
-    index = f"{server.url}/whl/"
-    return RuntimeStore(runtimes.catalogue(runtimes.runtime(wheel), index=index))
 
 
 def get(store: RuntimeStore) -> Path:

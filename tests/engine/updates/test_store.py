@@ -36,8 +36,8 @@ def checked(store: UpdateStore) -> UpdateStore:
     return store
 
 
-def listener(control: Control | None = None) -> Listener:
-    return Listener(control=control or Control(), retry=QUICK)
+def listener() -> Listener:
+    return Listener(retry=QUICK)
 
 
 def ready(store: UpdateStore) -> Path:
@@ -59,6 +59,10 @@ def test_from_the_first_question_to_the_setup(release: Release, store: UpdateSto
     for verb in (lambda: store.download(listener()), lambda: ready(store)):
         with pytest.raises(errors.UpdateMissing, match="No newer version is known"):
             verb()
+    control = Control()
+    control.cancel()
+    with pytest.raises(errors.Cancelled):
+        store.check(control)
     assert asked(release) == [], "no request is sent without a check"
     store.check(Control())
     state = store.state()
@@ -152,12 +156,6 @@ def test_a_changed_description_is_refused(release: Release, store: UpdateStore) 
     with pytest.raises(errors.UpdateUntrusted):
         store.check(Control())
     assert files(store) == set()
-    release.publish(product="uproot")
-    with pytest.raises(errors.UpdateUntrusted, match="is not valid"):
-        store.check(Control())
-    release.publish(format=2)
-    with pytest.raises(errors.UpdateTooNew):
-        store.check(Control())
 
 
 def test_a_description_changed_on_our_disk_counts_as_none(checked: UpdateStore) -> None:
@@ -252,19 +250,6 @@ def test_a_cut_download_goes_on_where_it_ended(release: Release, checked: Update
     assert ready(checked).read_bytes() == SETUP
 
 
-def test_a_download_can_be_stopped(release: Release, checked: UpdateStore) -> None:
-    release.server.always = Fault(drip=1000)
-    control = Control()
-    listener = Listener(
-        on_progress=lambda done, _: done > 2000 and control.cancel(), control=control
-    )
-    with pytest.raises(errors.Cancelled):
-        checked.download(listener)
-    assert 2000 < checked.state().done_bytes < len(SETUP)
-    with pytest.raises(errors.Cancelled):
-        checked.check(control)
-
-
 def test_whatever_a_server_gives_instead(
     release: Release, store: UpdateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,8 +260,6 @@ def test_whatever_a_server_gives_instead(
         (Fault(status=503), "status 503"),
         (Fault(content=b"x" * 300_000), "far more data"),
         (Fault(cut_after=20), "the connection was lost"),
-        (Fault(redirect="ftp://127.0.0.1/update.json"), "ftp:// is not a web address"),
-        (Fault(redirect="file:///etc/passwd"), "file:// is not a web address"),
     ):
         release.server.faults = [fault]
         with pytest.raises(errors.UpdateUnreachable, match=why) as failed:
@@ -290,8 +273,6 @@ def test_whatever_a_server_gives_instead(
     release.server.faults = [Fault(), Fault(content=b"<html>not marked as one</html>")]
     with pytest.raises(errors.UpdateUntrusted):
         store.check(Control())
-    release.server.faults = [Fault(redirect="/upreel/update.json")]
-    store.check(Control())  # an honest redirect is followed
     monkeypatch.setenv("UPREEL_UPDATES", "http://127.0.0.1:9/update.json")
     with pytest.raises(
         errors.UpdateUnreachable, match=r"127.0.0.1 could not be asked .* accept connections"

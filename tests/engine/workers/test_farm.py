@@ -10,41 +10,41 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engine.core.control import Control
 from engine.farm.errors import PortTaken
 from engine.farm.identity import Peers
 from engine.jobs.checkpoint import Checkpoint
-from engine.pipeline.context import JobContext
 from engine.pipeline.run import run_job
 from engine.planner import machine_times
 from engine.planner.rates import load_rates
 from engine.protocol.events import Event, SegmentDone, Warned
 from engine.protocol.machines import MachineInfo
-from engine.protocol.plan import Plan, WorkerPlan
-from engine.video.read.probe import probe
+from engine.protocol.plan import Plan
 from engine.workers import machines
 from engine.workers.door import Door
 from engine.workers.hand_out import hand_out
-from tests.engine.workers.test_hand_out import Events, made_by_one, planned
+from tests.engine.workers.test_hand_out import job_of, made_by_one, planned
 from tests.helpers.clips import make_clip
 from tests.helpers.farm import computer
 from tests.helpers.farm_machines import Machine, paired, running, until
-from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, plan_of, run, segment_files, settings_of
+from tests.helpers.jobs import (
+    KINDS,
+    SEGMENT_FRAMES,
+    Events,
+    plan_of,
+    run,
+    segment_files,
+    settings_of,
+)
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="machines are signalled as Linux does it"),
-    pytest.mark.usefixtures("dask_says_so"),
+    pytest.mark.usefixtures("deaths"),
 ]
 LONG = (40, 40, 40)
-
-
-@pytest.fixture
-def dask_says_so(expected_log_errors: list[str]) -> None:
-    """Dask logs machines that go."""
-    expected_log_errors += ["distributed.", "tornado."]
 
 
 @pytest.fixture(autouse=True)
@@ -90,17 +90,20 @@ def with_machines(
     answer: Callable[[Event], None] = lambda event: None,
 ) -> Events:
     """Run a job that lets machines in."""
-    folder.mkdir(exist_ok=True)
-    events = Events(answer)
-    context = JobContext(
-        job_id="job",
-        media=probe(plan.source),
-        plan=replace(plan, workers=(WorkerPlan(),) * local, output=folder / "out.mkv"),
-        control=Control(),
-        events=events,
-        hand_out=partial(hand_out, door=door),
-    )
+    events = Events(answer=answer)
+    context = job_of(plan, folder, local, events)
+    context.hand_out = partial(hand_out, door=door)
     run_job(context, Checkpoint(folder), overwrite=True)
+    return events
+
+
+def made_together(
+    plan: Plan, folder: Path, door: Door, others: list[Machine], **how: Any
+) -> Events:
+    """Run a job with machines, which make the segments that one process has made."""
+    with running(others):
+        events = with_machines(plan, folder / "farm", door, **how)
+    assert segment_files(folder / "farm") == segment_files(folder / "one")
     return events
 
 
@@ -124,9 +127,7 @@ def codes(events: Events) -> list[str]:
 def test_a_machine_makes_the_segments_of_one_process(tmp_path: Path, seen: Seen) -> None:
     plan = made_by_one("lite", tmp_path)
     door, others = paired(tmp_path, 1)
-    with running(others):
-        events = with_machines(plan, tmp_path / "farm", door)
-    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
+    events = made_together(plan, tmp_path, door, others)
     assert not events.of(Warned)
     assert seen.states("machine 1")[-2:] == ["working", "away"]
     assert seen.spans("machine 1") == 5
@@ -145,9 +146,7 @@ def test_any_number_of_machines(kind: str, count: int, tmp_path: Path) -> None:
     for file in plan.work.weights_files:
         for one in others:
             (one.models / file.path.name).write_bytes(file.path.read_bytes())
-    with running(others):
-        events = with_machines(plan, tmp_path / "farm", door, local=1)
-    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
+    events = made_together(plan, tmp_path, door, others, local=1)
     assert not events.of(Warned)
 
 
@@ -159,19 +158,15 @@ def test_a_source_of_any_container_is_read_there(name: str, tmp_path: Path) -> N
     plan = replace(plan, segment_frames=SEGMENT_FRAMES)
     run(plan, tmp_path / "one")
     door, others = paired(tmp_path, 1)
-    with running(others):
-        with_machines(plan, tmp_path / "farm", door)
-    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
+    made_together(plan, tmp_path, door, others)
 
 
 @pytest.mark.slow
 def test_a_machine_that_joins_late_helps(tmp_path: Path, seen: Seen) -> None:
     plan = made_by_one("lite", tmp_path, shots=LONG)
     door, (first, second) = paired(tmp_path, 2)
-    with running([first]):
-        with_machines(plan, tmp_path / "farm", door, answer=after(2, second.start))
+    made_together(plan, tmp_path, door, [first], answer=after(2, second.start))
     assert second.end() == 0
-    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
     assert seen.spans("machine 1") >= 3
 
 
@@ -193,13 +188,11 @@ def test_a_machine_that_leaves_loses_its_span_only(way: str, tmp_path: Path, see
                 first.kill()
 
     first.start()
-    with running([second]):
-        events = with_machines(plan, tmp_path / "farm", door, answer=after(3, leave), local=1)
+    events = made_together(plan, tmp_path, door, [second], answer=after(3, leave), local=1)
     first.signal(signal.SIGCONT)
     if way != "off":
         assert first.end() == 0
         assert not first.leftovers
-    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
     assert not events.of(Warned)
     done = [one.segment for one in events.of(SegmentDone)]
     assert sorted(done) == list(range(30))
@@ -229,9 +222,7 @@ def test_a_machine_that_fails_three_times_is_left_out(
     plan = made_by_one("lite", tmp_path, shots=LONG)
     door, others = paired(tmp_path, 2)
     others[0].go_wrong(fault)
-    with running(others):
-        events = with_machines(plan, tmp_path / "farm", door)
-    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
+    events = made_together(plan, tmp_path, door, others)
     assert codes(events) == ["worker-left-out.machine"]
     text = events.of(Warned)[0].notice.message
     assert "“machine 1” failed 3 times" in text
@@ -240,15 +231,17 @@ def test_a_machine_that_fails_three_times_is_left_out(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["nonsense", "another span", "silence"])
-def test_what_a_machine_reports_harms_no_job(fault: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["nonsense", "another span", "silence", "version"])
+def test_what_a_machine_reports_harms_no_job(fault: str, tmp_path: Path, seen: Seen) -> None:
     plan = made_by_one("lite", tmp_path)
     door, others = paired(tmp_path, 2)
     others[0].go_wrong(fault)
-    with running(others):
-        events = with_machines(plan, tmp_path / "farm", door)
-    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
-    assert set(codes(events)) <= {"worker-left-out.machine"}
+    events = made_together(plan, tmp_path, door, others)
+    is_refused = fault == "version"
+    assert set(codes(events)) <= {"machine-refused" if is_refused else "worker-left-out.machine"}
+    if is_refused:
+        assert any("not used" in line or "refused" in line for line in others[0].said)
+        assert seen.spans("machine 1") == 0
 
 
 @pytest.mark.slow
@@ -263,27 +256,12 @@ def test_a_machine_that_is_forgotten_is_sent_away_at_once(tmp_path: Path, seen: 
         until(lambda: seen.states("machine 1")[-1:] == ["away"], 10)
 
     first.start()
-    with running([second]):
-        events = with_machines(plan, tmp_path / "farm", door, answer=after(2, forget), local=1)
+    events = made_together(plan, tmp_path, door, [second], answer=after(2, forget), local=1)
     assert first.end() == 0
     assert not first.leftovers
-    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
     assert not events.of(Warned)
     assert seen.states("machine 1")[-2:] == ["working", "away"]
     assert seen.states("machine 1").count("working") == 1, "it does not come again"
-
-
-@pytest.mark.slow
-def test_another_version_is_refused(tmp_path: Path, seen: Seen) -> None:
-    plan = made_by_one("lite", tmp_path)
-    door, others = paired(tmp_path, 2)
-    others[0].go_wrong("version")
-    with running(others):
-        events = with_machines(plan, tmp_path / "farm", door)
-    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
-    assert set(codes(events)) <= {"machine-refused"}
-    assert any("not used" in line or "refused" in line for line in others[0].said)
-    assert seen.spans("machine 1") == 0
 
 
 @pytest.mark.slow
@@ -297,9 +275,7 @@ def test_other_weights_are_refused(has: str, tmp_path: Path, seen: Seen) -> None
             data = bytearray(file.path.read_bytes())
             data[-1] ^= 1
             (wrong.models / file.path.name).write_bytes(data)
-    with running([wrong, right]):
-        events = with_machines(plan, tmp_path / "farm", door)
-    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
+    events = made_together(plan, tmp_path, door, [wrong, right])
     refusals = [one for one in events.of(Warned) if one.notice.code == "machine-refused"]
     why = "is not installed on it" if has == "none" else "is different"
     assert all(why in one.notice.message for one in refusals)
@@ -314,9 +290,8 @@ def test_without_any_machine_the_process_of_the_job_makes_all(
     monkeypatch.setattr("engine.workers.team._GONE_S", 1.0)
     plan = made_by_one("lite", tmp_path)
     door, _ = paired(tmp_path, 1)
-    events = with_machines(plan, tmp_path / "farm", door)
+    events = made_together(plan, tmp_path, door, [])
     assert codes(events) == ["workers-gone"]
-    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
 
 
 def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,7 +22,7 @@ from distributed import KilledWorker, Worker
 from engine.core.control import Control
 from engine.core.errors import Cancelled, WeightsError
 from engine.jobs.checkpoint import Checkpoint
-from engine.pipeline.context import JobContext
+from engine.pipeline.context import EventSink, JobContext
 from engine.pipeline.run import run_job
 from engine.protocol.events import Event, SegmentDone, StageProgress, Warned, WorkerProgress
 from engine.protocol.plan import Plan, WorkerPlan
@@ -31,32 +30,17 @@ from engine.video.read.probe import probe
 from engine.workers.crew import Crew
 from engine.workers.hand_out import hand_out
 from engine.workers.worker import SpanWorker
-from tests.helpers.jobs import KINDS, SEGMENT_FRAMES, plan_of, run, segment_files, settings_of
+from tests.helpers.jobs import (
+    KINDS,
+    SEGMENT_FRAMES,
+    SHOTS,
+    Events,
+    plan_of,
+    run,
+    segment_files,
+    settings_of,
+)
 from tests.helpers.seedvr2 import make_three_shots
-
-SHOTS = (9, 3, 5)
-
-
-class Events:
-    """Keeps events, and calls something with each."""
-
-    def __init__(self, answer: Callable[[Event], None] = lambda event: None) -> None:
-        self.all: list[Event] = []
-        self.control = Control()
-        self._answer = answer
-
-    def emit(self, event: Event) -> None:
-        self.all.append(event)
-        self._answer(event)
-
-    def of(self, kind: type) -> list:
-        return [event for event in self.all if isinstance(event, kind)]
-
-
-@pytest.fixture
-def deaths(expected_log_errors: list[str]) -> None:
-    """Dask logs that a worker has died."""
-    expected_log_errors += ["distributed.", "tornado."]
 
 
 def planned(kind: str, folder: Path, *, shots: tuple[int, ...] = SHOTS) -> Plan:
@@ -73,7 +57,7 @@ def made_by_one(kind: str, folder: Path, *, shots: tuple[int, ...] = SHOTS) -> P
 
 
 def job_of(
-    plan: Plan, folder: Path, count: int, events: Events, control: Control | None = None
+    plan: Plan, folder: Path, count: int, events: EventSink, control: Control | None = None
 ) -> JobContext:
     """A job with worker processes, in a folder."""
     folder.mkdir(exist_ok=True)
@@ -140,7 +124,7 @@ def test_a_worker_that_is_killed_loses_its_span_only(tmp_path: Path) -> None:
             killed.append(busiest.pid)
             os.kill(killed[0], signal.SIGKILL)
 
-    plan, events = made_by_one("lite", tmp_path, shots=(16, 16, 16)), Events(kill_once)
+    plan, events = made_by_one("lite", tmp_path, shots=(16, 16, 16)), Events(answer=kill_once)
     with_workers(replace(plan, span_segments=2), tmp_path / "two", 2, events)
     assert killed
     assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
@@ -157,7 +141,7 @@ def test_a_worker_that_dies_three_times_is_left_out(tmp_path: Path) -> None:
             for child in children():
                 child.kill()
 
-    plan, events = made_by_one("seedvr2", tmp_path, shots=(9, 9, 9)), Events(kill)
+    plan, events = made_by_one("seedvr2", tmp_path, shots=(9, 9, 9)), Events(answer=kill)
     with_workers(replace(plan, span_segments=7), tmp_path / "two", 1, events)
     assert [one.notice.code for one in events.of(Warned)] == ["worker-left-out", "workers-gone"]
     assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
@@ -199,7 +183,7 @@ def test_a_cancelled_job_goes_on_where_it_was(tmp_path: Path) -> None:
             control.cancel()
 
     with pytest.raises(Cancelled):
-        with_workers(plan, tmp_path / "two", 2, Events(cancel), control)
+        with_workers(plan, tmp_path / "two", 2, Events(answer=cancel), control)
     assert not children()
     assert not list((tmp_path / "two").glob("*.part"))
     before = Checkpoint(tmp_path / "two")
@@ -226,7 +210,7 @@ def test_a_pause_reaches_the_workers(tmp_path: Path) -> None:
                     3.0, lambda: (resumed.append(time.monotonic()), control.resume())
                 ).start()
 
-    with_workers(plan, tmp_path / "two", 2, Events(pause), control)
+    with_workers(plan, tmp_path / "two", 2, Events(answer=pause), control)
     begin = times[0][0]
     assert not [at for at, _ in times if begin + 1.5 < at < resumed[0]]
     assert len(times) == 30
@@ -246,13 +230,14 @@ def test_a_worker_that_comes_after_a_job_is_resumed_works(tmp_path: Path) -> Non
 COORDINATOR = """
 import sys
 from pathlib import Path
-from tests.engine.workers.test_hand_out import Events, planned, with_workers
+from tests.engine.workers.test_hand_out import planned, with_workers
+from tests.helpers.jobs import Events
 from engine.protocol.events import SegmentDone
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     say = lambda event: print("done", flush=True) if isinstance(event, SegmentDone) else None
-    with_workers(planned("lite", folder, shots=(40, 40, 40)), folder / "two", 2, Events(say))
+    with_workers(planned("lite", folder, shots=(40, 40, 40)), folder / "two", 2, Events(answer=say))
 """
 
 

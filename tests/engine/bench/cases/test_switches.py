@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -39,14 +38,6 @@ from tests.helpers.wan import tiny_wan_config
 SMALL = {"size": Size(16, 16), "frames": (9,), "quick": True, "device": "cpu", "runs": 2}
 OPTIONS = BenchOptions(config=tiny_config(), dit=tiny_dit_config(), **SMALL)
 WAN = replace(OPTIONS, model="wan21-vae", config=tiny_wan_config())
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("options", [*extended(OPTIONS), pytest.param(WAN, marks=pytest.mark.slow)])

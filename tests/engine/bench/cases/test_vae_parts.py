@@ -18,21 +18,28 @@ OPTIONS = BenchOptions(
 )
 
 
-def test_each_part_of_the_decoder_has_its_peak_and_the_largest_is_that_of_the_decoder() -> None:
-    one = replace(vae_run(OPTIONS, "decode"), form="fast", frames=9)
+def peaks(options: BenchOptions, frames: int) -> tuple[int, dict[str, int]]:
+    """Peak of a whole decoder, and those of its parts, which it has as before afterwards."""
+    one = replace(vae_run(options, "decode"), form="fast", frames=frames)
     weights = random_weights(one)
     with torch.inference_mode():
-        first, second = (build_vae(one, weights) for _ in range(2))
-        whole = peak_bytes(vae_work(one, first), "cpu")
+        before, first, second = (build_vae(one, weights) for _ in range(3))
+        vae_work(one, before)()  # convolutions and kernels are tried once
+        whole = peak_bytes(vae_work(one, first), options.device)
         vae: Any = second
         usual = list(vae.parts["decode"])
-        found = part_peaks(vae, vae_work(one, second), "cpu")
+        found = part_peaks(vae, vae_work(one, second), options.device)
     assert vae.parts["decode"] == usual
+    assert next(iter(found)) == "decoder.conv_in"
+    assert list(found)[-1] == "decoder.conv_out"
+    return whole, found
+
+
+def test_each_part_of_the_decoder_has_its_peak_and_the_largest_is_that_of_the_decoder() -> None:
+    whole, found = peaks(OPTIONS, 9)
     names = [name for name in found if "upsamplers" in name]
     assert names == [f"decoder.up_blocks.{level}.upsamplers.0" for level in range(len(names))]
     assert names
-    assert next(iter(found)) == "decoder.conv_in"
-    assert list(found)[-1] == "decoder.conv_out"
     assert any("mid_block.attentions" in name for name in found)
     assert 0.97 * whole <= max(found.values()) <= whole
     assert found["decoder.conv_in"] < found["decoder.conv_out"]
@@ -59,14 +66,5 @@ def test_the_vaes_of_wan_have_parts_too(model: str) -> None:
 
 @pytest.mark.gpu
 def test_on_a_gpu_the_largest_part_makes_the_peak_of_the_decoder() -> None:
-    small = replace(OPTIONS, device="cuda", size=Size(32, 32))
-    one = replace(vae_run(small, "decode"), form="fast", frames=5)
-    weights = random_weights(one)
-    with torch.inference_mode():
-        before, first, second = (build_vae(one, weights) for _ in range(3))
-        vae_work(one, before)()  # convolutions and kernels are tried once
-        whole = peak_bytes(vae_work(one, first), "cuda")
-        found = part_peaks(second, vae_work(one, second), "cuda")
-    assert next(iter(found)) == "decoder.conv_in"
-    assert list(found)[-1] == "decoder.conv_out"
+    whole, found = peaks(replace(OPTIONS, device="cuda", size=Size(32, 32)), 5)
     assert 0.9 * whole <= max(found.values()) <= whole

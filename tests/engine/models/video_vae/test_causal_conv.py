@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,7 +18,9 @@ from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv, Past
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
+from tests.engine.ops.conv.test_frame_conv import after
 from tests.helpers.seedvr2 import random_frames
+from tests.helpers.tensors import assert_same
 
 WEIGHT = random_frames(5, 4, 3, 3, 3, seed=1)
 BIAS = random_frames(5, seed=2)
@@ -41,13 +44,7 @@ def clip(count: int) -> Tensor:
 
 def whole(frames: Tensor, shape: ConvShape, pad: int = 0) -> Tensor:
     """The convolution of a whole clip in one call."""
-    clip = F.pad(frames, (0, pad, 0, pad)).movedim(0, 1).unsqueeze(0)
-    copied = clip[:, :, :1].expand(-1, -1, 2, -1, -1)
-    before = {"copies": copied, "zeros": torch.zeros_like(copied), "none": copied[:, :, :0]}
-    stride = (shape.time_stride, shape.space_stride, shape.space_stride)
-    sides = (0, shape.padding, shape.padding)
-    joined = torch.cat([before[shape.past], clip], 2)
-    return F.conv3d(joined, WEIGHT, BIAS, stride, sides)[0].movedim(0, 1)
+    return after(SimpleNamespace(weight=WEIGHT, bias=BIAS), F.pad(frames, (0, pad, 0, pad)), shape)
 
 
 def in_slices(conv: CausalConv, parts: list[Tensor], chosen: VaeSwitches | None = None) -> Tensor:
@@ -59,10 +56,6 @@ def in_slices(conv: CausalConv, parts: list[Tensor], chosen: VaeSwitches | None 
             results.append(conv.of(part, going))
         carry = going.carry.done()
     return torch.cat(results)
-
-
-def assert_same(found: Tensor, wanted: Tensor) -> None:
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
 @settings(max_examples=25, deadline=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,14 +58,6 @@ def wan() -> Family:
 
 
 EACH = pytest.mark.parametrize("make", [seedvr2, wan])
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def clip_of(vae: Any, frames: int, size: tuple[int, int] = (2, 3)) -> Tensor:

@@ -16,7 +16,7 @@ from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv, Past
 from engine.ops.conv.trial import ConvolutionChoice, LayerKind
 from engine.ops.conv.winograd import WinogradConv
 from tests.helpers.seedvr2 import random_frames, randomise
-from tests.helpers.tensors import relative_rms
+from tests.helpers.tensors import assert_same, relative_rms
 
 LAYOUTS = (torch.channels_last, torch.contiguous_format)
 FORMS = ("2d", "3d")
@@ -38,7 +38,7 @@ def both(
     return causal, FrameConv(causal.weight, causal.bias, shape, chosen)
 
 
-def after(causal: CausalConv3d, frames: Tensor, shape: ConvShape) -> Tensor:
+def after(causal: Any, frames: Tensor, shape: ConvShape) -> Tensor:
     """The convolution of a whole clip after its past, in one call."""
     clip = frames.movedim(0, 1).unsqueeze(0)
     copied = clip[:, :, :1].expand(-1, -1, causal.weight.shape[2] - 1, -1, -1)
@@ -52,10 +52,6 @@ def after(causal: CausalConv3d, frames: Tensor, shape: ConvShape) -> Tensor:
 
 def clip(count: int, layout: torch.memory_format = torch.channels_last) -> Tensor:
     return random_frames(count, 4, 6, 5, seed=3).contiguous(memory_format=layout)
-
-
-def assert_same(found: Tensor, wanted: Tensor) -> None:
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
 shapes = st.builds(

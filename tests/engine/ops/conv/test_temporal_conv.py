@@ -14,7 +14,7 @@ from engine.bench.timing.profiler import peak_bytes
 from engine.ops.conv import temporal_conv
 from engine.ops.conv.temporal_conv import TemporalConv
 from tests.helpers.seedvr2 import random_frames
-from tests.helpers.tensors import relative_rms
+from tests.helpers.tensors import assert_same, relative_rms
 
 LAYOUTS = (torch.channels_last, torch.contiguous_format)
 HALF = (torch.bfloat16, torch.float16)
@@ -51,10 +51,6 @@ def literal(
             total = total + F.conv2d(frame, table.weight[:, :, k], None, *space)
         steps.append(total if bias is None else total + bias[:, None, None])
     return torch.cat([torch.as_tensor(step) for step in steps])
-
-
-def assert_same(found: Tensor, wanted: Tensor) -> None:
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
 @settings(max_examples=25, deadline=None)

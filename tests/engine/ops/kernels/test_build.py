@@ -1,3 +1,5 @@
+from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -86,22 +88,24 @@ def test_what_fails_switches_kernels_off_with_one_warning(name, gpu, monkeypatch
         assert str(error) in record.getMessage()
 
 
+def compiled(
+    folder: Path, name: str, wrong: str, _: object, dtype: torch.dtype, vector: int, count: int
+) -> Any:
+    """Kernels of a family as the processor runs them, but for one that does nothing."""
+    _, kind, macro, _ = FAMILIES[name]
+    module = host_module(folder, name, dtype, VECTOR=vector, **{macro: count})
+    launch = module.launch
+    module.launch = lambda name, *rest: name == wrong or launch(name, *rest)
+    return kind(module)
+
+
 @pytest.mark.parametrize("name", ["token_rows", "heads", *extended("group_norm", "channel_norm")])
 def test_right_kernels_stay_on_and_a_wrong_one_switches_its_family_off(
     name, gpu, folder, monkeypatch, caplog
 ):
-    family, kind, macro, launches = FAMILIES[name]
+    family, launches = FAMILIES[name][0], FAMILIES[name][-1]
     for wrong in ["", *launches]:
-
-        def compiled(
-            _: object, dtype: torch.dtype, vector: int, count: int, wrong: str = wrong
-        ) -> Any:
-            module = host_module(folder, name, dtype, VECTOR=vector, **{macro: count})
-            launch = module.launch
-            module.launch = lambda name, *rest: name == wrong or launch(name, *rest)
-            return kind(module)
-
-        monkeypatch.setattr(family, "_compile", compiled)
+        monkeypatch.setattr(family, "_compile", partial(compiled, folder, name, wrong))
         forget(family)
         caplog.clear()
         for dtype in build.DTYPES:
@@ -111,14 +115,14 @@ def test_right_kernels_stay_on_and_a_wrong_one_switches_its_family_off(
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_dtype_that_fails_leaves_the_others(name, gpu, folder, monkeypatch):
-    family, kind, macro, _ = FAMILIES[name]
+    family = FAMILIES[name][0]
 
-    def compiled(_: object, dtype: torch.dtype, vector: int, count: int) -> Any:
+    def compiled_or_not(form: object, dtype: torch.dtype, *rest: int) -> Any:
         if dtype == torch.bfloat16:
             raise nvrtc.CompileFailed("no bfloat16 here")
-        return kind(host_module(folder, name, dtype, VECTOR=vector, **{macro: count}))
+        return compiled(folder, name, "", form, dtype, *rest)
 
-    monkeypatch.setattr(family, "_compile", compiled)
+    monkeypatch.setattr(family, "_compile", compiled_or_not)
     forget(family)
     works = {dtype: family.working(gpu, dtype) for dtype in build.DTYPES}
     assert works == {dtype: dtype != torch.bfloat16 for dtype in build.DTYPES}
@@ -131,19 +135,13 @@ def test_a_dtype_that_fails_leaves_the_others(name, gpu, folder, monkeypatch):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_passing_lack_of_memory_is_no_verdict(name, gpu, folder, monkeypatch, caplog):
-    family, kind, macro, _ = FAMILIES[name]
-    compiled = Mock(side_effect=torch.OutOfMemoryError("cuModuleLoadData: out of memory"))
-    monkeypatch.setattr(family, "_compile", compiled)
+    family = FAMILIES[name][0]
+    refused = Mock(side_effect=torch.OutOfMemoryError("cuModuleLoadData: out of memory"))
+    monkeypatch.setattr(family, "_compile", refused)
     forget(family)
     with pytest.raises(torch.OutOfMemoryError):
         family.working(gpu, torch.float16)
-    monkeypatch.setattr(
-        family,
-        "_compile",
-        lambda _, dtype, vector, count: kind(
-            host_module(folder, name, dtype, VECTOR=vector, **{macro: count})
-        ),
-    )
+    monkeypatch.setattr(family, "_compile", partial(compiled, folder, name, ""))
     assert family.working(gpu, torch.float16)
     assert not caplog.records
 

@@ -10,7 +10,7 @@ from engine.core.errors import OutputError
 from engine.core.geometry import Size
 from engine.video.write import mkv_aspect
 from engine.video.write.mkv_aspect import PLACEHOLDER, display_size, write_aspect
-from tests.helpers.clips import make_clip
+from tests.helpers.clips import copied, make_clip
 
 SHAPES = [
     (Size(720, 576), Fraction(64, 45)),
@@ -30,14 +30,7 @@ def test_display_size_has_exactly_the_aspect_ratio_and_about_the_height() -> Non
 
 def with_placeholder(path: Path, size: tuple[int, int] = (96, 64)) -> Path:
     source = make_clip(path.with_name("from.mkv"), codec="ffv1", size=size)
-    with av.open(str(source)) as old, av.open(str(path), "w") as new:
-        film = new.add_stream_from_template(old.streams.video[0], opaque=True)
-        film.set_display_matrix(PLACEHOLDER)
-        for packet in old.demux(old.streams.video[0]):
-            if packet.pts is not None:
-                packet.stream = film
-                new.mux(packet)
-    return path
+    return copied(source, path, change=lambda film: film.set_display_matrix(PLACEHOLDER))
 
 
 def test_the_file_keeps_its_frames_and_gets_the_aspect_ratio(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from engine.verify.verify import verify
 from engine.video.read.probe import probe
 from engine.video.write.mux import shifted_chapters, tried
 from engine.video.write.segment_file import SegmentFile
-from tests.helpers.clips import make_clip, make_cover, make_picture
+from tests.helpers.clips import copied, make_clip, make_cover, make_picture
 from tests.helpers.program import ROOT
 from tests.helpers.results import (
     Ffprobed,
@@ -231,16 +231,12 @@ def test_a_cover_stays_a_cover(tmp_path: Path) -> None:
 
 
 def test_a_time_code_track_is_written_again(tmp_path: Path) -> None:
-    plain = make_clip(tmp_path / "b.mov", frames=6)
-    source = tmp_path / "a.mov"
-    with av.open(str(plain)) as old, av.open(str(source), "w") as new:
-        film = new.add_stream_from_template(old.streams.video[0], opaque=True)
+    def give_time_code(film: Any) -> None:
         film.metadata["timecode"] = "01:02:03:04"
         film.framerate = Fraction(25)
-        for packet in old.demux(old.streams.video[0]):
-            if packet.dts is not None:
-                packet.stream = film
-                new.mux(packet)
+
+    plain = make_clip(tmp_path / "b.mov", frames=6)
+    source = copied(plain, tmp_path / "a.mov", change=give_time_code)
     for name in ("out.mov", "out.mkv"):
         about = Ffprobed(identity(source, name))
         places = [about.format, *about.streams]
