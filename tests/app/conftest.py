@@ -88,7 +88,7 @@ class Bench:
         return job_id
 
     def advance(self, done: int) -> None:
-        """Let the running job finish so many frames."""
+        """Let the running job finish n frames."""
         self.engine.advance(done)
         self.hear()
 

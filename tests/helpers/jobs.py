@@ -188,7 +188,7 @@ def worst(found: list[np.ndarray], right: list[np.ndarray]) -> int:
 
 
 def segment_files(folder: Path) -> dict[str, bytes]:
-    """What a job has finished, by the names of files."""
+    """Finished segments of a job by file name."""
     return {file.name: file.read_bytes() for file in sorted(folder.glob("segment_*"))}
 
 
@@ -284,7 +284,7 @@ def small_plan(kind: str, folder: Path) -> Plan:
     """Three shots in five segments.
 
     Args:
-        kind: Of the model; "cleaned" has a first pass, "pooled" colours of several frames together.
+        kind: Model; "cleaned" has a first pass, "pooled" colours of several frames together.
         folder: For the film, the files of the model and the result.
     """
     size = "60x44" if kind == "wan-2x" else "64x48"

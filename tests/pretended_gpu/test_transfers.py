@@ -31,7 +31,7 @@ def chain(count: int = 5) -> nn.ModuleList:
 
 
 def forwards(stream: WeightStream, blocks: nn.ModuleList) -> list[Tensor]:
-    """What the work of three forwards reads; the host issues all of it at once."""
+    """Weights that three forwards read; the host issues all of the work at once."""
     found = []
     for _ in range(3):
         for index, block in enumerate(blocks):

@@ -72,13 +72,13 @@ def random_latent(config: Config, steps: int, height: int, width: int, batch: in
 
 
 def random_clip(config: Config, frames: int, height: int, width: int, batch: int = 1) -> Tensor:
-    """Frames of so many latent positions."""
+    """Frames of n latent positions."""
     side = config.spatial_factor
     return random_frames(batch, 3, frames, height * side, width * side)
 
 
 def frames_of(config: Config, steps: list[int]) -> list[int]:
-    """Frames of slices of so many latents."""
+    """Frames of slices of n latents each."""
     each = config.temporal_factor
     return [1 + each * (steps[0] - 1), *(each * count for count in steps[1:])]
 

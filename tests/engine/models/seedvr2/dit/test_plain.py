@@ -1,4 +1,4 @@
-"""What is easily got wrong in the plain transformer; tests/golden has the published values."""
+"""Details of the plain transformer that are easily wrong; tests/golden has the published values."""
 
 from __future__ import annotations
 

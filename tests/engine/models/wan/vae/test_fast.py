@@ -1,4 +1,4 @@
-"""What the fast Wan VAEs give away: traced values, features between halves."""
+"""Values that the fast Wan VAEs expose: traced values, features between halves."""
 
 from __future__ import annotations
 
