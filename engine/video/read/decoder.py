@@ -30,6 +30,7 @@ from engine.video.read.media_file import (
     readable_packets,
     translated,
 )
+from engine.video.read.statements import FrameStatements
 
 if TYPE_CHECKING:
     from av import Packet, VideoFrame
@@ -219,19 +220,28 @@ class VideoDecoder(FrameDecoder):
         self, packets: Iterator[VideoPacket], stream: VideoStream
     ) -> Iterator[PlanarFrame]:
         times = FrameTimes(stream, StampCheck(self._media.container))
+        how = self._media.video.deinterlacing
+        stated = FrameStatements(self._media.video.codec, how.time_parts if how is not None else 1)
         frames = (
             frame
             for packet in self._with_checksums(packets, stream)
             for frame in self._decode(stream, packet)
         )
-        timed: Iterator[TimedFrame] = (
+        timed: Iterator[TimedFrame] = stated.noted(
             TimedFrame(frame=frame, pts=times.pts_of(frame), duration=max(0, frame.duration or 0))
             for frame in frames
         )
-        if self._media.video.deinterlacing is not None:
+        if how is not None:
             timed = self._deinterlaced(timed)
         for one in timed:
-            yield PlanarFrame(planes=self._planes(one.frame), pts=one.pts, duration=one.duration)
+            kinds, captions = stated.until(one.pts)
+            yield PlanarFrame(
+                planes=self._planes(one.frame),
+                pts=one.pts,
+                duration=one.duration,
+                captions=captions,
+                stated=kinds,
+            )
         if times.jumps:
             self.report(message("reading.clock-jumps-back"))
         if times.wraps:

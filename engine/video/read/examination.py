@@ -30,6 +30,7 @@ from engine.protocol.media import (
 from engine.video.colour.planes import planes_of
 from engine.video.colour.tags import assumed_range
 from engine.video.read.media_file import open_input
+from engine.video.read.statements import stated_by, with_statements
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -54,7 +55,8 @@ def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
 
     def look() -> MediaInfo:
         sample = _sample(media, time.monotonic() + seconds)
-        return replace(media, findings=_findings(media, sample))
+        stated = with_statements(media, sample.stated)
+        return replace(stated, findings=_findings(media, sample))
 
     return advised(look, media)
 
@@ -70,6 +72,7 @@ class _Sample:
     noise: list[tuple[float, float]] = field(default_factory=list)  # within a frame, over time
     frames: int = 0
     last: int = -1  # time stamp of the last frame
+    stated: dict[str, str] = field(default_factory=dict)  # statements, by kind
     shape: tuple[str, int, int] | None = None  # of frames: their format and sides
 
 
@@ -121,6 +124,7 @@ def _measure(sample: _Sample, frames: Iterator[VideoFrame], media: MediaInfo) ->
             _measure_frame(sample, luma, before)
         before = luma
         sample.frames += 1
+        sample.stated |= stated_by(frame, media.video.codec)
         sample.last = sample.last if frame.pts is None else frame.pts
     sample.steps.append(np.array(steps, dtype=np.float32).reshape(-1, 4))
 

@@ -34,6 +34,7 @@ from engine.video.read.media_file import (
     translated,
 )
 from engine.video.read.picture_data import PictureData, read_picture_data
+from engine.video.read.statements import stated_by, stream_statements, with_statements
 from engine.video.read.stream_info import (
     PacketCount,
     chapters_of,
@@ -174,7 +175,7 @@ def _probe_film(path: Path) -> MediaInfo:
         if container.format.name in _STILL_CONTAINERS:
             data = _picture_data(path)
             video = replace(video, profile=data.colour_space, has_exif=data.says_anything)
-        return MediaInfo(
+        media = MediaInfo(
             path=path,
             kind=_kind_of(container.format.name, video),
             container=container.format.name,
@@ -185,7 +186,11 @@ def _probe_film(path: Path) -> MediaInfo:
             metadata=dict(container.metadata),
             start=clock_start(container),
             is_cut_short=is_truncated(path),
+            statements=stream_statements(container, stream.index),
         )
+        for frame in first.frames:
+            media = with_statements(media, stated_by(frame, video.codec))
+        return media
 
 
 def _kind_of(container: str, video: VideoInfo) -> MediaKind:
@@ -238,7 +243,6 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
     located = chroma_location(codec, layout.chroma, context.extradata or first.packet)
     field_order = _field_order(stream, frames)
     duration = _duration(stream, counted, base)
-    hdr_metadata, dynamic_hdr = hdr_metadata_of(frames, codec)
     return VideoInfo(
         index=stream.index,
         codec=codec,
@@ -260,8 +264,7 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
         is_interlaced=field_order != "progressive",
         field_order=field_order,
         hdr=hdr_of(tags),
-        hdr_metadata=hdr_metadata,
-        dynamic_hdr=dynamic_hdr,
+        hdr_metadata=hdr_metadata_of(frames, codec),
         bit_rate=_bit_rate(stream, counted, duration),
         language=stream.language or "",
         title=stream.metadata.get("title", ""),

@@ -20,6 +20,7 @@ from engine.core.errors import InputError, UnsupportedMedia, memory_ran_out
 from engine.core.units import parse_fraction
 from engine.protocol.media import ChapterInfo, HdrMetadata, StreamInfo, StreamKind
 from engine.video.read.media_file import check_size, open_input, packets_of, translated
+from engine.video.read.side_data import side_data_of
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -178,22 +179,6 @@ def count_by_reading(
     )
 
 
-def side_data_of(frame: Any, codec: str) -> list[Any]:
-    """Side data of a decoded frame; [] where PyAV cannot be asked.
-
-    Args:
-        frame: av.VideoFrame.
-        codec: FFmpeg's name.
-    """
-    # WORKAROUND for PyAV 18.1: it frees the name of a PNG's colour profile twice.
-    if codec in ("png", "apng"):
-        return []
-    try:
-        return list(frame.side_data)
-    except ValueError:  # WORKAROUND for PyAV 18.1: kinds that it does not know (EXIF, 31)
-        return []
-
-
 def rotation_of(frame: Any, codec: str, metadata: Mapping[str, str]) -> tuple[int, bool]:
     """Clockwise degrees (0, 90, 180, 270) from the stored to the seen picture, and its mirroring.
 
@@ -202,9 +187,9 @@ def rotation_of(frame: Any, codec: str, metadata: Mapping[str, str]) -> tuple[in
         codec: FFmpeg's name.
         metadata: Of the stream; an old "rotate" counts where there is no matrix.
     """
-    for data in side_data_of(frame, codec):
-        if data.type.name == "DISPLAYMATRIX":
-            return rotation_of_matrix(np.frombuffer(data, dtype=np.int32, count=9).tolist())
+    matrix = side_data_of(frame, codec).get("displaymatrix")
+    if matrix is not None:
+        return rotation_of_matrix(np.frombuffer(matrix, dtype=np.int32, count=9).tolist())
     if frame.rotation:
         return -frame.rotation % 360, False
     try:
@@ -225,35 +210,26 @@ def rotation_of_matrix(matrix: list[int]) -> tuple[int, bool]:
     return round(degrees / 90) * 90 % 360, is_mirrored
 
 
-_DYNAMIC = {
-    "DYNAMIC_HDR_PLUS": "HDR10+",
-    "DYNAMIC_HDR_VIVID": "HDR Vivid",
-    "DOVI_RPU_BUFFER": "Dolby Vision",
-    "DOVI_METADATA": "Dolby Vision",
-}
-
-
-def hdr_metadata_of(
-    frames: Iterable[Any], codec: str
-) -> tuple[HdrMetadata | None, tuple[str, ...]]:
-    """What the first frames state about HDR: for the whole film, and names of what changes in it.
+def hdr_metadata_of(frames: Iterable[Any], codec: str) -> HdrMetadata | None:
+    """HDR metadata that frames state for the whole video; None where they state none.
 
     Args:
         frames: av.VideoFrame, decoded.
         codec: FFmpeg's name.
     """
-    found, dynamic = HdrMetadata(), dict[str, None]()
+    found = HdrMetadata()
     for frame in frames:
-        for data in side_data_of(frame, codec):
-            kind = data.type.name
-            if kind == "MASTERING_DISPLAY_METADATA":
-                found = _with_display(found, np.frombuffer(data, dtype=np.int32, count=22).tolist())
-            elif kind == "CONTENT_LIGHT_LEVEL":
-                levels = np.frombuffer(data, dtype=np.uint32, count=2).tolist()
-                found = replace(found, light_level=tuple(levels) if any(levels) else ())
-            elif kind in _DYNAMIC:
-                dynamic[_DYNAMIC[kind]] = None
-    return (found if found != HdrMetadata() else None), tuple(dynamic)
+        data = side_data_of(frame, codec)
+        display, light = (data.get(kind) for kind in _STATIC_HDR)
+        if display is not None:
+            found = _with_display(found, np.frombuffer(display, dtype=np.int32, count=22).tolist())
+        if light is not None:
+            levels = np.frombuffer(light, dtype=np.uint32, count=2).tolist()
+            found = replace(found, light_level=tuple(levels) if any(levels) else ())
+    return found if found != HdrMetadata() else None
+
+
+_STATIC_HDR = ("mastering-display-metadata", "content-light-level")
 
 
 def _with_display(found: HdrMetadata, values: list[int]) -> HdrMetadata:
