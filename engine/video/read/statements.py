@@ -98,11 +98,20 @@ def with_statements(media: MediaInfo, stated: Mapping[str, str]) -> MediaInfo:
 
 def stated_by(frame: Any, codec: str) -> dict[str, str]:
     """Kinds and values that a decoded frame states."""
+    found = side_data_of(frame, codec)
     return {
         kind: _value_of(name, content)
-        for name, content in side_data_of(frame, codec).items()
-        if (kind := _kind_of(name, content))
+        for name, content in found.items()
+        if (kind := _kind_of(name)) and not _is_empty(name, content, frame)
     }
+
+
+def _is_empty(name: str, content: bytes, frame: Any) -> bool:
+    """Whether side data are those of encoders that state nothing by them."""
+    if name == "panscan":  # AVPanScan: the window in 1/16 px; MPEG-2 always has one
+        _, width, height = np.frombuffer(content, np.int32, 3) // 16
+        return width in (0, frame.width) and height in (0, frame.height)
+    return name in _EMPTY_AT_0 and not any(content[:4])
 
 
 class FrameStatements:
@@ -126,7 +135,7 @@ class FrameStatements:
         for one in frames:
             data = side_data_of(one.frame, self._codec)
             if data:
-                kinds = frozenset(filter(None, map(_kind_of, data, data.values())))
+                kinds = frozenset(stated_by(one.frame, self._codec))
                 entry = one.pts * self._time_parts, kinds, data.get("a53-cc", b"")
                 self._waiting.append(entry)
             yield one
@@ -140,11 +149,10 @@ class FrameStatements:
         return kinds, captions
 
 
-def _kind_of(name: str, content: bytes = b"") -> str:
+def _kind_of(name: str) -> str:
     """The kind of some side data; "" where it is no statement about the video."""
     kind = _SAME.get(name, name)
-    is_empty = name in _EMPTY_AT_0 and not any(content[:4])
-    return "" if is_empty or kind in _OF_THE_CODING or kind in _HELD_ELSEWHERE else kind
+    return "" if kind in _OF_THE_CODING or kind in _HELD_ELSEWHERE else kind
 
 
 def _value_of(kind: str, data: bytes) -> str:
