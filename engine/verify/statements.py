@@ -24,7 +24,7 @@ def statements_check(
         source: Facts about the source.
         result: Facts about the result.
         plan: Plan of the job, if known.
-        frames: Of both files, decoded to their ends.
+        frames: Frames of both files, decoded to their ends.
     """
     stated = with_statements(source, dict.fromkeys(frames.source.stated, "")).statements
     found_in = with_statements(result, dict.fromkeys(frames.result.stated, "")).statements
