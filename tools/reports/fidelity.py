@@ -322,7 +322,8 @@ def _of_statements(before: _Described, after: _Described) -> str:
     if before.is_still:
         return ""  # of a picture its colours and titles are judged
     old, new = (statements(one.path) for one in (before, after))
-    missing = [name for name, value in old.items() if new.get(name) != value]
+    missing = [name for name, value in old.items() if value and new.get(name) != value]
+    missing += old.keys() - new.keys() - set(missing)
     return f"{', '.join(missing)} is missing" if missing else ""
 
 

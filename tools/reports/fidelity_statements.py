@@ -19,9 +19,11 @@ _X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-bf", "0")
 _OWNER = b"\xb5\x00\x31"  # ITU-T T.35: United States, ATSC
 _CAPTIONS = _OWNER + b"GA94\x03\x41\xff\xfc\x94\x2c\xff"
 _ACTIVE_FORMAT = _OWNER + b"DTG1\x41\xf9"
-_NO_STATEMENT = (  # ffprobe's names of what describes the coding, or has a property of its own
+# ffprobe's names of what describes the coding, or has a property of its own; of MPEG-2 all films
+# have a window for pan and scan, which is the whole picture.
+_NO_STATEMENT = (
     *("User Data Unregistered", "Display Matrix", "displaymatrix", "CPB", "Mastering"),
-    *("Content light", "QP table", "Encoding info", "Motion", "Pan/scan", "Skip", "GOP timecode"),
+    *("Content light", "QP table", "Encoding info", "Motion", "PanScan", "Skip", "GOP timecode"),
 )
 
 
@@ -114,4 +116,4 @@ def statements(path: Path) -> dict[str, str]:
 
 def _told_apart(side: dict[str, Any]) -> str:
     keys = ("type", "inverted", "projection", "yaw", "pitch", "roll")
-    return ",".join(str(side.get(key, "")) for key in keys)
+    return ",".join(str(side[key]) for key in keys if key in side)

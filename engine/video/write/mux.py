@@ -260,8 +260,9 @@ class _MuxRun:
         if chapters:
             output.set_chapters(chapters)
         film.metadata.pop("stereo_mode", None)  # FFmpeg's words for what `_facts` are written of
-        film.metadata.pop("timecode", None)
-        output.metadata.pop("timecode", None)
+        for entries in (film.metadata, output.metadata):
+            for name in [name for name in entries if name.lower() == "timecode"]:
+                del entries[name]
         code = statement_of(self._media, "time-code")
         if StatedResult.of_plan(self._plan).keeps(Statement(kind="time-code", value=code)):
             tags = output.metadata if self._plan.container == "mkv" else film.metadata
