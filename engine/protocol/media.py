@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from engine.core.geometry import Box, Size
+from engine.core.geometry import Box, Margins, Size
 
 Chroma = Literal["420", "422", "444", "440", "411", "410", "gray", "rgb"]
 Hdr = Literal["", "pq", "hlg"]
@@ -118,9 +118,10 @@ class Findings:
 class VideoInfo:
     """The film: the one video stream that is upscaled.
 
-    `size` is the picture as stored; `rotation` (0, 90, 180, 270, clockwise degrees) turns it into
-    the picture as seen. `sample_aspect` is the width of a pixel over its height. `profile` is the
-    colour space of the ICC profile in a picture's file: "RGB", "GRAY", "CMYK", ...; "" without one.
+    `size` is the picture as stored, without what the container crops (`cropped`); `rotation` (0,
+    90, 180, 270, clockwise degrees) turns it into the picture as seen. `sample_aspect` is the width
+    of a pixel over its height. `profile` is the colour space of the ICC profile in a picture's
+    file: "RGB", "GRAY", "CMYK", ...; "" without one.
     """
 
     index: int
@@ -152,6 +153,14 @@ class VideoInfo:
     title: str = ""
     profile: str = ""
     has_exif: bool = False
+    cropped: Margins = field(
+        default_factory=Margins
+    )  # of each decoded frame, as the container states
+
+    @property
+    def decoded_size(self) -> Size:
+        """Frames as decoders give them."""
+        return self.cropped.around(self.size)
 
     @property
     def seen_size(self) -> Size:

@@ -20,6 +20,7 @@ from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of
 from engine.video.read import ffv1_crc
+from engine.video.read.cropping import shown
 from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
 from engine.video.read.frame_times import BROADCAST, FrameTimes, StampCheck
 from engine.video.read.frames import PlanarFrame, Plane
@@ -97,8 +98,9 @@ class FrameDecoder(ABC):
         self.report(problem)
 
     def _planes(self, frame: VideoFrame) -> tuple[Plane, ...]:
-        """Planes of a frame, whatever its size or format."""
-        return planes_of(self._uniform(frame), alpha=self._media.video.has_alpha)
+        """Planes of what is shown of a frame, whatever its size or format."""
+        video = self._media.video
+        return shown(planes_of(self._uniform(frame), alpha=video.has_alpha), video)
 
     def _uniform(self, frame: VideoFrame) -> VideoFrame:
         """A frame in the size and format of the film: both may change within the file."""
@@ -106,10 +108,11 @@ class FrameDecoder(ABC):
         if self._layout.is_float:
             self.report(message("reading.values-clipped"))
         changed: dict[str, Any] = {}
-        if (frame.width, frame.height) != (video.size.width, video.size.height):
+        whole = video.decoded_size
+        if (frame.width, frame.height) != (whole.width, whole.height):
             size = f"{frame.width}x{frame.height}"
-            self.report(message("reading.size-changes", size=size, original=video.size))
-            changed = {"width": video.size.width, "height": video.size.height}
+            self.report(message("reading.size-changes", size=size, original=whole))
+            changed = {"width": whole.width, "height": whole.height}
         elif (own.chroma, own.bit_depth) != (self._layout.chroma, self._layout.bit_depth):
             now, original = frame.format.name, video.pixel_format
             self.report(message("reading.format-changes", format=now, original=original))

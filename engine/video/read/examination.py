@@ -29,6 +29,7 @@ from engine.protocol.media import (
 )
 from engine.video.colour.planes import planes_of
 from engine.video.colour.tags import assumed_range
+from engine.video.read.cropping import shown
 from engine.video.read.media_file import open_input
 
 if TYPE_CHECKING:
@@ -126,11 +127,12 @@ def _measure(sample: _Sample, frames: Iterator[VideoFrame], media: MediaInfo) ->
 
 
 def luma_of(frame: VideoFrame, video: VideoInfo) -> Luma:
-    """Black is 0, white 1."""
+    """What is shown of a frame; black is 0, white 1."""
     peak = float((1 << video.bit_depth) - 1)
     is_full = (video.tags.range or assumed_range(video)) == "pc"
     low, span = (0.0, 1.0) if is_full else (16 / 255, 219 / 255)
-    luma: Luma = (planes_of(frame, alpha=False)[0].astype(np.float32) / peak - low) / span
+    codes = shown(planes_of(frame, alpha=False)[:1], video)[0]
+    luma: Luma = (codes.astype(np.float32) / peak - low) / span
     return luma
 
 

@@ -17,6 +17,7 @@ from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
 from engine.video.colour.planes import planes_of
 from engine.video.colour.tags import chroma_location, hdr_of, tags_of
+from engine.video.read.cropping import cropped, stated_crop
 from engine.video.read.frame_times import FrameTimes
 from engine.video.read.images import (
     SEQUENCE_RATE,
@@ -168,7 +169,9 @@ def _probe_film(path: Path) -> MediaInfo:
         counted = count_by_index(stream) or advised(
             lambda: _count(path, stream.index), PacketCount(frames=0, bytes=0, is_complete=False)
         )
-        video = _video_info(stream, first, counted)
+        coded_aspect = Fraction(stream.codec_context.sample_aspect_ratio or 1)
+        stated = stated_crop(path, container.format.name, stream)
+        video = cropped(_video_info(stream, first, counted), stated, coded_aspect)
         if video.duration is None and container.duration:
             video = replace(video, duration=Fraction(container.duration, av.time_base))
         if container.format.name in _STILL_CONTAINERS:
