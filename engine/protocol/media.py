@@ -89,6 +89,19 @@ class Deinterlacing:
         return 4 if self.rendering == "film" else 2
 
 
+ChangeKind = Literal["size", "format", "aspect", "colours", "rotation", "scan", "field-order"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A statement of frames that changes within a video; all of it is read with one value."""
+
+    what: ChangeKind
+    taken: str = ""  # that of most frames
+    other: str = ""
+    share: float = 0.0  # of the frames that have the other one, 0 to 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """What a sample of decoded frames shows, whatever the file states.
@@ -102,6 +115,7 @@ class Findings:
         detail_height: px, the height at which the film would hold the same detail; 0 for its own.
         blocking: Steps at the edges of 8x8 blocks, compared with those inside; 1 is none.
         grain: Standard deviation of noise in flat parts, of full scale.
+        changes: What is other in parts of the film; `VideoInfo` has what most frames state.
     """
 
     frames: int = 0
@@ -112,6 +126,7 @@ class Findings:
     detail_height: int = 0
     blocking: float = 1.0
     grain: float = 0.0
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +146,7 @@ class VideoInfo:
     chroma: Chroma
     bit_depth: int
     has_alpha: bool = False
+    has_unread_alpha: bool = False  # the file holds transparency that no decoder here gives
     frame_rate: Fraction | None = None  # average, frames/s
     time_base: Fraction = Fraction(1, 1000)
     start_pts: int = 0
@@ -156,6 +172,10 @@ class VideoInfo:
     cropped: Margins = field(
         default_factory=Margins
     )  # of each decoded frame, as the container states
+
+    def shape_with(self, sample_aspect: Fraction) -> Fraction:
+        """Width of the picture as stored over its height, with pixels of that shape."""
+        return sample_aspect * self.size.width / self.size.height
 
     @property
     def decoded_size(self) -> Size:

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import av
@@ -16,12 +17,14 @@ from av.video.stream import VideoStream
 from engine.core.errors import ResultHeldBack, UnreadableMedia, memory_ran_out
 from engine.core.file_access import reason_of
 from engine.core.messages import Message, message
+from engine.core.units import ratio_text
 from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.colour.planes import planes_of
 from engine.video.read import ffv1_crc
 from engine.video.read.cropping import shown
 from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
+from engine.video.read.film_codec import decoder_of
 from engine.video.read.frame_times import BROADCAST, FrameTimes, StampCheck
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
@@ -35,6 +38,7 @@ from engine.video.read.media_file import (
 if TYPE_CHECKING:
     from av import Packet, VideoFrame
     from av.container import InputContainer
+    from av.video.codeccontext import VideoCodecContext
 
     VideoPacket = Packet[VideoStream]
 
@@ -130,6 +134,8 @@ class VideoDecoder(FrameDecoder):
     def __init__(self, media: MediaInfo, *, must_be_whole: bool = False) -> None:
         super().__init__(media, must_be_whole=must_be_whole)
         self._stack = ExitStack()
+        self._codec: VideoCodecContext | None = None
+        self._aspects: set[Fraction] = set()  # of pixels, that the coded stream states
         self._read = 0  # packets that are shown
         self._damaged = 0
         self._concealed = 0
@@ -194,13 +200,14 @@ class VideoDecoder(FrameDecoder):
         for other in streams:
             if other.index != index:
                 other.discard = Discard.all
-        stream.thread_type = "SLICE" if stream.codec_context.name in _NO_FRAME_THREADS else "AUTO"
-        stream.codec_context.thread_count = (
+        codec = decoder_of(stream)
+        codec.thread_type = "SLICE" if codec.name in _NO_FRAME_THREADS else "AUTO"
+        codec.thread_count = (
             _THREADS_OF_BROADCASTS if self._media.container in BROADCAST else _THREADS
         )
-        if stream.codec_context.name in LOSSLESS:
-            stream.codec_context.options = CHECKED
-        self._read = 0
+        if codec.name in LOSSLESS:
+            codec.options = CHECKED
+        self._codec, self._read = codec, 0
         return container, stream
 
     def _packets(self, container: InputContainer, stream: VideoStream) -> Iterator[VideoPacket]:
@@ -225,7 +232,7 @@ class VideoDecoder(FrameDecoder):
         frames = (
             frame
             for packet in self._with_checksums(packets, stream)
-            for frame in self._decode(stream, packet)
+            for frame in self._decode(packet)
         )
         timed: Iterator[TimedFrame] = (
             TimedFrame(frame=frame, pts=times.pts_of(frame), duration=max(0, frame.duration or 0))
@@ -239,6 +246,7 @@ class VideoDecoder(FrameDecoder):
             self.report(message("reading.clock-jumps-back"))
         if times.wraps:
             self.report(message("reading.clock-wraps"))
+        self._report_aspects()
 
     def _with_checksums(
         self, packets: Iterator[VideoPacket], stream: VideoStream
@@ -261,14 +269,18 @@ class VideoDecoder(FrameDecoder):
                 yield from fields.frames(self._uniform(one.frame), one.pts, one.duration)
             yield from fields.rest()
 
-    def _decode(self, stream: VideoStream, packet: VideoPacket) -> list[VideoFrame]:
+    def _decode(self, packet: VideoPacket) -> list[VideoFrame]:
+        codec = self._codec
+        assert codec is not None
         try:
-            found = stream.decode(packet)
+            found = codec.decode(packet)
         except av.error.FFmpegError as err:
             self._raise_for_memory(err)
             self._damaged += 1
             return []
         self._concealed += sum(frame.is_corrupt for frame in found)
+        if codec.sample_aspect_ratio:
+            self._aspects.add(codec.sample_aspect_ratio)
         return found
 
     def _raise_for_memory(self, error: Exception) -> None:
@@ -276,6 +288,14 @@ class VideoDecoder(FrameDecoder):
         if memory_ran_out(error):
             with translated(self._media.path):
                 raise error
+
+    def _report_aspects(self) -> None:
+        video = self._media.video
+        if len(self._aspects) > 1:
+            for aspect in sorted(self._aspects - {video.sample_aspect}):
+                now, original = map(video.shape_with, (aspect, video.sample_aspect))
+                about = {"aspect": ratio_text(now), "original": ratio_text(original)}
+                self.report(message("reading.aspect-changes", **about))
 
     def _report_damage(self) -> None:
         if self._damaged:

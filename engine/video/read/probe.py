@@ -18,6 +18,7 @@ from engine.video.colour.pixel_formats import layout_of
 from engine.video.colour.planes import planes_of
 from engine.video.colour.tags import chroma_location, hdr_of, tags_of
 from engine.video.read.cropping import cropped, stated_crop
+from engine.video.read.film_codec import decoder_of, has_alpha_beside
 from engine.video.read.frame_times import FrameTimes
 from engine.video.read.images import (
     SEQUENCE_RATE,
@@ -67,6 +68,7 @@ class _Beginning:
 
     frames: list[VideoFrame]
     packet: bytes
+    has_alpha_beside: bool
 
 
 def probe(path: Path) -> MediaInfo:
@@ -202,15 +204,17 @@ def _first_frames(path: Path, container: InputContainer, stream: VideoStream) ->
         UnsupportedMedia: The picture has no pixels.
         InputError: Nothing can be decoded.
     """
-    stream.thread_type = "SLICE"
-    stream.codec_context.thread_count = 1
+    decoder = decoder_of(stream)
+    decoder.thread_type = "SLICE"
+    decoder.thread_count = 1
     frames: list[VideoFrame] = []
-    first_packet = b""
+    first_packet, alpha_beside = b"", False
     failure: av.error.FFmpegError | None = None
     for number, packet in enumerate(packets_of(container, stream)):
         first_packet = first_packet or bytes(packet)
+        alpha_beside = alpha_beside or has_alpha_beside(stream, packet)
         try:
-            frames += stream.decode(packet)
+            frames += decoder.decode(packet)
         except av.error.FFmpegError as err:
             if memory_ran_out(err):
                 raise
@@ -221,7 +225,7 @@ def _first_frames(path: Path, container: InputContainer, stream: VideoStream) ->
         check_size(path, stream.codec_context.width, stream.codec_context.height)
         raise failure or av.error.InvalidDataError(-1, "no frame can be decoded")
     check_size(path, frames[0].width, frames[0].height)
-    return _Beginning(frames=frames, packet=first_packet)
+    return _Beginning(frames=frames, packet=first_packet, has_alpha_beside=alpha_beside)
 
 
 def _count(path: Path, index: int) -> PacketCount:
@@ -250,6 +254,7 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
         chroma=layout.chroma,
         bit_depth=layout.bit_depth,
         has_alpha=_has_alpha(frame),
+        has_unread_alpha=first.has_alpha_beside and not _has_alpha(frame),
         frame_rate=_rate(stream, counted, duration),
         time_base=base,
         start_pts=FrameTimes(stream).pts_of(frame),

@@ -136,5 +136,5 @@ def test_no_fault_of_a_file_or_of_ours_stops_anything(tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(examination, "_sample", fail)
+    monkeypatch.setattr(examination, "_looked_at", fail)
     assert examined(media) is media
