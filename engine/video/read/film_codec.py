@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from av import Packet
     from av.video.stream import VideoStream
 
-_WITH_ALPHA = {"vp8": "libvpx", "vp9": "libvpx-vp9"}  # FFmpeg's own decoders leave it out
+# FFmpeg's own decoders leave transparency out; those of libvpx give it with these pixels only.
+_WITH_ALPHA = {("vp8", "yuv420p"): "libvpx", ("vp9", "yuv420p"): "libvpx-vp9"}
 
 
 def decoder_of(stream: VideoStream) -> VideoCodecContext:
     """The decoder for the packets of a stream, from a key frame on; not opened yet."""
     context = stream.codec_context
-    name = _WITH_ALPHA.get(context.codec.canonical_name) if _states_alpha(stream) else None
-    if name is None:
+    name = _WITH_ALPHA.get((context.codec.canonical_name, context.pix_fmt or ""))
+    if name is None or not _states_alpha(stream):
         return context
     decoder = CodecContext.create(name, "r")
     assert isinstance(decoder, VideoCodecContext)
