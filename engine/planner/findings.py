@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from engine.core.geometry import Size
 from engine.core.messages import Param
-from engine.core.units import rate_text, ratio_text
+from engine.core.units import rate_text
 from engine.protocol.media import Findings, MediaInfo, VideoInfo
 from engine.protocol.plan import Notice
 from engine.settings.schema import JobSettings
@@ -40,7 +40,7 @@ def source_notices(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
     found = media.findings
     if found is None:
         return
-    yield from _changes(media.video, found, settings)
+    yield from _changes(found, settings)
     yield from _repeats(media, found, settings)
     yield from _bars(media, settings)
     yield from _quality(found, media.video, settings)
@@ -65,19 +65,19 @@ def _aspect(video: VideoInfo, settings: JobSettings) -> Iterator[Notice]:
         yield _notice("aspect-doubtful", *offers, size=str(video.size), seen=f"{float(seen):.2f}:1")
 
 
-def _changes(video: VideoInfo, found: Findings, settings: JobSettings) -> Iterator[Notice]:
+def _changes(found: Findings, settings: JobSettings) -> Iterator[Notice]:
     """What is other in parts of a film, and what all of it is taken for."""
     for one in found.changes:
-        params = {"taken": one.taken, "other": one.other, "share": f"{100 * one.share:.0f} %"}
-        offers: tuple[str, ...] = ()
-        if one.what == "aspect":
-            seen = film_preparation.sample_aspect(video, settings)
-            params["taken"] = ratio_text(video.shape_with(seen))
+        is_shape = one.what in ("aspect", "coded-aspect")
+        if is_shape and settings.aspect != "auto":
+            continue  # the user has chosen
+        offers = ("deinterlace=frames", "deinterlace=off") if one.what == "scan" else ()
+        if is_shape:
             offers = tuple(f"aspect={shape}" for shape in _SHAPES if shape == one.other)
-        elif one.what == "scan":
-            offers = ("deinterlace=frames", "deinterlace=off")
-        changes = _notice("changes-within", *offers, case=one.what, **params)
-        yield replace(changes, severity="warning")
+        about = {"taken": one.taken, "other": one.other, "share": f"{100 * one.share:.0f} %"}
+        notice = _notice("changes-within", *offers, case=one.what, **about)
+        is_whole = one.what == "coded-aspect"
+        yield notice if is_whole else replace(notice, severity="warning")
 
 
 def _repeats(media: MediaInfo, found: Findings, settings: JobSettings) -> Iterator[Notice]:

@@ -89,12 +89,17 @@ class Deinterlacing:
         return 4 if self.rendering == "film" else 2
 
 
-ChangeKind = Literal["size", "format", "aspect", "colours", "rotation", "scan", "field-order"]
+ChangeKind = Literal[
+    "size", "format", "aspect", "coded-aspect", "colours", "rotation", "scan", "field-order"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A statement of frames that changes within a video; all of it is read with one value."""
+    """A statement of frames that changes within a video; all of it is read with one value.
+
+    "coded-aspect" is another shape that the coded stream states than its container.
+    """
 
     what: ChangeKind
     taken: str = ""  # that of most frames

@@ -69,13 +69,13 @@ def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
         return media
 
     def look() -> MediaInfo:
-        kinds = _looked_at(media, time.monotonic() + seconds)
+        kinds, said = _looked_at(media, time.monotonic() + seconds)
         if not kinds:
             return replace(media, findings=Findings())
         total = sum(sample.weight for sample in kinds.values())
         main, sample = max(kinds.items(), key=lambda item: item[1].weight)
         shares = {kind: one.weight / total for kind, one in kinds.items()}
-        changes = (*changes_of(main, shares), *_changes_of_fields(sample))
+        changes = (*said, *changes_of(main, shares), *_changes_of_fields(sample))
         mostly = replace(media, video=sample.video)
         return replace(mostly, findings=replace(_findings(mostly, sample), changes=changes))
 
@@ -99,8 +99,8 @@ class _Sample:
 _Kinds = dict[FrameKind, _Sample]
 
 
-def _looked_at(media: MediaInfo, deadline: float) -> _Kinds:
-    """What frames at some places show, by what they state."""
+def _looked_at(media: MediaInfo, deadline: float) -> tuple[_Kinds, tuple[Change, ...]]:
+    """What frames at some places show, by what they state; and what contradicts their container."""
     kinds, video = _Kinds(), media.video
     duration = int(video.duration / video.time_base) if video.duration is not None else 0
     with open_input(media.path) as container:
@@ -124,7 +124,7 @@ def _looked_at(media: MediaInfo, deadline: float) -> _Kinds:
                 break
             for frame in islice(frames_at(place), 1):
                 _sample_of(kinds, reader, frame).weight += 1
-    return kinds
+    return kinds, reader.contradiction
 
 
 def _sample_of(kinds: _Kinds, reader: KindReader, frame: VideoFrame) -> _Sample:

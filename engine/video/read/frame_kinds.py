@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.geometry import Margins, Size
 from engine.core.units import ratio_text
-from engine.protocol.media import Change, ColourTags, VideoInfo
+from engine.protocol.media import Change, ChangeKind, ColourTags, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
 from engine.video.colour.tags import hdr_of, tags_of
 from engine.video.read.stream_info import hdr_metadata_of, rotation_of
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from av import VideoFrame
     from av.video.stream import VideoStream
 
+_NEAR = 0.03  # shapes that differ less are meant to be the same: 59:54 and 16:15 of DV
 _TAGS = ("matrix", "range", "primaries", "transfer")
 
 
@@ -41,12 +42,20 @@ class KindReader:
     Args:
         video: From its first frames.
         stream: Of the opened file, before anything is decoded.
+
+    Attributes:
+        contradiction: Container and coded stream state different shapes; () where they do not.
     """
 
     def __init__(self, video: VideoInfo, stream: VideoStream) -> None:
         self.video, self._stream = video, stream
         coded = stream.codec_context.sample_aspect_ratio
         self._follows = not coded or coded == video.sample_aspect
+        self.contradiction: tuple[Change, ...] = ()
+        if coded and abs(coded / video.sample_aspect - 1) > _NEAR:
+            both = map(video.shape_with, (video.sample_aspect, Fraction(coded)))
+            taken, other = map(ratio_text, both)
+            self.contradiction = (Change(what="coded-aspect", taken=taken, other=other, share=1),)
 
     def kind_of(self, frame: VideoFrame) -> FrameKind:
         """The kind of a frame that was decoded last."""
@@ -103,15 +112,15 @@ def changes_of(main: FrameKind, shares: Mapping[FrameKind, float]) -> Iterator[C
         main: Kind of most frames.
         shares: Of each kind, 0 to 1.
     """
-    found: dict[tuple[str, str, str], float] = {}
+    found: dict[tuple[ChangeKind, str, str], float] = {}
     for kind, share in shares.items():
         for about in _differences(main, kind):
             found[about] = found.get(about, 0.0) + share
     for (what, taken, other), share in found.items():
-        yield Change(what=what, taken=taken, other=other, share=share)  # type: ignore[arg-type]
+        yield Change(what=what, taken=taken, other=other, share=share)
 
 
-def _differences(main: FrameKind, other: FrameKind) -> Iterator[tuple[str, str, str]]:
+def _differences(main: FrameKind, other: FrameKind) -> Iterator[tuple[ChangeKind, str, str]]:
     if other.size != main.size:
         yield "size", str(main.size), str(other.size)
     elif other.pixel_format != main.pixel_format:

@@ -203,7 +203,9 @@ def test_the_shape_that_a_container_states_counts_for_all_frames(tmp_path):
     source = joined(tmp_path / "a.ts", (20, DV | NARROW), (60, DV | WIDE))
     film = copied(source, tmp_path / "b.mov", change=lambda s: setattr(s, "sample_aspect_ratio", 2))
     media = examined(probe(film))
-    assert (media.video.sample_aspect, media.findings.changes) == (2, ())
+    (said,) = media.findings.changes
+    assert (said.what, said.taken, said.other) == ("coded-aspect", "5:2", "4:3")
+    assert media.video.sample_aspect == 2
 
 
 @pytest.mark.parametrize(
