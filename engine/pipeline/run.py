@@ -30,6 +30,7 @@ from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import PartMemory, Report, StageMemory, StageTime
 from engine.verify.verify import verify
 from engine.video.read.continuity import losses
+from engine.video.read.statements import with_statements
 from engine.video.write.containers import PICTURES, trial_notices
 from engine.video.write.mux import mux, tried
 from engine.video.write.segment_file import SegmentFile
@@ -66,6 +67,8 @@ def _run(context: JobContext, segments: SegmentLog, ram: RamPeak, *, overwrite: 
     try:
         report = _joined(context, segments, part)
         if not report.passed:
+            late = dict.fromkeys(report.statements, "")  # of which no frame of the sample knew
+            context.media = with_statements(context.media, late)
             _drop_misread(context, segments)
             _make_missing(context, segments)
             report = _joined(context, segments, part)

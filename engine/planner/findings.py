@@ -71,7 +71,9 @@ def _changes(found: Findings, settings: JobSettings) -> Iterator[Notice]:
         is_shape = one.what in ("aspect", "coded-aspect")
         if is_shape and settings.aspect != "auto":
             continue  # the user has chosen
-        offers = ("deinterlace=frames", "deinterlace=off") if one.what == "scan" else ()
+        offers: tuple[str, ...] = ()
+        if one.what == "scan":
+            offers = ("deinterlace=frames", "deinterlace=off")
         if is_shape:
             offers = tuple(f"aspect={shape}" for shape in _SHAPES if shape == one.other)
         about = {"taken": one.taken, "other": one.other, "share": f"{100 * one.share:.0f} %"}

@@ -21,6 +21,7 @@ from engine.settings.schema import JobSettings, with_environment
 from engine.settings.switches import entries, named_changes
 from engine.video.colour.tags import assumed_matrix
 from engine.video.write import codecs, containers
+from engine.video.write.statements import StatedResult, statement_notices
 
 if TYPE_CHECKING:
     from engine.planner.plan_job import Request
@@ -56,6 +57,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
         *_size(plan, wanted),
         *codecs.picture_notices(media, plan.picture),
         *containers.stream_notices(media, plan.container),
+        *statement_notices(media, StatedResult.of_plan(plan)),
     ]
     order = {"refusal": 0, "warning": 1, "info": 2}
     return tuple(sorted(found, key=lambda notice: order[notice.severity]))

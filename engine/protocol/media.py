@@ -66,6 +66,21 @@ class HdrMetadata:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """Something that a video states beside the code values of its frames.
+
+    Attributes:
+        kind: "stereo3d", "spherical", "captions", "afd", "time-code", "dolby-vision", ...; FFmpeg's
+            name, or number, of what has no name here.
+        value: Its content where that is compared or shown: of Dolby Vision its profile and
+            compatibility ("8.1"; "ipt" where frames alone tell), of a time code the code; else "".
+    """
+
+    kind: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deinterlacing:
     """How the fields of a film become whole frames: the mapping of frames in to frames out.
 
@@ -167,7 +182,6 @@ class VideoInfo:
     deinterlacing: Deinterlacing | None = None  # frames are read through it; None: as stored
     hdr: Hdr = ""
     hdr_metadata: HdrMetadata | None = None
-    dynamic_hdr: tuple[str, ...] = ()  # "HDR10+", "Dolby Vision": of each frame or scene
     bit_rate: int = 0  # bits/s, 0 while unknown
     quantiser: float = 0.0  # mean of H.264's first frames, 0 to 51; 0 while unknown
     language: str = ""
@@ -237,6 +251,7 @@ class MediaInfo:
     start: Fraction = Fraction(0)  # s: the time stamp at which the clock of the file shows 0
     is_cut_short: bool = False  # the container states that the end of the file is missing
     findings: Findings | None = None  # None until frames were looked at
+    statements: tuple[Statement, ...] = ()  # that no other field holds; see `read/statements`
 
     @property
     def holds_latents(self) -> bool:

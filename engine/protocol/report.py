@@ -16,7 +16,8 @@ class Check:
     """One comparison of a result with its source.
 
     `code` is one of "readable", "frame-count", "frame-order", "time-stamps", "size", "tags",
-    "streams", "stream-content", "sound-timing", "chapters", "metadata", "likeness", "black".
+    "streams", "stream-content", "sound-timing", "chapters", "metadata", "statements", "likeness",
+    "black".
     """
 
     code: str
@@ -104,6 +105,7 @@ class Report:
     stage_times: tuple[StageTime, ...] = ()  # as in `events.StagesTimed`
     peak_bytes: int = 0
     gpu_memory: tuple[StageMemory, ...] = ()  # of the stages that a GPU computed in the last run
+    statements: tuple[str, ...] = ()  # kinds that the source makes, those of all frames included
     memory_ratios: tuple[float, ...] = ()  # most over planned bytes, of jobs of this kind so far
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -57,6 +58,21 @@ class DecodedFile:
     left_out: int = 0  # of those: repeats
     pts: array[int] = field(default_factory=lambda: array("q"))
     problems: list[Message] = field(default_factory=list)
+    stated: set[str] = field(default_factory=set)  # kinds of statements, of any frame
+    caption_bytes: int = 0
+    caption_crc: int = 0
+
+    def add(self, frame: PlanarFrame) -> None:
+        """Note the next frame."""
+        self.pts.append(frame.pts)
+        self.stated |= frame.stated
+        self.caption_bytes += len(frame.captions)
+        self.caption_crc = zlib.crc32(frame.captions, self.caption_crc)
+
+    @property
+    def captions(self) -> tuple[int, int]:
+        """Length and CRC-32 of the captions of all frames."""
+        return self.caption_bytes, self.caption_crc
 
     @property
     def origin(self) -> Fraction:
@@ -147,9 +163,9 @@ def _compare(
 ) -> None:
     old, new = source[0].video, result[0].video
     grid = grid_of(old)
-    before = _thumbnails(source[1], Thumbnailer(old, grid, new), frames.source.pts)
+    before = _thumbnails(source[1], Thumbnailer(old, grid, new), frames.source)
     readable = _as_far_as_readable(result[1], frames.result.problems)
-    after = _thumbnails(readable, Thumbnailer(new, grid, old), frames.result.pts)
+    after = _thumbnails(readable, Thumbnailer(new, grid, old), frames.result)
     window = SourceWindow(before, grid.pixels)
     alignment, steps = FrameAlignment(), FrameDifferences()
     for number, thumbnail in enumerate(after):
@@ -181,10 +197,10 @@ def _as_far_as_readable(
 
 
 def _thumbnails(
-    frames: Iterable[PlanarFrame], make: Thumbnailer, pts: array[int]
+    frames: Iterable[PlanarFrame], make: Thumbnailer, file: DecodedFile
 ) -> Iterator[Thumbnail]:
     for frame in frames:
-        pts.append(frame.pts)
+        file.add(frame)
         yield make(frame.planes)
 
 

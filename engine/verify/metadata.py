@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from fractions import Fraction
 
 from engine.core.messages import Message, message
@@ -23,12 +25,12 @@ _SHAPE = 0.01  # tolerance of the aspect ratio as seen
 _CHAPTER_S = 0.05  # tolerance of the start of a chapter
 _HDR_ROUNDING = Fraction(1, 5000)
 _OWN_KEYS = {  # a container's statements about itself
-    *("encoder", "encoding_tool", "encoded_by", "creation_time", "duration", "timecode"),
+    *("encoder", "encoding_tool", "encoded_by", "duration", "timecode"),
     *("major_brand", "minor_version", "compatible_brands", "handler_name", "vendor_id"),
 }
-_MP4_KEYS = {  # entries that MP4 and MOV have a place for
+_MP4_KEYS = {  # entries that MP4 and MOV certainly have a place for
     *("title", "artist", "album", "album_artist", "composer", "genre", "comment", "description"),
-    *("synopsis", "copyright", "show", "lyrics", "grouping"),
+    *("synopsis", "copyright", "show", "lyrics", "grouping", "creation_time", "location"),
 }
 _SD_GUESSES = frozenset({"smpte170m", "bt470bg", "bt709"})
 _HD_GUESSES = frozenset({"bt709"})
@@ -209,22 +211,42 @@ def metadata_check(
     if result.kind != "video":
         return _picture_check(source.video, result.video)
     is_mkv = "matroska" in result.container
-    new = {key.lower(): value for key, value in result.metadata.items()}
-    old = {key.lower(): value for key, value in source.metadata.items()}
-    old = {key: value for key, value in old.items() if _is_kept(key, is_mkv)}
-    faults = []
+    new, old = _entries(result.metadata), _entries(source.metadata)
+    faults, without_place = [], []
     for key, value in old.items():
         if value and key not in new:
-            faults.append(message("check.metadata.lost", key=key))
-        elif value and new[key] != value:
+            without_place += [] if is_mkv or key in _MP4_KEYS else [key]
+            faults += [message("check.metadata.lost", key=key)] if key not in without_place else []
+        elif value and _meant(key, new[key]) != _meant(key, value):
             values = {"result": new[key], "source": value}
             faults.append(message("check.metadata.changed", key=key, **values))
     for before, after in pairs:
         faults += _track_faults(before, after, is_mkv)
-    found = message("check.metadata.kept", count=len(old))
+    found = message("check.metadata.kept", count=len(old) - len(without_place))
+    if without_place:
+        keys = ", ".join(without_place)
+        found = message("check.metadata.without-place", kept=found, keys=keys)
     if faults:
         found = message("check.metadata.different", faults=clauses(faults))
     return Check(code="metadata", passed=not faults, message=found)
+
+
+def _entries(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Entries that say something about the video: keys as all containers write them.
+
+    MKV has no spaces in keys; MP4 and MOV repeat entries with a language ("location-eng").
+    """
+    found = {key.lower().replace(" ", "_"): value for key, value in metadata.items()}
+    repeats = {key for key in found if key[-4:-3] == "-" and key[:-4] in found}
+    own = repeats | _OWN_KEYS
+    return {key: value for key, value in found.items() if key not in own}
+
+
+def _meant(key: str, value: str) -> object:
+    """A value whatever the precision of its container: places of 1e-4 degrees, whole seconds."""
+    if key == "location":
+        return [round(float(number), 4) for number in re.findall(r"[+-]\d+(?:\.\d+)?", value)]
+    return value[: len("2026-01-02T03:04:05")] if key == "creation_time" else value
 
 
 def _picture_check(source: VideoInfo, result: VideoInfo) -> Check:
@@ -236,10 +258,6 @@ def _picture_check(source: VideoInfo, result: VideoInfo) -> Check:
         faults = [message("check.metadata.lost", key=key) for key in lost]
         found = message("check.metadata.different", faults=clauses(faults))
     return Check(code="metadata", passed=not lost, message=found)
-
-
-def _is_kept(key: str, is_mkv: bool) -> bool:
-    return key not in _OWN_KEYS if is_mkv else key in _MP4_KEYS
 
 
 def _track_faults(before: StreamInfo, after: StreamInfo, is_mkv: bool) -> list[Message]:

@@ -32,6 +32,7 @@ from engine.verify.metadata import (
     size_check,
     tags_check,
 )
+from engine.verify.statements import statements_check
 from engine.verify.streams import ComparedFile, compare_streams
 from engine.video.film_preparation import made_with_rate
 from engine.video.read.clock import film_jumps
@@ -86,6 +87,7 @@ def verify(
         size_check(before.video, after.video, plan.picture if plan else None),
         tags_check(before.video, after, plan.picture if plan else None),
         *_other_streams(before, after, plan, frames, control, must_be_whole=must_be_whole),
+        statements_check(before, after, plan, frames),
         likeness_check(frames),
         black_check(frames),
     )
@@ -97,6 +99,7 @@ def verify(
         frames_out=len(frames.result.pts),
         likeness_mean=sum(frames.alike) / max(1, len(frames.alike)),
         likeness_min=min(frames.alike, default=0.0),
+        statements=tuple(sorted(frames.source.stated)),
     )
 
 

@@ -99,7 +99,7 @@ def test_a_recording_comes_through_and_each_fault_is_named(
     assert "The frame size changes to 72x64" in said
     assert "The time stamps of the recording start again from 0" in said
     assert "The time stamps of the file jump back" in said
-    assert "verified: all 13 checks passed" in said
+    assert "verified: all 14 checks passed" in said
     _is_whole(result, container)
 
 

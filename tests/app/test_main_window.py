@@ -48,7 +48,7 @@ def test_a_finished_film_offers_its_result(bench, qtbot):
     bench.finish()
     card = labels.state(bench.program.queue.rows[0])
     said = [card, *texts(bench.window).splitlines()]
-    assert [one for one in said if "check" in one] == ["All 13 checks passed"], "once"
+    assert [one for one in said if "check" in one] == ["All 14 checks passed"], "once"
     qtbot.mouseClick(bench.find("openButton"), Qt.MouseButton.LeftButton)
     assert opened == [Path("films/film_x2.mp4")]
 
@@ -68,7 +68,7 @@ def test_a_failed_check_is_not_called_a_success(bench):
     bench.start()
     bench.finish(failed=("frame-count",))
     assert labels.state(bench.program.queue.rows[0]) == "Done, but checks failed"
-    assert "1 of 13 checks failed" in texts(bench.find("reportStrip"))
+    assert "1 of 14 checks failed" in texts(bench.find("reportStrip"))
     said = "Frame count\n240 frames in, 240 out."
     assert texts(bench.window).count(said) == 1
     assert said in texts(bench.find("doubtCard"))

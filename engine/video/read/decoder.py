@@ -20,11 +20,9 @@ from engine.core.messages import Message, message
 from engine.core.units import ratio_text
 from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
-from engine.video.colour.planes import planes_of
+from engine.video.colour.planes import planes_of, without_margins
 from engine.video.read import ffv1_crc
-from engine.video.read.cropping import shown
 from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
-from engine.video.read.film_codec import decoder_of
 from engine.video.read.frame_times import BROADCAST, FrameTimes, StampCheck
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
@@ -34,6 +32,8 @@ from engine.video.read.media_file import (
     readable_packets,
     translated,
 )
+from engine.video.read.statements import FrameStatements
+from engine.video.read.stream_info import decoder_of
 
 if TYPE_CHECKING:
     from av import Packet, VideoFrame
@@ -104,7 +104,8 @@ class FrameDecoder(ABC):
     def _planes(self, frame: VideoFrame) -> tuple[Plane, ...]:
         """Planes of what is shown of a frame, whatever its size or format."""
         video = self._media.video
-        return shown(planes_of(self._uniform(frame), alpha=video.has_alpha), video)
+        planes = planes_of(self._uniform(frame), alpha=video.has_alpha)
+        return without_margins(planes, video.chroma, video.cropped)
 
     def _uniform(self, frame: VideoFrame) -> VideoFrame:
         """A frame in the size and format of the film: both may change within the file."""
@@ -229,19 +230,28 @@ class VideoDecoder(FrameDecoder):
         self, packets: Iterator[VideoPacket], stream: VideoStream
     ) -> Iterator[PlanarFrame]:
         times = FrameTimes(stream, StampCheck(self._media.container))
+        how = self._media.video.deinterlacing
+        stated = FrameStatements(self._media.video.codec, how.time_parts if how is not None else 1)
         frames = (
             frame
             for packet in self._with_checksums(packets, stream)
             for frame in self._decode(packet)
         )
-        timed: Iterator[TimedFrame] = (
+        timed: Iterator[TimedFrame] = stated.noted(
             TimedFrame(frame=frame, pts=times.pts_of(frame), duration=max(0, frame.duration or 0))
             for frame in frames
         )
-        if self._media.video.deinterlacing is not None:
+        if how is not None:
             timed = self._deinterlaced(timed)
         for one in timed:
-            yield PlanarFrame(planes=self._planes(one.frame), pts=one.pts, duration=one.duration)
+            kinds, captions = stated.until(one.pts)
+            yield PlanarFrame(
+                planes=self._planes(one.frame),
+                pts=one.pts,
+                duration=one.duration,
+                captions=captions,
+                stated=kinds,
+            )
         if times.jumps:
             self.report(message("reading.clock-jumps-back"))
         if times.wraps:

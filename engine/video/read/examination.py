@@ -28,12 +28,12 @@ from engine.protocol.media import (
     VideoInfo,
     subsampling,
 )
-from engine.video.colour.planes import planes_of
+from engine.video.colour.planes import planes_of, without_margins
 from engine.video.colour.tags import assumed_range
-from engine.video.read.cropping import shown
-from engine.video.read.film_codec import decoder_of
 from engine.video.read.frame_kinds import FrameKind, KindReader, changes_of, with_kind
 from engine.video.read.media_file import open_input, packets_of
+from engine.video.read.statements import stated_by, with_statements
+from engine.video.read.stream_info import decoder_of
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -42,15 +42,7 @@ if TYPE_CHECKING:
 SECONDS = 2.0  # time limit
 _PLACES = (0.1, 0.45, 0.8)  # of the duration
 _RUN = 16  # frames in succession: three cycles of telecine
-_GLANCES = (
-    0.0,
-    0.02,
-    0.2,
-    0.3,
-    0.6,
-    0.7,
-    0.95,
-)  # places of one frame each: does it state the same?
+_GLANCES = (0.0, 0.02, 0.2, 0.3, 0.6, 0.7, 0.95)  # places of a single frame
 _DETAILED_EVERY = 5  # frame of a run that is measured by itself
 Luma = NDArray[np.float32]  # [h, w], 0 to 1 of full scale
 Steps = NDArray[np.float32]  # [n, 4] of a run, see `_steps`
@@ -69,15 +61,18 @@ def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
         return media
 
     def look() -> MediaInfo:
-        kinds, said = _looked_at(media, time.monotonic() + seconds)
-        if not kinds:
-            return replace(media, findings=Findings())
-        total = sum(sample.weight for sample in kinds.values())
-        main, sample = max(kinds.items(), key=lambda item: item[1].weight)
-        shares = {kind: one.weight / total for kind, one in kinds.items()}
-        changes = (*said, *changes_of(main, shares), *_changes_of_fields(sample))
-        mostly = replace(media, video=sample.video)
-        return replace(mostly, findings=replace(_findings(mostly, sample), changes=changes))
+        looks = _looks(media, time.monotonic() + seconds)
+        stated = with_statements(media, looks.stated)
+        if not looks.kinds:
+            return replace(stated, findings=Findings())
+        total = sum(sample.weight for sample in looks.kinds.values())
+        main, sample = max(looks.kinds.items(), key=lambda item: item[1].weight)
+        shares = {kind: one.weight / total for kind, one in looks.kinds.items()}
+        changes = (*changes_of(main, shares), *_changes_of_fields(sample))
+        mostly = replace(stated, video=sample.video)
+        found = _findings(mostly, sample)
+        changes = (*looks.reader.contradiction, *changes)
+        return replace(mostly, findings=replace(found, changes=changes))
 
     return advised(look, media)
 
@@ -96,42 +91,51 @@ class _Sample:
     frames: int = 0
 
 
-_Kinds = dict[FrameKind, _Sample]
+@dataclass(slots=True)
+class _Looks:
+    """All samples of a file, by what their frames state."""
+
+    reader: KindReader
+    kinds: dict[FrameKind, _Sample] = field(default_factory=dict)
+    stated: dict[str, str] = field(default_factory=dict)  # statements of any frame, by kind
+    last: int = -1  # time stamp of the last frame of a run
+
+    def sample_of(self, frame: VideoFrame, weight: float) -> _Sample:
+        """The sample that a frame belongs to."""
+        kind, video = self.reader.kind_of(frame), self.reader.video
+        self.stated |= stated_by(frame, video.codec)
+        if kind not in self.kinds:
+            self.kinds[kind] = _Sample(with_kind(video, kind, frame))
+        sample = self.kinds[kind]
+        sample.weight += weight
+        return sample
 
 
-def _looked_at(media: MediaInfo, deadline: float) -> tuple[_Kinds, tuple[Change, ...]]:
-    """What frames at some places show, by what they state; and what contradicts their container."""
-    kinds, video = _Kinds(), media.video
+def _looks(media: MediaInfo, deadline: float) -> _Looks:
+    video = media.video
     duration = int(video.duration / video.time_base) if video.duration is not None else 0
+    is_long = bool(duration) and video.frame_count > _RUN * len(_PLACES)
     with open_input(media.path) as container:
         stream: Any = container.streams[video.index]
         stream.thread_type = "SLICE"
-        reader = KindReader(video, stream)
+        looks = _Looks(KindReader(video, stream))
 
         def frames_at(place: float) -> Iterator[VideoFrame]:
             container.seek(video.start_pts + round(duration * place), stream=stream)
             return decoded_until(container, stream, deadline)
 
-        is_long = bool(duration) and video.frame_count > _RUN * len(_PLACES)
-        frames, last = decoded_until(container, stream, deadline), -1
+        frames = decoded_until(container, stream, deadline)
         for place in _PLACES:
             frames = frames_at(place) if is_long else frames
-            last = _measure_run(kinds, frames, reader, last)
+            _measure_run(looks, frames)
             if time.monotonic() > deadline:
                 break
         for place in _GLANCES if is_long else ():
             if time.monotonic() > deadline:
                 break
             for frame in islice(frames_at(place), 1):
-                _sample_of(kinds, reader, frame).weight += 1
-    return kinds, reader.contradiction
-
-
-def _sample_of(kinds: _Kinds, reader: KindReader, frame: VideoFrame) -> _Sample:
-    kind = reader.kind_of(frame)
-    if kind not in kinds:
-        kinds[kind] = _Sample(with_kind(reader.video, kind, frame))
-    return kinds[kind]
+                looks.sample_of(frame, 1.0)
+    return looks
 
 
 def decoded_until(container: Any, stream: Any, deadline: float) -> Iterator[VideoFrame]:
@@ -149,15 +153,15 @@ def decoded_until(container: Any, stream: Any, deadline: float) -> Iterator[Vide
         return
 
 
-def _measure_run(kinds: _Kinds, frames: Iterator[VideoFrame], reader: KindReader, last: int) -> int:
-    """Add some frames in succession, later than a time stamp; that of the last one."""
+def _measure_run(looks: _Looks, frames: Iterator[VideoFrame]) -> None:
+    """Add some frames in succession."""
     # with few key frames a seek leads to the place before: on from there
-    fresh = (frame for frame in frames if frame.pts is None or frame.pts > last)
+    fresh = (frame for frame in frames if frame.pts is None or frame.pts > looks.last)
     steps: dict[int, list[tuple[float, float, float, float]]] = {}
     before: Luma | None = None
     sample: _Sample | None = None
     for number, frame in enumerate(islice(fresh, _RUN)):
-        owner = _sample_of(kinds, reader, frame)
+        owner = looks.sample_of(frame, 1 / _RUN)
         if owner is not sample:  # a change of what frames state
             sample, before = owner, None
         luma = luma_of(frame, sample.video)
@@ -168,12 +172,10 @@ def _measure_run(kinds: _Kinds, frames: Iterator[VideoFrame], reader: KindReader
             _measure_frame(sample, luma, before)
         before = luma
         sample.frames += 1
-        sample.weight += 1 / _RUN
-        last = last if frame.pts is None else frame.pts
-    for sample in kinds.values():
+        looks.last = looks.last if frame.pts is None else frame.pts
+    for sample in looks.kinds.values():
         if id(sample) in steps:
             sample.steps.append(np.array(steps[id(sample)], dtype=np.float32).reshape(-1, 4))
-    return last
 
 
 def luma_of(frame: VideoFrame, video: VideoInfo) -> Luma:
@@ -181,7 +183,7 @@ def luma_of(frame: VideoFrame, video: VideoInfo) -> Luma:
     peak = float((1 << video.bit_depth) - 1)
     is_full = (video.tags.range or assumed_range(video)) == "pc"
     low, span = (0.0, 1.0) if is_full else (16 / 255, 219 / 255)
-    codes = shown(planes_of(frame, alpha=False)[:1], video)[0]
+    codes = without_margins(planes_of(frame, alpha=False)[:1], video.chroma, video.cropped)[0]
     luma: Luma = (codes.astype(np.float32) / peak - low) / span
     return luma
 

@@ -100,8 +100,7 @@ def with_kind(video: VideoInfo, kind: FrameKind, frame: VideoFrame) -> VideoInfo
             has_unread_alpha=video.has_unread_alpha and not layout.has_alpha,
         )
     if found.hdr != video.hdr:
-        metadata, dynamic = hdr_metadata_of([frame], video.codec)
-        found = replace(found, hdr_metadata=metadata, dynamic_hdr=dynamic)
+        found = replace(found, hdr_metadata=hdr_metadata_of([frame], video.codec))
     return found
 
 

@@ -17,8 +17,6 @@ from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
 from engine.video.colour.planes import planes_of
 from engine.video.colour.tags import chroma_location, hdr_of, tags_of
-from engine.video.read.cropping import cropped, stated_crop
-from engine.video.read.film_codec import decoder_of, has_alpha_beside
 from engine.video.read.frame_times import FrameTimes
 from engine.video.read.images import (
     SEQUENCE_RATE,
@@ -36,13 +34,17 @@ from engine.video.read.media_file import (
     translated,
 )
 from engine.video.read.picture_data import PictureData, read_picture_data
+from engine.video.read.statements import cropping_of, stated_by, stream_statements, with_statements
 from engine.video.read.stream_info import (
     PacketCount,
     chapters_of,
     clock_start,
     count_by_index,
     count_by_reading,
+    cropped,
+    decoder_of,
     film_stream,
+    has_alpha_beside,
     hdr_metadata_of,
     mean_quantiser,
     other_streams,
@@ -172,14 +174,14 @@ def _probe_film(path: Path) -> MediaInfo:
             lambda: _count(path, stream.index), PacketCount(frames=0, bytes=0, is_complete=False)
         )
         coded_aspect = Fraction(stream.codec_context.sample_aspect_ratio or 1)
-        stated = stated_crop(path, container.format.name, stream)
-        video = cropped(_video_info(stream, first, counted), stated, coded_aspect)
+        margins = cropping_of(container, stream.index)
+        video = cropped(_video_info(stream, first, counted), margins, coded_aspect)
         if video.duration is None and container.duration:
             video = replace(video, duration=Fraction(container.duration, av.time_base))
         if container.format.name in _STILL_CONTAINERS:
             data = _picture_data(path)
             video = replace(video, profile=data.colour_space, has_exif=data.says_anything)
-        return MediaInfo(
+        media = MediaInfo(
             path=path,
             kind=_kind_of(container.format.name, video),
             container=container.format.name,
@@ -190,7 +192,11 @@ def _probe_film(path: Path) -> MediaInfo:
             metadata=dict(container.metadata),
             start=clock_start(container),
             is_cut_short=is_truncated(path),
+            statements=stream_statements(container, stream.index),
         )
+        for frame in first.frames:
+            media = with_statements(media, stated_by(frame, video.codec))
+        return media
 
 
 def _kind_of(container: str, video: VideoInfo) -> MediaKind:
@@ -245,7 +251,6 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
     located = chroma_location(codec, layout.chroma, context.extradata or first.packet)
     field_order = _field_order(stream, frames)
     duration = _duration(stream, counted, base)
-    hdr_metadata, dynamic_hdr = hdr_metadata_of(frames, codec)
     return VideoInfo(
         index=stream.index,
         codec=codec,
@@ -268,8 +273,7 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
         is_interlaced=field_order != "progressive",
         field_order=field_order,
         hdr=hdr_of(tags),
-        hdr_metadata=hdr_metadata,
-        dynamic_hdr=dynamic_hdr,
+        hdr_metadata=hdr_metadata_of(frames, codec),
         bit_rate=_bit_rate(stream, counted, duration),
         language=stream.language or "",
         title=stream.metadata.get("title", ""),

@@ -13,18 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import av
 import numpy as np
+from av import CodecContext
 from av.sidedata.encparams import VideoEncParams
 from av.stream import Discard, Disposition
+from av.video.codeccontext import VideoCodecContext
 
 from engine.core.errors import InputError, UnsupportedMedia, memory_ran_out
+from engine.core.geometry import Margins
 from engine.core.units import parse_fraction
-from engine.protocol.media import ChapterInfo, HdrMetadata, StreamInfo, StreamKind
+from engine.protocol.media import ChapterInfo, HdrMetadata, StreamInfo, StreamKind, VideoInfo
 from engine.video.read.media_file import check_size, open_input, packets_of, translated
+from engine.video.read.side_data import side_data_of
 
 if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
+# FFmpeg's own decoders leave transparency out; those of libvpx give it with these pixels only.
+_WITH_ALPHA = {("vp8", "yuv420p"): "libvpx", ("vp9", "yuv420p"): "libvpx-vp9"}
+
+_ROUNDING = 0.005  # of a shape that is stated as a width and a height, px
 _COVER = Disposition.attached_pic | Disposition.timed_thumbnails
 
 
@@ -48,6 +56,48 @@ def film_stream(path: Path, container: InputContainer) -> VideoStream:
     if best.codec_context.width or best.codec_context.height:
         check_size(path, best.codec_context.width, best.codec_context.height)
     return best
+
+
+def decoder_of(stream: VideoStream) -> VideoCodecContext:
+    """The decoder for the packets of a stream, from a key frame on; not opened yet."""
+    context = stream.codec_context
+    name = _WITH_ALPHA.get((context.codec.canonical_name, context.pix_fmt or ""))
+    if name is None or not _states_alpha(stream):
+        return context
+    decoder = CodecContext.create(name, "r")
+    assert isinstance(decoder, VideoCodecContext)
+    return decoder
+
+
+def has_alpha_beside(stream: VideoStream, packet: Any) -> bool:
+    """Whether a packet of Matroska or WebM holds transparency beside what its codec codes."""
+    return _states_alpha(stream) and packet.has_sidedata("matroska_block_additional")
+
+
+def _states_alpha(stream: VideoStream) -> bool:
+    stated = {name.lower(): value for name, value in stream.metadata.items()}
+    return stated.get("alpha_mode", "0") != "0"
+
+
+def cropped(video: VideoInfo, margins: Margins, coded_aspect: Fraction) -> VideoInfo:
+    """A video without what its container crops of each frame.
+
+    Args:
+        video: As decoded.
+        margins: From `cropping_of`.
+        coded_aspect: Width of a pixel over its height, as the coded stream states; 1 where it
+            states nothing.
+    """
+    part = margins.inside(video.size)
+    if margins == Margins() or part.is_empty:
+        return video
+    # A container states how wide the whole is shown, or only the part, and FFmpeg takes it for one
+    # of both: for the other one where the pixels then have the shape of the coded stream.
+    widening = Fraction(video.size.height * part.width, video.size.width * part.height)
+    others = video.sample_aspect * widening, video.sample_aspect / widening
+    is_other = any(abs(other / coded_aspect - 1) <= _ROUNDING for other in others)
+    aspect = coded_aspect if is_other else video.sample_aspect
+    return replace(video, size=part, cropped=margins, sample_aspect=aspect)
 
 
 def _without_picture(path: Path, container: InputContainer, *, has_unknown: bool) -> InputError:
@@ -178,22 +228,6 @@ def count_by_reading(
     )
 
 
-def side_data_of(frame: Any, codec: str) -> list[Any]:
-    """Side data of a decoded frame; [] where PyAV cannot be asked.
-
-    Args:
-        frame: av.VideoFrame.
-        codec: FFmpeg's name.
-    """
-    # WORKAROUND for PyAV 18.1: it frees the name of a PNG's colour profile twice.
-    if codec in ("png", "apng"):
-        return []
-    try:
-        return list(frame.side_data)
-    except ValueError:  # WORKAROUND for PyAV 18.1: kinds that it does not know (EXIF, 31)
-        return []
-
-
 def rotation_of(frame: Any, codec: str, metadata: Mapping[str, str]) -> tuple[int, bool]:
     """Clockwise degrees (0, 90, 180, 270) from the stored to the seen picture, and its mirroring.
 
@@ -202,9 +236,9 @@ def rotation_of(frame: Any, codec: str, metadata: Mapping[str, str]) -> tuple[in
         codec: FFmpeg's name.
         metadata: Of the stream; an old "rotate" counts where there is no matrix.
     """
-    for data in side_data_of(frame, codec):
-        if data.type.name == "DISPLAYMATRIX":
-            return rotation_of_matrix(np.frombuffer(data, dtype=np.int32, count=9).tolist())
+    matrix = side_data_of(frame, codec).get("displaymatrix")
+    if matrix is not None:
+        return rotation_of_matrix(np.frombuffer(matrix, dtype=np.int32, count=9).tolist())
     if frame.rotation:
         return -frame.rotation % 360, False
     try:
@@ -225,35 +259,26 @@ def rotation_of_matrix(matrix: list[int]) -> tuple[int, bool]:
     return round(degrees / 90) * 90 % 360, is_mirrored
 
 
-_DYNAMIC = {
-    "DYNAMIC_HDR_PLUS": "HDR10+",
-    "DYNAMIC_HDR_VIVID": "HDR Vivid",
-    "DOVI_RPU_BUFFER": "Dolby Vision",
-    "DOVI_METADATA": "Dolby Vision",
-}
-
-
-def hdr_metadata_of(
-    frames: Iterable[Any], codec: str
-) -> tuple[HdrMetadata | None, tuple[str, ...]]:
-    """What the first frames state about HDR: for the whole film, and names of what changes in it.
+def hdr_metadata_of(frames: Iterable[Any], codec: str) -> HdrMetadata | None:
+    """HDR metadata that frames state for the whole video; None where they state none.
 
     Args:
         frames: av.VideoFrame, decoded.
         codec: FFmpeg's name.
     """
-    found, dynamic = HdrMetadata(), dict[str, None]()
+    found = HdrMetadata()
     for frame in frames:
-        for data in side_data_of(frame, codec):
-            kind = data.type.name
-            if kind == "MASTERING_DISPLAY_METADATA":
-                found = _with_display(found, np.frombuffer(data, dtype=np.int32, count=22).tolist())
-            elif kind == "CONTENT_LIGHT_LEVEL":
-                levels = np.frombuffer(data, dtype=np.uint32, count=2).tolist()
-                found = replace(found, light_level=tuple(levels) if any(levels) else ())
-            elif kind in _DYNAMIC:
-                dynamic[_DYNAMIC[kind]] = None
-    return (found if found != HdrMetadata() else None), tuple(dynamic)
+        data = side_data_of(frame, codec)
+        display, light = (data.get(kind) for kind in _STATIC_HDR)
+        if display is not None:
+            found = _with_display(found, np.frombuffer(display, dtype=np.int32, count=22).tolist())
+        if light is not None:
+            levels = np.frombuffer(light, dtype=np.uint32, count=2).tolist()
+            found = replace(found, light_level=tuple(levels) if any(levels) else ())
+    return found if found != HdrMetadata() else None
+
+
+_STATIC_HDR = ("mastering-display-metadata", "content-light-level")
 
 
 def _with_display(found: HdrMetadata, values: list[int]) -> HdrMetadata:

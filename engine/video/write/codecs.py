@@ -319,8 +319,8 @@ def _result_tags(video: VideoInfo, chroma: Chroma, codec: str) -> ColourTags:
 def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
     """What the user should know about the picture's codec before the start.
 
-    Of the codes "alpha-left-out", "hdr-tags-only", "hdr-changes-lost" and "profile-left-out"
-    (warnings), "hdr-kept", "exif-left-out" and "bits-reduced" (info).
+    Of the codes "alpha-left-out", "hdr-tags-only" and "profile-left-out" (warnings), "hdr-kept",
+    "exif-left-out" and "bits-reduced" (info).
     """
     video = media.video
     if video.hdr:
@@ -330,12 +330,6 @@ def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
             code="hdr-tags-only" if is_lost else "hdr-kept",
             severity="warning" if is_lost else "info",
             params={"hdr": video.hdr, "standard": standard},
-        )
-    if video.dynamic_hdr:
-        yield Notice(
-            code="hdr-changes-lost",
-            severity="warning",
-            params={"kinds": ", ".join(video.dynamic_hdr)},
         )
     if video.has_alpha and not picture.has_alpha:
         yield Notice(code="alpha-left-out", severity="warning")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -16,12 +15,12 @@ from av.container import InputContainer, OutputContainer
 from av.error import FFmpegError
 
 from engine.core.control import Control
-from engine.protocol.media import MediaInfo
+from engine.protocol.media import MediaInfo, Statement
 from engine.protocol.plan import PicturePlan, Plan
 from engine.video.read.media_file import open_input
+from engine.video.write.captions import captions_of_frames, with_captions
 from engine.video.write.containers import CONTAINERS, PICTURES
 from engine.video.write.image_files import export_images
-from engine.video.write.mkv_aspect import PLACEHOLDER, states_aspect, write_aspect
 from engine.video.write.passthrough import CopiedStreams, stream_metadata
 from engine.video.write.segment_file import (
     SegmentFile,
@@ -29,6 +28,14 @@ from engine.video.write.segment_file import (
     TimedPacket,
     make_durable,
     writing,
+)
+from engine.video.write.statements import StatedResult, statement_of
+from engine.video.write.track_header import (
+    TrackFacts,
+    display_size,
+    make_room,
+    states_aspect,
+    write_facts,
 )
 from engine.video.write.trial_mux import Nowhere
 
@@ -45,7 +52,6 @@ _PLAIN = frozenset({"title", "artist", "album", "date", "comment", "genre", "cop
 }
 _PLAIN_MP4 = _PLAIN | {"album_artist", "composer", "grouping", "lyrics", "description", "synopsis"}
 _PLAIN_MOV = _PLAIN | {"author", "make", "model", "location"}
-_TIME_CODE = re.compile(r"^\d\d:\d\d:\d\d([:;.,])\d\d$")
 _LARGEST_TIMESCALE = 2**31 - 1
 # Packets come sorted; without this a stream that is mostly silent holds 10 s of picture back.
 _INTERLEAVED = {"max_interleave_delta": "500000"}  # us
@@ -82,8 +88,8 @@ def mux(
         DiskFull, OutputUnwritable, OutputError: The result cannot be written.
         InputError: The source can no longer be read.
 
-    Memory: one packet of each stream, half a second of packets that the muxer sorts, and the
-    index of the file (about 100 bytes a packet); never the length of the sound.
+    Memory: one packet of each stream, half a second of packets that the muxer sorts, the index of
+    the file (about 100 bytes a packet) and captions (the same); never the length of the sound.
     """
     if not segments:
         raise ValueError("nothing to write")
@@ -100,7 +106,7 @@ def mux(
             run = _MuxRun(media, plan, begin, source, film)
             with writing(target):
                 run.write(f"file:{target}", control, progress)
-                run.add_aspect(target)
+                run.add_facts(target)
                 make_durable(target)
     except BaseException:
         with suppress(OSError):  # the first error counts
@@ -176,8 +182,10 @@ class _MuxRun:
         try:
             film = self._add_streams(output)
             self._describe(output, film)
+            if self._film:
+                make_room(film.metadata, self._plan.container, self._facts)
             output.start_encoding()
-            for timed, done in self._merged(film):
+            for timed, done in self._merged(film, control):
                 control.check()
                 output.mux_one(timed.packet)
                 progress(done, total)
@@ -189,10 +197,9 @@ class _MuxRun:
             raise
         progress(total, total)
 
-    def add_aspect(self, target: Path) -> None:
-        """Write the sample aspect ratio into the finished file where it has no other place."""
-        if self._aspect_is_added_later:
-            write_aspect(target, self._plan.picture.size, self._plan.picture.sample_aspect)
+    def add_facts(self, target: Path) -> None:
+        """Write what the muxer cannot be told into the finished file."""
+        write_facts(target, self._plan.container, self._facts)
 
     def _add_streams(self, output: OutputContainer) -> Any:
         """The film and the copied streams in the order of the source."""
@@ -218,8 +225,6 @@ class _MuxRun:
         film.framerate = picture.frame_rate if self._plan.container != "mkv" else rate
         if picture.rotation or picture.is_mirrored:
             film.set_display_matrix(_matrix(picture))
-        elif self._aspect_is_added_later:
-            film.set_display_matrix(PLACEHOLDER)
         return film
 
     def _film_stream(self, output: OutputContainer) -> Any:
@@ -235,15 +240,16 @@ class _MuxRun:
         return film
 
     @property
-    def _aspect_is_added_later(self) -> bool:
-        """Whether the sample aspect ratio has to be written into the finished file.
-
-        A rotated picture leaves no room for it; square pixels need none.
-        """
-        picture = self._plan.picture
-        is_rotated = picture.rotation or picture.is_mirrored
-        lacks_aspect = self._plan.container == "mkv" and not states_aspect(picture.codec)
-        return lacks_aspect and picture.sample_aspect != 1 and not is_rotated
+    def _facts(self) -> TrackFacts:
+        """What the muxer cannot be told, and the result is to state."""
+        picture, container = self._plan.picture, self._plan.container
+        result = StatedResult.of_plan(self._plan)
+        kept = {one.kind: one.value for one in self._media.statements if result.keeps(one)}
+        stereo3d, display = kept.get("stereo3d", ""), None
+        lacks_aspect = picture.sample_aspect != 1 and not states_aspect(picture.codec)
+        if container == "mkv" and (lacks_aspect or stereo3d):
+            display = display_size(picture.size, picture.sample_aspect)
+        return TrackFacts(display=display, stereo3d=stereo3d, spherical=kept.get("spherical", ""))
 
     def _describe(self, output: OutputContainer, film: Any) -> None:
         """Titles, chapters and time code."""
@@ -253,15 +259,17 @@ class _MuxRun:
         chapters: Any = shifted_chapters(self._source, self._shift, self._end)
         if chapters:
             output.set_chapters(chapters)
+        film.metadata.pop("stereo_mode", None)  # FFmpeg's words for what `_facts` are written of
         film.metadata.pop("timecode", None)
         output.metadata.pop("timecode", None)
-        code = _time_code(self._source, self._plan.picture.frame_rate)
-        if code and self._plan.start is None:
+        code = statement_of(self._media, "time-code")
+        if StatedResult.of_plan(self._plan).keeps(Statement(kind="time-code", value=code)):
             tags = output.metadata if self._plan.container == "mkv" else film.metadata
             tags["timecode"] = code
 
-    def _merged(self, film: Any) -> Iterator[tuple[TimedPacket, int]]:
+    def _merged(self, film: Any, control: Control) -> Iterator[tuple[TimedPacket, int]]:
         """All packets by decoding time, with the bytes of the film done so far."""
+        captions = self._captions(control) if self._film else []
         copies = iter(()) if self._source is None else self.copies.packets(self._source)
         waiting = next(copies, None)
         done = 0
@@ -270,10 +278,23 @@ class _MuxRun:
                 yield waiting, done
                 waiting = next(copies, None)
             timed.packet.stream = film
+            if captions and captions[timed.frame]:
+                codec = self._plan.picture.codec
+                packet = with_captions(timed.packet, captions[timed.frame], codec)
+                timed = replace(timed, packet=packet)
             yield timed, done
         while waiting is not None:
             yield waiting, done
             waiting = next(copies, None)
+
+    def _captions(self, control: Control) -> list[bytes]:
+        """Captions of each frame; [] where the result has none."""
+        result = StatedResult.of_plan(self._plan)
+        kept = (one.kind for one in self._media.statements if result.keeps(one))
+        if self._film is None or "captions" not in kept:
+            return []
+        found = list(captions_of_frames(self._media, self._plan, control))
+        return found + [b""] * (self._film.frames - len(found))
 
 
 def _shift(media: MediaInfo, plan: Plan, begin: Fraction) -> Fraction:
@@ -297,16 +318,6 @@ def _matrix(picture: PicturePlan) -> list[int]:
 def _file_metadata(media: MediaInfo) -> dict[str, str]:
     """Global entries of the source that stay true."""
     return {k: v for k, v in media.metadata.items() if k.lower() not in _OF_THE_CONTAINER}
-
-
-def _time_code(source: Any, rate: Fraction) -> str:
-    """The time code of the first frame, as stated anywhere in the source, or ""."""
-    for tagged in (source, *source.streams):
-        value: str = tagged.metadata.get("timecode", "")
-        match = _TIME_CODE.match(value)
-        if match and (match[1] != ";" or round(rate) % 30 == 0):
-            return value
-    return ""
 
 
 def shifted_chapters(source: Any, shift: Fraction, end: Fraction | None) -> list[dict[str, Any]]:

@@ -31,10 +31,11 @@ class SegmentFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedPacket:
-    """A packet ready to be written, and its decoding time."""
+    """A packet ready to be written, its decoding time, and which frame of the video it is."""
 
     packet: Any  # av.Packet
     seconds: float
+    frame: int = 0
 
 
 class SegmentStream:
@@ -69,6 +70,11 @@ class SegmentStream:
             OutputError: One is missing.
         """
         return sum(_size(segment) for segment in self._segments)
+
+    @property
+    def frames(self) -> int:
+        """Number of frames of all segments."""
+        return len(self._pts)
 
     @property
     def end(self) -> Fraction:
@@ -126,7 +132,7 @@ class SegmentStream:
         packet.time_base = self._base
         packet.pts, packet.dts = self._pts[index], dts
         packet.duration = self._durations[index]
-        return TimedPacket(packet=packet, seconds=float(dts * self._base))
+        return TimedPacket(packet=packet, seconds=float(dts * self._base), frame=index)
 
     def _delay(self) -> int:
         """Frames that decoding order runs ahead: as found, and as the codec states."""

@@ -25,7 +25,7 @@ def test_a_film_is_planned_done_and_proved(command_line: CommandLine) -> None:
     ended = command_line("upscale", "a.mp4")
     assert ended.status == 0
     assert "warning[interlaced-as-frames]: This video is interlaced" in ended.err
-    for part in ("a_x2.mp4", "lite", "Done:", "verified: all 13 checks passed"):
+    for part in ("a_x2.mp4", "lite", "Done:", "verified: all 14 checks passed"):
         assert part in ended.out
     assert command_line.services.engine.is_closed
     (job,) = command_line.added

@@ -11,7 +11,7 @@ from engine.models.lite.plan import treatment_of
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.planner.target import default_output, pictures_target, stored_target
-from engine.protocol.media import HdrMetadata
+from engine.protocol.media import HdrMetadata, Statement
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
@@ -70,8 +70,8 @@ def test_what_the_user_should_know_is_a_notice():
     assert {"deinterlaced", "colours-guessed"} <= codes(planned(media=interlaced))
     assert "interlaced-as-frames" in codes(planned(media=interlaced, deinterlace="off"))
     stated = {"hdr": "pq", "bit_depth": 10, "hdr_metadata": HdrMetadata(light_level=(1000, 400))}
-    film = a_media(**stated, dynamic_hdr=("HDR10+",))
-    assert {"hdr-kept", "hdr-changes-lost"} <= codes(planned(media=film))
+    film = replace(a_media(**stated), statements=(Statement(kind="hdr10-plus"),))
+    assert {"hdr-kept", "statement-left-out"} <= codes(planned(media=film))
     assert "hdr-tags-only" in codes(planned(media=film, codec="prores", container="mov"))
     assert "hdr-kept" in codes(planned(media=a_media(hdr="hlg", bit_depth=10)))
     assert "disk-may-fill" in codes(planned(budget=a_budget(free_output_bytes=10**6)))

@@ -77,7 +77,7 @@ def test_good_result_passes_every_check(source: Path, tmp_path: Path) -> None:
     assert [check.code for check in report.checks] == [
         *("readable", "frame-count", "frame-order", "time-stamps", "size", "tags"),
         *("streams", "stream-content", "sound-timing", "chapters", "metadata"),
-        *("likeness", "black"),
+        *("statements", "likeness", "black"),
     ]
     assert (report.frames_in, report.frames_out) == (FRAMES, FRAMES)
     assert report.likeness_min > 0.95

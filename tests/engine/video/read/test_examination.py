@@ -138,7 +138,7 @@ def test_no_fault_of_a_file_or_of_ours_stops_anything(tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(examination, "_looked_at", fail)
+    monkeypatch.setattr(examination, "_looks", fail)
     assert examined(media) is media
 
 

@@ -260,14 +260,12 @@ def test_other_files_count_as_whole(tmp_path: Path) -> None:
         assert not is_truncated(tmp_path / f"{number}")
 
 
-def test_metadata_that_changes_within_a_film_has_a_name():
+def test_hdr_metadata_without_a_denominator_is_none():
     def frame(*kinds: str, data: bytes = b"") -> SimpleNamespace:
         return SimpleNamespace(side_data=[_SideData(data, kind) for kind in kinds])
 
-    dynamic = frame("DYNAMIC_HDR_PLUS", "DOVI_RPU_BUFFER", "DOVI_METADATA", "A53_CC")
-    assert hdr_metadata_of([frame(), dynamic], "hevc") == (None, ("HDR10+", "Dolby Vision"))
     damaged = frame("MASTERING_DISPLAY_METADATA", data=bytes(88))
-    assert hdr_metadata_of([damaged], "hevc") == (None, ()), "fractions without a denominator"
+    assert hdr_metadata_of([damaged], "hevc") is None, "fractions without a denominator"
 
 
 class _SideData(bytearray):

@@ -1,0 +1,142 @@
+"""What a result can state of its source's statements, and notices of those that it cannot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from engine.core.messages import Message, message
+from engine.protocol.media import Hdr, MediaInfo, Statement
+from engine.protocol.plan import Notice, Plan
+from engine.video.write.containers import CONTAINERS, source_family
+from engine.video.write.track_header import states_projection, states_stereo3d
+
+# Kinds with a message of their own; others are shown by their name.
+_NAMED = frozenset(
+    {
+        *("stereo3d", "spherical", "captions", "afd", "time-code", "dolby-vision", "hdr10-plus"),
+        *("hdr-vivid", "ambient-viewing", "icc-profile", "pan-scan", "lcevc", "reference-displays"),
+        *("stream-group", "editions", "linked-segments"),
+    }
+)
+_DYNAMIC_HDR = frozenset({"dolby-vision", "hdr10-plus", "hdr-vivid"})
+_MINOR = frozenset({"afd", "ambient-viewing", "pan-scan", "reference-displays"})
+CAPTIONED = frozenset({"h264", "hevc", "av1"})  # codecs that carry captions
+_TIME_CODE = re.compile(r"^\d\d:\d\d:\d\d([:;.,])\d\d$")
+_STANDARDS: dict[Hdr, str] = {"pq": "HDR10 (PQ)", "hlg": "HDR (HLG)", "": "SDR"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedResult:
+    """A result, as far as it decides what it can state."""
+
+    container: str  # "mkv", "mp4", "mov", "image", "sequence"
+    codec: str
+    frame_rate: Fraction | None
+    is_rotated: bool = False
+    is_from_start: bool = True  # it has the first frame of the source
+
+    @classmethod
+    def of_plan(cls, plan: Plan) -> StatedResult:
+        """The result that a plan will have."""
+        picture = plan.picture
+        return cls(
+            container=plan.container,
+            codec=picture.codec,
+            frame_rate=picture.frame_rate,
+            is_rotated=bool(picture.rotation or picture.is_mirrored),
+            is_from_start=not plan.start,
+        )
+
+    @classmethod
+    def of_file(cls, media: MediaInfo) -> StatedResult:
+        """A finished file, as if all of its source had been taken."""
+        video = media.video
+        return cls(
+            container=source_family(media) or ("image" if media.kind != "video" else ""),
+            codec=video.codec,
+            frame_rate=video.frame_rate,
+            is_rotated=bool(video.rotation or video.is_mirrored),
+        )
+
+    def keeps(self, statement: Statement) -> bool:
+        """Whether this program writes such a statement into such a result."""
+        if self.container not in CONTAINERS:
+            return False
+        match statement.kind:
+            case "stereo3d":
+                return states_stereo3d(self.container, statement.value)
+            case "spherical":
+                has_room = not (self.is_rotated and self.container == "mkv")  # it is one element
+                return has_room and states_projection(statement.value)
+            case "captions":
+                return self.codec in CAPTIONED
+            case "time-code":
+                return self.is_from_start and is_time_code(statement.value, self.frame_rate)
+        return False
+
+
+def is_time_code(code: str, rate: Fraction | None) -> bool:
+    """Whether FFmpeg writes a time code for frames of a rate; it drops numbers at 30 and 60."""
+    match = _TIME_CODE.match(code)
+    return match is not None and (match[1] != ";" or round(rate or 0) % 30 == 0)
+
+
+def statement_of(media: MediaInfo, kind: str) -> str:
+    """The value of a statement; "" where the file states nothing of that kind."""
+    return next((one.value for one in media.statements if one.kind == kind), "")
+
+
+def name_of(statement: Statement) -> Message:
+    """Name of a statement for users: "360-degree projection"."""
+    if statement.kind in _NAMED:
+        return message(f"statement.{statement.kind}", value=statement.value)
+    return message("statement.other", name=statement.kind)
+
+
+def statement_notices(media: MediaInfo, result: StatedResult) -> Iterator[Notice]:
+    """What the user should know before the start about statements that the result will not have.
+
+    Codes: "dolby-vision-colours" (refusal) where the colours have no meaning without Dolby Vision,
+    "statement-left-out" (a warning, or info where hardly any player heeds it) for all others.
+    """
+    for statement in media.statements:
+        if has_own_colours(statement):
+            yield Notice(
+                code="dolby-vision-colours",
+                severity="refusal",
+                params={"name": media.path.name, "what": name_of(statement)},
+            )
+        elif not result.keeps(statement):
+            yield Notice(
+                code="statement-left-out",
+                case=_case_of(statement, result),
+                severity="info" if statement.kind in _MINOR else "warning",
+                params={
+                    "kind": statement.kind,
+                    "what": name_of(statement),
+                    "standard": _STANDARDS[media.video.hdr],
+                },
+            )
+
+
+def has_own_colours(statement: Statement) -> bool:
+    """Whether a video is in the colours of Dolby Vision (IPT), which no other player shows right.
+
+    True of profile 5 and of all that are compatible with nothing else ("compatibility id 0").
+    """
+    return statement.kind == "dolby-vision" and (
+        statement.value == "ipt" or statement.value.endswith(".0")
+    )
+
+
+def _case_of(statement: Statement, result: StatedResult) -> str:
+    if result.container not in CONTAINERS:
+        return "pictures"
+    if statement.kind in _DYNAMIC_HDR:
+        return "dynamic-hdr"
+    if statement.kind == "time-code" and not result.is_from_start:
+        return "time-code-of-part"
+    return statement.kind if statement.kind in ("stereo3d", "captions") else ""

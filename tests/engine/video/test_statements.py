@@ -1,0 +1,250 @@
+"""What a video states beside its frames: read, named before the start, written, missed."""
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import av
+import pytest
+from PIL import Image
+
+from engine.protocol.media import MediaInfo, Statement
+from engine.settings.schema import JobSettings
+from engine.verify.verify import verify
+from engine.video.read import statements
+from engine.video.read.examination import examined
+from engine.video.read.probe import probe
+from engine.video.read.side_data import side_data_of
+from engine.video.read.statements import stated_by
+from engine.video.write.statements import StatedResult, statement_notices
+from tests.helpers.clips import make_clip
+from tests.helpers.jobs import plan_of, run
+from tests.helpers.plans import a_media
+from tests.helpers.results import make_identity
+from tests.helpers.stated import AFD, caption, captioned, with_facts, with_message
+
+EQUI = "0,0,0,0,0,0,0,0,0"
+
+
+def stated(path: Path) -> dict[str, str]:
+    return {one.kind: one.value for one in probe(path).statements}
+
+
+def notices(media: MediaInfo, **place: Any) -> list[tuple[str, str]]:
+    result = StatedResult(**{"container": "mkv", "codec": "h264", "frame_rate": None, **place})
+    return [(one.code, one.case) for one in statement_notices(media, result)]
+
+
+def stating(kind: str, value: str = "") -> MediaInfo:
+    return replace(a_media(), statements=(Statement(kind=kind, value=value),))
+
+
+def frame_with(kind: str, data: bytes) -> SimpleNamespace:
+    class Data(bytearray):
+        type = SimpleNamespace(name=kind)
+
+    return SimpleNamespace(side_data=[Data(data)])
+
+
+def dolby(colour_space: int) -> bytes:
+    colours = bytes(185) + bytes([colour_space])
+    return struct.pack("<3Q", 0, 0, 24) + colours
+
+
+FRAMES = {
+    ("A53_CC", b"abc"): {"captions": ""},
+    ("STEREO3D", struct.pack("<9i", 1, 1, 0, *[0] * 6)): {"stereo3d": "1i"},
+    ("STEREO3D", struct.pack("<9i", 8, 0, 2, *[0] * 6)): {"stereo3d": "8v2"},
+    ("STEREO3D", bytes(36)): {},
+    ("SPHERICAL", struct.pack("<9i", *range(9))): {"spherical": "0,1,2,3,4,5,6,7,8"},
+    ("S12M_TIMECODE", struct.pack("<4I", 1, 0x12345610, 0, 0)): {"time-code": "10:56:34:12"},
+    ("GOP_TIMECODE", struct.pack("<q", 1 << 24 | 10 << 19 | 4 << 6 | 2)): {
+        "time-code": "10:00:04;02"
+    },
+    ("GOP_TIMECODE", bytes(8)): {},
+    ("DOVI_METADATA", dolby(2)): {"dolby-vision": "ipt"},
+    ("DOVI_METADATA", dolby(0)): {"dolby-vision": ""},
+    ("DYNAMIC_HDR_PLUS", b"x"): {"hdr10-plus": ""},
+    ("AFD", b"\x09"): {"afd": ""},
+    ("SEI_UNREGISTERED", b"x264"): {},
+    ("CONTENT_LIGHT_LEVEL", bytes(8)): {},
+    ("SOMETHING_NEW", b"x"): {"something-new": ""},
+}
+
+
+@pytest.mark.parametrize(("kind", "data"), FRAMES)
+def test_every_kind_of_side_data_is_a_statement_or_known_to_be_none(kind: str, data: bytes) -> None:
+    assert stated_by(frame_with(kind, data), "hevc") == FRAMES[kind, data]
+
+
+def test_a_kind_without_a_name_does_not_hide_the_others(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112], exif[0x010F] = 6, "Maker"
+    profile = b"\0" * 128
+    Image.new("RGB", (32, 16)).save(tmp_path / "a.jpg", exif=exif, icc_profile=profile)
+    with av.open(str(tmp_path / "a.jpg")) as file:
+        frame = next(file.decode(video=0))
+    assert side_data_of(frame, "mjpeg")["side-data-31"] == b""
+    assert "icc-profile" in side_data_of(frame, "mjpeg")
+
+
+DESCRIBED = """Input #0, mov,mp4, from '':
+  Metadata:
+    comment         : a
+                    :     Side data:
+  Stream group #0:0[0x1]: Tile Grid: hevc, yuv420p, 1024x768 (default)
+  Stream #0:0[0x1](und): Audio: aac
+    Side data:
+      Audio Service Type: main
+  Stream #0:1[0x2](und): Video: hevc (Main 10)
+    Metadata:
+      handler_name    : VideoHandler
+    Side data:
+      DOVI configuration record: version: 1.0, profile: 8, level: 6, compatibility id: 1
+      CPB properties: bitrate max/min/avg: 0/0/0
+      Frame Cropping: 16/16/8/8
+      SMPTE ST 12-1:2014 timecode: 00:00:01:02
+      unknown side data type 99 (16 bytes)
+  Stream #0:2: Video: png
+"""
+
+
+def test_side_data_of_streams_is_read_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statements, "described", lambda container: DESCRIBED)
+    container = SimpleNamespace(metadata={}, streams=[])
+    found = {one.kind: one.value for one in statements.stream_statements(container, 1)}  # type: ignore[arg-type]
+    assert found == {
+        "dolby-vision": "8.1",
+        "stream-group": "tile grid",
+        "time-code": "",
+        "unknown-side-data-type-99-16-bytes": "",
+    }
+
+
+NAMED = [
+    (stating("dolby-vision", "5.0"), {}, "dolby-vision-colours"),
+    (stating("dolby-vision", "10.0"), {}, "dolby-vision-colours"),
+    (stating("dolby-vision", "ipt"), {}, "dolby-vision-colours"),
+    (stating("dolby-vision", "8.1"), {}, "dynamic-hdr"),
+    (stating("dolby-vision", "7.6"), {}, "dynamic-hdr"),
+    (stating("hdr10-plus"), {}, "dynamic-hdr"),
+    (stating("captions"), {"codec": "ffv1"}, "captions"),
+    (stating("captions"), {"container": "image"}, "pictures"),
+    (stating("stereo3d", "4"), {}, "stereo3d"),
+    (stating("stereo3d", "8v2"), {}, "stereo3d"),
+    (stating("stereo3d", "1i"), {"container": "mp4"}, "stereo3d"),
+    (stating("spherical", "3,0,0,0,0,0,0,0,0"), {}, ""),
+    (stating("spherical", EQUI), {"is_rotated": True}, ""),
+    (stating("time-code", "01:00:00;00"), {"frame_rate": 24}, ""),
+    (stating("time-code", "01:00:00:00"), {"is_from_start": False}, "time-code-of-part"),
+    (stating("something-new"), {}, ""),
+]
+KEPT = [
+    (stating("captions"), {"codec": "av1"}),
+    (stating("stereo3d", "1i"), {}),
+    (stating("spherical", EQUI), {"container": "mov", "is_rotated": True}),
+    (stating("time-code", "01:00:00;00"), {"frame_rate": 30}),
+]
+
+
+def test_what_the_result_will_not_state_is_named_before_the_start() -> None:
+    for media, place, case in NAMED:
+        ((code, found),) = notices(media, **place)
+        assert (found or code) == (case or "statement-left-out"), media.statements
+    for media, place in KEPT:
+        assert not notices(media, **place), media.statements
+
+
+@pytest.mark.parametrize("codec", ["libx264", "libx265", "libsvtav1"])
+def test_captions_are_those_of_the_source(codec: str, tmp_path: Path) -> None:
+    source = captioned(tmp_path / "a.mkv", frames=20)
+    name = {"libx264": "h264", "libx265": "hevc", "libsvtav1": "av1"}[codec]
+    result = tmp_path / "result.mp4"
+    plan = make_identity(source, result, JobSettings(model="none", codec=name))  # type: ignore[arg-type]
+    with av.open(str(result)) as file:
+        found = [side_data_of(frame, name)["a53-cc"] for frame in file.decode(video=0)]
+    assert found == [caption(number) for number in range(20)]
+    report = verify(source, result, plan=plan)
+    assert report.passed, report.problems
+
+
+def test_long_captions_are_cut_into_messages(tmp_path: Path) -> None:
+    from tests.helpers import stated as made
+
+    long = b"".join(caption(number) for number in range(70))
+    made.caption, before = lambda number: long, made.caption  # type: ignore[assignment]
+    try:
+        source = captioned(tmp_path / "a.mkv", frames=3)
+    finally:
+        made.caption = before
+    with av.open(str(source)) as file:
+        found = [side_data_of(frame, "h264")["a53-cc"] for frame in file.decode(video=0)]
+    assert found == 3 * [long]
+
+
+def test_captions_that_begin_late_are_kept_too(tmp_path: Path) -> None:
+    source = captioned(tmp_path / "a.mkv", frames=400, first=390, size=(32, 32), gop=400)
+    assert "captions" not in stated(source)
+    plan = plan_of(source, tmp_path / "b.mkv", JobSettings(model="none"))
+    assert not plan.notices or all(one.code != "statement-left-out" for one in plan.notices)
+    run(plan, tmp_path / "job")
+    report = verify(source, plan.output)
+    assert report.passed, report.problems
+    assert report.statements == ("captions",)
+
+
+SOURCES = {
+    "stereo3d": lambda path: with_facts(path, stereo3d="1"),
+    "spherical": lambda path: with_facts(path, spherical=EQUI),
+    "captions": captioned,
+    "time-code": lambda path: make_clip(path, metadata={"timecode": "01:00:00:00"}),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_statement_that_is_taken_from_the_result_is_missed(kind: str, tmp_path: Path) -> None:
+    source = SOURCES[kind](tmp_path / "a.mkv")
+    good, bad = tmp_path / "good.mkv", tmp_path / "bad.mkv"
+    make_identity(source, good)
+    assert verify(source, good).passed
+    plain = make_clip(tmp_path / "other.mkv")
+    make_identity(plain, bad)
+    problems = {one.code: str(one.message) for one in verify(source, bad).problems}
+    assert "lost" in problems["statements"]
+
+
+def test_a_statement_that_changes_is_missed(tmp_path: Path) -> None:
+    source, result = tmp_path / "a.mkv", tmp_path / "b.mkv"
+    with_facts(source, stereo3d="1")
+    with_facts(result, stereo3d="2")
+    problems = {one.code: str(one.message) for one in verify(source, result).problems}
+    assert "not as in the source" in problems["statements"]
+
+
+def test_what_is_left_out_is_counted_in_the_report(tmp_path: Path) -> None:
+    source = with_message(tmp_path / "a.mkv", AFD)
+    assert stated(source) == {"afd": ""}
+    result = tmp_path / "b.mkv"
+    make_identity(source, result)
+    report = verify(source, result)
+    (check,) = (one for one in report.checks if one.code == "statements")
+    assert report.passed
+    assert "1 left out" in str(check.message), check.message
+    assert "active format" in str(check.message)
+
+
+def test_side_data_of_later_frames_is_found_by_the_examination(tmp_path: Path) -> None:
+    source = captioned(tmp_path / "a.mkv", frames=30, first=10)
+    assert "captions" not in stated(source)
+    assert [one.kind for one in examined(probe(source)).statements] == ["captions"]
+
+
+def test_time_codes_of_frames_become_that_of_the_result(tmp_path: Path) -> None:
+    options = {"gop_timecode": "10:00:00:00"}
+    source = make_clip(tmp_path / "a.mkv", codec="mpeg2video", options=options)
+    assert stated(source) == {"time-code": "10:00:00:00"}
+    for suffix in ("mkv", "mov"):
+        make_identity(source, tmp_path / f"b.{suffix}")
+        assert stated(tmp_path / f"b.{suffix}") == {"time-code": "10:00:00:00"}
