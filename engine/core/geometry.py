@@ -70,6 +70,24 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
+class Margins:
+    """Pixels at the sides of an image that are no part of what is shown."""
+
+    left: int = 0
+    top: int = 0
+    right: int = 0
+    bottom: int = 0
+
+    def inside(self, size: Size) -> Size:
+        """A size without them."""
+        return Size(size.width - self.left - self.right, size.height - self.top - self.bottom)
+
+    def around(self, size: Size) -> Size:
+        """A size with them."""
+        return Size(size.width + self.left + self.right, size.height + self.top + self.bottom)
+
+
+@dataclass(frozen=True, slots=True)
 class FrameSpan:
     """Frames `start` (inside) to `stop` (outside), counted from the first frame of a job."""
 

@@ -140,6 +140,12 @@ def rate_text(rate: Fraction | None) -> str:
     return str(rate.numerator) if rate.denominator == 1 else f"{float(rate):.3f}"
 
 
+def ratio_text(ratio: Fraction) -> str:
+    """A ratio of sides: "16:9"; "2.39:1" where that is shorter."""
+    exact = f"{ratio.numerator}:{ratio.denominator}"
+    return exact if len(exact) <= len("64:45") else f"{float(ratio):.2f}:1"
+
+
 def version_parts(version: str) -> tuple[int, ...]:
     """The whole numbers of a version, to compare it: (580, 97) of "580.97", () of ""."""
     return tuple(map(int, re.findall(r"\d+", version)))

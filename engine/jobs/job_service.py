@@ -184,11 +184,13 @@ class JobService:
         job = next((one for one in self._jobs if one.id == command.job_id), None)
         if job is None or job.state is not JobState.WAITING or job.media.findings is not None:
             return
+        is_other = job.media.video != command.media.video
         job.media = command.media
         notices = tuple(source_notices(job.media, job.settings))
-        if any(notice not in job.plan.notices for notice in notices):
+        if is_other or any(notice not in job.plan.notices for notice in notices):
             job.plan = make_plan(job.media, job.settings, job.output, self._machine_for(job.id))
-            self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
+            media = job.media if is_other else None
+            self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan, media=media))
 
     def _adopt(self, command: c.AdoptJob) -> None:
         job_id, accept = command.job_id, command.accept

@@ -106,7 +106,7 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
         if stored is not None:
             about = stored, job.settings, job.plan
             job.plan = with_fate_of_segments(*about, checkpoint.frames)
-        events.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
+        events.emit(e.PlanChosen(job_id=job.id, plan=job.plan, media=job.media))
     check_plan(job.media, job.plan, overwrite=overwrite)
     if not goes_on:
         checkpoint.clear()

@@ -19,6 +19,7 @@ _FILM_RATES = (29, 31)  # frames/s, in which film has one repeat in five frames
 _FILM_REPEATS = (0.15, 0.25)
 _BLOCKING = 1.25  # steps at the edges of blocks, of those inside
 _GRAIN = 0.012  # of full scale
+_SHAPES = ("4:3", "16:9")  # that the setting `aspect` has
 _SQUEEZED = {  # sizes that are stored with pixels that are not square: shape as seen
     **{Size(width, 576): "4:3" for width in (352, 480, 544, 704, 720)},
     **{Size(width, 480): "4:3" for width in (352, 480, 528, 544, 704, 720)},
@@ -39,6 +40,7 @@ def source_notices(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
     found = media.findings
     if found is None:
         return
+    yield from _changes(found, settings)
     yield from _repeats(media, found, settings)
     yield from _bars(media, settings)
     yield from _quality(found, media.video, settings)
@@ -61,6 +63,23 @@ def _aspect(video: VideoInfo, settings: JobSettings) -> Iterator[Notice]:
         offers = [f"aspect={likely}", *(["aspect=16:9"] if likely == "4:3" else [])]
         seen = Fraction(video.size.width, video.size.height)
         yield _notice("aspect-doubtful", *offers, size=str(video.size), seen=f"{float(seen):.2f}:1")
+
+
+def _changes(found: Findings, settings: JobSettings) -> Iterator[Notice]:
+    """What is other in parts of a film, and what all of it is taken for."""
+    for one in found.changes:
+        is_shape = one.what in ("aspect", "coded-aspect")
+        if is_shape and settings.aspect != "auto":
+            continue  # the user has chosen
+        offers: tuple[str, ...] = ()
+        if one.what == "scan":
+            offers = ("deinterlace=frames", "deinterlace=off")
+        if is_shape:
+            offers = tuple(f"aspect={shape}" for shape in _SHAPES if shape == one.other)
+        about = {"taken": one.taken, "other": one.other, "share": f"{100 * one.share:.0f} %"}
+        notice = _notice("changes-within", *offers, case=one.what, **about)
+        is_whole = one.what == "coded-aspect"
+        yield notice if is_whole else replace(notice, severity="warning")
 
 
 def _repeats(media: MediaInfo, found: Findings, settings: JobSettings) -> Iterator[Notice]:

@@ -69,9 +69,13 @@ class JobRemoved(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChosen(JobEvent):
-    """What will be done; sent again whenever the settings change."""
+    """What will be done; sent again whenever the settings change.
+
+    `media` is the source where a sample of its frames may have shown another one than was queued.
+    """
 
     plan: Plan
+    media: MediaInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

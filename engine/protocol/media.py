@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from engine.core.geometry import Box, Size
+from engine.core.geometry import Box, Margins, Size
 
 Chroma = Literal["420", "422", "444", "440", "411", "410", "gray", "rgb"]
 Hdr = Literal["", "pq", "hlg"]
@@ -104,6 +104,24 @@ class Deinterlacing:
         return 4 if self.rendering == "film" else 2
 
 
+ChangeKind = Literal[
+    "size", "format", "aspect", "coded-aspect", "colours", "rotation", "scan", "field-order"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A statement of frames that changes within a video; all of it is read with one value.
+
+    "coded-aspect" is another shape that the coded stream states than its container.
+    """
+
+    what: ChangeKind
+    taken: str = ""  # that of most frames
+    other: str = ""
+    share: float = 0.0  # of the frames that have the other one, 0 to 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """What a sample of decoded frames shows, whatever the file states.
@@ -117,6 +135,7 @@ class Findings:
         detail_height: px, the height at which the film would hold the same detail; 0 for its own.
         blocking: Steps at the edges of 8x8 blocks, compared with those inside; 1 is none.
         grain: Standard deviation of noise in flat parts, of full scale.
+        changes: What is other in parts of the film; `VideoInfo` has what most frames state.
     """
 
     frames: int = 0
@@ -127,15 +146,17 @@ class Findings:
     detail_height: int = 0
     blocking: float = 1.0
     grain: float = 0.0
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VideoInfo:
     """The film: the one video stream that is upscaled.
 
-    `size` is the picture as stored; `rotation` (0, 90, 180, 270, clockwise degrees) turns it into
-    the picture as seen. `sample_aspect` is the width of a pixel over its height. `profile` is the
-    colour space of the ICC profile in a picture's file: "RGB", "GRAY", "CMYK", ...; "" without one.
+    `size` is the picture as stored, without what the container crops (`cropped`); `rotation` (0,
+    90, 180, 270, clockwise degrees) turns it into the picture as seen. `sample_aspect` is the width
+    of a pixel over its height. `profile` is the colour space of the ICC profile in a picture's
+    file: "RGB", "GRAY", "CMYK", ...; "" without one.
     """
 
     index: int
@@ -145,6 +166,7 @@ class VideoInfo:
     chroma: Chroma
     bit_depth: int
     has_alpha: bool = False
+    has_unread_alpha: bool = False  # the file holds transparency that no decoder here gives
     frame_rate: Fraction | None = None  # average, frames/s
     time_base: Fraction = Fraction(1, 1000)
     start_pts: int = 0
@@ -166,6 +188,18 @@ class VideoInfo:
     title: str = ""
     profile: str = ""
     has_exif: bool = False
+    cropped: Margins = field(
+        default_factory=Margins
+    )  # of each decoded frame, as the container states
+
+    def shape_with(self, sample_aspect: Fraction) -> Fraction:
+        """Width of the picture as stored over its height, with pixels of that shape."""
+        return sample_aspect * self.size.width / self.size.height
+
+    @property
+    def decoded_size(self) -> Size:
+        """Frames as decoders give them."""
+        return self.cropped.around(self.size)
 
     @property
     def seen_size(self) -> Size:

@@ -10,7 +10,8 @@ from av import VideoFrame
 from av.video.format import VideoFormat
 from numpy.typing import NDArray
 
-from engine.core.geometry import Size
+from engine.core.geometry import Margins, Size
+from engine.protocol.media import Chroma, subsampling
 from engine.video.colour.pixel_formats import SampleOrder, layout_of, order_of, planar_format
 from engine.video.read.frames import Plane
 
@@ -37,6 +38,24 @@ def planes_of(frame: VideoFrame, *, alpha: bool) -> tuple[Plane, ...]:
         opaque = np.full_like(planes[0], (1 << layout.bit_depth) - 1)
         return (*planes, opaque)
     return planes
+
+
+def without_margins(
+    planes: tuple[Plane, ...], chroma: Chroma, margins: Margins
+) -> tuple[Plane, ...]:
+    """Planes without what is cropped; chroma begins at the sample that holds the first pixel."""
+    if margins == Margins():
+        return planes
+    height, width = planes[0].shape
+    size, (across, down) = margins.inside(Size(width, height)), subsampling(chroma)
+    found: list[Plane] = []
+    for number, plane in enumerate(planes):
+        x, y = (across, down) if number in (1, 2) else (1, 1)
+        left, top = margins.left // x, margins.top // y
+        right, bottom = left - (-size.width // x), top - (-size.height // y)
+        part: Plane = plane[top:bottom, left:right].copy()
+        found.append(part)
+    return tuple(found)
 
 
 def frame_of(planes: Sequence[Array], size: Size, pixel_format: str) -> VideoFrame:

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import av
@@ -16,9 +17,10 @@ from av.video.stream import VideoStream
 from engine.core.errors import ResultHeldBack, UnreadableMedia, memory_ran_out
 from engine.core.file_access import reason_of
 from engine.core.messages import Message, message
+from engine.core.units import ratio_text
 from engine.protocol.media import MediaInfo
 from engine.video.colour.pixel_formats import layout_of, planar_format
-from engine.video.colour.planes import planes_of
+from engine.video.colour.planes import planes_of, without_margins
 from engine.video.read import ffv1_crc
 from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
 from engine.video.read.frame_times import BROADCAST, FrameTimes, StampCheck
@@ -31,10 +33,12 @@ from engine.video.read.media_file import (
     translated,
 )
 from engine.video.read.statements import FrameStatements
+from engine.video.read.stream_info import decoder_of
 
 if TYPE_CHECKING:
     from av import Packet, VideoFrame
     from av.container import InputContainer
+    from av.video.codeccontext import VideoCodecContext
 
     VideoPacket = Packet[VideoStream]
 
@@ -98,8 +102,10 @@ class FrameDecoder(ABC):
         self.report(problem)
 
     def _planes(self, frame: VideoFrame) -> tuple[Plane, ...]:
-        """Planes of a frame, whatever its size or format."""
-        return planes_of(self._uniform(frame), alpha=self._media.video.has_alpha)
+        """Planes of what is shown of a frame, whatever its size or format."""
+        video = self._media.video
+        planes = planes_of(self._uniform(frame), alpha=video.has_alpha)
+        return without_margins(planes, video.chroma, video.cropped)
 
     def _uniform(self, frame: VideoFrame) -> VideoFrame:
         """A frame in the size and format of the film: both may change within the file."""
@@ -107,10 +113,11 @@ class FrameDecoder(ABC):
         if self._layout.is_float:
             self.report(message("reading.values-clipped"))
         changed: dict[str, Any] = {}
-        if (frame.width, frame.height) != (video.size.width, video.size.height):
+        whole = video.decoded_size
+        if (frame.width, frame.height) != (whole.width, whole.height):
             size = f"{frame.width}x{frame.height}"
-            self.report(message("reading.size-changes", size=size, original=video.size))
-            changed = {"width": video.size.width, "height": video.size.height}
+            self.report(message("reading.size-changes", size=size, original=whole))
+            changed = {"width": whole.width, "height": whole.height}
         elif (own.chroma, own.bit_depth) != (self._layout.chroma, self._layout.bit_depth):
             now, original = frame.format.name, video.pixel_format
             self.report(message("reading.format-changes", format=now, original=original))
@@ -128,6 +135,8 @@ class VideoDecoder(FrameDecoder):
     def __init__(self, media: MediaInfo, *, must_be_whole: bool = False) -> None:
         super().__init__(media, must_be_whole=must_be_whole)
         self._stack = ExitStack()
+        self._codec: VideoCodecContext | None = None
+        self._aspects: set[Fraction] = set()  # of pixels, that the coded stream states
         self._read = 0  # packets that are shown
         self._damaged = 0
         self._concealed = 0
@@ -192,13 +201,14 @@ class VideoDecoder(FrameDecoder):
         for other in streams:
             if other.index != index:
                 other.discard = Discard.all
-        stream.thread_type = "SLICE" if stream.codec_context.name in _NO_FRAME_THREADS else "AUTO"
-        stream.codec_context.thread_count = (
+        codec = decoder_of(stream)
+        codec.thread_type = "SLICE" if codec.name in _NO_FRAME_THREADS else "AUTO"
+        codec.thread_count = (
             _THREADS_OF_BROADCASTS if self._media.container in BROADCAST else _THREADS
         )
-        if stream.codec_context.name in LOSSLESS:
-            stream.codec_context.options = CHECKED
-        self._read = 0
+        if codec.name in LOSSLESS:
+            codec.options = CHECKED
+        self._codec, self._read = codec, 0
         return container, stream
 
     def _packets(self, container: InputContainer, stream: VideoStream) -> Iterator[VideoPacket]:
@@ -225,7 +235,7 @@ class VideoDecoder(FrameDecoder):
         frames = (
             frame
             for packet in self._with_checksums(packets, stream)
-            for frame in self._decode(stream, packet)
+            for frame in self._decode(packet)
         )
         timed: Iterator[TimedFrame] = stated.noted(
             TimedFrame(frame=frame, pts=times.pts_of(frame), duration=max(0, frame.duration or 0))
@@ -246,6 +256,7 @@ class VideoDecoder(FrameDecoder):
             self.report(message("reading.clock-jumps-back"))
         if times.wraps:
             self.report(message("reading.clock-wraps"))
+        self._report_aspects()
 
     def _with_checksums(
         self, packets: Iterator[VideoPacket], stream: VideoStream
@@ -268,14 +279,18 @@ class VideoDecoder(FrameDecoder):
                 yield from fields.frames(self._uniform(one.frame), one.pts, one.duration)
             yield from fields.rest()
 
-    def _decode(self, stream: VideoStream, packet: VideoPacket) -> list[VideoFrame]:
+    def _decode(self, packet: VideoPacket) -> list[VideoFrame]:
+        codec = self._codec
+        assert codec is not None
         try:
-            found = stream.decode(packet)
+            found = codec.decode(packet)
         except av.error.FFmpegError as err:
             self._raise_for_memory(err)
             self._damaged += 1
             return []
         self._concealed += sum(frame.is_corrupt for frame in found)
+        if codec.sample_aspect_ratio:
+            self._aspects.add(codec.sample_aspect_ratio)
         return found
 
     def _raise_for_memory(self, error: Exception) -> None:
@@ -283,6 +298,14 @@ class VideoDecoder(FrameDecoder):
         if memory_ran_out(error):
             with translated(self._media.path):
                 raise error
+
+    def _report_aspects(self) -> None:
+        video = self._media.video
+        if len(self._aspects) > 1:
+            for aspect in sorted(self._aspects - {video.sample_aspect}):
+                now, original = map(video.shape_with, (aspect, video.sample_aspect))
+                about = {"aspect": ratio_text(now), "original": ratio_text(original)}
+                self.report(message("reading.aspect-changes", **about))
 
     def _report_damage(self) -> None:
         if self._damaged:

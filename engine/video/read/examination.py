@@ -1,4 +1,4 @@
-"""What a sample of frames shows: combs, repeats, black bars, detail, blocks, grain.
+"""What a sample of frames shows: combs, repeats, bars, detail, blocks, grain, and what changes.
 
 Decodes a bounded number of frames at a few places, within a time limit. It only advises: a file
 that cannot be looked at has no findings.
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from engine.core.file_access import advised
 from engine.core.geometry import Box
 from engine.protocol.media import (
+    Change,
     FieldOrder,
     Findings,
     MediaInfo,
@@ -27,10 +28,12 @@ from engine.protocol.media import (
     VideoInfo,
     subsampling,
 )
-from engine.video.colour.planes import planes_of
+from engine.video.colour.planes import planes_of, without_margins
 from engine.video.colour.tags import assumed_range
-from engine.video.read.media_file import open_input
+from engine.video.read.frame_kinds import FrameKind, KindReader, changes_of, with_kind
+from engine.video.read.media_file import open_input, packets_of
 from engine.video.read.statements import stated_by, with_statements
+from engine.video.read.stream_info import decoder_of
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -39,102 +42,149 @@ if TYPE_CHECKING:
 SECONDS = 2.0  # time limit
 _PLACES = (0.1, 0.45, 0.8)  # of the duration
 _RUN = 16  # frames in succession: three cycles of telecine
+_GLANCES = (0.0, 0.02, 0.2, 0.3, 0.6, 0.7, 0.95)  # places of a single frame
 _DETAILED_EVERY = 5  # frame of a run that is measured by itself
 Luma = NDArray[np.float32]  # [h, w], 0 to 1 of full scale
+Steps = NDArray[np.float32]  # [n, 4] of a run, see `_steps`
 
 
 def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
     """A film with its findings; pictures, latents and what cannot be decoded as they are.
 
+    What changes within the film is taken from most of the frames.
+
     Never raises: whatever is wrong with the file is for the job to say.
 
-    Memory: two frames. Time: `seconds`, and the decoding of one frame.
+    Memory: two frames, and one of each kind. Time: `seconds`, and the decoding of one frame.
     """
     if media.kind != "video" or media.holds_latents or media.findings is not None:
         return media
 
     def look() -> MediaInfo:
-        sample = _sample(media, time.monotonic() + seconds)
-        stated = with_statements(media, sample.stated)
-        return replace(stated, findings=_findings(media, sample))
+        looks = _looks(media, time.monotonic() + seconds)
+        stated = with_statements(media, looks.stated)
+        if not looks.kinds:
+            return replace(stated, findings=Findings())
+        total = sum(sample.weight for sample in looks.kinds.values())
+        main, sample = max(looks.kinds.items(), key=lambda item: item[1].weight)
+        shares = {kind: one.weight / total for kind, one in looks.kinds.items()}
+        changes = (*changes_of(main, shares), *_changes_of_fields(sample))
+        mostly = replace(stated, video=sample.video)
+        found = _findings(mostly, sample)
+        changes = (*looks.reader.contradiction, *changes)
+        return replace(mostly, findings=replace(found, changes=changes))
 
     return advised(look, media)
 
 
 @dataclass(slots=True)
 class _Sample:
-    """Measurements of the frames of all runs."""
+    """Measurements of the frames of one kind in all runs."""
 
-    steps: list[NDArray[np.float32]] = field(default_factory=list)  # of each run, see `_steps`
+    video: VideoInfo  # as if all were of this kind
+    weight: float = 0.0  # of its frames: a run and a glance have 1
+    steps: list[Steps] = field(default_factory=list)  # of each run
     lit: NDArray[np.float32] | None = None  # brightest value of each row and column so far
     spectra: list[NDArray[np.float64]] = field(default_factory=list)
     blocking: list[float] = field(default_factory=list)
     noise: list[tuple[float, float]] = field(default_factory=list)  # within a frame, over time
     frames: int = 0
-    last: int = -1  # time stamp of the last frame
-    stated: dict[str, str] = field(default_factory=dict)  # statements, by kind
-    shape: tuple[str, int, int] | None = None  # of frames: their format and sides
 
 
-def _sample(media: MediaInfo, deadline: float) -> _Sample:
-    sample, video = _Sample(), media.video
+@dataclass(slots=True)
+class _Looks:
+    """All samples of a file, by what their frames state."""
+
+    reader: KindReader
+    kinds: dict[FrameKind, _Sample] = field(default_factory=dict)
+    stated: dict[str, str] = field(default_factory=dict)  # statements of any frame, by kind
+    last: int = -1  # time stamp of the last frame of a run
+
+    def sample_of(self, frame: VideoFrame, weight: float) -> _Sample:
+        """The sample that a frame belongs to."""
+        kind, video = self.reader.kind_of(frame), self.reader.video
+        self.stated |= stated_by(frame, video.codec)
+        if kind not in self.kinds:
+            self.kinds[kind] = _Sample(with_kind(video, kind, frame))
+        sample = self.kinds[kind]
+        sample.weight += weight
+        return sample
+
+
+def _looks(media: MediaInfo, deadline: float) -> _Looks:
+    video = media.video
     duration = int(video.duration / video.time_base) if video.duration is not None else 0
+    is_long = bool(duration) and video.frame_count > _RUN * len(_PLACES)
     with open_input(media.path) as container:
         stream: Any = container.streams[video.index]
         stream.thread_type = "SLICE"
+        looks = _Looks(KindReader(video, stream))
+
+        def frames_at(place: float) -> Iterator[VideoFrame]:
+            container.seek(video.start_pts + round(duration * place), stream=stream)
+            return decoded_until(container, stream, deadline)
+
         frames = decoded_until(container, stream, deadline)
         for place in _PLACES:
-            if duration and video.frame_count > _RUN * len(_PLACES):
-                container.seek(video.start_pts + round(duration * place), stream=stream)
-                frames = decoded_until(container, stream, deadline)
-            _measure(sample, frames, media)
+            frames = frames_at(place) if is_long else frames
+            _measure_run(looks, frames)
             if time.monotonic() > deadline:
                 break
-    return sample
+        for place in _GLANCES if is_long else ():
+            if time.monotonic() > deadline:
+                break
+            for frame in islice(frames_at(place), 1):
+                looks.sample_of(frame, 1.0)
+    return looks
 
 
 def decoded_until(container: Any, stream: Any, deadline: float) -> Iterator[VideoFrame]:
     """The next frames; fewer where the file is damaged or time runs out."""
+    decoder = decoder_of(stream)
     try:
-        for frame in container.decode(stream):
-            yield frame
-            if time.monotonic() > deadline:
-                return
+        for packet in packets_of(container, stream):
+            for frame in decoder.decode(packet):
+                yield frame
+                if time.monotonic() > deadline:
+                    return
     except av.error.MemoryError:
         raise
     except av.error.FFmpegError:
         return
 
 
-def _measure(sample: _Sample, frames: Iterator[VideoFrame], media: MediaInfo) -> None:
-    """Add some frames in succession; none after a change of size or format."""
+def _measure_run(looks: _Looks, frames: Iterator[VideoFrame]) -> None:
+    """Add some frames in succession."""
     # with few key frames a seek leads to the place before: on from there
-    fresh = (frame for frame in frames if frame.pts is None or frame.pts > sample.last)
-    steps = []
+    fresh = (frame for frame in frames if frame.pts is None or frame.pts > looks.last)
+    steps: dict[int, list[tuple[float, float, float, float]]] = {}
     before: Luma | None = None
+    sample: _Sample | None = None
     for number, frame in enumerate(islice(fresh, _RUN)):
-        shape = (frame.format.name, frame.width, frame.height)
-        sample.shape = sample.shape or shape
-        if shape != sample.shape:
-            break
-        luma = luma_of(frame, media.video)
+        owner = looks.sample_of(frame, 1 / _RUN)
+        if owner is not sample:  # a change of what frames state
+            sample, before = owner, None
+        luma = luma_of(frame, sample.video)
+        run = steps.setdefault(id(sample), [])
         if before is not None:
-            steps.append(_steps(luma, before))
+            run.append(_steps(luma, before))
         if number % _DETAILED_EVERY == 0:
             _measure_frame(sample, luma, before)
         before = luma
         sample.frames += 1
-        sample.stated |= stated_by(frame, media.video.codec)
-        sample.last = sample.last if frame.pts is None else frame.pts
-    sample.steps.append(np.array(steps, dtype=np.float32).reshape(-1, 4))
+        looks.last = looks.last if frame.pts is None else frame.pts
+    for sample in looks.kinds.values():
+        if id(sample) in steps:
+            sample.steps.append(np.array(steps[id(sample)], dtype=np.float32).reshape(-1, 4))
 
 
 def luma_of(frame: VideoFrame, video: VideoInfo) -> Luma:
-    """Black is 0, white 1."""
+    """What is shown of a frame; black is 0, white 1."""
     peak = float((1 << video.bit_depth) - 1)
     is_full = (video.tags.range or assumed_range(video)) == "pc"
     low, span = (0.0, 1.0) if is_full else (16 / 255, 219 / 255)
-    luma: Luma = (planes_of(frame, alpha=False)[0].astype(np.float32) / peak - low) / span
+    codes = without_margins(planes_of(frame, alpha=False)[:1], video.chroma, video.cropped)[0]
+    luma: Luma = (codes.astype(np.float32) / peak - low) / span
     return luma
 
 
@@ -183,7 +233,7 @@ _DETAIL_DROP = 10**-0.6  # of the whitened spectrum where detail ends
 
 
 def _findings(media: MediaInfo, sample: _Sample) -> Findings:
-    scan, order = _scan(sample)
+    scan, order = _scan(sample.steps)
     return Findings(
         frames=sample.frames,
         scan=scan,
@@ -196,9 +246,9 @@ def _findings(media: MediaInfo, sample: _Sample) -> Findings:
     )
 
 
-def _scan(sample: _Sample) -> tuple[Scan, FieldOrder]:
+def _scan(runs: list[Steps]) -> tuple[Scan, FieldOrder]:
     """Whether frames are combed, and which of their fields is first; "" where it is not clear."""
-    steps = np.concatenate([*sample.steps, np.zeros((0, 4), np.float32)])
+    steps = np.concatenate([*runs, np.zeros((0, 4), np.float32)])
     moving = steps[steps[:, :2].mean(axis=1) >= _STILL]
     if not len(moving):
         return "", "tt"
@@ -206,7 +256,7 @@ def _scan(sample: _Sample) -> tuple[Scan, FieldOrder]:
     is_combed, is_top = least < _COMBED * most, moving[:, 2] < moving[:, 3]
     top, bottom = (float((is_combed & each).mean()) for each in (is_top, ~is_top))
     order: FieldOrder = "tt" if top >= bottom else "bb"
-    if max(top, bottom) >= _COMBED_FILM and _is_telecined(sample):
+    if max(top, bottom) >= _COMBED_FILM and _is_telecined(runs):
         return "telecined", order
     if max(top, bottom) >= _COMBED_FRAMES:
         return "interlaced", order
@@ -215,10 +265,21 @@ def _scan(sample: _Sample) -> tuple[Scan, FieldOrder]:
     return ("progressive" if is_whole.mean() >= 0.5 else ""), order
 
 
-def _is_telecined(sample: _Sample) -> bool:
+def _changes_of_fields(sample: _Sample) -> Iterator[Change]:
+    """Runs of whole frames among combed ones, and of another field order."""
+    found = [_scan([run]) for run in sample.steps]
+    combed = [order for scan, order in found if scan in ("interlaced", "telecined")]
+    whole = sum(scan == "progressive" for scan, _ in found)
+    if combed and whole:
+        yield Change(what="scan", share=whole / (whole + len(combed)))
+    if len(set(combed)) > 1:
+        yield Change(what="field-order")
+
+
+def _is_telecined(runs: list[Steps]) -> bool:
     """Whether in five frames one top field repeats that before, and one bottom field elsewhere."""
     found = []
-    for run in sample.steps:
+    for run in runs:
         run = run[:, :2]
         usual = np.median(run, axis=0) if len(run) >= 2 * _CYCLE else np.zeros(2)
         if usual.min() < _STILL:

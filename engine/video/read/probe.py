@@ -34,14 +34,17 @@ from engine.video.read.media_file import (
     translated,
 )
 from engine.video.read.picture_data import PictureData, read_picture_data
-from engine.video.read.statements import stated_by, stream_statements, with_statements
+from engine.video.read.statements import cropping_of, stated_by, stream_statements, with_statements
 from engine.video.read.stream_info import (
     PacketCount,
     chapters_of,
     clock_start,
     count_by_index,
     count_by_reading,
+    cropped,
+    decoder_of,
     film_stream,
+    has_alpha_beside,
     hdr_metadata_of,
     mean_quantiser,
     other_streams,
@@ -67,6 +70,7 @@ class _Beginning:
 
     frames: list[VideoFrame]
     packet: bytes
+    has_alpha_beside: bool
 
 
 def probe(path: Path) -> MediaInfo:
@@ -169,7 +173,9 @@ def _probe_film(path: Path) -> MediaInfo:
         counted = count_by_index(stream) or advised(
             lambda: _count(path, stream.index), PacketCount(frames=0, bytes=0, is_complete=False)
         )
-        video = _video_info(stream, first, counted)
+        coded_aspect = Fraction(stream.codec_context.sample_aspect_ratio or 1)
+        margins = cropping_of(container, stream.index)
+        video = cropped(_video_info(stream, first, counted), margins, coded_aspect)
         if video.duration is None and container.duration:
             video = replace(video, duration=Fraction(container.duration, av.time_base))
         if container.format.name in _STILL_CONTAINERS:
@@ -204,15 +210,17 @@ def _first_frames(path: Path, container: InputContainer, stream: VideoStream) ->
         UnsupportedMedia: The picture has no pixels.
         InputError: Nothing can be decoded.
     """
-    stream.thread_type = "SLICE"
-    stream.codec_context.thread_count = 1
+    decoder = decoder_of(stream)
+    decoder.thread_type = "SLICE"
+    decoder.thread_count = 1
     frames: list[VideoFrame] = []
-    first_packet = b""
+    first_packet, alpha_beside = b"", False
     failure: av.error.FFmpegError | None = None
     for number, packet in enumerate(packets_of(container, stream)):
         first_packet = first_packet or bytes(packet)
+        alpha_beside = alpha_beside or has_alpha_beside(stream, packet)
         try:
-            frames += stream.decode(packet)
+            frames += decoder.decode(packet)
         except av.error.FFmpegError as err:
             if memory_ran_out(err):
                 raise
@@ -223,7 +231,7 @@ def _first_frames(path: Path, container: InputContainer, stream: VideoStream) ->
         check_size(path, stream.codec_context.width, stream.codec_context.height)
         raise failure or av.error.InvalidDataError(-1, "no frame can be decoded")
     check_size(path, frames[0].width, frames[0].height)
-    return _Beginning(frames=frames, packet=first_packet)
+    return _Beginning(frames=frames, packet=first_packet, has_alpha_beside=alpha_beside)
 
 
 def _count(path: Path, index: int) -> PacketCount:
@@ -251,6 +259,7 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
         chroma=layout.chroma,
         bit_depth=layout.bit_depth,
         has_alpha=_has_alpha(frame),
+        has_unread_alpha=first.has_alpha_beside and not _has_alpha(frame),
         frame_rate=_rate(stream, counted, duration),
         time_base=base,
         start_pts=FrameTimes(stream).pts_of(frame),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import av.logging
 import numpy as np
 
+from engine.core.geometry import Margins
 from engine.protocol.media import MediaInfo, Statement
 from engine.video.read.field_filter import TimedFrame
 from engine.video.read.side_data import side_data_of
@@ -68,6 +69,7 @@ _GROUP = re.compile(r"^ +Stream group #\d+:\d+[^:]*: ([\w ]+)")
 _SIDE_DATA = re.compile(r"^    Side data:$")
 _ENTRY = re.compile(r"^      (\S.*?)(?:: (.*))?$")
 _DOLBY = re.compile(r"profile: (\d+).*compatibility id: (\d+)")
+_CROPPING = re.compile(r"^(\d{1,5})/(\d{1,5})/(\d{1,5})/(\d{1,5})$")
 _IPT = 2  # AVDOVIColorMetadata.signal_color_space
 _SPACE_AT, _OFFSETS = 185, 3  # bytes; sizes at the start of AVDOVIMetadata
 _EMPTY_AT_0 = ("gop-timecode", "stereo3d")  # as encoders write that state none
@@ -196,8 +198,28 @@ def _gop_time_code(code: int) -> str:
     return f"{hours:02}:{minutes:02}:{code >> 6 & 63:02}{drop}{code & 63:02}"
 
 
+def cropping_of(container: InputContainer, index: int) -> Margins:
+    """What the container crops of each frame of a stream: FFmpeg leaves that to the caller."""
+    found = dict(_described_side_data(container, index)).get("frame-cropping", "")
+    match = _CROPPING.match(found)
+    left, right, top, bottom = map(int, match.groups()) if match else (0, 0, 0, 0)
+    return Margins(left, top, right, bottom)
+
+
 def _of_container(container: InputContainer, index: int) -> Iterator[tuple[str, str]]:
-    """Side data of a stream, and groups of streams, as FFmpeg describes them."""
+    """Statements about a stream, as FFmpeg describes them."""
+    for name, text in _described_side_data(container, index):
+        if kind := _kind_of(name):
+            yield kind, _described_value(kind, text)
+    code = _tag(container.metadata, "timecode") or next(
+        (code for stream in container.streams if (code := _tag(stream.metadata, "timecode"))), ""
+    )
+    if code:
+        yield "time-code", code
+
+
+def _described_side_data(container: InputContainer, index: int) -> Iterator[tuple[str, str]]:
+    """Names and contents of a stream's side data, and of groups of streams."""
     current, is_inside = -1, False
     for line in described(container).splitlines():
         if match := _STREAM.match(line):
@@ -207,16 +229,9 @@ def _of_container(container: InputContainer, index: int) -> Iterator[tuple[str, 
         elif _SIDE_DATA.match(line):
             is_inside = current == index
         elif is_inside and (match := _ENTRY.match(line)):
-            name = re.sub(r"[^a-z0-9]+", "-", match[1].lower()).strip("-")
-            if kind := _kind_of(name):
-                yield kind, _described_value(kind, match[2] or "")
+            yield re.sub(r"[^a-z0-9]+", "-", match[1].lower()).strip("-"), match[2] or ""
         else:
             is_inside = False
-    code = _tag(container.metadata, "timecode") or next(
-        (code for stream in container.streams if (code := _tag(stream.metadata, "timecode"))), ""
-    )
-    if code:
-        yield "time-code", code
 
 
 def _tag(metadata: Mapping[str, str], name: str) -> str:

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import av
 import numpy as np
+from av import CodecContext
 from av.sidedata.encparams import VideoEncParams
 from av.stream import Discard, Disposition
+from av.video.codeccontext import VideoCodecContext
 
 from engine.core.errors import InputError, UnsupportedMedia, memory_ran_out
+from engine.core.geometry import Margins
 from engine.core.units import parse_fraction
-from engine.protocol.media import ChapterInfo, HdrMetadata, StreamInfo, StreamKind
+from engine.protocol.media import ChapterInfo, HdrMetadata, StreamInfo, StreamKind, VideoInfo
 from engine.video.read.media_file import check_size, open_input, packets_of, translated
 from engine.video.read.side_data import side_data_of
 
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
+# FFmpeg's own decoders leave transparency out; those of libvpx give it with these pixels only.
+_WITH_ALPHA = {("vp8", "yuv420p"): "libvpx", ("vp9", "yuv420p"): "libvpx-vp9"}
+
+_ROUNDING = 0.005  # of a shape that is stated as a width and a height, px
 _COVER = Disposition.attached_pic | Disposition.timed_thumbnails
 
 
@@ -49,6 +56,48 @@ def film_stream(path: Path, container: InputContainer) -> VideoStream:
     if best.codec_context.width or best.codec_context.height:
         check_size(path, best.codec_context.width, best.codec_context.height)
     return best
+
+
+def decoder_of(stream: VideoStream) -> VideoCodecContext:
+    """The decoder for the packets of a stream, from a key frame on; not opened yet."""
+    context = stream.codec_context
+    name = _WITH_ALPHA.get((context.codec.canonical_name, context.pix_fmt or ""))
+    if name is None or not _states_alpha(stream):
+        return context
+    decoder = CodecContext.create(name, "r")
+    assert isinstance(decoder, VideoCodecContext)
+    return decoder
+
+
+def has_alpha_beside(stream: VideoStream, packet: Any) -> bool:
+    """Whether a packet of Matroska or WebM holds transparency beside what its codec codes."""
+    return _states_alpha(stream) and packet.has_sidedata("matroska_block_additional")
+
+
+def _states_alpha(stream: VideoStream) -> bool:
+    stated = {name.lower(): value for name, value in stream.metadata.items()}
+    return stated.get("alpha_mode", "0") != "0"
+
+
+def cropped(video: VideoInfo, margins: Margins, coded_aspect: Fraction) -> VideoInfo:
+    """A video without what its container crops of each frame.
+
+    Args:
+        video: As decoded.
+        margins: From `cropping_of`.
+        coded_aspect: Width of a pixel over its height, as the coded stream states; 1 where it
+            states nothing.
+    """
+    part = margins.inside(video.size)
+    if margins == Margins() or part.is_empty:
+        return video
+    # A container states how wide the whole is shown, or only the part, and FFmpeg takes it for one
+    # of both: for the other one where the pixels then have the shape of the coded stream.
+    widening = Fraction(video.size.height * part.width, video.size.width * part.height)
+    others = video.sample_aspect * widening, video.sample_aspect / widening
+    is_other = any(abs(other / coded_aspect - 1) <= _ROUNDING for other in others)
+    aspect = coded_aspect if is_other else video.sample_aspect
+    return replace(video, size=part, cropped=margins, sample_aspect=aspect)
 
 
 def _without_picture(path: Path, container: InputContainer, *, has_unknown: bool) -> InputError:

@@ -333,6 +333,8 @@ def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
         )
     if video.has_alpha and not picture.has_alpha:
         yield Notice(code="alpha-left-out", severity="warning")
+    if video.has_unread_alpha:
+        yield Notice(code="alpha-left-out", case="unread", severity="warning")
     is_picture = picture.codec in IMAGE_SUFFIXES.values()
     if video.profile and not (is_picture and is_true_of(video.profile, picture.chroma)):
         case = "other-colours" if is_picture else ""

@@ -2,17 +2,19 @@
 
 import time
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from engine.core.geometry import Box
+from engine.core.geometry import Box, Size
 from engine.protocol.media import Findings, MediaInfo
 from engine.video.read import examination
 from engine.video.read.examination import examined
+from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
-from tests.helpers.clips import cut_short, make_clip, make_picture
+from tests.helpers.clips import copied, cut_short, make_clip, make_picture
 from tests.helpers.fields import NTSC, interlaced, picture, telecined, write
 
 
@@ -136,5 +138,85 @@ def test_no_fault_of_a_file_or_of_ours_stops_anything(tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(examination, "_sample", fail)
+    monkeypatch.setattr(examination, "_looks", fail)
     assert examined(media) is media
+
+
+def joined(path: Path, *parts: tuple[int, dict[str, object]]) -> Path:
+    """A transport stream of parts, each of so many frames and made as `make_clip` says."""
+    data, start = b"", 0
+    for frames, changes in parts:
+        times = [Fraction(start + n, 25) for n in range(frames)]
+        made = {"frames": frames, "vfr_times": times, "b_frames": 0, **changes}
+        data += make_clip(path, **made).read_bytes()
+        start += frames + 1
+    path.write_bytes(data)
+    return path
+
+
+BT709 = {"matrix": "bt709", "range": "tv", "primaries": "bt709", "transfer": "bt709"}
+PQ = {"matrix": "bt2020nc", "range": "tv", "primaries": "bt2020", "transfer": "smpte2084"}
+NARROW, WIDE = {"sar": Fraction(16, 15)}, {"sar": Fraction(64, 45)}
+DV = {"size": (90, 72), "codec": "mpeg2video"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "what", "taken", "rest", "seen"),
+    [
+        (DV | NARROW, DV | WIDE, "aspect", "16:9", "4:3", {"sample_aspect": Fraction(64, 45)}),
+        (NARROW, WIDE, "aspect", "32:15", "8:5", {"sample_aspect": Fraction(64, 45)}),
+        ({}, {"size": (64, 96)}, "size", "64x96", "96x64", {"size": Size(64, 96)}),
+        ({}, {"pixel_format": "yuv422p"}, "format", "yuv422p", "yuv420p", {"chroma": "422"}),
+        (
+            {"tags": BT709},
+            {"tags": PQ},
+            "colours",
+            "bt2020nc, bt2020, smpte2084",
+            "bt709, bt709, bt709",
+            {"hdr": "pq"},
+        ),
+    ],
+)
+def test_what_changes_is_taken_from_most_of_the_film_and_named(
+    tmp_path, one, other, what, taken, rest, seen
+):
+    for parts in (((20, one), (60, other)), ((60, other), (20, one))):
+        media = examined(probe(joined(tmp_path / "a.ts", *parts)))
+        (found,) = [change for change in media.findings.changes if change.what == what]
+        assert (found.taken, found.other) == (taken, rest)
+        assert 0.1 < found.share < 0.45
+        assert {name: getattr(media.video, name) for name in seen} == seen
+        with FrameReader(media) as reader:
+            assert {frame.planes[0].shape for frame in reader} == {
+                (media.video.size.height, media.video.size.width)
+            }
+
+
+def test_a_film_of_one_kind_has_no_changes(tmp_path):
+    for name, changes in (("a.mkv", NARROW), ("b.mp4", {"rotation": 90}), ("c.ts", {"tags": PQ})):
+        media = probe(make_clip(tmp_path / name, frames=60, **changes))
+        found = examined(media)
+        assert (found.findings.changes, found.video) == ((), media.video)
+
+
+def test_the_shape_that_a_container_states_counts_for_all_frames(tmp_path):
+    source = joined(tmp_path / "a.ts", (20, DV | NARROW), (60, DV | WIDE))
+    film = copied(source, tmp_path / "b.mov", change=lambda s: setattr(s, "sample_aspect_ratio", 2))
+    media = examined(probe(film))
+    (said,) = media.findings.changes
+    assert (said.what, said.taken, said.other) == ("coded-aspect", "5:2", "4:3")
+    assert media.video.sample_aspect == 2
+
+
+@pytest.mark.parametrize(
+    ("parts", "what"),
+    [
+        ((interlaced(40, "tt"), [picture(n) for n in range(40)]), {"scan"}),
+        ((interlaced(40, "tt"), interlaced(40, "bb")), {"field-order"}),
+        ((interlaced(80, "tt"),), set()),
+        ((telecined(80),), set()),
+    ],
+)
+def test_fields_that_change_are_named(tmp_path, parts, what):
+    media = examined(probe(write(tmp_path / "a.mkv", [one for part in parts for one in part])))
+    assert {change.what for change in media.findings.changes} == what
