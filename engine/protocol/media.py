@@ -172,6 +172,8 @@ class StreamInfo:
     is_forced: bool = False
     channels: int = 0  # audio
     sample_rate: int = 0  # audio, Hz
+    layout: str = ""  # audio: FFmpeg's name of its channels, as "5.1(side)"
+    sample_format: str = ""  # audio: FFmpeg's name of what its decoder gives, as "fltp"
     file_name: str = ""  # attachment
     mime_type: str = ""  # attachment
     bit_rate: int = 0  # bits/s, 0 while unknown

@@ -116,6 +116,8 @@ def _stream_info(stream: Any) -> StreamInfo:
         is_forced=bool(stream.disposition & Disposition.forced),
         channels=context.layout.nb_channels if is_sound else 0,
         sample_rate=context.sample_rate if is_sound else 0,
+        layout=context.layout.name if is_sound else "",
+        sample_format=context.format.name if is_sound and context.format else "",
         file_name=stream.metadata.get("filename", ""),
         mime_type=stream.metadata.get("mimetype", ""),
         bit_rate=int(context.bit_rate or 0) if is_sound else 0,

@@ -10,13 +10,27 @@ from pathlib import Path
 from engine.core.errors import ContainerMismatch
 from engine.core.messages import Message, Param, message
 from engine.protocol.media import MediaInfo, StreamInfo
-from engine.protocol.plan import Notice, PassPlan, Plan
+from engine.protocol.plan import Notice, PassPlan, Plan, Severity
 
 _PACKED_SOUND = {"aac", "ac3", "eac3", "mp3", "mp2", "alac", "flac", "opus", "dts"}
 _PCM = {f"pcm_{kind}" for kind in ("s16le", "s24le", "s32le", "f32le", "f64le", "s16be", "s24be")}
 _MOV_AUDIO = frozenset(_PACKED_SOUND | _PCM)
 # FFmpeg's word for what cameras measure, as GoPro's "gpmd"; in other containers for anything.
 _DATA = frozenset({"bin_data"})
+# By the format of decoded samples: what holds all of them exactly.
+_PCM_OF = {
+    "u8": "pcm_s16le",
+    "s16": "pcm_s16le",
+    "s32": "pcm_s32le",
+    "flt": "pcm_f32le",
+    "dbl": "pcm_f64le",
+}
+# Codecs whose decoded samples of 32 bits have at most 24 that say anything.
+_OF_24_BITS = frozenset(
+    {"pcm_bluray", "pcm_dvd", "pcm_s24be", "pcm_s24le_planar", "s302m", "mlp", "truehd"}
+    | {"pcm_s24daud", "wmalossless"}
+)
+_PLAYED_AS = ("mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")  # channels without names
 _NUMBER = re.compile(r"%0?(\d*)d")
 
 
@@ -33,6 +47,8 @@ class Container:
     subtitle: frozenset[str]
     takes_attachments: bool = False
     keeps_empty: bool = False  # streams without packets
+    names_channels: bool = True  # states the channel layout of PCM
+    has_times: bool = False  # states the time of each packet of PCM: there may be gaps
     cover: frozenset[str] = frozenset()
     data: frozenset[str] = frozenset()
 
@@ -81,6 +97,8 @@ CONTAINERS: dict[str, Container] = {
         ),
         takes_attachments=True,
         keeps_empty=True,
+        names_channels=False,
+        has_times=True,
         cover=frozenset({"mjpeg", "png", "bmp", "gif", "tiff", "webp"}),
     ),
 }
@@ -191,17 +209,48 @@ def _refusal_of_data(stream: StreamInfo, media: MediaInfo, into: Container) -> M
     return message("reason.stream.data", title=into.title)
 
 
+def conversion_of(container: str, stream: StreamInfo) -> str:
+    """The codec in which a container holds the decoded samples of a sound track without loss.
+
+    PCM; FLAC where the container cannot name the channels of PCM. "" where there is none: no
+    sound, or nothing here can decode it.
+    """
+    samples = stream.sample_format.removesuffix("p")
+    pcm = _PCM_OF.get(samples, "")
+    if stream.kind != "audio" or container in PICTURES or not pcm:
+        return ""
+    if pcm == "pcm_s32le" and codec_name(stream.codec) in _OF_24_BITS:
+        pcm = "pcm_s24le"
+    into = CONTAINERS[container]
+    has_names = into.names_channels or _is_played_right(stream)
+    if not has_names and pcm in ("pcm_s16le", "pcm_s24le") and stream.channels <= len(_PLAYED_AS):
+        return "flac"
+    return pcm
+
+
+def names_channels(layout: str) -> bool:
+    """Whether FFmpeg's name of a layout says which channels there are, not only how many."""
+    return bool(layout) and not layout.endswith(" channels")
+
+
+def _is_played_right(stream: StreamInfo) -> bool:
+    """Whether players assume the right channels where a file states only how many."""
+    return not names_channels(stream.layout) or stream.layout in _PLAYED_AS
+
+
 def plan_streams(media: MediaInfo, container: str) -> tuple[PassPlan, ...]:
     """What happens to every stream but the film, in the order of the file."""
     plans = []
     for stream in media.streams:
         why = refusal_of(container, stream, media)
+        converted = conversion_of(container, stream) if why is not None else ""
         plans.append(
             PassPlan(
                 index=stream.index,
                 kind=stream.kind,
                 codec=stream.codec,
-                copied=why is None,
+                copied=why is None or bool(converted),
+                converted=converted,
                 why=why or "",
             )
         )
@@ -216,13 +265,18 @@ def left_out(plans: Iterable[PassPlan]) -> tuple[PassPlan, ...]:
 def stream_notices(media: MediaInfo, container: str) -> Iterator[Notice]:
     """What the user should know about the other streams before the start.
 
-    Codes: "stream-left-out" for each stream that is not copied (warning), "container-changed"
-    (info) where the result has another container than the source.
+    Codes: "stream-left-out" for each stream that the result will not have (warning),
+    "sound-converted" (info) for each sound track that is decoded, "container-changed" (info) where
+    the result has another container than the source.
     """
     if container in PICTURES and media.kind != "video":
         return
-    for plan in left_out(plan_streams(media, container)):
-        yield _left_out_notice(media, container, plan)
+    plans = plan_streams(media, container)
+    for plan in left_out(plans):
+        yield _notice(media, container, plan, "stream-left-out")
+    for plan in plans:
+        if plan.converted:
+            yield _notice(media, container, plan, "sound-converted")
     family = source_family(media)
     if family and container not in (family, *PICTURES):
         old, new = CONTAINERS[family].title, CONTAINERS[container].title
@@ -241,7 +295,7 @@ def trial_notices(media: MediaInfo, before: Plan, after: Plan) -> Iterator[Notic
     """
     for planned, found in zip(before.streams, after.streams, strict=True):
         if planned.copied and not found.copied:
-            yield _left_out_notice(media, after.container, found)
+            yield _notice(media, after.container, found, "stream-left-out")
         elif found.dropped:
             yield Notice(
                 code="packets-dropped",
@@ -254,7 +308,8 @@ def trial_notices(media: MediaInfo, before: Plan, after: Plan) -> Iterator[Notic
             )
 
 
-def _left_out_notice(media: MediaInfo, container: str, plan: PassPlan) -> Notice:
+def _notice(media: MediaInfo, container: str, plan: PassPlan, code: str) -> Notice:
+    """A stream that is left out or converted, with the container that would copy it."""
     stream = next(s for s in media.streams if s.index == plan.index)
     others = [c for c in CONTAINERS.values() if c.name != container]
     better = [c.title for c in others if not refusal_of(c.name, stream, media)]
@@ -267,10 +322,16 @@ def _left_out_notice(media: MediaInfo, container: str, plan: PassPlan) -> Notice
         "stream": _kind(plan),
         "why": plan.why,
     }
+    case = ""
     if better:
-        params["better"] = better[0]
-    case = "other-container" if better else ""
-    return Notice(code="stream-left-out", case=case, severity="warning", params=params)
+        case, params["better"] = "other-container", better[0]
+    if plan.converted:
+        params |= {"converted": plan.converted, "layout": stream.layout}
+        into = CONTAINERS[container]
+        if plan.converted != "flac" and not into.names_channels and not _is_played_right(stream):
+            case, params["title"] = "channels", into.title
+    severity: Severity = "warning" if case == "channels" or not plan.converted else "info"
+    return Notice(code=code, case=case, severity=severity, params=params)
 
 
 def _kind(plan: PassPlan) -> Message:
