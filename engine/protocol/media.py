@@ -19,6 +19,8 @@ Scan = Literal["", "progressive", "interlaced", "telecined"]  # "" while unknown
 FieldOrder = Literal["tt", "bb"]  # top or bottom field first, as shown
 Side = Literal["source", "result", "pieces"]  # pieces: the finished part of a result
 Rendering = Literal["frames", "fields", "film"]
+# Layouts of one channel, two and so on, where a file states no more than their number.
+PLAYED_AS = ("mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
 
 _SUBSAMPLING: dict[Chroma, tuple[int, int]] = {
     "420": (2, 2),

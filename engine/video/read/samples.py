@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from engine.core.control import Control
 from engine.core.errors import memory_ran_out
-from engine.protocol.media import MediaInfo
+from engine.protocol.media import PLAYED_AS, MediaInfo
 from engine.video.read.clock import PartClock
 from engine.video.read.frame_times import StampCheck
 from engine.video.read.media_file import open_input, readable_packets, translated
@@ -60,7 +60,7 @@ class SampleDecoder:
         packed = context.format.packed.name
         self.format: str = _STORED.get(packed, packed)
         self.rate: int = context.sample_rate
-        self.layout = context.layout
+        self.layout = _named(context.layout)
         self._form: tuple[str, str, int] | None = None
         self._resampler: Any = None
 
@@ -76,6 +76,13 @@ class SampleDecoder:
             for part in self._resampler.resample(frame):
                 yield seconds, part
                 seconds = None
+
+
+def _named(layout: av.AudioLayout) -> av.AudioLayout:
+    """A layout that says which channels there are, where the source says only how many."""
+    count = layout.nb_channels
+    is_named = not layout.name.endswith(" channels") or count > len(PLAYED_AS)
+    return layout if is_named else av.AudioLayout(PLAYED_AS[count - 1])
 
 
 def samples_of(frame: av.AudioFrame) -> NDArray[Any]:

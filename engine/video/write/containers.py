@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.core.errors import ContainerMismatch
 from engine.core.messages import Message, Param, message
-from engine.protocol.media import MediaInfo, StreamInfo
+from engine.protocol.media import PLAYED_AS, MediaInfo, StreamInfo
 from engine.protocol.plan import Notice, PassPlan, Plan, Severity
 
 _PACKED_SOUND = {"aac", "ac3", "eac3", "mp3", "mp2", "alac", "flac", "opus", "dts"}
@@ -30,7 +30,6 @@ _OF_24_BITS = frozenset(
     {"pcm_bluray", "pcm_dvd", "pcm_s24be", "pcm_s24le_planar", "s302m", "mlp", "truehd"}
     | {"pcm_s24daud", "wmalossless"}
 )
-_PLAYED_AS = ("mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")  # channels without names
 _NUMBER = re.compile(r"%0?(\d*)d")
 
 
@@ -48,6 +47,7 @@ class Container:
     takes_attachments: bool = False
     keeps_empty: bool = False  # streams without packets
     names_channels: bool = True  # states the channel layout of PCM
+    needs_channels: bool = False  # takes no PCM without one
     has_times: bool = False  # states the time of each packet of PCM: there may be gaps
     cover: frozenset[str] = frozenset()
     data: frozenset[str] = frozenset()
@@ -62,6 +62,7 @@ CONTAINERS: dict[str, Container] = {
         picture=frozenset({"h264", "hevc", "av1"}),
         audio=_MOV_AUDIO | {"vorbis"},
         subtitle=frozenset({"mov_text", "dvd_subtitle"}),
+        needs_channels=True,
         cover=frozenset({"mjpeg", "png"}),
         data=_DATA,
     ),
@@ -72,7 +73,8 @@ CONTAINERS: dict[str, Container] = {
         suffixes=(".mov", ".qt"),
         picture=frozenset({"h264", "hevc", "prores"}),
         audio=(_MOV_AUDIO - {"flac", "opus"})  # FFmpeg writes these into MP4 only
-        | {"pcm_u8", "pcm_s8", "pcm_alaw", "pcm_mulaw", "amr_nb", "amr_wb"},
+        | {"pcm_u8", "pcm_s8", "pcm_s32be", "pcm_f32be", "pcm_f64be", "pcm_alaw", "pcm_mulaw"}
+        | {"amr_nb", "amr_wb"},
         subtitle=frozenset({"mov_text"}),
         data=_DATA,
     ),
@@ -190,7 +192,9 @@ def refusal_of(container: str, stream: StreamInfo, media: MediaInfo) -> Message 
         cover = message("reason.stream.cover", title=into.title, codec=kind)
         return None if kind in into.cover else cover
     if kind in (into.audio if stream.kind == "audio" else into.subtitle):
-        return None
+        needs_names = into.needs_channels and kind in _PCM and not names_channels(stream.layout)
+        channels = message("reason.stream.channels", title=into.title)
+        return channels if needs_names and stream.kind == "audio" else None
     if not kind:
         return message("reason.stream.unknown-codec", title=into.title)
     return message("reason.stream.codec", title=into.title, codec=kind)
@@ -223,7 +227,7 @@ def conversion_of(container: str, stream: StreamInfo) -> str:
         pcm = "pcm_s24le"
     into = CONTAINERS[container]
     has_names = into.names_channels or _is_played_right(stream)
-    if not has_names and pcm in ("pcm_s16le", "pcm_s24le") and stream.channels <= len(_PLAYED_AS):
+    if not has_names and pcm in ("pcm_s16le", "pcm_s24le") and stream.channels <= len(PLAYED_AS):
         return "flac"
     return pcm
 
@@ -235,7 +239,7 @@ def names_channels(layout: str) -> bool:
 
 def _is_played_right(stream: StreamInfo) -> bool:
     """Whether players assume the right channels where a file states only how many."""
-    return not names_channels(stream.layout) or stream.layout in _PLAYED_AS
+    return not names_channels(stream.layout) or stream.layout in PLAYED_AS
 
 
 def plan_streams(media: MediaInfo, container: str) -> tuple[PassPlan, ...]:

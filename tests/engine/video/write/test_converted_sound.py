@@ -35,9 +35,10 @@ def make_film(
 ) -> Path:
     """A film of 2 s with one sound track, that says nothing for `gap` s from its middle on."""
     with av.open(f"file:{path}", "w", format=how.pop("muxer", None)) as output:
-        film = output.add_stream("mpeg4", rate=25)
+        film = output.add_stream("flv" if path.suffix == ".flv" else "mpeg4", rate=25)
         film.width, film.height = 96, 64
         sound: Any = output.add_stream(codec, rate=rate, **how)
+        sound.bit_rate = 128_000  # of codecs that are lossy
         output.start_encoding()
         for number in range(FRAMES):
             picture = number_picture(number, 96, 64)
@@ -105,6 +106,7 @@ KINDS = {  # what a source has, and what its samples are stored as in MKV, MP4 a
     "Flash, ADPCM": ("a.flv", "adpcm_swf", {"rate": 44100}, ("pcm_s16le",) * 3),
     "Windows Media": ("a.wmv", "wmav2", {"rate": 44100, "muxer": "asf"}, ("pcm_f32le",) * 3),
     "AVI, ADPCM": ("a.avi", "adpcm_ms", {"rate": 44100}, ("pcm_s16le",) * 3),
+    "PCM without a channel layout": ("a.mkv", "pcm_s16le", {}, ("", "pcm_s16le", "")),
     "8 bits": ("a.mov", "pcm_s8", {}, ("pcm_s16le", "pcm_s16le", "")),
     "big-endian floats": ("a.mov", "pcm_f32be", {}, ("pcm_f32le", "pcm_f32le", "")),
 }
