@@ -50,7 +50,6 @@ class ComparedFile:
         seconds = np.fromiter(moved, np.float64, len(entry)) * float(entry.time_base)
         return np.fmax.accumulate(seconds) - float(self.origin)
 
-
     def samples(self, index: int, control: Control) -> Iterator[tuple[float, NDArray[Any]]]:
         """Decoded samples of a sound track, and their times, s after the first picture."""
         origin = float(self.origin)

@@ -1,8 +1,9 @@
 """Verification: nothing of the source is lost, doubled, shifted or mislabelled in the result.
 
 Both files are decoded once, in parallel, to thumbnails; the other streams are compared packet by
-packet without decoding, and sound that was decoded on the way sample by sample. Memory: about 100 bytes a frame and 12 a packet, else independent of the
-length of the film. Time: 2 to 3 ms of processor time for a 960x540 frame, plus its decoding.
+packet without decoding, and sound that was decoded on the way sample by sample. Memory: about 100
+bytes a frame and 12 a packet, else independent of the length of the film. Time: 2 to 3 ms of
+processor time for a 960x540 frame, plus its decoding.
 """
 
 from __future__ import annotations

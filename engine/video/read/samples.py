@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import av
-import numpy as np
 from av.stream import Discard
 from numpy.typing import NDArray
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, cast
+from typing import cast
 
 import av
 import numpy as np
@@ -72,4 +72,3 @@ def sound_from(media: MediaInfo, start: Fraction, rate: int) -> Iterator[Sound]:
 
 def _stereo(frame: av.AudioFrame) -> NDArray[np.float32]:
     return frame.to_ndarray().reshape(-1, 2).astype(np.float32, copy=False)
-
