@@ -223,6 +223,7 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
             row.awaits_plan = False
         case events.PlanChosen():
             row.plan, row.error, row.downgrades = event.plan, None, ()
+            row.media = event.media or row.media
             row.awaits_plan = False
         case events.PlanFailed() if row.state.can_change:
             row.error, row.awaits_plan = event.error, False

@@ -196,6 +196,8 @@ def _colours(video: VideoInfo) -> str:
 
 def _stream(stream: StreamInfo) -> str:
     parts = [stream.codec, stream.language, stream.title, stream.file_name]
+    if stream.kind == "video":
+        parts = [f"stream {stream.index}", str(stream.size or ""), *parts]
     if stream.channels:
         parts.append(f"{_count(stream.channels, 'channel')}, {stream.sample_rate} Hz")
     return ", ".join(filter(None, parts))

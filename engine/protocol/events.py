@@ -69,9 +69,14 @@ class JobRemoved(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChosen(JobEvent):
-    """What will be done; sent again whenever the settings change."""
+    """What will be done; sent again whenever the settings change.
+
+    Attributes:
+        media: The source, where other settings read it differently.
+    """
 
     plan: Plan
+    media: MediaInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from engine.core.geometry import Box, Size
 
 Chroma = Literal["420", "422", "444", "440", "411", "410", "gray", "rgb"]
 Hdr = Literal["", "pq", "hlg"]
-StreamKind = Literal["audio", "subtitle", "attachment", "cover", "data"]
+StreamKind = Literal["audio", "subtitle", "attachment", "cover", "data", "video"]
 MediaKind = Literal["video", "image", "sequence"]
 LATENT = "latent"  # container and codec of a source that holds latents
 Reading = Literal["raw", "normalised"]  # latents of the VAE, or by mean and std
@@ -163,7 +163,7 @@ class VideoInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamInfo:
-    """Any other stream: something to copy unchanged."""
+    """Any other stream: something to copy unchanged, or another video track."""
 
     index: int
     kind: StreamKind
@@ -176,6 +176,8 @@ class StreamInfo:
     sample_rate: int = 0  # audio, Hz
     layout: str = ""  # audio: FFmpeg's name of its channels, as "5.1(side)"
     sample_format: str = ""  # audio: FFmpeg's name of what its decoder gives, as "fltp"
+    size: Size | None = None  # video, as stored
+    is_of_other_programme: bool = False  # of a broadcast that has several
     file_name: str = ""  # attachment
     mime_type: str = ""  # attachment
     bit_rate: int = 0  # bits/s, 0 while unknown
@@ -202,6 +204,7 @@ class MediaInfo:
     streams: tuple[StreamInfo, ...] = ()
     chapters: tuple[ChapterInfo, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
+    video_stream: int = -1  # that was asked for by its index; -1 for the one that players show
     pattern: str = ""  # of a sequence: "shot_%04d.png" with its folder
     first_number: int = 0  # of a sequence
     start: Fraction = Fraction(0)  # s: the time stamp at which the clock of the file shows 0
@@ -215,5 +218,6 @@ class MediaInfo:
 
     @property
     def audio_streams(self) -> tuple[StreamInfo, ...]:
-        """All sound tracks, in file order."""
-        return tuple(s for s in self.streams if s.kind == "audio")
+        """All sound tracks that belong to the film, in file order."""
+        sounds = (s for s in self.streams if s.kind == "audio")
+        return tuple(s for s in sounds if not s.is_of_other_programme)

@@ -128,17 +128,20 @@ def _expected(
 ) -> tuple[list[StreamInfo], list[Message]]:
     """Streams that must be there, and names of those that are left out, with the reason.
 
-    Without a plan everything must be there, but data that the result's container cannot hold.
+    Without a plan everything must be there but data that the result's container cannot hold, other
+    video tracks and other programmes.
     """
     if plan is None and result.kind != "video":
         return [], [message("reason.stream.pictures-only")] if source.streams else []
     planned = (
         plan.streams if plan is not None else plan_streams(source, source_family(result) or "mkv")
     )
+    never = {s.index for s in source.streams if s.is_of_other_programme or s.kind == "video"}
     left_out = {
         entry.index: entry.why
         for entry in planned
-        if not entry.copied and (plan is not None or entry.kind == "data")
+        if not entry.copied
+        and (plan is not None or entry.kind == "data" or entry.index in never)
     }
     unknown = message("reason.stream.unknown")
     names = [

@@ -43,6 +43,7 @@ from engine.video.read.stream_info import (
     film_stream,
     hdr_metadata_of,
     mean_quantiser,
+    other_programmes,
     other_streams,
     rotation_of,
 )
@@ -68,11 +69,13 @@ class _Beginning:
     packet: bytes
 
 
-def probe(path: Path) -> MediaInfo:
+def probe(path: Path, video_stream: int = -1) -> MediaInfo:
     """Facts about a video, a picture or a numbered sequence of pictures.
 
     Args:
         path: A file; or a name such as "shot_%04d.png" or a folder, for a sequence.
+        video_stream: Index of the video track that is the film; -1 for the one that players show.
+            Pictures have no choice.
 
     Raises:
         InputError: Missing, unreadable, not media, without a picture, damaged, or too large: one
@@ -83,11 +86,11 @@ def probe(path: Path) -> MediaInfo:
     """
     sequence = find_sequence(path)
     if sequence is not None:
-        return _probe_sequence(*sequence)
+        return replace(_probe_sequence(*sequence), video_stream=video_stream)
     codec = picture_codec(path)
     if codec:
-        return _probe_picture(path, codec)
-    media = _probe_film(path)
+        return replace(_probe_picture(path, codec), video_stream=video_stream)
+    media = _probe_film(path, video_stream)
     quantiser = advised(lambda: mean_quantiser(path, index=media.video.index), None)
     return replace(media, video=replace(media.video, quantiser=quantiser or 0.0))
 
@@ -160,9 +163,10 @@ def _has_alpha(frame: VideoFrame) -> bool:
     return layout_of(frame.format.name).has_alpha
 
 
-def _probe_film(path: Path) -> MediaInfo:
+def _probe_film(path: Path, chosen: int) -> MediaInfo:
     with open_input(path) as container:
-        stream = film_stream(path, container)
+        stream = film_stream(path, container, chosen)
+        foreign = other_programmes(container, stream)
         with translated(path):
             first = _first_frames(path, container, stream)
         counted = count_by_index(stream) or advised(
@@ -180,10 +184,11 @@ def _probe_film(path: Path) -> MediaInfo:
             container=container.format.name,
             bytes=check_readable(path),
             video=_estimated(video),
-            streams=tuple(other_streams(container, stream.index)),
+            streams=tuple(other_streams(container, stream.index, foreign)),
             chapters=tuple(chapters_of(container)),
             metadata=dict(container.metadata),
-            start=clock_start(container),
+            start=clock_start(container, foreign),
+            video_stream=chosen,
             is_cut_short=is_truncated(path),
         )
 

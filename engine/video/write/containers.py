@@ -182,6 +182,10 @@ def refusal_of(container: str, stream: StreamInfo, media: MediaInfo) -> Message 
     """Why a stream cannot be copied into a container; None when it can."""
     if container in PICTURES:
         return message("reason.stream.pictures-only")
+    if stream.is_of_other_programme:
+        return message("reason.stream.programme")
+    if stream.kind == "video":
+        return message("reason.stream.video")
     kind, into = codec_name(stream.codec), CONTAINERS[container]
     if stream.kind == "data":
         return _refusal_of_data(stream, media, into)
@@ -221,7 +225,8 @@ def conversion_of(container: str, stream: StreamInfo) -> str:
     """
     samples = stream.sample_format.removesuffix("p")
     pcm = _PCM_OF.get(samples, "")
-    if stream.kind != "audio" or container in PICTURES or not pcm:
+    is_sound = stream.kind == "audio" and not stream.is_of_other_programme
+    if not is_sound or container in PICTURES or not pcm:
         return ""
     if pcm == "pcm_s32le" and codec_name(stream.codec) in _OF_24_BITS:
         pcm = "pcm_s24le"
@@ -327,6 +332,10 @@ def _notice(media: MediaInfo, container: str, plan: PassPlan, code: str) -> Noti
         "why": plan.why,
     }
     case = ""
+    if stream.kind == "video":
+        case, params["offers"] = "video-track", f"video_stream={stream.index}"
+        about = filter(None, (stream.codec, str(stream.size or ""), stream.title))
+        params["stream"] = message("stream.with-codec", kind=_KIND_VIDEO, codec=", ".join(about))
     if better:
         case, params["better"] = "other-container", better[0]
     if plan.converted:
@@ -336,6 +345,9 @@ def _notice(media: MediaInfo, container: str, plan: PassPlan, code: str) -> Noti
             case, params["title"] = "channels", into.title
     severity: Severity = "warning" if case == "channels" or not plan.converted else "info"
     return Notice(code=code, case=case, severity=severity, params=params)
+
+
+_KIND_VIDEO = message("stream.video")
 
 
 def _kind(plan: PassPlan) -> Message:
