@@ -46,6 +46,7 @@ from engine.video.read.stream_info import (
     other_programmes,
     other_streams,
     rotation_of,
+    title_of,
 )
 
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
         dynamic_hdr=dynamic_hdr,
         bit_rate=_bit_rate(stream, counted, duration),
         language=stream.language or "",
-        title=stream.metadata.get("title", ""),
+        title=title_of(stream.metadata),
     )
 
 

@@ -137,6 +137,11 @@ def other_streams(
             yield replace(_stream_info(stream), is_of_other_programme=is_foreign)
 
 
+def title_of(metadata: Mapping[str, str]) -> str:
+    """Title of a track: MP4 and MOV have it as its name."""
+    return metadata.get("title", "") or metadata.get("name", "")
+
+
 def _stream_info(stream: Any) -> StreamInfo:
     context = stream.codec_context
     kinds: dict[str, StreamKind] = {
@@ -160,7 +165,7 @@ def _stream_info(stream: Any) -> StreamInfo:
         kind=kinds.get(stream.type, "data"),
         codec=codec or "",
         language=stream.language or "",
-        title=stream.metadata.get("title", ""),
+        title=title_of(stream.metadata),
         is_default=bool(stream.disposition & Disposition.default),
         is_forced=bool(stream.disposition & Disposition.forced),
         channels=context.layout.nb_channels if is_sound else 0,

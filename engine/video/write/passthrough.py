@@ -24,6 +24,7 @@ from engine.protocol.plan import PassPlan, Plan
 from engine.video.read.clock import PartClock, film_jumps
 from engine.video.read.frame_times import StampCheck
 from engine.video.read.media_file import open_input, readable_packets
+from engine.video.read.stream_info import title_of
 from engine.video.write.containers import CONTAINERS
 from engine.video.write.converted_sound import SoundConverter, converted_stream
 from engine.video.write.segment_file import TimedPacket
@@ -33,7 +34,9 @@ logger = logging.getLogger(__name__)
 
 _SLACK = 10.0  # s that streams of one file may be apart in it
 # True only of the source's own streams, or of their encoding.
-_OF_THE_STREAM = frozenset({"encoder", "duration", "vendor_id", "filename", "mimetype", "rotate"})
+_OF_THE_STREAM = frozenset(
+    {"encoder", "duration", "vendor_id", "filename", "mimetype", "rotate", "name"}
+)
 _STATISTICS = re.compile(
     r"^(bps|number_of_frames|number_of_bytes|duration|_statistics_\w+)(-\w+)?$"
 )
@@ -42,11 +45,13 @@ _COVER_SUFFIX = {"mjpeg": ".jpg", "png": ".png", "bmp": ".bmp", "gif": ".gif", "
 
 def stream_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     """Entries of a stream that stay true: language, title, handler, but no statistics."""
-    return {
+    title = title_of(metadata)  # in MP4 and MOV too FFmpeg writes what is called so
+    kept = {
         name: value
         for name, value in metadata.items()
         if name.lower() not in _OF_THE_STREAM and not _STATISTICS.match(name.lower())
     }
+    return {**kept, "title": title} if title else kept
 
 
 class CopiedStreams:
