@@ -193,6 +193,28 @@ class ChapterInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChapterOrder:
+    """What a Matroska file states about the order in which players show it.
+
+    Attributes:
+        editions: How many lists of chapters it has.
+        is_ordered: Whether players are to show the chapters in the order of the list.
+        elsewhere: Chapters whose frames are in other files.
+        is_linked: Whether another file comes before or after it.
+    """
+
+    editions: int = 0
+    is_ordered: bool = False
+    elsewhere: int = 0
+    is_linked: bool = False
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether it is more than frames in the order of the file, and one list of chapters."""
+        return self.editions > 1 or self.is_ordered or self.elsewhere > 0 or self.is_linked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MediaInfo:
     """A file, or a numbered sequence of pictures, that can be upscaled."""
 
@@ -203,6 +225,7 @@ class MediaInfo:
     video: VideoInfo
     streams: tuple[StreamInfo, ...] = ()
     chapters: tuple[ChapterInfo, ...] = ()
+    chapter_order: ChapterOrder | None = None  # of Matroska, where it states one
     metadata: dict[str, str] = field(default_factory=dict)
     video_stream: int = -1  # that was asked for by its index; -1 for the one that players show
     pattern: str = ""  # of a sequence: "shot_%04d.png" with its folder

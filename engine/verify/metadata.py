@@ -245,8 +245,13 @@ def _is_kept(key: str, is_mkv: bool) -> bool:
 def _film_of(media: MediaInfo) -> StreamInfo:
     """What the film's track states of itself."""
     film = media.video
-    about = {"language": film.language, "title": film.title}
-    return StreamInfo(index=film.index, kind="video", codec=film.codec, **about)
+    return StreamInfo(
+        index=film.index,
+        kind="video",
+        codec=film.codec,
+        language=film.language,
+        title=film.title,
+    )
 
 
 def _track_faults(before: StreamInfo, after: StreamInfo, is_mkv: bool) -> list[Message]:

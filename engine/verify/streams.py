@@ -140,8 +140,7 @@ def _expected(
     left_out = {
         entry.index: entry.why
         for entry in planned
-        if not entry.copied
-        and (plan is not None or entry.kind == "data" or entry.index in never)
+        if not entry.copied and (plan is not None or entry.kind == "data" or entry.index in never)
     }
     unknown = message("reason.stream.unknown")
     names = [

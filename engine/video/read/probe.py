@@ -13,10 +13,11 @@ from av.video.stream import VideoStream
 from engine.core.errors import memory_ran_out
 from engine.core.file_access import advised, reading
 from engine.core.geometry import Size
-from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
+from engine.protocol.media import ChapterOrder, MediaInfo, MediaKind, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
 from engine.video.colour.planes import planes_of
 from engine.video.colour.tags import chroma_location, hdr_of, tags_of
+from engine.video.read.chapter_order import chapter_order
 from engine.video.read.frame_times import FrameTimes
 from engine.video.read.images import (
     SEQUENCE_RATE,
@@ -187,11 +188,16 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
             video=_estimated(video),
             streams=tuple(other_streams(container, stream.index, foreign)),
             chapters=tuple(chapters_of(container)),
+            chapter_order=_chapter_order(path, container.format.name),
             metadata=dict(container.metadata),
             start=clock_start(container, foreign),
             video_stream=chosen,
             is_cut_short=is_truncated(path),
         )
+
+
+def _chapter_order(path: Path, container: str) -> ChapterOrder | None:
+    return advised(lambda: chapter_order(path), None) if "matroska" in container else None
 
 
 def _kind_of(container: str, video: VideoInfo) -> MediaKind:

@@ -8,29 +8,18 @@ the display size takes its place, and nothing else moves.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 from engine.core.errors import OutputError
 from engine.core.geometry import Size
+from engine.video.read.ebml import SEGMENT, TRACKS, EbmlElement, children
 
 PLACEHOLDER = [-65536, 0, 0, 0, -65536, 0, 0, 0, 1 << 30]  # rotation by 180 degrees
 
-_SEGMENT, _TRACKS, _ENTRY, _VIDEO = 0x18538067, 0x1654AE6B, 0xAE, 0xE0
+_ENTRY, _VIDEO = 0xAE, 0xE0
 _PROJECTION, _WIDTH, _HEIGHT, _UNIT, _VOID, _CRC = 0x7670, 0x54B0, 0x54BA, 0x54B2, 0xEC, 0xBF
 _HEADER_BYTES = 16 << 20  # tracks come early; their headers are small
-
-
-@dataclass(frozen=True, slots=True)
-class EbmlElement:
-    """One EBML element: its name, where it starts, and where its content starts and ends."""
-
-    name: int
-    start: int
-    content: int
-    end: int
 
 
 def states_aspect(codec: str) -> bool:
@@ -70,35 +59,16 @@ def write_aspect(path: Path, size: Size, aspect: Fraction) -> None:
 
 def _find(header: bytearray, path: Path) -> tuple[EbmlElement, EbmlElement, EbmlElement]:
     """All tracks, the placeholder, and the element by which the muxer states an unknown unit."""
-    for segment in _children(header, 0, len(header), _SEGMENT):
-        for tracks in _children(header, segment.content, segment.end, _TRACKS):
-            for entry in _children(header, tracks.content, tracks.end, _ENTRY):
-                for video in _children(header, entry.content, entry.end, _VIDEO):
+    for segment in children(header, 0, len(header), SEGMENT):
+        for tracks in children(header, segment.content, segment.end, TRACKS):
+            for entry in children(header, tracks.content, tracks.end, _ENTRY):
+                for video in children(header, entry.content, entry.end, _VIDEO):
                     inside = (header, video.content, video.end)
-                    room = next(_children(*inside, _PROJECTION), None)
-                    unit = next(_children(*inside, _UNIT), None)
+                    room = next(children(*inside, _PROJECTION), None)
+                    unit = next(children(*inside, _UNIT), None)
                     if room is not None and unit is not None:
                         return tracks, room, unit
     raise OutputError("no-aspect", name=path.name, path=path)
-
-
-def _children(header: bytearray, start: int, end: int, name: int) -> Iterator[EbmlElement]:
-    at = start
-    while at < end - 1:
-        found, after = _number(header, at, keep_marker=True)
-        size, content = _number(header, after, keep_marker=False)
-        is_unknown = size == (1 << 7 * (content - after)) - 1
-        stop = len(header) if is_unknown else min(content + size, len(header))
-        if found == name:
-            yield EbmlElement(found, at, content, stop)
-        at = stop
-
-
-def _number(header: bytearray, at: int, *, keep_marker: bool) -> tuple[int, int]:
-    """An integer of variable length, and the position after it."""
-    length = 9 - header[at].bit_length() if header[at] else 8
-    value = int.from_bytes(header[at : at + length], "big")
-    return (value if keep_marker else value & ((1 << 7 * length) - 1)), at + length
 
 
 def _replacement(size: Size, room: EbmlElement) -> bytes:
@@ -115,6 +85,6 @@ def _void(length: int) -> bytes:
 
 
 def _renew_checksum(header: bytearray, tracks: EbmlElement) -> None:
-    for crc in _children(header, tracks.content, tracks.content + 6, _CRC):
+    for crc in children(header, tracks.content, tracks.content + 6, _CRC):
         value = zlib.crc32(header[crc.end : tracks.end])
         header[crc.content : crc.end] = value.to_bytes(4, "little")

@@ -8,7 +8,7 @@ import pytest
 
 from engine.core.errors import OutputError
 from engine.core.geometry import Size
-from engine.video.write import mkv_aspect
+from engine.video.read.ebml import children
 from engine.video.write.mkv_aspect import PLACEHOLDER, display_size, write_aspect
 from tests.helpers.clips import copied, make_clip
 
@@ -49,8 +49,8 @@ def test_the_file_keeps_its_frames_and_gets_the_aspect_ratio(tmp_path: Path) -> 
 
 def checksum_is_right(path: Path) -> bool:
     data = bytearray(path.read_bytes())
-    (segment,) = mkv_aspect._children(data, 0, len(data), 0x18538067)
-    (tracks,) = mkv_aspect._children(data, segment.content, segment.end, 0x1654AE6B)
+    (segment,) = children(data, 0, len(data), 0x18538067)
+    (tracks,) = children(data, segment.content, segment.end, 0x1654AE6B)
     stored = int.from_bytes(data[tracks.content + 2 : tracks.content + 6], "little")
     return zlib.crc32(data[tracks.content + 6 : tracks.end]) == stored
 
