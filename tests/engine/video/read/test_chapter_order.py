@@ -73,7 +73,7 @@ def test_the_order_that_a_file_states_is_found(tmp_path: Path, what: str, place:
         chapter_order(tmp_path / "cut.mkv")
 
 
-def test_a_film_of_two_editions_is_probed_with_the_chapters_of_both(tmp_path: Path) -> None:
+def test_a_film_of_two_editions_is_probed_with_the_chapters_of_the_first(tmp_path: Path) -> None:
     data = make_clip(tmp_path / "a.mkv").read_bytes()
     (segment,) = children(data, 0, len(data), SEGMENT)
     parts = [
@@ -86,7 +86,7 @@ def test_a_film_of_two_editions_is_probed_with_the_chapters_of_both(tmp_path: Pa
     path.write_bytes(data[: segment.start] + element(SEGMENT, *parts))
     media = probe(path)
     assert media.chapter_order == ChapterOrder(editions=2, is_ordered=True, elsewhere=3)
-    assert len(media.chapters) == 5
+    assert len(media.chapters) == 2  # FFmpeg leaves out what does not rise
     assert probe(tmp_path / "a.mkv").chapter_order is None
 
 
