@@ -18,7 +18,7 @@ _NAMED = frozenset(
     {
         *("stereo3d", "spherical", "captions", "afd", "time-code", "dolby-vision", "hdr10-plus"),
         *("hdr-vivid", "ambient-viewing", "icc-profile", "pan-scan", "lcevc", "reference-displays"),
-        *("stream-group", "editions", "linked-segments"),
+        *("stream-group", "view-id", "exif"),
     }
 )
 _DYNAMIC_HDR = frozenset({"dolby-vision", "hdr10-plus", "hdr-vivid"})
