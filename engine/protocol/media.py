@@ -288,6 +288,10 @@ class MediaInfo:
         """Whether its pictures have to be decoded by a model before anything else."""
         return self.container == LATENT
 
+    def stated(self, kind: str) -> str:
+        """The value of a statement; "" where the file makes none of that kind."""
+        return next((one.value for one in self.statements if one.kind == kind), "")
+
     @property
     def audio_streams(self) -> tuple[StreamInfo, ...]:
         """All sound tracks that belong to the film, in file order."""

@@ -29,7 +29,7 @@ from engine.video.write.segment_file import (
     make_durable,
     writing,
 )
-from engine.video.write.statements import StatedResult, statement_of
+from engine.video.write.statements import StatedResult
 from engine.video.write.track_header import (
     TrackFacts,
     display_size,
@@ -263,7 +263,7 @@ class _MuxRun:
         for entries in (film.metadata, output.metadata):
             for name in [name for name in entries if name.lower() == "timecode"]:
                 del entries[name]
-        code = statement_of(self._media, "time-code")
+        code = self._media.stated("time-code")
         if StatedResult.of_plan(self._plan).keeps(Statement(kind="time-code", value=code)):
             tags = output.metadata if self._plan.container == "mkv" else film.metadata
             tags["timecode"] = code

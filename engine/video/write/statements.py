@@ -85,11 +85,6 @@ class StatedResult:
         return is_right or (self.container == "mkv" and bool(code))
 
 
-def statement_of(media: MediaInfo, kind: str) -> str:
-    """The value of a statement; "" where the file states nothing of that kind."""
-    return next((one.value for one in media.statements if one.kind == kind), "")
-
-
 def name_of(statement: Statement) -> Message:
     """Name of a statement for users: "360-degree projection"."""
     if statement.kind in _NAMED:
