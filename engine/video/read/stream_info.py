@@ -23,7 +23,7 @@ from engine.core.geometry import Margins, Size
 from engine.core.units import parse_fraction
 from engine.protocol.media import ChapterInfo, HdrMetadata, StreamInfo, StreamKind, VideoInfo
 from engine.video.read.media_file import check_size, open_input, packets_of, translated
-from engine.video.read.side_data import side_data_of
+from engine.video.read.statements import side_data_of
 
 if TYPE_CHECKING:
     from av.container import InputContainer
