@@ -27,7 +27,7 @@ def run(args: argparse.Namespace, context: CommandContext) -> int:
     _check(args)
     with _traced(args):
         rows = context.services.bench(args.cases, options, context.console.note)
-    context.console.say(table(rows))
+    context.console.say(*table(rows).split("\n"))
     if args.json_file is not None:
         write_file(Path(args.json_file), json.dumps({"results": rows}, indent=1) + "\n")
     if args.markdown is not None:
