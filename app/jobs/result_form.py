@@ -48,7 +48,6 @@ class ResultForm(Themed, QWidget):
         self._reason = Label()
         self._reason.setObjectName("outputReason")
         self._reason.setProperty("kind", "problem")
-        self._reason.setTextFormat(Qt.TextFormat.PlainText)
         self._reason.setWordWrap(True)
         self._where = ElidedLabel(Qt.TextElideMode.ElideMiddle)
         self._where.setProperty("kind", "secondary")

@@ -17,6 +17,7 @@ from app import labels
 from app.bridge.engine_bridge import EventHub
 from app.state.job_row import Downgrade, JobRow, JobState, image_of
 from app.widgets.plain import tip
+from engine.core.plain_text import one_line
 from engine.protocol import events
 from engine.settings.schema import JobSettings
 
@@ -54,7 +55,7 @@ class QueueModel(QAbstractListModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return row.name
         if role == Qt.ItemDataRole.ToolTipRole:
-            return tip(str(row.source))
+            return tip(one_line(str(row.source)))
         if role == Qt.ItemDataRole.AccessibleTextRole:
             return f"{row.name}, {labels.from_to(row)}, {labels.state(row)}"
         return None

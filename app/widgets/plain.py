@@ -14,6 +14,7 @@ from typing import Protocol
 
 from PySide6 import QtGui
 from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QLabel, QMessageBox, QTextBrowser, QWidget
 
 from engine.core.plain_text import printable
@@ -47,8 +48,11 @@ class Legend(QLabel):
 class Page(QTextBrowser):
     """A page of Markdown or HTML, which loads nothing from outside."""
 
-    def loadResource(self, kind: int, name: QUrl | str) -> None:
-        """No picture, no style sheet: the text is all there is."""
+    def loadResource(self, _kind: int, _name: QUrl | str) -> QImage:
+        """A transparent image in place of any: for nothing at all Qt would open the file itself."""
+        nothing = QImage(1, 1, QImage.Format.Format_ARGB32)
+        nothing.fill(0)
+        return nothing
 
 
 class _HasTip(Protocol):
