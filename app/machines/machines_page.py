@@ -26,6 +26,7 @@ from app.widgets.controls import Switch, Themed
 from app.widgets.layouts import clear_layout
 from app.widgets.notice_line import NoticeLine, PageLine
 from app.widgets.plain import Label
+from engine.core.plain_text import one_line
 from engine.protocol.machines import MachinesState
 
 _GAP = 10  # px
@@ -74,7 +75,7 @@ class OwnCard(Themed, QFrame):
         """All texts in the current language."""
         state = self._state
         self._caption.setText(tr("This computer"))
-        self._name.setText(state.name)
+        self._name.setText(one_line(state.name))
         self._address.setVisible(bool(state.address))
         self._address.setText(tr("Address: {address}", address=state.address))
         self._lend.setText(setting_title("lend"))

@@ -120,7 +120,8 @@ class DownloadRow(QFrame):
         self._state.setText(model_labels.status(package, status, task))
         self._action, text = main_action(package, status, task)
         self._button.setText(text)
-        self._button.setAccessibleName(f"{text}: {model_labels.full_title(file)}, {file.filename}")
+        name = f"{model_labels.full_title(file)}, {one_line(file.filename)}"
+        self._button.setAccessibleName(f"{text}: {name}")
         self._button.setEnabled(status is not FileStatus.ELSEWHERE)
         self._show_menu(package, status)
         self.show_progress(task if status.is_running else None)
