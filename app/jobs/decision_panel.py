@@ -179,7 +179,7 @@ class DecisionPanel(QWidget):
             "accept": tr("Keep it anyway"),
         }
         first, second = self._names
-        self._primary.setText(texts[first])
+        self._primary.setText(caption(texts[first]))
         if second:
             self._second.setText(texts[second])
         self._second.setVisible(bool(second))

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMenu
 from app.i18n import tr
 from app.settings.editors import Editor
 from app.widgets.controls import ChoiceBox
-from app.widgets.plain import caption
+from app.widgets.plain import caption, set_tip
 from engine.core.plain_text import one_line
 from engine.settings.schema import names_in
 
@@ -55,6 +55,7 @@ class GpusEditor(Editor):
         self._box.menu.clear()
         for value, title in titles.items():
             action = self._box.menu.addAction(caption(title))
+            set_tip(action, one_line(title))
             action.setCheckable(True)
             action.setData(value)
             action.triggered.connect(self._choose)

@@ -17,7 +17,7 @@ from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QLabel, QMessageBox, QTextBrowser, QWidget
 
-from engine.core.plain_text import printable
+from engine.core.plain_text import one_line, printable
 
 
 class Label(QLabel):
@@ -74,7 +74,7 @@ def tip(text: str) -> str:
 
 def caption(text: str) -> str:
     """A foreign name on a button or in a menu, where "&" would name a key."""
-    return printable(text).replace("&", "&&")
+    return one_line(text).replace("&", "&&")
 
 
 def message_box(

@@ -14,9 +14,13 @@ from PySide6.QtWidgets import QApplication, QMessageBox, QToolTip, QWidget
 
 from app.bridge.engine_bridge import EventHub
 from app.i18n import tr
+from app.jobs.found_files import FoundFiles
+from app.jobs.report_dialog import ReportDialog
+from app.latents.latent_sheet import LatentSheet
 from app.state.machines_model import Step
 from app.widgets.controls import ElidedLabel
 from app.widgets.plain import Label, Page, message_box, tip
+from engine.api import UnfinishedJob
 from engine.core.errors import UnreadableMedia
 from engine.core.messages import message
 from engine.protocol import events, machines
@@ -26,7 +30,7 @@ from engine.protocol.media import ChapterInfo, StreamInfo
 from engine.protocol.model_file_state import NetworkFacts, PublishedState
 from engine.protocol.plan import Notice
 from tests.helpers.fake_states import ATTIC, NO_MACHINES, STUDIO, make_files, make_listed
-from tests.helpers.fakes import make_media
+from tests.helpers.fakes import make_media, make_plan, make_report
 from tests.helpers.foreign import HOSTILE, MARK, SHOWN, harm_in, poisoned
 
 ROOT = Path(__file__).parents[2]
@@ -190,5 +194,16 @@ def test_no_widget_takes_foreign_text_for_more_than_text(bench, monkeypatch):
     program.models.view.unfold()
     bench.do("settings")
     look(program.models.view, program.settings.dialog, bench.window)
+    left = UnfinishedJob(job_id="a", source=Path(name), output=Path(name))
+    program.offer_left_over((left,))
+    column = bench.window.queue_column
+    column.watch.show_folder(f"/films/{HOSTILE}", is_on=True, is_away=True)
+    column.added.show_found(FoundFiles(skipped={"{count} without video": [Path(name)]}))
+    program.controller.remove([program.queue.rows[-1].job_id])
+    bench.hear()
+    report = ReportDialog(poisoned(make_report(make_plan(MEDIA))), bench.window)
+    sheet = LatentSheet(parent=bench.window)
+    sheet.show_file(Path(name))
+    look(bench.window, report, sheet)
     assert faults == []
     assert len(seen) > 20, seen
