@@ -7,9 +7,7 @@ from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
 from PySide6.QtWidgets import (
     QDialog,
     QHBoxLayout,
-    QLabel,
     QPushButton,
-    QTextBrowser,
     QVBoxLayout,
     QWidget,
 )
@@ -23,6 +21,7 @@ from app.theme.icons import icon
 from app.widgets.controls import fit_height
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
+from app.widgets.plain import Label, Page
 from app.window_place import resize_on_screen
 from engine import __version__
 from engine.core.units import bytes_text
@@ -61,10 +60,10 @@ class UpdateView(QDialog):
         self.resize(_SMALL)
         self._model = model
         self._shown_notes = ""
-        self._title, self._about, self._never = QLabel(), QLabel(), QLabel()
+        self._title, self._about, self._never = Label(), Label(), Label()
         self._notice = NoticeLine()
-        self._notes = QTextBrowser()
-        self._bar, self._doing = ShareBar(), QLabel()
+        self._notes = Page()
+        self._bar, self._doing = ShareBar(), Label()
         self._check, self._act, self._stop, self._close = (QPushButton() for _ in range(4))
         self._action = "check"
         self._name_parts()
