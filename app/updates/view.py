@@ -29,7 +29,8 @@ from engine.protocol.update_state import UpdateState
 
 _SMALL, _LARGE = QSize(620, 220), QSize(620, 460)  # without and with what is new
 _INDENT = 20  # px, of a list
-_NOT_OFFERED = ("update-untrusted", "update-too-new")  # after these no update is offered
+# After these no update is offered.
+_NOT_OFFERED = ("update-untrusted", "update-outdated", "update-too-new")
 _MARKDOWN = (
     QTextDocument.MarkdownFeature.MarkdownDialectGitHub
     | QTextDocument.MarkdownFeature.MarkdownNoHTML

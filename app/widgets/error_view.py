@@ -21,7 +21,7 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
     "folder": "output-error output-unwritable",
     "log": (
         "engine-error identity-damaged machine-error unknown-machine not-gguf update-error "
-        "update-not-in-build update-unreachable "
+        "update-not-in-build update-unreachable update-outdated "
         "update-untrusted update-too-new update-damaged update-missing update-busy "
         "update-not-installable engine-stopped system-refusal internal-error"
     ),

@@ -344,7 +344,7 @@ def _machine(add: Any) -> None:
     command.add_argument(
         "--with-names",
         action="store_true",
-        help="include file names and titles of videos in the archive",
+        help="keep names of files and computers, addresses, and titles of videos in the archive",
     )
     _json(command)
 

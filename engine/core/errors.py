@@ -261,6 +261,10 @@ class UpdateUntrusted(UpdateError, code="update-untrusted"):
     """The answer was not signed by us, or describes something else."""
 
 
+class UpdateOutdated(UpdateError, code="update-outdated"):
+    """The answer was signed by us, but is not the newest one, or nobody can say whether it is."""
+
+
 class UpdateTooNew(UpdateError, code="update-too-new"):
     """The description of the update is written in a way that this version cannot read."""
 
