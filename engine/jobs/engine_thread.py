@@ -89,6 +89,7 @@ class EngineThread(threading.Thread):
                 self._answer(self._inbox.get())
         finally:
             self._tasks.close(_CLOSE_S)
+            self._excerpts.close()
             self._machines.close(_CLOSE_S)
             sampler.stop()
             self._sink.emit(e.EngineClosed())
