@@ -33,6 +33,7 @@ from engine.pipeline.prepare import Machine
 from engine.planner.availability import devices_here
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol.command_check import check
 from engine.protocol.plan import notice_of_error
 from engine.protocol.tasks import Task, TaskKind
 from engine.runtimes.service import RuntimeService
@@ -97,6 +98,7 @@ class EngineThread(threading.Thread):
     def _answer(self, command: c.Command) -> None:
         service = next((s for s in self._services if isinstance(command, s.commands)), None)
         try:
+            check(command)
             if service is None:
                 self._carry_out(command)
                 return
@@ -133,10 +135,9 @@ class EngineThread(threading.Thread):
 
 def _refusal(command: c.Command, kind: TaskKind | None, error: EngineError) -> e.Event:
     """How the error of a command reaches the user."""
+    job_id = str(getattr(command, "job_id", ""))  # of a refused command it may be anything
     if kind is not None:
-        subject = getattr(command, "job_id", "")
-        return e.TaskFailed(kind=kind, subject=subject, error=error.info())
-    job_id = getattr(command, "job_id", "")
+        return e.TaskFailed(kind=kind, subject=job_id, error=error.info())
     match command:
         case c.AddJob() | c.AdoptJob():
             source = str(getattr(command, "source", job_id))

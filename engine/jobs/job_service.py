@@ -163,6 +163,7 @@ class JobService:
                 raise TypeError(f"no answer to {type(command).__name__}")
 
     def _add(self, command: c.AddJob) -> None:
+        self._store.folder(command.job_id)  # refuses what is no name
         if command.job_id in self._store.ids():
             raise JobError("begun-already", job=command.job_id)
         if command.is_automatic:
