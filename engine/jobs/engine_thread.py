@@ -43,6 +43,10 @@ logger = logging.getLogger(__name__)
 
 _ALONE = (TaskKind.BENCHMARK, TaskKind.EXCERPT)  # no job runs next to them
 _CLOSE_S = 5.0  # for a download to end; what was downloaded stays in any case
+_POINTLESS = (  # once the end is asked for
+    *(c.Prepare, c.AddJob, c.AdoptJob, c.ChangeJob, c.RetryJob, c.StartQueue),
+    *(c.ShowFrame, c.ExcerptCommand),
+)
 
 
 class _TaskEnded(c.Command):
@@ -56,6 +60,7 @@ class EngineThread(threading.Thread):
         super().__init__(name="engine", daemon=True)
         self._sink, self._pretend = sink, machine.pretend
         self._inbox: queue.SimpleQueue[c.Command] = queue.SimpleQueue()
+        self._is_closing = False
         self._tasks = TaskRunner(sink, ended=lambda: self.send(_TaskEnded()))
         self._jobs = JobService(
             sink, machine, self.send, may_run=lambda: not any(map(self._tasks.runs, _ALONE))
@@ -80,6 +85,8 @@ class EngineThread(threading.Thread):
     def send(self, command: c.Command) -> None:
         """Take a command; returns at once, from any thread."""
         self._inbox.put(command)
+        if isinstance(command, c.Shutdown):
+            self._is_closing = True
 
     def run(self) -> None:
         """Answer commands until Shutdown."""
@@ -96,6 +103,8 @@ class EngineThread(threading.Thread):
             self._sink.emit(e.EngineClosed())
 
     def _answer(self, command: c.Command) -> None:
+        if self._is_closing and isinstance(command, _POINTLESS):
+            return  # a hundred files that were added a moment ago take seconds to read
         service = next((s for s in self._services if isinstance(command, s.commands)), None)
         try:
             check(command)

@@ -380,4 +380,7 @@ class StopTask(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown(Command):
-    """End the engine: a running job is left as it is, to be resumed at the next start."""
+    """End the engine: a running job is left as it is, to be resumed at the next start.
+
+    What still waits to be added, planned or shown is dropped.
+    """

@@ -218,3 +218,32 @@ def test_a_command_is_obeyed_or_refused_and_the_queue_goes_on(
             assert str(bench.jobs.job("b").state) == "finished", name
             bench.do(c.Shutdown())
         assert bench.jobs.has_ended, name
+
+
+def test_a_job_waits_where_the_system_refuses_its_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(**_: Any) -> threading.Thread:
+        raise RuntimeError("can't start new thread")
+
+    bench = Bench(tmp_path, monkeypatch)
+    bench.bring("waiting")
+    with monkeypatch.context() as patch:
+        patch.setattr(job_service, "threading", SimpleNamespace(Thread=refused))
+        with pytest.raises(RuntimeError):
+            bench.do(c.StartQueue())
+    assert (bench.state, bench.jobs.is_running) == ("waiting", False)
+    bench.do(c.StartQueue())
+    bench.end()
+    assert bench.state == "finished"
+
+
+def test_a_job_that_another_program_has_stays_in_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+    bench.bring("waiting")
+    with bench.store.held("a"):
+        assert bench.do(COMMANDS["remove"]) == "job-busy"
+        assert bench.state == "waiting"
+    assert bench.do(COMMANDS["remove"]) == ""
