@@ -23,7 +23,7 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
         "engine-error identity-damaged machine-error unknown-machine not-gguf update-error "
         "update-not-in-build update-unreachable update-outdated "
         "update-untrusted update-too-new update-damaged update-missing update-busy "
-        "update-not-installable engine-stopped system-refusal internal-error"
+        "update-not-installable engine-stopped system-refusal internal-error command-invalid"
     ),
     "models": (
         "weights-error weights-missing library-missing download-failed weights-busy "

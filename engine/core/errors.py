@@ -325,6 +325,10 @@ class SettingsError(EngineError, code="settings-error"):
     """A setting has an impossible value or an unknown name."""
 
 
+class CommandInvalid(EngineError, code="command-invalid"):
+    """A command to the engine has a value that it cannot have."""
+
+
 class JobError(EngineError, code="job-error"):
     """Something about a job."""
 
