@@ -199,6 +199,8 @@ def _stream_info(stream: Any) -> StreamInfo:
         "attachment": "attachment",
         "video": "cover" if stream.disposition & _COVER else "video",
     }
+    if stream.disposition & Disposition.timed_thumbnails:
+        kinds["video"] = "thumbnails"
     is_sound = stream.type == "audio" and context is not None
     has_size = stream.type == "video" and context is not None and context.width > 0
     name = getattr(stream, "name", None)  # of an attachment the file name
