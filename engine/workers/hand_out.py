@@ -151,6 +151,7 @@ class _HandOut:
             finally:
                 self._account()
         if not self._lacks:
+            self._context.check_source()
             self._segments.complete()
             return
         self._context.hand_out = None
@@ -353,6 +354,7 @@ class _HandOut:
         )
         if record is None:
             return  # another one has made it meanwhile
+        self._context.check_source(record)
         self._paces.made(number, record.frames)
         self._segments.add(record)
         self._spans.add(record)
@@ -386,7 +388,7 @@ class _HandOut:
             if isinstance(found, Future):
                 self._spans.end(found)
             elif isinstance(found, Mapping):
-                with suppress(InvalidReport):
+                with suppress(InvalidReport, EngineError):  # why it ends is known
                     self._heard(found)
 
     def _account(self) -> None:

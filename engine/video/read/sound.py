@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from engine.core.errors import memory_ran_out
 from engine.protocol.media import MediaInfo
-from engine.video.read.media_file import open_input, readable_packets, translated
+from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
 
 _BEFORE = Fraction(1, 2)  # s that a seek goes further back, for decoders that need a run-up
 _ROUNDED = Fraction(1, 50)  # s that time stamps may be off: Matroska rounds them to 1 ms
@@ -47,7 +47,7 @@ def sound_from(media: MediaInfo, start: Fraction, rate: int) -> Iterator[Sound]:
         return
     path = media.path
     with open_input(path, must_be_whole=False) as container:
-        stream = cast(av.AudioStream, container.streams[tracks[0].index])
+        stream = cast(av.AudioStream, stream_at(path, container, tracks[0].index))
         with translated(path):
             first = max(Fraction(0), start - _BEFORE) + media.start
             container.seek(int(first * av.time_base), backward=True)
