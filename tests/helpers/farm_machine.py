@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,8 @@ def _go_wrong(folder: Path) -> None:
     def make(self: Any, span: Any) -> Any:
         if fault() == "crash":
             raise KeyError("a mistake")
+        if fault() == "stall":
+            threading.Event().wait()  # its connection lives
         if fault() == "nothing":
             self.tell("made", to_plain(Made(first=span.first)))
             return None

@@ -25,8 +25,9 @@ from engine.protocol.machines import MachineInfo
 from engine.protocol.plan import Plan
 from engine.workers import machines
 from engine.workers.door import Door
-from engine.workers.hand_out import hand_out
-from tests.engine.workers.test_hand_out import job_of, made_by_one, planned
+from engine.workers.hand_out import WorkerKind, hand_out
+from engine.workers.worker import SpanWorker
+from tests.engine.workers.test_hand_out import StallingWorker, job_of, made_by_one, planned
 from tests.helpers.clips import make_clip
 from tests.helpers.farm import computer
 from tests.helpers.farm_machines import Machine, paired, running, until
@@ -88,11 +89,12 @@ def with_machines(
     *,
     local: int = 0,
     answer: Callable[[Event], None] = lambda event: None,
+    worker: WorkerKind = SpanWorker,
 ) -> Events:
     """Run a job that lets machines in."""
     events = Events(answer=answer)
     context = job_of(plan, folder, local, events)
-    context.hand_out = partial(hand_out, door=door)
+    context.hand_out = partial(hand_out, door=door, worker=worker)
     run_job(context, Checkpoint(folder), overwrite=True)
     return events
 
@@ -228,6 +230,25 @@ def test_a_machine_that_fails_three_times_is_left_out(
     assert "“machine 1” failed 3 times" in text
     assert seen.states("machine 1")[-1] == "left-out"
     assert not list((tmp_path / "farm").glob("*.part"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("local", [0, 1])
+def test_a_machine_that_stalls_delays_no_job(
+    local: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.workers.deadlines._LEAST_S", 0.5)
+    plan = made_by_one("lite", tmp_path, shots=LONG)
+    door, others = paired(tmp_path, 1)
+
+    def stall(event: Event) -> None:
+        if any(one.spans_done for one in machines.present()):
+            others[0].go_wrong("stall")
+
+    slow = partial(StallingWorker, stalling=())
+    events = made_together(plan, tmp_path, door, others, answer=stall, local=local, worker=slow)
+    assert codes(events) == ["worker-late.machine", *([] if local else ["workers-gone"])]
+    assert "“machine 1” takes too long" in events.of(Warned)[0].notice.message
 
 
 @pytest.mark.slow

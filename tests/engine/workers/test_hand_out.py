@@ -24,12 +24,21 @@ from engine.core.errors import Cancelled, WeightsError
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import EventSink, JobContext
 from engine.pipeline.run import run_job
-from engine.protocol.events import Event, SegmentDone, StageProgress, Warned, WorkerProgress
+from engine.pipeline.segments import Span
+from engine.protocol.events import (
+    Event,
+    PreviewReady,
+    SegmentDone,
+    StageProgress,
+    Warned,
+    WorkerProgress,
+)
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.probe import probe
+from engine.workers import deadlines
 from engine.workers.crew import Crew
 from engine.workers.hand_out import hand_out
-from engine.workers.worker import SpanWorker
+from engine.workers.worker import JobOrder, SpanWorker
 from tests.helpers.jobs import (
     KINDS,
     SEGMENT_FRAMES,
@@ -171,6 +180,45 @@ def test_a_worker_of_another_job_ends_and_its_span_is_made_by_another(
     assert (tmp_path / "two" / "first").exists()
     assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
     assert not events.of(Warned), "none is left out, and nothing left to this process"
+
+
+LONG = (40, 40, 40)
+
+
+class StallingWorker(SpanWorker):
+    """Worker 1 stalls in its second span, or all do; their connections live."""
+
+    def __init__(self, order: JobOrder, *, stalling: tuple[int, ...] = (0,)) -> None:
+        super().__init__(order)
+        self._stalling, self._spans_begun = stalling, 0
+
+    def make(self, span: Span) -> PreviewReady | None:
+        if self._number in self._stalling and self._spans_begun:
+            (self._order.folder / "stalled").touch()
+            threading.Event().wait()
+        self._spans_begun += 1
+        time.sleep(0.2)  # or one of them makes all
+        return super().make(span)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("deaths")
+@pytest.mark.parametrize("stalling", [(0,), (0, 1)], ids=["one", "all"])
+def test_a_worker_that_stalls_delays_no_job(
+    stalling: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadlines, "_LEAST_S", 0.5)
+    plan, events = made_by_one("lite", tmp_path, shots=LONG), Events()
+    context = job_of(plan, tmp_path / "two", 2, events)
+    context.hand_out = partial(hand_out, worker=partial(StallingWorker, stalling=stalling))
+    run_job(context, Checkpoint(tmp_path / "two"), overwrite=True)
+    (tmp_path / "two" / "stalled").unlink()
+    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
+    assert not children()
+    notices = [one.notice for one in events.of(Warned)]
+    late = {one.params["worker"] for one in notices if one.code == "worker-late"}
+    assert late == {str(number + 1) for number in stalling}
+    assert ("workers-gone" in {one.code for one in notices}) == (len(stalling) == 2)
 
 
 @pytest.mark.slow
