@@ -59,6 +59,8 @@ def _go_wrong(folder: Path) -> None:
     def write(self: Any, *args: Any) -> None:
         if fault() == "disk":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if fault() == "stall":
+            threading.Event().wait()  # its connection lives
         right_write(self, *args)
 
     async def asked(self: Any, host: str) -> Any:
@@ -79,8 +81,6 @@ def _go_wrong(folder: Path) -> None:
     def make(self: Any, span: Any) -> Any:
         if fault() == "crash":
             raise KeyError("a mistake")
-        if fault() == "stall":
-            threading.Event().wait()  # its connection lives
         if fault() == "nothing":
             self.tell("made", to_plain(Made(first=span.first)))
             return None

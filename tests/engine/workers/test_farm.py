@@ -6,6 +6,7 @@ import signal
 import socket
 import ssl
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -232,23 +233,47 @@ def test_a_machine_that_fails_three_times_is_left_out(
     assert not list((tmp_path / "farm").glob("*.part"))
 
 
+def stalled(machine: Machine) -> Callable[[Event], None]:
+    """A machine stalls once it has made a span; its connection lives."""
+
+    def answer(event: Event) -> None:
+        if any(one.spans_done for one in machines.present()):
+            machine.go_wrong("stall")
+
+    return answer
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("local", [0, 1])
-def test_a_machine_that_stalls_delays_no_job(
-    local: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_others_the_process_of_the_job_makes_what_a_machine_that_stalls_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.workers.deadlines._LEAST_S", 0.5)
     plan = made_by_one("lite", tmp_path, shots=LONG)
     door, others = paired(tmp_path, 1)
+    events = made_together(plan, tmp_path, door, others, answer=stalled(others[0]))
+    assert codes(events) == ["worker-late.machine", "workers-gone"]
 
-    def stall(event: Event) -> None:
-        if any(one.spans_done for one in machines.present()):
-            others[0].go_wrong("stall")
 
-    slow = partial(StallingWorker, stalling=())
-    events = made_together(plan, tmp_path, door, others, answer=stall, local=local, worker=slow)
-    assert codes(events) == ["worker-late.machine", *([] if local else ["workers-gone"])]
+@pytest.mark.slow
+def test_a_machine_that_stalls_delays_a_job_by_a_third_at_most(tmp_path: Path) -> None:
+    """Measured: docs/reliability.md has the figures."""
+    plan = made_by_one("lite", tmp_path, shots=LONG)
+    door, others = paired(tmp_path, 1)
+    slow = partial(StallingWorker, seconds=1.0)
+    begin = time.monotonic()
+    with_machines(plan, tmp_path / "alone", door, local=1, worker=slow)
+    alone = time.monotonic() - begin
+    with running(others):
+        begin = time.monotonic()
+        events = with_machines(
+            plan, tmp_path / "farm", door, local=1, answer=stalled(others[0]), worker=slow
+        )
+        together = time.monotonic() - begin
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
+    assert codes(events) == ["worker-late.machine"]
     assert "“machine 1” takes too long" in events.of(Warned)[0].notice.message
+    print(f"{together:.1f} s with it, {alone:.1f} s without")
+    assert together < 1.3 * alone
 
 
 @pytest.mark.slow

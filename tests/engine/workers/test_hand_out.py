@@ -20,7 +20,7 @@ import pytest
 from distributed import KilledWorker, Worker
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled, WeightsError
+from engine.core.errors import Cancelled, CheckpointMismatch, WeightsError
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import EventSink, JobContext
 from engine.pipeline.run import run_job
@@ -186,18 +186,20 @@ LONG = (40, 40, 40)
 
 
 class StallingWorker(SpanWorker):
-    """Worker 1 stalls in its second span, or all do; their connections live."""
+    """Takes a while for each span; some workers stall in their second one, connected as before."""
 
-    def __init__(self, order: JobOrder, *, stalling: tuple[int, ...] = (0,)) -> None:
+    def __init__(
+        self, order: JobOrder, *, stalling: tuple[int, ...] = (), seconds: float = 0.2
+    ) -> None:
         super().__init__(order)
-        self._stalling, self._spans_begun = stalling, 0
+        self._stalling, self._seconds, self._spans_begun = stalling, seconds, 0
 
     def make(self, span: Span) -> PreviewReady | None:
         if self._number in self._stalling and self._spans_begun:
             (self._order.folder / "stalled").touch()
             threading.Event().wait()
         self._spans_begun += 1
-        time.sleep(0.2)  # or one of them makes all
+        time.sleep(self._seconds)
         return super().make(span)
 
 
@@ -337,6 +339,25 @@ def test_an_error_of_a_worker_that_has_gone_meanwhile_ends_no_job(
     number, why = crew.outcome_of(future)
     assert number is None
     assert "KeyError" in str(why)
+
+
+@pytest.mark.extended
+def test_a_source_that_changes_ends_a_job_of_workers(tmp_path: Path) -> None:
+    plan, changed = made_by_one("lite", tmp_path), threading.Event()
+
+    def change(event: Event) -> None:
+        if isinstance(event, SegmentDone) and not changed.is_set():
+            changed.set()
+            with plan.source.open("ab") as film:
+                film.write(bytes(100))
+
+    context = job_of(plan, tmp_path / "two", 1, Events(answer=change))
+    with pytest.raises(CheckpointMismatch):
+        run_job(context, Checkpoint(tmp_path / "two"), overwrite=True)
+    assert changed.is_set()
+    assert 0 < len(Checkpoint(tmp_path / "two").records) < 5
+    assert not context.plan.output.exists()
+    assert not children()
 
 
 @pytest.mark.extended
