@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from engine.core.serialization import from_plain, read_json, set_aside, to_plain
 from engine.core.windows_paths import NOT_IN_NAMES, is_reserved
 from engine.jobs.job import Job
 from engine.models import registry
+from engine.pipeline.source_watch import Fingerprint, state_of
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkPlan
 from engine.settings.schema import JobSettings
@@ -42,46 +42,6 @@ _LONGEST_NAME = 200  # bytes of a job's
 _OLD_NS = 2 * 86_400 * 10**9  # of excerpts: no program is at them any more
 _VARIANTS = {WorkPlan: registry.plan_class}
 _TRY_S, _POLL_S = 0.2, 0.01  # a look whether a job is held holds it for an instant
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fingerprint:
-    """Identifies a source: whether it is still the one that a job began with."""
-
-    bytes: int
-    modified_ns: int
-    pictures: str = ""  # SHA-256 of name, size and time of each one of a sequence
-
-    @classmethod
-    def of(cls, media: MediaInfo) -> Fingerprint:
-        """That of a source as it is now; zeros where it has gone."""
-        bytes_, modified_ns = _state_of(media.path)
-        pictures = _state_of_pictures(media) if media.kind == "sequence" else ""
-        return cls(bytes=bytes_, modified_ns=modified_ns, pictures=pictures)
-
-    def fits(self, media: MediaInfo) -> bool:
-        """Whether the source is unchanged; jobs of earlier versions know the first picture only."""
-        now = Fingerprint.of(media)
-        return self == (now if self.pictures else replace(now, pictures=""))
-
-
-def _state_of_pictures(media: MediaInfo) -> str:
-    from engine.video.read.images import sequence_file
-
-    digest = hashlib.sha256()
-    for number in range(media.video.frame_count):
-        picture = sequence_file(media.pattern, media.first_number + number)
-        digest.update(f"{picture.name}|{_state_of(picture)}|".encode(errors="surrogateescape"))
-    return digest.hexdigest()
-
-
-def _state_of(file: Path) -> tuple[int, int]:
-    """Size and time of change; zeros where it has gone."""
-    try:
-        about = file.stat()
-    except OSError:
-        return 0, 0
-    return about.st_size, about.st_mtime_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +100,14 @@ class JobStore:
         """Folders of excerpts that a program which was killed has left."""
         then_ns = time.time_ns() - _OLD_NS
         found = (self._root / _EXCERPTS).glob("*")
-        return [folder for folder in found if 0 < _state_of(folder)[1] < then_ns]
+        return [folder for folder in found if 0 < state_of(folder)[1] < then_ns]
 
-    def save(self, job: Job) -> Path:
+    def save(self, job: Job, fingerprint: Fingerprint | None = None) -> Path:
         """Write a job down before it begins; returns its folder.
+
+        Args:
+            job: What is to be done.
+            fingerprint: Of its source; that of now where it is None.
 
         Raises:
             DiskFull, OutputUnwritable: The program's own folder cannot take it.
@@ -156,7 +120,7 @@ class JobStore:
             settings=job.settings,
             output=job.output,
             plan=job.plan,
-            fingerprint=Fingerprint.of(job.media),
+            fingerprint=fingerprint or Fingerprint.of(job.media),
         )
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)

@@ -29,6 +29,7 @@ from engine.pipeline.prepare import (
     make_plan,
     with_model_of,
 )
+from engine.pipeline.source_watch import SourceWatch
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import Report
@@ -99,8 +100,10 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
         overwrite = overwrite or publication.is_published
     if stored is not None and goes_on:
         check_unchanged(stored)
+        source = SourceWatch(job.media, stored.fingerprint)
     else:
         job.media = examined_source(job.media)
+        source = SourceWatch(job.media)
         settings = with_model_of(job.settings, job.plan)
         job.plan = make_plan(job.media, settings, job.output, machine)
         if stored is not None:
@@ -110,7 +113,7 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
     check_plan(job.media, job.plan, overwrite=overwrite)
     if not goes_on:
         checkpoint.clear()
-    folder = store.save(job)
+    folder = store.save(job, source.fingerprint)
     done = checkpoint.frames
     events.emit(e.JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
     prepared()
@@ -122,6 +125,7 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
         plan=job.plan,
         control=job.control,
         events=events,
+        source=source,
         send=send,
         accepts_damage=job.settings.accept_damaged or job.is_accepted,
         pictures=machine.settings.tile_previews,

@@ -10,7 +10,8 @@ from typing import Protocol
 from engine.core.control import Control
 from engine.hardware.spill_guard import SpillGuard
 from engine.hardware.stage_meter import StageMeter
-from engine.pipeline.segments import SegmentLog
+from engine.pipeline.segments import SegmentLog, SegmentRecord
+from engine.pipeline.source_watch import SourceWatch
 from engine.protocol.commands import Command
 from engine.protocol.events import EventSink, StagesTimed
 from engine.protocol.gpu_reading import GpuProcess
@@ -62,6 +63,7 @@ class JobContext:
     plan: Plan  # replaced by a smaller one when memory runs out
     control: Control
     events: EventSink
+    source: SourceWatch | None = None  # None where another process of the job looks after it
     send: Callable[[Command], None] = lambda command: None  # to the engine thread
     pictures: bool = True  # False: no previews are made
     is_learned_from: bool = True  # False where its time should not change what later plans predict
@@ -82,6 +84,24 @@ class JobContext:
     def __post_init__(self) -> None:
         self.meter = StageMeter(self.control.work_seconds)
         self.began = self.control.work_seconds()
+
+    def check_source(self, record: SegmentRecord | None = None) -> None:
+        """Called before anything that was made of the source counts.
+
+        Args:
+            record: Only what this segment was made of is looked at, with the segments around it.
+
+        Raises:
+            CheckpointMismatch: The source has changed since the job began.
+            SourceMissing, SourceUnreadable: It has gone.
+        """
+        if self.source is None:
+            return
+        if record is None:
+            self.source.check()
+        else:
+            around = self.plan.segment_frames
+            self.source.check(record.pts[0] - around, record.pts[-1] + around)
 
     def end_piece(self, stage: str) -> None:
         """Called by the device's thread where a piece of a stage's work has ended.

@@ -24,7 +24,7 @@ from engine.core.errors import (
     UnsupportedMedia,
     WeightsMissing,
 )
-from engine.core.file_access import is_folder, reading
+from engine.core.file_access import advised, is_folder, reading
 from engine.hardware import devices
 from engine.hardware.budget import Budget, gpus_here, measure_budget
 from engine.hardware.gpu_table import GpuSpec
@@ -250,9 +250,21 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
 
 
 def examined_source(media: MediaInfo) -> MediaInfo:
-    """A film with what a sample of its frames shows; everything else as it is. Loads av."""
-    from engine.video.read.examination import examined
+    """A film with what a sample of its frames shows; everything else as it is. Loads av.
 
+    A file of another size than when it was probed is probed again: it was replaced meanwhile, or
+    was not complete yet.
+
+    Raises:
+        InputError: It cannot be used any more.
+    """
+    from engine.video.read.examination import examined
+    from engine.video.read.media_file import check_readable
+    from engine.video.read.probe import probe
+
+    is_file = media.kind != "sequence" and not media.holds_latents
+    if is_file and advised(lambda: check_readable(media.path), media.bytes) != media.bytes:
+        media = probe(media.path)
     return examined(media)
 
 

@@ -22,6 +22,7 @@ from engine.pipeline.output import Publication, part_path, publish
 from engine.pipeline.recovery import Recovery, attempt, with_one_retry
 from engine.pipeline.room import check_room, with_room
 from engine.pipeline.segments import SegmentLog, first_lacking
+from engine.pipeline.source_watch import SourceWatch
 from engine.pipeline.spans import SpanMaker
 from engine.planner import learning
 from engine.planner.rates import Learned
@@ -52,15 +53,18 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
     Raises:
         UnreadableMedia: There is no frame in that part of the source.
         ResultHeldBack: Frames of the source cannot be read.
+        CheckpointMismatch: The source has changed; finished segments are those of the old one.
         EngineError: Whatever else stopped the job; finished segments stay.
         Cancelled: The user stopped it.
     """
-    with RamPeak() as ram:
+    context.source = context.source or SourceWatch(context.media)
+    with RamPeak() as ram, context.source.blamed():
         return _run(context, segments, ram, overwrite=overwrite)
 
 
 def _run(context: JobContext, segments: SegmentLog, ram: RamPeak, *, overwrite: bool) -> Report:
     frames_before = frames_of(segments)
+    context.check_source()
     _try_mux(context)
     _make_missing(context, segments)
     part = part_path(context.plan.output, context.job_id)
@@ -128,6 +132,7 @@ def _drop_misread(context: JobContext, segments: SegmentLog) -> None:
 
 
 def _drop(context: JobContext, segments: SegmentLog, first: int, code: str) -> None:
+    context.check_source()
     count = str(len(segments.drop(first)))
     notice = Notice(code=code, severity="warning", params={"count": count})
     context.events.emit(Warned(job_id=context.job_id, notice=notice))
@@ -140,8 +145,11 @@ def _joined(context: JobContext, segments: SegmentLog, part: Path) -> Report:
 
 def _join(context: JobContext, segments: SegmentLog, part: Path) -> Report:
     check_room(context, part.parent, _bytes_of(segments))
+    context.check_source()
     with_one_retry(message("activity.joining"), lambda: _mux(context, segments, part))
-    return with_one_retry(message("activity.verifying"), lambda: _verify(context, part))
+    report = with_one_retry(message("activity.verifying"), lambda: _verify(context, part))
+    context.check_source()  # of another one it would say nothing
+    return report
 
 
 def frames_of(segments: SegmentLog) -> int:
@@ -180,6 +188,7 @@ def _segment_bytes(plan: Plan, segments: SegmentLog) -> int:
 
 def _make_with(context: JobContext, segments: SegmentLog) -> None:
     """One try, with the plan as it is now; it may end with some segments made."""
+    context.check_source()  # a pause may have lasted for days
     if context.hand_out is not None:
         context.hand_out(context, segments)
     if not segments.is_complete:

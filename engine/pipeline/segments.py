@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from engine.core import atomic_file
 from engine.core.control import Control
 from engine.pipeline.output import Publication
 from engine.video.read.frame_mark import FrameMark
@@ -16,6 +17,21 @@ from engine.video.read.frame_mark import FrameMark
 def segment_path(folder: Path, number: int) -> Path:
     """File of a segment, finished or not, in the folder of its job."""
     return folder / f"segment_{number:06d}.mkv"
+
+
+def made_path(folder: Path, number: int, worker: int) -> Path:
+    """File of a segment that a worker has made, until the process of the job takes it.
+
+    Two workers may make the same one, where the first takes too long.
+    """
+    return folder / f"segment_{number:06d}.{worker}.mkv"
+
+
+def forget_made(folder: Path) -> None:
+    """Delete what workers have made, or begun to make, and nobody has taken."""
+    for pattern in ("segment_*.*.mkv", "segment_*.*.mkv.part"):
+        for path in folder.glob(pattern):
+            atomic_file.discard(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

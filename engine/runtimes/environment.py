@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engine.core.errors import SettingsError
-from engine.runtimes import start
+from engine.runtimes import foreign, start
 from engine.settings.optimisations import RunSwitches
 from engine.settings.switches import switches_of
 
@@ -41,8 +41,10 @@ def prepare() -> None:
     """Set the variables and choose a build of torch; must run before torch is loaded.
 
     Switches that cannot be parsed are ignored here: the job reports them to the user. CUDA has
-    the order of NVML, that of the slots, whatever the user's environment says.
+    the order of NVML, that of the slots, whatever the user's environment says; so have Dask and
+    torch their usual settings.
     """
+    foreign.ignore()
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     try:
         choose("")

@@ -138,20 +138,43 @@ class Crew:
         children = multiprocessing.active_children()  # not only those that make spans
         return any("Dask Worker" in one.name for one in children)
 
-    def hand_out(self, spans: Sequence[Span], *, first: bool = False) -> list[SpanFuture]:
+    def hand_out(
+        self, spans: Sequence[Span], *, first: bool = False, to: int | None = None
+    ) -> list[SpanFuture]:
         """Give each span to the next worker that is free; many at once cost less than one by one.
 
         Args:
             spans: To be made, in order.
             first: Before all others that wait.
+            to: Number of the worker that gets them while it is there; None for any.
         """
         self._set_saturation()
+        scheduler: Any = self._cluster.scheduler
+        there = [one.address for one in _at(scheduler) if int(one.name) == to]
         futures: list[SpanFuture] = self._client.map(
-            make_span, spans, job_id=self._worker.job_id, pure=False, priority=int(first)
+            make_span,
+            spans,
+            job_id=self._worker.job_id,
+            pure=False,
+            priority=int(first),
+            workers=there or None,
+            allow_other_workers=bool(there),
         )
         for future in futures:
             future.add_done_callback(self._heard)
         return futures
+
+    def worker_of(self, future: SpanFuture) -> int | None:
+        """Number of the worker that has a span; None where it waits for one, or has ended."""
+        scheduler: Any = self._cluster.scheduler
+        task = scheduler.tasks.get(future.key)
+        worker = None if task is None else task.processing_on
+        return None if worker is None else int(worker.name)
+
+    def idle(self) -> list[int]:
+        """Numbers of workers that are ready and have no span."""
+        scheduler: Any = self._cluster.scheduler
+        return [int(one.name) for one in _at(scheduler) if not one.processing]
 
     def _set_saturation(self) -> None:
         """A span goes to the worker that is free first, but a short one may be ready at a busy one.
@@ -226,6 +249,11 @@ class Crew:
         cluster: Any = self._cluster
         process = next(one for one in cluster._created if one.name == worker)
         cluster.sync(process.close, timeout=_CLOSING_S)
+
+
+def _at(scheduler: Any) -> tuple[Any, ...]:
+    """Workers that are there, as Dask describes them."""
+    return tuple(scheduler.workers.values())
 
 
 def _is_port_taken(error: BaseException | None) -> bool:

@@ -12,16 +12,20 @@ sends as much at a time, and to measure takes longer than to write.
 
 Its connections inside one process: Dask names them by the address of this computer, and finds that
 by a connection to one of the internet. The local address does as well.
+
+Its processes: in them Dask would be loaded before this program, and read files that a user has for
+other programs (`engine.runtimes.foreign`). The class of these processes is one of this program.
 """
 
 from __future__ import annotations
 
 import time
 from copy import deepcopy
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 import dask
-from distributed import comm, metrics
+from distributed import comm, metrics, process
 
 SETTINGS: dict[str, Any] = {
     "distributed.worker.multiprocessing-method": "spawn",
@@ -44,8 +48,18 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+class OwnProcess(SpawnProcess):
+    """A process that loads this module first: its class is what it unpickles first."""
+
+
+class _Context(SpawnContext):
+    Process = OwnProcess
+
+
 def adapt() -> None:
     """From now on."""
+    processes: Any = process
+    processes.get_mp_context = _Context
     dask.config.set(deepcopy(SETTINGS))  # Dask may add to the lists
     clocks: Any = metrics._WindowsTime
     clocks.resync = _resync

@@ -68,6 +68,7 @@ class Farm:
         door: Where they come in.
         heard: Takes reports, as those of workers, and errors that end the job's try; in any thread.
         lacks: Whether a segment is being made and not finished; asked in any thread.
+        is_finished: Whether a segment is finished; asked in any thread.
     """
 
     def __init__(
@@ -77,10 +78,11 @@ class Farm:
         door: Door,
         heard: Callable[[Any], None],
         lacks: Callable[[int], bool],
+        is_finished: Callable[[int], bool] = lambda segment: False,
     ) -> None:
         self._order, self._needs, self.door = order, needs, door
         self.is_paused = order.is_paused
-        self._heard, self._lacks = heard, lacks
+        self._heard, self._lacks, self._is_finished = heard, lacks, is_finished
         self._first = len(order.plan.workers)  # those before are of this machine
         self._members: dict[tuple[str, str], _Member] = {}  # by machine and device
         self._refused: dict[tuple[str, str], _Member] = {}
@@ -187,12 +189,17 @@ class Farm:
     async def keep(
         self, comm: Comm, number: int, segment: int, begin: int, piece: bytes, sha256: str
     ) -> bool:
-        """A piece of a finished segment; False where it is damaged."""
+        """A piece of a finished segment; False where it is damaged.
+
+        One that another worker has finished meanwhile is not written.
+        """
         self._at_work(comm, number)
         segment, begin = read(int, segment), read(int, begin)
         check(isinstance(piece, _BYTES) and len(piece) <= PIECE_BYTES, "not a piece of a segment")
         check(0 <= begin < self._most_bytes, "a segment that is too large")
-        check(self._lacks(segment), "a segment already finished")
+        if self._is_finished(segment):
+            return True
+        check(self._lacks(segment), "a segment that is not being made")
         try:
             return await self._received.take(number, segment, begin, bytes(piece), sha256)
         except OSError as err:  # no fault of the machine

@@ -1,7 +1,8 @@
 """Hands the spans of a film out to workers, and collects the segments that they make.
 
 A worker that dies or fails loses its span, which another one makes; one that fails three times is
-left out. What no worker can make is left to the process of the job.
+left out. A span that takes much too long is given to an idle worker, too, and the first result
+counts. What no worker can make is left to the process of the job.
 """
 
 from __future__ import annotations
@@ -16,18 +17,20 @@ from typing import Any
 
 from distributed import Future
 
+from engine.core import atomic_file
 from engine.core.errors import Cancelled, EngineError
-from engine.core.file_access import advised
+from engine.core.file_access import advised, writing
 from engine.core.messages import Message, message
-from engine.pipeline.context import JobContext
+from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.room import check_room
-from engine.pipeline.segments import SegmentLog, Span
+from engine.pipeline.segments import SegmentLog, Span, forget_made, made_path
 from engine.pipeline.stages.progress import Progress
 from engine.pipeline.stream import StreamAborted, Threads
 from engine.protocol.events import SegmentDone, Warned, WorkerProgress
 from engine.protocol.plan import Notice
 from engine.video.read.frame_reader import FrameReader
 from engine.workers.crew import Crew, SpanFuture
+from engine.workers.deadlines import Deadlines, Held
 from engine.workers.door import Door
 from engine.workers.farm import Farm
 from engine.workers.fit import requirements_of
@@ -53,6 +56,7 @@ _POLL_S = 0.1
 # Spans for each worker that are known ahead (memory of what is known of the film before them), and
 # that Dask has, about: they are handed out some at a time, which costs less than one by one.
 _AHEAD, _HANDED_OUT = 16, 3
+_LATE_S = 0.5  # between looks for spans that are late
 _ENDING_S = 2.0  # that workers have to end cleanly
 
 
@@ -123,13 +127,19 @@ class _HandOut:
         self._farm = None
         if door is not None:
             needs = requirements_of(context.plan)
-            self._farm = Farm(self._order, needs, door, self._inbox.put, self._spans.lacks)
+            finished = self._spans.finished
+            about = self._spans.lacks, lambda segment: segment in finished
+            self._farm = Farm(self._order, needs, door, self._inbox.put, *about)
         self._team = Team(context.plan, self._farm)
         self._room = threading.Semaphore(_AHEAD * count)
         self._waiting: list[Span] = []
         self._ends: dict[tuple[int, int], Made] = {}  # by worker and first segment
         self._is_surveyed = False
         self._paces = Paces(context.control.work_seconds)
+        self._deadlines = Deadlines(context.plan, self._paces, context.control.work_seconds)
+        self._is_due = Throttle(_LATE_S)
+        self._outrun: list[SpanFuture] = []  # kept: Dask would take their workers for idle
+        self._is_stuck = False
         self._shown = self._spans.frames
         self._progress = Progress(context, self._shown)
         self._told_pause = context.control.is_paused
@@ -138,19 +148,24 @@ class _HandOut:
     def run(self, worker: WorkerKind) -> None:
         """Until all is made, or no worker is left."""
         folder, team = self._order.folder, self._team
+        forget_made(folder)  # by workers that were killed with their job
         with Crew(
             worker(self._order), folder, len(team.workers), self._inbox.put, self._farm
         ) as crew:
             self._threads.start("survey", self._read_ahead)
             try:
-                while (team.workers or team.may_grow) and self._lacks:
+                while (team.workers or team.may_grow) and self._lacks and not self._is_stuck:
                     self._step(crew)
+                if self._outrun or self._is_stuck:
+                    crew.tell("cancel")
             except BaseException:
                 self._stop(crew)
                 raise
             finally:
                 self._account()
+        forget_made(folder)
         if not self._lacks:
+            self._context.check_source()
             self._segments.complete()
             return
         self._context.hand_out = None
@@ -185,10 +200,40 @@ class _HandOut:
             crew.tell("pause" if self._told_pause else "resume")
         self._team.look(is_there=crew.is_there)
         self._take(crew)
+        if self._is_due():
+            self._look_for_late(crew)
         if self._waiting and len(self._spans) < _HANDED_OUT * len(self._team.workers):
             check_room(self._context, self._order.folder, self._spans.largest)
             self._hand_out(crew, self._waiting)
             self._waiting = []
+
+    def _look_for_late(self, crew: Crew) -> None:
+        """Give what a worker should have made to an idle one, too; the first result counts."""
+        ended = self._spans.outrun()
+        self._outrun += ended
+        for _ in ended:
+            self._room.release()
+        rests = {one: self._spans.rest_of(one) for one in self._spans}
+        at = {one: crew.worker_of(one) for one in rests}
+        held = {
+            one: Held(number, self._spans.frames_of(rests[one]))
+            for one, number in at.items()
+            if number is not None
+        }
+        late, idle = self._deadlines.late(held), crew.idle()
+        for one, seconds in late.items():
+            number = held[one].worker
+            if (notice := self._team.late(number, seconds)) is not None:
+                self._warn_once(notice)
+            if idle and not self._spans.is_elsewhere(rests[one], late):
+                other = idle.pop()
+                logger.warning("worker %d is late; worker %d helps", number + 1, other + 1)
+                (future,) = crew.hand_out([rests[one]], first=True, to=other)
+                self._spans.share(one, future)
+                self._room.acquire(blocking=False)
+        may_load = any(self._team.may_load(one.worker) for one in held.values())
+        is_silent = self._deadlines.is_silent(may_load=may_load)
+        self._is_stuck = len(late) == len(held) > 0 and not idle and is_silent
 
     def _hand_out(self, crew: Crew, spans: list[Span], *, first: bool = False) -> None:
         self._spans.begin(crew.hand_out(spans, first=first), spans)
@@ -215,8 +260,8 @@ class _HandOut:
 
     def _ended(self, crew: Crew, future: SpanFuture) -> None:
         """A span is made, or lost by its worker; then what is left of it is handed out again."""
-        if (outcome := crew.outcome_of(future)) is None:
-            return  # it is made again
+        if future not in self._spans or (outcome := crew.outcome_of(future)) is None:
+            return  # another worker was faster, or it is made again
         span, (number, why) = self._spans.end(future), outcome
         assert span is not None
         self._room.release()
@@ -232,7 +277,7 @@ class _HandOut:
             self._team.workers[number].open_frames = 0
         if why is not None:
             self._lost(crew, number, why)
-        if not self._spans.is_made(rest):
+        if not self._spans.is_made(rest) and not self._spans.is_elsewhere(rest, ()):
             self._hand_out(crew, [rest], first=True)
             self._room.acquire(blocking=False)
 
@@ -271,6 +316,7 @@ class _HandOut:
             InvalidReport: It makes no sense.
         """
         number, data = report["number"], report["data"]
+        self._deadlines.hear()
         match report["kind"]:
             case "segment":
                 self._keep(number, data)
@@ -350,9 +396,16 @@ class _HandOut:
             frames=self._survey.frames,
             segment_frames=self._context.plan.segment_frames,
             folder=self._order.folder,
+            worker=number,
         )
         if record is None:
             return  # another one has made it meanwhile
+        self._context.check_source(record)
+        path = self._segments.path(record.number)
+        with writing(path):
+            atomic_file.replace(made_path(self._order.folder, record.number, number), path)
+        if number in self._team.workers:
+            self._team.workers[number].has_made = True
         self._paces.made(number, record.frames)
         self._segments.add(record)
         self._spans.add(record)
@@ -369,7 +422,9 @@ class _HandOut:
 
     def _advance(self) -> None:
         """Show how far all are together."""
-        now = self._spans.frames + sum(one.open_frames for one in self._team.workers.values())
+        begun = sum(one.open_frames for one in self._team.workers.values())
+        most = max(self._survey.frames, self._context.plan.frames)
+        now = min(self._spans.frames + begun, most)  # some may be made twice
         if now > self._shown:
             self._progress.add(now - self._shown)
             self._shown = now
@@ -386,7 +441,7 @@ class _HandOut:
             if isinstance(found, Future):
                 self._spans.end(found)
             elif isinstance(found, Mapping):
-                with suppress(InvalidReport):
+                with suppress(InvalidReport, EngineError):  # why it ends is known
                     self._heard(found)
 
     def _account(self) -> None:

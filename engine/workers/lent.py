@@ -48,6 +48,7 @@ logger = logging.getLogger(__name__)
 _TRY_S = 2.0  # between two questions
 _IDLE_S = 60.0  # without an answer, after which it ends and gives its memory back
 _CONNECT_S, _ANSWER_S = 5.0, 60.0
+_STALLED_S = 10.0  # after the end of a job, in which the work has to end as well
 _ALONE_S = 15.0  # most, after the parent has gone; what it has written goes at the next start
 _REFUSED_S = 10.0  # until it asks again: the owner may have put a file there
 _VARIANTS = {WorkPlan: registry.plan_class}
@@ -233,8 +234,16 @@ class LentWorker(SpanWorker):
         self._mounted.enter_context(lies_elsewhere(source.path, source.open))
 
     def teardown(self, worker: Worker) -> None:
-        """End what is under way."""
+        """End what is under way; with the process, if it stalls: another one takes its place."""
         self.control.cancel()
+        watch = threading.Timer(_STALLED_S, self._end_if_stalled)
+        watch.daemon = True
+        watch.start()
+
+    def _end_if_stalled(self) -> None:
+        if self.is_making:
+            logger.error("what was computed has not stopped: the process ends")
+            os._exit(1)
 
     def close(self) -> None:
         """Give everything back; the thread that computes has ended."""

@@ -27,6 +27,7 @@ class OpenSpans:
     ) -> None:
         self._survey, self._segment_frames = survey, segment_frames
         self._open: dict[SpanFuture, Span] = {}
+        self._shared: set[SpanFuture] = set()  # that two workers have, or had
         self._finished: dict[int, SegmentRecord] = {}
         self.frames = self.largest = 0
         for record in finished:
@@ -34,6 +35,12 @@ class OpenSpans:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __contains__(self, future: SpanFuture) -> bool:
+        return future in self._open
+
+    def __iter__(self) -> Iterator[SpanFuture]:
+        return iter(tuple(self._open))
 
     @property
     def finished(self) -> Container[int]:
@@ -46,7 +53,37 @@ class OpenSpans:
 
     def end(self, future: SpanFuture) -> Span | None:
         """A span has ended, whichever way; None: one that is not known any more."""
+        self._shared.discard(future)
         return self._open.pop(future, None)
+
+    def share(self, future: SpanFuture, other: SpanFuture) -> None:
+        """What is left of a span is handed out to another worker, too."""
+        self._open[other] = self.rest_of(future)
+        self._shared |= {future, other}
+
+    def outrun(self) -> list[SpanFuture]:
+        """End shared spans that another worker has made; they are returned."""
+        found = [
+            one
+            for one in self._shared
+            if one.status == "pending" and self.is_made(self.rest_of(one))
+        ]
+        for one in found:
+            self.end(one)
+        return found
+
+    def is_elsewhere(self, rest: Span, but: Container[SpanFuture]) -> bool:
+        """Whether a worker has what is left of a span, other than by some futures."""
+        others = (self.rest(span) for one, span in self._open.items() if one not in but)
+        return any((one.first, one.stop) == (rest.first, rest.stop) for one in others)
+
+    def rest_of(self, future: SpanFuture) -> Span:
+        """What is left of a span that is handed out."""
+        return self.rest(self._open[future])
+
+    def frames_of(self, rest: Span) -> int:
+        """Frames that are left of a span."""
+        return (self._survey.frames if rest.stop is None else rest.stop) - rest.done
 
     def add(self, record: SegmentRecord) -> None:
         """A segment is finished."""
@@ -70,7 +107,7 @@ class OpenSpans:
 
     def is_made(self, rest: Span) -> bool:
         """Whether nothing is left of a span."""
-        return rest.done >= (self._survey.frames if rest.stop is None else rest.stop)
+        return self.frames_of(rest) <= 0
 
     def has(self, first: int) -> bool:
         """Whether one begins with a segment."""

@@ -60,6 +60,16 @@ class Paces:
         if number in self._of:
             self._of[number].since = None
 
+    def seconds_per_frame(self, number: int) -> float | None:
+        """How long a worker takes for a frame; the slowest of all where it has made none yet.
+
+        Returns:
+            None where nobody has made any.
+        """
+        known = {n: one for n, one in self._of.items() if one.frames > 0 and one.seconds > 0}
+        counted = (known[number],) if number in known else known.values()
+        return max((one.seconds / one.frames for one in counted), default=None)
+
     def learn(self, plan: Plan, fingerprint_of: Callable[[int], str]) -> None:
         """Keep how fast computers were, for later plans.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.core import atomic_file
 from engine.farm.errors import SegmentDamaged
-from engine.pipeline.segments import segment_path
+from engine.pipeline.segments import made_path
 from engine.video.write.segment_file import rename_durably
 
 logger = logging.getLogger(__name__)
@@ -71,12 +71,12 @@ class SegmentsReceived:
 
     def forget(self, worker: int) -> None:
         """Delete what a worker has begun to send."""
-        for part in self._folder.glob(f"segment_*.{worker}.part"):
+        for part in self._folder.glob(f"segment_*.{worker}.mkv.part"):
             atomic_file.discard(part)
 
     def _take(self, worker: int, segment: int, begin: int, piece: bytes, sha256: str) -> bool:
-        path = segment_path(self._folder, segment)
-        part = path.with_name(f"{path.name}.{worker}.part")
+        path = made_path(self._folder, segment, worker)
+        part = path.with_name(f"{path.name}.part")
         try:
             with part.open("ab" if begin else "wb") as file:
                 is_right = file.tell() == begin

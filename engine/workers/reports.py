@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from engine.core.serialization import from_plain
 from engine.farm.identity import clean_name
-from engine.pipeline.segments import SegmentRecord, Span, segment_path
+from engine.pipeline.segments import SegmentRecord, Span, made_path
 from engine.protocol.events import Picture, PreviewReady
 from engine.workers.fit import MachineOffer
 from engine.workers.worker import Made
@@ -67,6 +67,7 @@ def read_segment(
     frames: int,
     segment_frames: int,
     folder: Path,
+    worker: int,
 ) -> SegmentRecord | None:
     """The record of a finished segment; None where it is there already.
 
@@ -77,6 +78,7 @@ def read_segment(
         frames: Of the film, as far as it has been read.
         segment_frames: Of the plan.
         folder: Of the job, which has the file.
+        worker: Number of the one that reports.
 
     Raises:
         InvalidReport: It is not the next one of such a span, or is not there.
@@ -93,7 +95,7 @@ def read_segment(
     stop, end = found[0].stop, record.end.count
     check(end <= (frames if stop is None else stop), "a segment beyond the end of its span")
     check(stop is None or end == stop or end % segment_frames == 0, "an incomplete segment")
-    path = segment_path(folder, record.number)
+    path = made_path(folder, record.number, worker)
     check(path.is_file() and path.stat().st_size == record.bytes, "a missing segment file")
     return record
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine.core.messages import Message, Param
 from engine.protocol.plan import Notice, Plan
+from engine.workers.deadlines import LOADING_S
 from engine.workers.farm import Farm
 from engine.workers.worker import Made
 
@@ -23,6 +24,7 @@ class TeamWorker:
     failures: int = 0
     open_frames: int = 0  # made, but in no finished segment yet
     last: Made | None = None
+    has_made: bool = False  # any segment
     has_left: bool = False  # its owner wanted it back, or it was sent away
 
 
@@ -84,15 +86,27 @@ class Team:
         if worker.failures < _MOST_FAILURES:
             return None
         del self.workers[number]
+        return self._notice("worker-left-out", number, count=str(_MOST_FAILURES), why=why)
+
+    def may_load(self, number: int) -> bool:
+        """Whether a worker has made no segment yet."""
+        return number in self.workers and not self.workers[number].has_made
+
+    def late(self, number: int, seconds: float) -> Notice | None:
+        """A worker should have made a segment some seconds ago; the notice where that is sure.
+
+        One that has made none yet may still load its models.
+        """
+        if number not in self.workers or (self.may_load(number) and seconds <= LOADING_S):
+            return None
+        return self._notice("worker-late", number)
+
+    def _notice(self, code: str, number: int, **about: Param) -> Notice:
         name, case = self.name_of(number), "process"
         if name:
             case = "gpu" if self.is_own(number) else "machine"
-        about: dict[str, Param] = {
-            "worker": name or str(number + 1),
-            "count": str(_MOST_FAILURES),
-            "why": why,
-        }
-        return Notice(code="worker-left-out", case=case, severity="warning", params=about)
+        params = {"worker": name or str(number + 1), **about}
+        return Notice(code=code, case=case, severity="warning", params=params)
 
     def name_of(self, number: int) -> str:
         """Of the GPU or the machine that a worker has to itself; "" for a process."""

@@ -31,7 +31,7 @@ from engine.hardware.telemetry import peak_ram_bytes
 from engine.pipeline.context import JobContext, MemoryReleased, Throttle
 from engine.pipeline.gpu_guard import cared_for, loss_noticed, switched
 from engine.pipeline.recovery import reason_of
-from engine.pipeline.segments import SegmentRecord, Span, segment_path
+from engine.pipeline.segments import SegmentRecord, Span, made_path
 from engine.pipeline.spans import SpanMaker
 from engine.protocol.events import Event, PreviewReady, StageProgress, Warned
 from engine.protocol.media import MediaInfo
@@ -122,6 +122,9 @@ class SpanWorker(WorkerPlugin):
     """The part of a worker process that makes spans; it also comes into one that starts again.
 
     It works in the folder of the job; `engine.workers.lent` has the one for another machine.
+
+    Attributes:
+        is_making: A span is being made now.
     """
 
     name = PLUGIN
@@ -145,6 +148,7 @@ class SpanWorker(WorkerPlugin):
         self._number = int(worker.name)
         self._around = ExitStack()
         self._maker: SpanMaker | None = None
+        self.is_making = False
         self._due = Throttle(_PROGRESS_S)
         if self._order.is_paused:
             self.control.pause()
@@ -163,8 +167,16 @@ class SpanWorker(WorkerPlugin):
             EngineError: What keeps any worker from it: a full disk, a source that has gone.
             Cancelled: The job was cancelled.
         """
+        self.is_making = True
+        try:
+            return self._make(span)
+        finally:
+            self.is_making = False
+
+    def _make(self, span: Span) -> PreviewReady | None:
         reports, failure = _Reports(self.tell, span.done, self._due), None
-        log = SpanSegments(self._order.folder, reports.keep, self.delivered)
+        folder, number = self._order.folder, self._number
+        log = SpanSegments(lambda one: made_path(folder, one, number), reports.keep, self.delivered)
         while True:
             if self._gpu_is_gone:
                 failure = message("reason.worker.gpu-gone")
@@ -313,23 +325,19 @@ class SpanSegments:
     """A SpanLog whose segments the process of the job keeps.
 
     Args:
-        folder: Where they are written.
+        path: File of a segment, finished or not.
         keep: Tells that one is finished.
         deliver: Before that, brings its file where it belongs.
     """
 
     def __init__(
         self,
-        folder: Path,
+        path: Callable[[int], Path],
         keep: Callable[[SegmentRecord], None],
         deliver: Callable[[Path, int], None],
     ) -> None:
-        self._folder, self._keep, self._deliver = folder, keep, deliver
+        self.path, self._keep, self._deliver = path, keep, deliver
         self.records: list[SegmentRecord] = []
-
-    def path(self, number: int) -> Path:
-        """File of a segment."""
-        return segment_path(self._folder, number)
 
     def add(self, record: SegmentRecord) -> None:
         """Deliver a finished segment, and tell."""

@@ -37,7 +37,16 @@ class FarmJobs(Group):
     """Each job must end with the right segments, and nothing be left on a machine."""
 
     name = "farm jobs"
-    rows = ("kill", "freeze", "cut link", "full disk", "wrong bytes", "wrong version", "weights")
+    rows = (
+        "kill",
+        "freeze",
+        "stall",
+        "cut link",
+        "full disk",
+        "wrong bytes",
+        "wrong version",
+        "weights",
+    )
     usual = 100
     limit_s = 600.0
 
@@ -110,7 +119,12 @@ class FarmJobs(Group):
                 return partial(_change_last_byte, machine.models), partial(
                     self._give_weights, machine
                 )
-        fault = {"full disk": "disk", "wrong bytes": "bytes", "wrong version": "version"}[row]
+        fault = {
+            "stall": "stall",
+            "full disk": "disk",
+            "wrong bytes": "bytes",
+            "wrong version": "version",
+        }[row]
         return partial(machine.go_wrong, fault), partial(machine.go_wrong, "")
 
     def _give_weights(self, machine: Machine) -> None:

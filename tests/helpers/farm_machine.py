@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ def _go_wrong(folder: Path) -> None:
     def write(self: Any, *args: Any) -> None:
         if fault() == "disk":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if fault() == "stall":
+            threading.Event().wait()  # its connection lives
         right_write(self, *args)
 
     async def asked(self: Any, host: str) -> Any:

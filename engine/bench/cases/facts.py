@@ -21,7 +21,6 @@ from engine.ops.conv.trial import probe_convolution
 from engine.ops.kernels import nvrtc
 
 _PACKAGES = ("triton", "triton-windows", "flash-attn", "xformers", "sageattention", "sageattn3")
-_ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
 def fact_rows(options: BenchOptions) -> Iterator[Row]:
@@ -45,7 +44,7 @@ def _torch_facts() -> dict[str, str]:
         "CUDA of torch": torch.version.cuda or "none",
         "cuDNN": str(cudnn.version() or "none"),
         "NVRTC": _nvrtc_version(),
-        "allocator": next(filter(None, map(os.environ.get, _ALLOCATOR)), "usual"),
+        "allocator": os.environ.get("PYTORCH_ALLOC_CONF", "usual"),
         **{name: installed.get(name, "") for name in _PACKAGES},
     }
 

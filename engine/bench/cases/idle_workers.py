@@ -24,7 +24,7 @@ from engine.bench.timing.one_job import SegmentList
 from engine.core.control import Control
 from engine.core.serialization import to_plain
 from engine.pipeline.context import JobContext
-from engine.pipeline.segments import SegmentRecord, Span, segment_path
+from engine.pipeline.segments import SegmentRecord, Span, made_path
 from engine.protocol.events import Event, PreviewReady
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkerPlan
@@ -58,7 +58,7 @@ class Idle(SpanWorker):
             crcs=(0,) * len(times),
             begins=span.done,
         )
-        segment_path(self._order.folder, span.first).touch()
+        made_path(self._order.folder, span.first, self._number).touch()
         self.tell("segment", to_plain(record))
         self.tell("made", to_plain(Made(first=span.first)))
         return None

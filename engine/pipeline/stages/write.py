@@ -78,6 +78,7 @@ class Write:
             raise
         is_short = self._stop is None or self._done < self._stop
         if is_short and not self._is_cut:
+            self._context.check_source()  # one that was cut off ends sooner
             self._log.complete()
 
     def _end(self, segment: _Open) -> None:
@@ -103,19 +104,19 @@ class Write:
     def _close(self, segment: _Open) -> None:
         written = segment.writer.close()
         pts, durations, crcs = zip(*segment.frames, strict=True)
-        self._log.add(
-            SegmentRecord(
-                number=segment.number,
-                pts=pts,
-                durations=durations,
-                bytes=written,
-                crcs=crcs,
-                shot=segment.shot,
-                begins=self._done - len(segment.frames),
-            )
+        record = SegmentRecord(
+            number=segment.number,
+            pts=pts,
+            durations=durations,
+            bytes=written,
+            crcs=crcs,
+            shot=segment.shot,
+            begins=self._done - len(segment.frames),
         )
-        self._next += 1
         context = self._context
+        context.check_source(record)
+        self._log.add(record)
+        self._next += 1
         context.events.emit(
             SegmentDone(
                 job_id=context.job_id,

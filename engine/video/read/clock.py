@@ -16,7 +16,7 @@ from av.stream import Discard
 
 from engine.protocol.media import MediaInfo
 from engine.video.read.frame_times import BROADCAST, JUMP_S, StampCheck
-from engine.video.read.media_file import open_input, readable_packets, translated
+from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
 
 
 def film_jumps(media: MediaInfo) -> tuple[Fraction, ...]:
@@ -39,7 +39,7 @@ def _jumps(path: Path, index: int, kind: str, _modified_ns: int) -> tuple[Fracti
     jumps: list[Fraction] = []
     check = StampCheck(kind)
     with open_input(path) as container:
-        film = container.streams[index]
+        film = stream_at(path, container, index)
         for other in container.streams:
             if other.index != index:
                 other.discard = Discard.all

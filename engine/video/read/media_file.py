@@ -152,6 +152,17 @@ def open_input(path: Path, *, must_be_whole: bool = True) -> Iterator[InputConta
             raise file.failure
 
 
+def stream_at(path: Path, container: InputContainer, index: int) -> Any:
+    """A stream that was there when the file was probed.
+
+    Raises:
+        UnreadableMedia: The file has changed since, and has fewer streams.
+    """
+    if index >= len(container.streams):
+        raise UnreadableMedia("fewer-streams", name=path.name, path=path)
+    return container.streams[index]
+
+
 def failure_of(container: InputContainer) -> OSError | None:
     """Why the file could not be read any further; None where it could."""
     found: OSError | None = container.file.file.failure

@@ -15,7 +15,7 @@ from engine.core.errors import memory_ran_out
 from engine.protocol.media import PLAYED_AS, MediaInfo
 from engine.video.read.clock import PartClock
 from engine.video.read.frame_times import StampCheck
-from engine.video.read.media_file import open_input, readable_packets, translated
+from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
 
 ROUNDED_S = Fraction(1, 50)  # that time stamps may be off where sound goes on without a break
 _STORED = {"u8": "s16"}  # formats that are widened; planar ones become packed
@@ -105,7 +105,7 @@ def timed_samples(
         Cancelled: The user stopped.
     """
     with open_input(media.path, must_be_whole=False) as container, translated(media.path):
-        stream = container.streams[index]
+        stream = stream_at(media.path, container, index)
         for other in container.streams:
             if other.index != index:
                 other.discard = Discard.all

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.protocol.media import MediaInfo
-from engine.video.read.media_file import open_input, readable_packets, translated
+from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
 from engine.video.read.samples import ROUNDED_S, decoded_frames
 
 _BEFORE = Fraction(1, 2)  # s that a seek goes further back, for decoders that need a run-up
@@ -46,7 +46,7 @@ def sound_from(media: MediaInfo, start: Fraction, rate: int) -> Iterator[Sound]:
         return
     path = media.path
     with open_input(path, must_be_whole=False) as container:
-        stream = cast(av.AudioStream, container.streams[tracks[0].index])
+        stream = cast(av.AudioStream, stream_at(path, container, tracks[0].index))
         with translated(path):
             first = max(Fraction(0), start - _BEFORE) + media.start
             container.seek(int(first * av.time_base), backward=True)

@@ -23,7 +23,7 @@ from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import PassPlan, Plan
 from engine.video.read.clock import PartClock, film_jumps
 from engine.video.read.frame_times import StampCheck
-from engine.video.read.media_file import open_input, readable_packets
+from engine.video.read.media_file import open_input, readable_packets, stream_at
 from engine.video.read.stream_info import title_of
 from engine.video.write.containers import CONTAINERS
 from engine.video.write.converted_sound import SoundConverter, converted_stream
@@ -141,7 +141,7 @@ class CopiedStreams:
         known = {stream.index: stream for stream in self._media.streams}
         for index, plan in sorted(self._copied.items()):
             info = known[index]
-            stream: Any = source.streams[index]
+            stream = stream_at(self._media.path, source, index)
             if plan.kind == "attachment":
                 data, name = stream.data, info.file_name or f"attachment_{index}"
             elif self._becomes_attachment(plan):
@@ -164,15 +164,15 @@ class CopiedStreams:
         for stream in source.streams:
             if stream.index not in self._streams:
                 stream.discard = Discard.all
+        copied = {i: stream_at(self._media.path, source, i) for i in self._streams}
         jumps = film_jumps(self._media)
         clocks = {
-            index: StreamClock(self._parts(source.streams[index], jumps), self._shift, trial)
-            for index, (_, trial) in self._streams.items()
+            index: StreamClock(self._parts(stream, jumps), self._shift, self._streams[index][1])
+            for index, stream in copied.items()
         }
         if not jumps and not self._converters:  # decoders depend on all that was before
             self._seek(source)
-        copied = [source.streams[index] for index in clocks]
-        for packet in readable_packets(self._media.path, source, copied):
+        for packet in readable_packets(self._media.path, source, [*copied.values()]):
             if packet.pts is None and packet.dts is None and not packet.size:
                 continue  # the end of a stream
             index = packet.stream.index
@@ -241,7 +241,8 @@ class CopiedStreams:
 
     def _cover(self, index: int) -> bytes:
         with open_input(self._media.path) as source:
-            for packet in readable_packets(self._media.path, source, [source.streams[index]]):
+            cover = stream_at(self._media.path, source, index)
+            for packet in readable_packets(self._media.path, source, [cover]):
                 if packet.size:
                     return bytes(packet)
         return b""

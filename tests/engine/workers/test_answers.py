@@ -121,7 +121,7 @@ def test_what_is_right_is_answered(host: Host) -> None:
         number = await host.join()
         assert await host.ask("read", number=number, begin=3, count=4) == host.source[3:7]
         assert await host.ask("keep", number=number, **piece_of())
-        assert [one.name for one in host.folder.iterdir()] == ["segment_000004.mkv"]
+        assert [one.name for one in host.folder.iterdir()] == [f"segment_000004.{number}.mkv"]
 
     asyncio.run(talk())
 

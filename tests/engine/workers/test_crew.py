@@ -53,7 +53,7 @@ def test_a_worker_has_the_next_span_ready_only_where_spans_are_short(
 ) -> None:
     """A slow worker that had two long ones would have the others wait for it at the end."""
     known = {} if seconds is None else {"make_span": SimpleNamespace(duration_average=seconds)}
-    scheduler = SimpleNamespace(task_prefixes=known, WORKER_SATURATION=0.0)
+    scheduler = SimpleNamespace(task_prefixes=known, WORKER_SATURATION=0.0, workers={})
     crew: Any = Crew(cast(SpanWorker, None), Path(), 1, print)
     crew._worker = SimpleNamespace(job_id="a")
     crew._cluster = SimpleNamespace(scheduler=scheduler)

@@ -6,6 +6,7 @@ import signal
 import socket
 import ssl
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,8 +26,9 @@ from engine.protocol.machines import MachineInfo
 from engine.protocol.plan import Plan
 from engine.workers import machines
 from engine.workers.door import Door
-from engine.workers.hand_out import hand_out
-from tests.engine.workers.test_hand_out import job_of, made_by_one, planned
+from engine.workers.hand_out import WorkerKind, hand_out
+from engine.workers.worker import SpanWorker
+from tests.engine.workers.test_hand_out import StallingWorker, job_of, made_by_one, planned
 from tests.helpers.clips import make_clip
 from tests.helpers.farm import computer
 from tests.helpers.farm_machines import Machine, paired, running, until
@@ -88,11 +90,12 @@ def with_machines(
     *,
     local: int = 0,
     answer: Callable[[Event], None] = lambda event: None,
+    worker: WorkerKind = SpanWorker,
 ) -> Events:
     """Run a job that lets machines in."""
     events = Events(answer=answer)
     context = job_of(plan, folder, local, events)
-    context.hand_out = partial(hand_out, door=door)
+    context.hand_out = partial(hand_out, door=door, worker=worker)
     run_job(context, Checkpoint(folder), overwrite=True)
     return events
 
@@ -228,6 +231,49 @@ def test_a_machine_that_fails_three_times_is_left_out(
     assert "“machine 1” failed 3 times" in text
     assert seen.states("machine 1")[-1] == "left-out"
     assert not list((tmp_path / "farm").glob("*.part"))
+
+
+def stalled(machine: Machine) -> Callable[[Event], None]:
+    """A machine stalls once it has made a span; its connection lives."""
+
+    def answer(event: Event) -> None:
+        if any(one.spans_done for one in machines.present()):
+            machine.go_wrong("stall")
+
+    return answer
+
+
+@pytest.mark.slow
+def test_without_others_the_process_of_the_job_makes_what_a_machine_that_stalls_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.workers.deadlines._LEAST_S", 0.5)
+    plan = made_by_one("lite", tmp_path, shots=LONG)
+    door, others = paired(tmp_path, 1)
+    events = made_together(plan, tmp_path, door, others, answer=stalled(others[0]))
+    assert codes(events) == ["worker-late.machine", "workers-gone"]
+
+
+@pytest.mark.slow
+def test_a_machine_that_stalls_delays_a_job_by_a_third_at_most(tmp_path: Path) -> None:
+    """Measured: docs/reliability.md has the figures."""
+    plan = made_by_one("lite", tmp_path, shots=LONG)
+    door, others = paired(tmp_path, 1)
+    slow = partial(StallingWorker, seconds=1.0)
+    begin = time.monotonic()
+    with_machines(plan, tmp_path / "alone", door, local=1, worker=slow)
+    alone = time.monotonic() - begin
+    with running(others):
+        begin = time.monotonic()
+        events = with_machines(
+            plan, tmp_path / "farm", door, local=1, answer=stalled(others[0]), worker=slow
+        )
+        together = time.monotonic() - begin
+    assert segment_files(tmp_path / "farm") == segment_files(tmp_path / "one")
+    assert codes(events) == ["worker-late.machine"]
+    assert "“machine 1” takes too long" in events.of(Warned)[0].notice.message
+    print(f"{together:.1f} s with it, {alone:.1f} s without")
+    assert together < 1.3 * alone
 
 
 @pytest.mark.slow

@@ -20,16 +20,25 @@ import pytest
 from distributed import KilledWorker, Worker
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled, WeightsError
+from engine.core.errors import Cancelled, CheckpointMismatch, WeightsError
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import EventSink, JobContext
 from engine.pipeline.run import run_job
-from engine.protocol.events import Event, SegmentDone, StageProgress, Warned, WorkerProgress
+from engine.pipeline.segments import Span
+from engine.protocol.events import (
+    Event,
+    PreviewReady,
+    SegmentDone,
+    StageProgress,
+    Warned,
+    WorkerProgress,
+)
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.probe import probe
+from engine.workers import deadlines
 from engine.workers.crew import Crew
 from engine.workers.hand_out import hand_out
-from engine.workers.worker import SpanWorker
+from engine.workers.worker import JobOrder, SpanWorker
 from tests.helpers.jobs import (
     KINDS,
     SEGMENT_FRAMES,
@@ -173,6 +182,47 @@ def test_a_worker_of_another_job_ends_and_its_span_is_made_by_another(
     assert not events.of(Warned), "none is left out, and nothing left to this process"
 
 
+LONG = (40, 40, 40)
+
+
+class StallingWorker(SpanWorker):
+    """Takes a while for each span; some workers stall in their second one, connected as before."""
+
+    def __init__(
+        self, order: JobOrder, *, stalling: tuple[int, ...] = (), seconds: float = 0.2
+    ) -> None:
+        super().__init__(order)
+        self._stalling, self._seconds, self._spans_begun = stalling, seconds, 0
+
+    def make(self, span: Span) -> PreviewReady | None:
+        if self._number in self._stalling and self._spans_begun:
+            (self._order.folder / "stalled").touch()
+            threading.Event().wait()
+        self._spans_begun += 1
+        time.sleep(self._seconds)
+        return super().make(span)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("deaths")
+@pytest.mark.parametrize("stalling", [(0,), (0, 1)], ids=["one", "all"])
+def test_a_worker_that_stalls_delays_no_job(
+    stalling: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadlines, "_LEAST_S", 0.5)
+    plan, events = made_by_one("lite", tmp_path, shots=LONG), Events()
+    context = job_of(plan, tmp_path / "two", 2, events)
+    context.hand_out = partial(hand_out, worker=partial(StallingWorker, stalling=stalling))
+    run_job(context, Checkpoint(tmp_path / "two"), overwrite=True)
+    (tmp_path / "two" / "stalled").unlink()
+    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
+    assert not children()
+    notices = [one.notice for one in events.of(Warned)]
+    late = {one.params["worker"] for one in notices if one.code == "worker-late"}
+    assert late == {str(number + 1) for number in stalling}
+    assert ("workers-gone" in {one.code for one in notices}) == (len(stalling) == 2)
+
+
 @pytest.mark.slow
 def test_a_cancelled_job_goes_on_where_it_was(tmp_path: Path) -> None:
     control, plan = Control(), planned("seedvr2", tmp_path)
@@ -289,6 +339,25 @@ def test_an_error_of_a_worker_that_has_gone_meanwhile_ends_no_job(
     number, why = crew.outcome_of(future)
     assert number is None
     assert "KeyError" in str(why)
+
+
+@pytest.mark.extended
+def test_a_source_that_changes_ends_a_job_of_workers(tmp_path: Path) -> None:
+    plan, changed = made_by_one("lite", tmp_path), threading.Event()
+
+    def change(event: Event) -> None:
+        if isinstance(event, SegmentDone) and not changed.is_set():
+            changed.set()
+            with plan.source.open("ab") as film:
+                film.write(bytes(100))
+
+    context = job_of(plan, tmp_path / "two", 1, Events(answer=change))
+    with pytest.raises(CheckpointMismatch):
+        run_job(context, Checkpoint(tmp_path / "two"), overwrite=True)
+    assert changed.is_set()
+    assert 0 < len(Checkpoint(tmp_path / "two").records) < 5
+    assert not context.plan.output.exists()
+    assert not children()
 
 
 @pytest.mark.extended

@@ -26,7 +26,7 @@ def sent(folder: Path, content: bytes, change: Change = lambda *piece: piece) ->
     path.write_bytes(content)
     received = SegmentsReceived(folder / "there")
     send_segment(path, lambda *piece: asyncio.run(received.take(3, 7, *change(*piece))))
-    return folder / "there" / path.name
+    return folder / "there" / "segment_000007.3.mkv"
 
 
 @pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 5000])
@@ -53,7 +53,7 @@ def test_a_damaged_segment_is_refused_and_gone(change: Change, tmp_path: Path) -
 
 
 def test_an_older_file_stays_until_all_has_arrived(tmp_path: Path) -> None:
-    received, path = SegmentsReceived(tmp_path), tmp_path / "segment_000001.mkv"
+    received, path = SegmentsReceived(tmp_path), tmp_path / "segment_000001.0.mkv"
     path.write_bytes(b"before")
     assert asyncio.run(received.take(0, 1, 0, b"after", ""))
     assert path.read_bytes() == b"before"

@@ -12,7 +12,7 @@ import pytest
 from engine.core.geometry import Size
 from engine.core.messages import message
 from engine.core.serialization import to_plain
-from engine.pipeline.segments import SegmentRecord, Span, segment_path
+from engine.pipeline.segments import SegmentRecord, Span, made_path
 from engine.protocol.events import Picture, PreviewReady
 from engine.video.read.frame_mark import FrameMark
 from engine.workers.fit import LentDevice, MachineOffer
@@ -50,8 +50,10 @@ def test_what_is_no_report_is_unknown(junk: Any) -> None:
 
 
 def kept(record: SegmentRecord, folder: Path, span: Span = LACKING) -> SegmentRecord | None:
-    segment_path(folder, RECORD.number).write_bytes(b"12345")
-    return read_segment(to_plain(record), [span], (), frames=20, segment_frames=4, folder=folder)
+    made_path(folder, RECORD.number, 1).write_bytes(b"12345")
+    return read_segment(
+        to_plain(record), [span], (), frames=20, segment_frames=4, folder=folder, worker=1
+    )
 
 
 def test_the_next_segment_of_a_span_is_taken(tmp_path: Path) -> None:
@@ -81,22 +83,24 @@ def test_a_segment_beyond_the_film_or_without_a_file_is_refused(tmp_path: Path) 
     assert kept(RECORD, tmp_path, last) == RECORD
     plain = to_plain(RECORD)
     with pytest.raises(InvalidReport):
-        read_segment(plain, [last], (), frames=11, segment_frames=4, folder=tmp_path)
-    segment_path(tmp_path, RECORD.number).unlink()
+        read_segment(plain, [last], (), frames=11, segment_frames=4, folder=tmp_path, worker=1)
+    made_path(tmp_path, RECORD.number, 1).unlink()
     with pytest.raises(InvalidReport):
-        read_segment(plain, [last], (), frames=20, segment_frames=4, folder=tmp_path)
+        read_segment(plain, [last], (), frames=20, segment_frames=4, folder=tmp_path, worker=1)
 
 
 def test_a_segment_that_another_worker_has_made_meanwhile_is_left(tmp_path: Path) -> None:
     plain, finished = to_plain(RECORD), {RECORD.number}
-    found = read_segment(plain, [], finished, frames=20, segment_frames=4, folder=tmp_path)
+    found = read_segment(
+        plain, [], finished, frames=20, segment_frames=4, folder=tmp_path, worker=1
+    )
     assert found is None
 
 
 @pytest.mark.parametrize("junk", JUNK)
 def test_junk_is_refused(junk: object, tmp_path: Path) -> None:
     with pytest.raises(InvalidReport):
-        read_segment(junk, [LACKING], (), frames=20, segment_frames=4, folder=tmp_path)
+        read_segment(junk, [LACKING], (), frames=20, segment_frames=4, folder=tmp_path, worker=1)
     with pytest.raises(InvalidReport):
         read_made(junk)
     with pytest.raises(InvalidReport):

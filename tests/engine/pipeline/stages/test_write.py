@@ -33,6 +33,7 @@ def test_a_segment_that_ends_with_a_shot_continues_with_the_next_shot() -> None:
         control=Control(),
         events=SimpleNamespace(emit=lambda _event: None),
         job_id="job",
+        check_source=lambda _record=None: None,
     )
     log, writer = Log(), SimpleNamespace(write=lambda _planes: None, close=lambda: 1)
     stage = Write(context, log, Span())

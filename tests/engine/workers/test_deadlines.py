@@ -1,0 +1,120 @@
+"""Spans that are late: by the pace of their worker, else of the others, else by the plan."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from engine.pipeline.segments import SegmentRecord, Span
+from engine.video.read.frame_mark import FrameMark
+from engine.workers.deadlines import LOADING_S, Deadlines, Held
+from engine.workers.open_spans import OpenSpans
+from engine.workers.paces import Paces
+
+PLAN: Any = SimpleNamespace(seconds=50.0, seconds_high=100.0, workers=(1, 2), frames=200)
+
+
+class Future:
+    """Stands for one of Dask."""
+
+    status = "pending"
+
+
+A, B = (cast(Any, Future()) for _ in range(2))
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def paces(clock: Clock, *seen: tuple[int, float]) -> Paces:
+    """Paces at which some workers have made frames: number, s for a frame."""
+    found = Paces(clock)
+    for number, seconds in seen:
+        clock.now = 0.0
+        found.works(number, 0)
+        clock.now = 10 * seconds
+        found.made(number, 10)
+    clock.now = 0.0
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seen", "patience"),
+    [
+        ((), 5 + 2 * 10 * 1.0),  # 100 s of two workers for 200 frames
+        (((0, 3.0),), 5 + 2 * 10 * 3.0),  # its own pace counts most
+        (((1, 0.5), (2, 4.0)), 5 + 2 * 10 * 4.0),  # else that of the slowest
+        (((0, 0.1), (1, 9.0)), 5 + 2 * 10 * 0.1),
+    ],
+)
+def test_a_span_is_late_by_the_pace_that_is_known_best(
+    seen: tuple[tuple[int, float], ...], patience: float, clock: Clock
+) -> None:
+    deadlines = Deadlines(PLAN, paces(clock, *seen), clock)
+    held = {A: Held(0, 10)}
+    for _ in range(int(patience)):
+        assert not deadlines.late(held)
+        clock.now += 1
+    clock.now = patience + 0.5
+    assert deadlines.late(held) == {A: pytest.approx(0.5)}
+    assert not deadlines.late({A: Held(0, 8)}), "a segment is finished"
+    assert not deadlines.late({}), "it has ended"
+    assert not deadlines.late(held), "it has begun again"
+
+
+def test_a_computer_that_slept_finds_nobody_late(clock: Clock) -> None:
+    deadlines = Deadlines(PLAN, paces(clock), clock)
+    assert not deadlines.late({A: Held(0, 1)})
+    clock.now = 3600.0
+    assert not deadlines.late({A: Held(0, 1)})
+    assert not deadlines.is_silent(may_load=False)
+    clock.now += 2 * (5 + 2) + 1
+    assert deadlines.late({A: Held(0, 1)})
+    assert deadlines.is_silent(may_load=False)
+    assert not deadlines.is_silent(may_load=True)
+    deadlines.hear()
+    assert not deadlines.is_silent(may_load=False)
+    clock.now += LOADING_S + 2 * (5 + 2) + 1
+    assert deadlines.is_silent(may_load=True)
+
+
+def record(number: int) -> SegmentRecord:
+    times = tuple(range(4 * number, 4 * number + 4))
+    crcs = (0,) * 4
+    return SegmentRecord(
+        number=number, pts=times, durations=crcs, bytes=1, crcs=crcs, begins=4 * number
+    )
+
+
+def test_a_shared_span_ends_with_the_first_result() -> None:
+    spans = OpenSpans((), cast(Any, SimpleNamespace(frames=100)), 4)
+    span = Span(first=1, marks=(FrameMark(count=4, pts=3, crc=0),), stop=16)
+    spans.begin([A], [span])
+    spans.add(record(1))
+    rest = spans.rest_of(A)
+    assert (rest.first, spans.frames_of(rest)) == (2, 8)
+    assert not spans.is_elsewhere(rest, {A})
+    spans.share(A, B)
+    assert spans.is_elsewhere(rest, {A})
+    assert spans.is_elsewhere(rest, {B})
+    assert not spans.is_elsewhere(rest, {A, B})
+    spans.add(record(2))
+    assert spans.is_elsewhere(spans.rest_of(A), {A}), "whoever has made it"
+    assert spans.outrun() == []
+    spans.add(record(3))
+    B.status = "finished"
+    assert spans.outrun() == [A], "the other one ends by itself"
+    assert list(spans) == [B]
