@@ -101,8 +101,14 @@ class PairMachine(MachineCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmPairing(MachineCommand):
-    """Whether the words on both screens are the same; without it a pairing lapses."""
+    """Whether the words on both screens are the same; without it a pairing lapses.
 
+    Attributes:
+        words: That were compared; no pairing with other words is answered.
+        are_same: They are those of the other screen.
+    """
+
+    words: tuple[str, ...]
     are_same: bool
 
 

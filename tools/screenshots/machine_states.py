@@ -116,7 +116,7 @@ def _asked(player: Player) -> None:
 
 def _waiting(player: Player) -> None:
     _words(player)
-    player.program.machines.dialog.answered.emit(True)
+    player.program.machines.dialog.answered.emit(_WORDS, True)
     player.settle()
 
 
