@@ -277,13 +277,14 @@ class _Shown(_Background):
 
     @property
     def found(self) -> tuple[tuple[str, FoundMachine], ...]:
-        """Computers that wait to be paired, with their fingerprints."""
+        """Computers that wait to be paired, with their fingerprints, by name."""
         heard = self._browser.machines if self._browser is not None else ()
-        return tuple(
+        found = [
             (one.fingerprint, FoundMachine(name=one.name, address=one.pairing_address))
             for one in heard
             if one.pairing_address
-        )
+        ]
+        return tuple(sorted(found, key=lambda one: (one[1].name.casefold(), one[1].address)))
 
     def look(self) -> None:
         """Something may have changed."""

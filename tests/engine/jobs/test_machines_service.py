@@ -271,11 +271,11 @@ def test_computers_that_wait_are_found_but_not_those_that_are_paired(
     certificate = certificate_of(tmp_path / "other")
     peer = Peers().add(certificate, "Studio", "10.0.0.2:47110")
     attic = Announced(
-        fingerprint="a" * 64, name="Attic", pairing_address="10.0.0.3:47111", jobs_address=""
+        fingerprint="a" * 64, name="Attic", pairing_address="10.0.0.3:47111", jobs_addresses=()
     )
-    busy = Announced(fingerprint="b" * 64, name="Busy", pairing_address="", jobs_address="")
+    busy = Announced(fingerprint="b" * 64, name="Busy", pairing_address="", jobs_addresses=())
     studio = Announced(
-        fingerprint=peer.fingerprint, name="Studio", pairing_address="10.0.0.2:1", jobs_address=""
+        fingerprint=peer.fingerprint, name="Studio", pairing_address="10.0.0.2:1", jobs_addresses=()
     )
     engine.send(m.ShowMachines())
     assert not state_with(heard).found
