@@ -26,7 +26,7 @@ from app.widgets.notice_line import NoticeLine
 
 _WORDS, _IN_A_LINE = 6, 3
 _WIDTH = 560  # px
-_READING_MS = 1000  # after which words can be confirmed
+READING_MS = 1000  # after which words can be confirmed
 
 
 class PairingDialog(Themed, QDialog):
@@ -44,7 +44,7 @@ class PairingDialog(Themed, QDialog):
         self.resize(_WIDTH, 260)
         self._model = model
         self._shown: tuple[str, ...] = ()
-        self._reading = QTimer(self, interval=_READING_MS, singleShot=True)
+        self._reading = QTimer(self, interval=READING_MS, singleShot=True)
         self._title, self._lead, self._waits = QLabel(), QLabel(), QLabel()
         self._card, self._words = QFrame(), [QLabel() for _ in range(_WORDS)]
         self._problem = NoticeLine()

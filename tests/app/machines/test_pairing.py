@@ -21,7 +21,7 @@ ADDRESS = "192.168.1.31:47111"
 @pytest.fixture
 def dialog(bench: Bench) -> PairingDialog:
     """Of a pairing that was asked for, before the other computer has answered."""
-    bench.patch.setattr(pairing_dialog, "_READING_MS", 0)
+    bench.patch.setattr(pairing_dialog, "READING_MS", 0)
     bench.do("machines")
     part(bench.program.machines.page, "machineAddress", QLineEdit).setText(ADDRESS)
     bench.program.machines.pair(ADDRESS)
@@ -92,7 +92,7 @@ def test_words_that_have_just_come_cannot_be_confirmed(bench, dialog, qtbot):
 
 
 def test_a_pairing_that_began_elsewhere_opens_by_itself(bench):
-    bench.patch.setattr(pairing_dialog, "_READING_MS", 0)
+    bench.patch.setattr(pairing_dialog, "READING_MS", 0)
     bench.do("machines")
     say_words(bench, asks=True)
     dialog = bench.program.machines.dialog
