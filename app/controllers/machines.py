@@ -109,10 +109,10 @@ class MachinesController(QObject):
             bring_up(self.page)
         self.dialog.open()
 
-    def _answer(self, are_same: bool) -> None:
+    def _answer(self, words: tuple[str, ...], are_same: bool) -> None:
         if are_same:
             self._model.confirm()
-        self._controller.send(machines.ConfirmPairing(are_same=are_same))
+        self._controller.send(machines.ConfirmPairing(words=words, are_same=are_same))
 
     def _cancel(self) -> None:
         self._controller.send(commands.StopTask(kind=self._model.kind))

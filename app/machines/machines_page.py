@@ -197,14 +197,14 @@ class MachinesPage(Themed, QDialog):
 
     def _show_news(self, state: MachinesState) -> None:
         model = self._model
-        if model.paired and not self._was_paired:
+        if model.paired is not None and not self._was_paired:
             self._address.clear()
-        self._was_paired = bool(model.paired)
+        self._was_paired = model.paired is not None
         self._news.setVisible(bool(model.problem or model.paired or state.problem))
         if model.problem is not None:
             self._news.show_message("refusal", *machine_labels.problem(model.problem))
-        elif model.paired:
-            self._news.show_message("good", tr("Paired with {name}.", name=model.paired))
+        elif model.paired is not None:
+            self._news.show_message("good", *machine_labels.paired(*model.paired))
         elif state.problem is not None:
             self._news.show_message("warning", text(state.problem), text(state.problem.hint))
 

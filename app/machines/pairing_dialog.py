@@ -1,8 +1,12 @@
-"""The dialog of a pairing: six words that have to be the same on both screens."""
+"""The dialog of a pairing: six words that have to be the same on both screens.
+
+Words that have just come cannot be confirmed: a second click on the button may have been meant for
+others, which were at their place.
+"""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
@@ -22,12 +26,13 @@ from app.widgets.plain import Label
 
 _WORDS, _IN_A_LINE = 6, 3
 _WIDTH = 560  # px
+READING_MS = 1000  # after which words can be confirmed
 
 
 class PairingDialog(Themed, QDialog):
     """Shows how far the pairing of the model is; closes by itself when it is over."""
 
-    answered = Signal(bool)  # whether the words are the same
+    answered = Signal(tuple, bool)  # the words that were shown, and whether they are the same
     cancel_requested = Signal()
     again_requested = Signal()
     read = Signal()  # a failure was read
@@ -38,14 +43,17 @@ class PairingDialog(Themed, QDialog):
         self.setWindowModality(Qt.WindowModality.WindowModal)
         self.resize(_WIDTH, 260)
         self._model = model
+        self._shown: tuple[str, ...] = ()
+        self._reading = QTimer(self, interval=READING_MS, singleShot=True)
         self._title, self._lead, self._waits = Label(), Label(), Label()
         self._card, self._words = QFrame(), [Label() for _ in range(_WORDS)]
         self._problem = NoticeLine()
         self._same, self._differ, self._cancel, self._again = (QPushButton() for _ in range(4))
         self._name_parts()
         self._lay_out()
-        self._same.clicked.connect(lambda: self.answered.emit(True))
-        self._differ.clicked.connect(lambda: self.answered.emit(False))
+        self._same.clicked.connect(lambda: self.answered.emit(self._shown, True))
+        self._differ.clicked.connect(lambda: self.answered.emit(self._shown, False))
+        self._reading.timeout.connect(lambda: self._same.setEnabled(True))
         self._cancel.clicked.connect(self.reject)
         self._again.clicked.connect(self.again_requested)
         model.changed.connect(self.retranslate_ui)
@@ -108,6 +116,10 @@ class PairingDialog(Themed, QDialog):
         self._card.setVisible(said is not None and step in (Step.WORDS, Step.WAITING))
         if said is None:
             return
+        if said.words != self._shown:
+            self._shown = said.words
+            self._same.setEnabled(False)
+            self._reading.start()
         for label, word in zip(self._words, said.words, strict=True):
             label.setText(word)
         self._card.setAccessibleName(" ".join(said.words))

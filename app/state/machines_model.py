@@ -33,7 +33,9 @@ class MachinesModel(KindModel):
         super().__init__(tasks, parent)
         self.state: MachinesState | None = None  # None before the engine has answered
         self.words: PairingWords | None = None
-        self.paired = ""  # name of the computer that was paired last, until it was read
+        self.paired: tuple[str, tuple[str, ...]] | None = (
+            None  # name and words, until they are read
+        )
         self._address = ""  # that a pairing was asked for with; "" where the other one began
         self._is_confirmed = self._is_pairing = False
         hub.subscribe(MachinesKnown, self._know)
@@ -46,7 +48,7 @@ class MachinesModel(KindModel):
     def request(self, address: str) -> None:
         """A pairing was asked for; the engine's first event follows."""
         self._begin()
-        self._address = address
+        self.paired, self._address = None, address
         self.tasks.request(self.kind, "", address)
 
     def confirm(self) -> None:
@@ -60,7 +62,7 @@ class MachinesModel(KindModel):
 
     def dismiss(self) -> None:
         """Forget an error or good news that was read."""
-        self.paired, self._is_pairing = "", False
+        self.paired, self._is_pairing = None, False
         if self.task is not None:
             self.tasks.dismiss(self.kind, self.task.subject)
         self.changed.emit()
@@ -110,12 +112,12 @@ class MachinesModel(KindModel):
     def _compare(self, event: PairingWords) -> None:
         if not self._is_pairing:  # the other computer began
             self._begin()
-        self.words = event
+        self.words, self._is_confirmed = event, False
         self.changed.emit()
 
     def _done(self, event: events.TaskDone) -> None:
         if event.kind is self.kind:
-            self.paired = self.partner
+            self.paired = self.partner, self.words.words if self.words is not None else ()
             self._end()
 
     def _stopped(self, event: events.TaskStopped) -> None:
@@ -123,9 +125,9 @@ class MachinesModel(KindModel):
             self._end()
 
     def _begin(self) -> None:
-        self.words, self.paired, self._address = None, "", ""
+        self.words, self._address = None, ""
         self._is_confirmed, self._is_pairing = False, True
 
     def _end(self) -> None:
-        self.words, self._is_pairing = None, False
+        self._is_pairing = False
         self.changed.emit()

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ _EXAMPLES = """examples:
   python -m engine machines forget "Studio PC"
 """
 _WAIT_S = 0.5  # between looks at whether the user ends the program
+_READING_S = 1.0  # a yes that comes sooner was typed before the words were there
 
 
 def register(add: Callable[..., Any]) -> None:
@@ -71,9 +73,12 @@ def _pair(args: argparse.Namespace, context: CommandContext) -> None:
 
     if args.address and args.port is not None:
         args.usage_error("--port applies only without ADDRESS: leave it out, or write ADDRESS:PORT")
-    show = _Question(context.console).show
+    question = _Question(context.console)
+    show = question.show
     peer = pairing.ask(args.address, show) if args.address else _waited_for(args, context, show)
     _tell(context, peer, "paired")
+    words = " ".join(question.words)
+    context.console.note(f"{message('pairing.confirmed', words=words, name=peer.name)}")
 
 
 def _waited_for(
@@ -129,14 +134,19 @@ class _Question:
     """Shows the words and asks the user; the pairing may end before the answer.
 
     A line that is typed after that answers the old question, not the next one.
+
+    Attributes:
+        words: That were shown last.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._is_asking = threading.Lock()
+        self.words: tuple[str, ...] = ()
 
     def show(self, offer: PairingOffer) -> Future[bool]:
         """Shows the words, like `engine.farm.pairing.Show`."""
+        self.words = offer.words
         text = message("pairing.words", name=offer.name, address=offer.address)
         self._console.note("", str(text), "", f"    {' '.join(offer.words)}", "")
         self._console.note(f"{message('pairing.right')}")
@@ -148,6 +158,10 @@ class _Question:
         with self._is_asking:
             if answer.cancelled():
                 return
-            are_same = self._console.is_confirmed("Are the words on both computers the same?")
+            is_read = False
+            while not is_read:
+                asked = time.monotonic()
+                are_same = self._console.is_confirmed("Are the words on both computers the same?")
+                is_read = not are_same or time.monotonic() - asked >= _READING_S
             with contextlib.suppress(InvalidStateError):  # the pairing has ended
                 answer.set_result(are_same)

@@ -43,6 +43,17 @@ def plain(host: str) -> str:
     return host.removeprefix("::ffff:")
 
 
+def network_of(host: str) -> str:
+    """Who may have a host: of IPv6 its network of 64 bits, in which anybody has many addresses."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return host
+    return str(ipaddress.IPv6Network((address, 64), strict=False))
+
+
 def own_addresses() -> list[str]:
     """IPv4 addresses of this computer in its networks, private networks first."""
     found = []

@@ -1,10 +1,12 @@
 """Computers that announce themselves in the local network (DNS-SD by multicast).
 
-Whatever is announced is hearsay: it names an address to try, TLS decides who answers there.
+Whatever is announced is hearsay: it adds addresses to try, and replaces none; TLS decides who
+answers there. Anybody may announce anything, also the fingerprint of another computer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import logging
@@ -12,13 +14,14 @@ import re
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine.core.file_access import reason_of
 from engine.farm.addresses import JOBS_PORT, joined, own_addresses
-from engine.farm.errors import MachineUnreachable
-from engine.farm.identity import clean_name, own_identity
+from engine.farm.errors import IdentityDamaged, MachineUnreachable
+from engine.farm.identity import Peers, clean_name, own_identity
 
 if TYPE_CHECKING:
     from zeroconf import ServiceInfo, Zeroconf
@@ -27,7 +30,10 @@ logger = logging.getLogger(__name__)
 
 _TYPE = "_upreel._tcp.local."
 _ANSWER_MS = 3000
-_MOST_FOUND = 256  # announcements that are kept
+_MOST_ASKED = 64  # computers that are asked for the rest of their announcement, at once
+_MOST_FOUND = 256  # announcements of computers that are not paired
+_MOST_OF_ONE = 8  # announcements with one fingerprint
+_MOST_ADDRESSES = 4  # of an announcement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +44,13 @@ class Announced:
         fingerprint: SHA-256 of the certificate that it claims to have, in hexadecimal.
         name: That it gives itself.
         pairing_address: "host:port"; "" while it does not wait to be paired.
-        jobs_address: "host:port"; "" while it has no port for jobs.
+        jobs_addresses: "host:port" each, of one port; () while it has none for jobs.
     """
 
     fingerprint: str
     name: str
     pairing_address: str
-    jobs_address: str
+    jobs_addresses: tuple[str, ...]
 
 
 @contextlib.contextmanager
@@ -89,12 +95,13 @@ class Browser:
     Args:
         interfaces: Own addresses that it uses; None for all.
 
-    Memory: some MB for zeroconf, and 256 announcements at most.
+    Memory: some MB for zeroconf, and 256 announcements at most beside those of paired computers.
     """
 
     def __init__(self, interfaces: Sequence[str] | None = None) -> None:
         self._interfaces = interfaces
-        self._found: dict[str, Announced] = {}
+        self._found: dict[tuple[str, Announced], None] = {}  # with their keys, the oldest first
+        self._asked: dict[str, Future[bool]] = {}
         self._lock = threading.Lock()
         self._stack = contextlib.ExitStack()
 
@@ -118,28 +125,69 @@ class Browser:
 
     @property
     def machines(self) -> tuple[Announced, ...]:
-        """Those that were heard of, by name; of several with one fingerprint the last."""
+        """What was announced, the oldest first; one computer may be there several times."""
         with self._lock:
-            found = {one.fingerprint: one for one in self._found.values()}
-        found.pop(self._own, None)
-        return tuple(sorted(found.values(), key=lambda one: (one.name.casefold(), one.fingerprint)))
+            found = dict.fromkeys(one for _, one in self._found)
+        return tuple(one for one in found if one.fingerprint != self._own)
 
     def add_service(self, network: Zeroconf, kind: str, key: str) -> None:
-        """As zeroconf calls it, in its thread: a computer announces itself."""
-        info = network.get_service_info(kind, key, timeout=_ANSWER_MS)
-        found = None if info is None else _read(info)
+        """As zeroconf calls it, in its thread: a computer announces itself.
+
+        The thread waits for no answer: one announcement would hold up all others.
+        """
+        from zeroconf import ServiceInfo
+
+        info = ServiceInfo(kind, key)
+        if info.load_from_cache(network):
+            self._keep(key, _read(info))
+            return
+        assert network.loop is not None
+        asked = asyncio.run_coroutine_threadsafe(
+            info.async_request(network, _ANSWER_MS), network.loop
+        )
         with self._lock:
-            if found is None:
-                self._found.pop(key, None)
-            elif len(self._found) < _MOST_FOUND or key in self._found:
-                self._found[key] = found
+            before = [self._asked.pop(key)] if key in self._asked else []
+            if len(self._asked) >= _MOST_ASKED:
+                before.append(self._asked.pop(next(iter(self._asked))))
+            self._asked[key] = asked
+        for one in before:
+            one.cancel()
+        asked.add_done_callback(lambda _: self._answered(key, info, asked))
 
     update_service = add_service
+
+    def _answered(self, key: str, info: ServiceInfo, asked: Future[bool]) -> None:
+        with self._lock:
+            if self._asked.get(key) is not asked:  # it was asked again, or is not waited for
+                return
+            del self._asked[key]
+        is_complete = not asked.cancelled() and asked.exception() is None and asked.result()
+        if is_complete:
+            self._keep(key, _read(info))
+
+    def _keep(self, key: str, found: Announced | None) -> None:
+        """Add what was announced; what was announced under this key before may be right."""
+        with self._lock:
+            if found is not None and (key, found) not in self._found and self._has_room(found):
+                self._found[key, found] = None
+
+    def _has_room(self, found: Announced) -> bool:
+        """Whether an announcement is kept: no stranger takes the room of a paired computer."""
+        known = [one.fingerprint for _, one in self._found]
+        if known.count(found.fingerprint) >= _MOST_OF_ONE:
+            return False
+        paired = _paired()
+        return found.fingerprint in paired or (
+            sum(one not in paired for one in known) < _MOST_FOUND
+        )
 
     def remove_service(self, _network: Zeroconf, _kind: str, key: str) -> None:
         """As zeroconf calls it: a computer has gone."""
         with self._lock:
-            self._found.pop(key, None)
+            asked = self._asked.pop(key, None)
+            self._found = {one: None for one in self._found if one[0] != key}
+        if asked is not None:
+            asked.cancel()
 
 
 @contextlib.contextmanager
@@ -163,7 +211,7 @@ def _read(info: ServiceInfo) -> Announced | None:
     """What was announced; None where it makes no sense."""
     values = {name: value or "" for name, value in info.decoded_properties.items()}
     fingerprint = values.get("fingerprint", "")
-    hosts = [text for text in info.parsed_addresses() if _is_reachable(text)]
+    hosts = [text for text in info.parsed_addresses() if _is_reachable(text)][:_MOST_ADDRESSES]
     if not re.fullmatch("[0-9a-f]{64}", fingerprint) or not hosts:
         return None
     pairing, jobs = (_port(values.get(name, "")) for name in ("pairing", "jobs"))
@@ -171,8 +219,15 @@ def _read(info: ServiceInfo) -> Announced | None:
         fingerprint=fingerprint,
         name=clean_name(values.get("name", "")),
         pairing_address=joined(hosts[0], pairing) if pairing else "",
-        jobs_address=joined(hosts[0], jobs) if jobs else "",
+        jobs_addresses=tuple(joined(host, jobs) for host in hosts) if jobs else (),
     )
+
+
+def _paired() -> frozenset[str]:
+    """Fingerprints of the paired computers; none where their list is damaged."""
+    with contextlib.suppress(IdentityDamaged):
+        return frozenset(peer.fingerprint for peer in Peers().all())
+    return frozenset()
 
 
 def _is_reachable(host: str) -> bool:

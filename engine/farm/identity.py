@@ -15,7 +15,7 @@ import platform
 import secrets
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import filelock
@@ -61,7 +61,7 @@ class Peer:
     Attributes:
         fingerprint: SHA-256 of its certificate, in hexadecimal.
         name: That it gave itself.
-        address: "host:port" of its jobs, where it was reached last.
+        address: "host:port" of its jobs, that it had at the pairing.
         certificate: As PEM.
     """
 
@@ -191,21 +191,6 @@ class Peers:
                 raise UnknownMachine("none", name=fingerprint)
             _write(left)
         self.trusted_file()
-
-    def moved(self, fingerprint: str, address: str) -> None:
-        """Write down where a computer was reached; nothing where it is not paired.
-
-        Raises:
-            IdentityDamaged, OutputError: As `add`.
-        """
-        with _held():
-            found = self.all()
-            changed = [
-                replace(one, address=address) if one.fingerprint == fingerprint else one
-                for one in found
-            ]
-            if changed != list(found):
-                _write(changed)
 
     def trusted_file(self) -> Path:
         """PEM file with the certificates that TLS accepts: those of the peers, and the own one.

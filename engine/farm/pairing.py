@@ -28,6 +28,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import NoReturn
 
 from engine.core import paths
 from engine.core.errors import Cancelled
@@ -131,7 +132,12 @@ def ask(address: str, show: Show, *, jobs_port: int = JOBS_PORT) -> Peer:
 
 
 def answer(
-    connection: ssl.SSLSocket, host: str, show: Show, jobs_port: int, begins: Callable[[], bool]
+    connection: ssl.SSLSocket,
+    host: str,
+    show: Show,
+    jobs_port: int,
+    may_begin: Callable[[], bool],
+    begins: Callable[[], bool],
 ) -> Peer:
     """The other side of `ask`.
 
@@ -140,7 +146,9 @@ def answer(
         host: Address of that computer.
         show: As of `ask`.
         jobs_port: Of this computer.
-        begins: Whether this pairing may go on, once it is known to be one.
+        may_begin: Whether the user could be asked now.
+        begins: Whether the user is asked now, once the other computer has shown that it has the
+            key of its certificate; then no other pairing is.
 
     Raises:
         PairingFailed, Cancelled, IdentityDamaged, OutputError: As `ask`.
@@ -150,9 +158,8 @@ def answer(
         channel = Channel(connection, ANSWER_S)
         other = channel.receive()
         hello = _read_hello(other)
-        if not begins():
-            channel.send(BUSY)
-            raise PairingFailed("busy", name=clean_name(hello.name))
+        if not may_begin():
+            _refuse(channel, hello)
         nonce = secrets.token_bytes(_NONCE_BYTES)
         own = channel.send(_hello(identity, jobs_port, nonce=nonce.hex()))
         opened = from_plain(_Opened, read(channel.receive()))
@@ -161,7 +168,10 @@ def answer(
             raise ValueError("another nonce than that of the commitment")
         digest = _digest(other, own, revealed)
         _check_signature(hello.certificate, bytes.fromhex(opened.signature), digest)
-        return _agree(channel, show, _offer(hello, host, digest, identity), hello.certificate)
+        offer = _offer(hello, host, digest, identity)
+        if not begins():
+            _refuse(channel, hello)
+        return _agree(channel, show, offer, hello.certificate)
 
 
 @contextlib.contextmanager
@@ -200,6 +210,11 @@ def _offer(hello: _Hello, host: str, digest: bytes, identity: Identity) -> Pairi
     )
 
 
+def _refuse(channel: Channel, hello: _Hello) -> NoReturn:
+    channel.send(BUSY)
+    raise PairingFailed("busy", name=clean_name(hello.name))
+
+
 def _agree(channel: Channel, show: Show, offer: PairingOffer, certificate: str) -> Peer:
     """Wait for both users, then store the other computer."""
     channel.patience(CONFIRM_S)
@@ -232,9 +247,10 @@ def _confirm(channel: Channel, given: Future[bool], name: str) -> None:
         if data is not None:
             if is_heard:
                 raise ValueError("confirmed twice")
-            is_heard = read(data) == {"confirmed": True}
+            heard = read(data)
+            is_heard = heard == {"confirmed": True}
             if not is_heard:
-                raise PairingFailed("there", name=name)
+                raise PairingFailed("busy" if heard == BUSY else "there", name=name)
         elif channel.is_too_late:
             raise PairingFailed("too-late", name=name, minutes=f"{CONFIRM_S / 60:g}")
 

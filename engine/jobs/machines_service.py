@@ -17,7 +17,7 @@ from engine.core.file_access import reported
 from engine.core.messages import Message
 from engine.farm.addresses import PAIRING_PORT, joined, own_addresses
 from engine.farm.discovery import Browser, announced
-from engine.farm.errors import MachineError, MachineUnreachable
+from engine.farm.errors import MachineError, MachineUnreachable, PairingFailed
 from engine.farm.identity import Peer, Peers, own_identity
 from engine.farm.pairing import PairingOffer, ask
 from engine.farm.pairing_port import PairingPort
@@ -76,8 +76,9 @@ class MachinesService:
         jobs_port: Callable[[], int],
     ) -> None:
         self._sink, self._send, self._jobs_port = sink, send, jobs_port
-        self._answer: _Answer | None = None  # that a pairing waits for
-        self._shown = _Shown(self._begin_pairing, self._tell, jobs_port)
+        self._turn = threading.Lock()  # of the pairing that the user sees or has begun
+        self._waiting: tuple[PairingOffer, _Answer] | None = None  # the pairing that was shown last
+        self._shown = _Shown(self._begin_pairing, self._tell, jobs_port, self._turn)
         self._lent = _Lent(self._lending_failed, self._shown.look)
         self._emitted: MachinesState | None = None
 
@@ -94,10 +95,8 @@ class MachinesService:
                 return self._task(address, partial(self._ask, address))
             case _Asked():
                 return self._task("", partial(self._be_asked, command))
-            case m.ConfirmPairing(are_same=are_same):
-                if self._answer is not None:
-                    with contextlib.suppress(InvalidStateError):  # it has just ended
-                        self._answer.set_result(are_same)
+            case m.ConfirmPairing(words=words, are_same=are_same):
+                self._confirm(words, are_same)
                 return ()
             case m.ForgetMachine(fingerprint=fingerprint):
                 Peers().forget(fingerprint)
@@ -123,11 +122,15 @@ class MachinesService:
         def show(offer: PairingOffer) -> Future[bool]:
             return self._show(offer, _Answer(work.control), work)
 
+        if not self._turn.acquire(blocking=False):
+            raise PairingFailed("busy", name=own_identity().name)
         try:
             ask(address, show, jobs_port=self._jobs_port())
         except MachineError:
             work.control.check()  # it was given up before the other one had answered
             raise
+        finally:
+            self._turn.release()
 
     def _begin_pairing(self, offer: PairingOffer, end: Future[Peer]) -> _Answer:
         """The other computer begins; in a thread of its port."""
@@ -149,10 +152,16 @@ class MachinesService:
     def _show(
         self, offer: PairingOffer, answer: _Answer, work: RunningTask, *, asks: bool = False
     ) -> Future[bool]:
-        self._answer = answer
+        self._waiting = (offer, answer)
         if not answer.done():
             work.emit(m.PairingWords(words=offer.words, name=offer.name, asks=asks))
         return answer
+
+    def _confirm(self, words: tuple[str, ...], are_same: bool) -> None:
+        """Answer the pairing with these words; nothing where it has ended."""
+        if self._waiting is not None and self._waiting[0].words == words:
+            with contextlib.suppress(InvalidStateError):  # it has just ended
+                self._waiting[1].set_result(are_same)
 
     # The state
 
@@ -247,6 +256,7 @@ class _Shown(_Background):
         asked: Another computer has begun a pairing; what the user says becomes the result.
         changed: Called from its thread, every second and after `look`.
         jobs_port: As of MachinesService.
+        turn: As of PairingPort.
     """
 
     def __init__(
@@ -254,9 +264,11 @@ class _Shown(_Background):
         asked: Callable[[PairingOffer, Future[Peer]], _Answer],
         changed: Callable[[], None],
         jobs_port: Callable[[], int],
+        turn: threading.Lock,
     ) -> None:
         super().__init__("machines")
         self._asked, self._changed, self._jobs_port = asked, changed, jobs_port
+        self._turn = turn
         self._bell = threading.Event()
         self._browser: Browser | None = None
         self._pairing: Future[Peer] = Future()  # the one that the other side has begun
@@ -265,13 +277,14 @@ class _Shown(_Background):
 
     @property
     def found(self) -> tuple[tuple[str, FoundMachine], ...]:
-        """Computers that wait to be paired, with their fingerprints."""
+        """Computers that wait to be paired, with their fingerprints, by name."""
         heard = self._browser.machines if self._browser is not None else ()
-        return tuple(
+        found = [
             (one.fingerprint, FoundMachine(name=one.name, address=one.pairing_address))
             for one in heard
             if one.pairing_address
-        )
+        ]
+        return tuple(sorted(found, key=lambda one: (one[1].name.casefold(), one[1].address)))
 
     def look(self) -> None:
         """Something may have changed."""
@@ -298,7 +311,9 @@ class _Shown(_Background):
             self._browser, self.address, self.problem = None, "", None
 
     def _open(self, stack: contextlib.ExitStack) -> None:
-        make = partial(PairingPort, self._show, self._ended, jobs_port=self._jobs_port())
+        make = partial(
+            PairingPort, self._show, self._ended, jobs_port=self._jobs_port(), turn=self._turn
+        )
         try:
             port = stack.enter_context(make())
         except MachineUnreachable:  # another Upreel of this computer has it

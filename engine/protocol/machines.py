@@ -19,7 +19,7 @@ class MachineInfo:
     Attributes:
         fingerprint: SHA-256 of its certificate, in hexadecimal.
         name: That its owner gave it.
-        address: "host:port" where it was reached last; "" before that.
+        address: "host:port" of its jobs, that it had at the pairing.
         state: "helped" has this computer work for it, "refused" does not fit (another version,
             other weights), "left-out" failed three times in this job.
         devices: What computes there: names of GPUs, or of the processor.
@@ -101,8 +101,14 @@ class PairMachine(MachineCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmPairing(MachineCommand):
-    """Whether the words on both screens are the same; without it a pairing lapses."""
+    """Whether the words on both screens are the same; without it a pairing lapses.
 
+    Attributes:
+        words: That were compared; no pairing with other words is answered.
+        are_same: They are those of the other screen.
+    """
+
+    words: tuple[str, ...]
     are_same: bool
 
 

@@ -24,7 +24,6 @@ from engine.core.messages import Message, message
 from engine.farm.errors import PortTaken
 from engine.pipeline.segments import Span
 from engine.protocol.events import PreviewReady
-from engine.workers import handshakes
 from engine.workers.farm import Farm
 from engine.workers.reports import Report, reports_in
 from engine.workers.worker import TOPIC, WORD, SpanWorker, Word, make_span
@@ -72,7 +71,6 @@ class Crew:
         Raises:
             PortTaken: Other machines cannot be let in.
         """
-        handshakes.limit()
         self._cluster = self._started()
         scheduler: Any = self._cluster.scheduler
         self._cluster.sync(scheduler.listen, "inproc://")  # the client is here: without TLS

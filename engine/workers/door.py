@@ -1,19 +1,26 @@
-"""Where machines of a farm meet: port and certificates; loads fast."""
+"""Where machines of a farm meet: addresses, port and certificates; loads fast."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.farm.addresses import JOBS_PORT
+from engine.farm.addresses import JOBS_PORT, split
+from engine.farm.errors import MachineUnreachable
 from engine.farm.identity import Peers, own_identity
 
 if TYPE_CHECKING:
     from distributed.security import Security
 
 _SILENCE = "30s"  # after which a machine that says nothing has gone
+_CONNECT_S = 1.0
+_MOST_AT_ONCE = 16  # addresses that are tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,3 +82,34 @@ def own_door(port: int = JOBS_PORT) -> Door:
         names={peer.fingerprint: peer.name for peer in peers.all()},
         port=port,
     )
+
+
+def answering(hosts: Sequence[str], door: Door) -> tuple[str, ...]:
+    """Where machines listen that are paired with this one, of addresses that may be anybody's.
+
+    They are tried at once: one at which nobody answers, or a stranger, holds up no other one.
+
+    Args:
+        hosts: "host:port" each.
+        door: Of this machine.
+    """
+    if not hosts:
+        return ()
+    try:
+        context = ssl.create_default_context(cafile=door.trusted)
+        context.check_hostname = False  # the certificate itself is known
+        context.load_cert_chain(door.certificate, door.key)
+    except OSError:  # a file is being written
+        return ()
+    with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(hosts)), "answering") as pool:
+        found = pool.map(partial(_answers, context), hosts)
+        return tuple(host for host, answers in zip(hosts, found, strict=True) if answers)
+
+
+def _answers(context: ssl.SSLContext, host: str) -> bool:
+    try:
+        with socket.create_connection(split(host, JOBS_PORT), _CONNECT_S) as one:
+            context.wrap_socket(one).close()
+    except (OSError, UnicodeError, MachineUnreachable):
+        return False
+    return True

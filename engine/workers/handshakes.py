@@ -1,8 +1,8 @@
-"""Who may connect to a scheduler: limits for those that have shown no certificate yet, and trust.
+"""Who may connect to a listener of Dask: limits for those without a certificate yet, and trust.
 
 Dask takes as many as come and waits for each without an end, even for one that has closed: a
-stranger could use up the files and the memory of this process. Here its listener of TLS has a time
-and a number, and whom it trusts can change while it listens.
+stranger could use up the files and the memory of this process. Here its listeners of TLS have a
+time and a number, in all and of each host, and whom they trust can change while they listen.
 """
 
 from __future__ import annotations
@@ -13,38 +13,59 @@ from collections.abc import Callable
 from typing import Any
 
 from distributed import Scheduler
+from distributed.comm.addressing import parse_host_port
 from distributed.comm.registry import backends
 from distributed.comm.tcp import TLS, TLSBackend, TLSListener
 from distributed.security import Security
 
+from engine.farm.addresses import plain
+from engine.farm.guests import FIRST_BYTE_S, Guests
+
 logger = logging.getLogger(__name__)
 
 _LONGEST_S = 10.0  # of a handshake: some round trips
-_MOST = 64  # at once; an honest computer whose connection is closed tries again
+# At once: far fewer than Windows waits for in one call, and more than the devices of a computer
+# begin in one round trip; an honest computer whose connection is closed tries again.
+_MOST, _MOST_OF_ONE = 128, 64
 
 
 class _BoundedListener(TLSListener):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         listener: Any = super()
         listener.__init__(*args, **kwargs)
-        self._begun: set[Any] = set()  # streams
+        self._begun = Guests[Any](_MOST, _MOST_OF_ONE, _is_silent)  # streams
 
     async def _prepare_stream(self, stream: Any, address: str) -> Any:
         """The stream once the handshake is done; None, closed, where it is not."""
-        self._begun = {one for one in self._begun if not one.closed()}
-        if len(self._begun) >= _MOST:
-            stream.close()
-            return None
-        self._begun.add(stream)
+        listener: Any = super()
+        handshake = asyncio.ensure_future(listener._prepare_stream(stream, address))
+        stream.set_close_callback(handshake.cancel)  # nothing else tells Dask of that
+        gone = self._begun.admit(stream, plain(parse_host_port(address)[0]))
+        if gone is not None:
+            gone.close()
+        late = asyncio.get_running_loop().call_later(FIRST_BYTE_S, _close_silent, stream)
         try:
-            listener: Any = super()
-            return await asyncio.wait_for(listener._prepare_stream(stream, address), _LONGEST_S)
-        except TimeoutError:  # also where it has closed meanwhile: nothing tells Dask of that
-            logger.info("%s has not shown a certificate in time", address)
+            await asyncio.wait((handshake,), timeout=_LONGEST_S)
+            if handshake.done() and not handshake.cancelled():
+                return handshake.result()
+            logger.info("%s has not shown a certificate", address)
             stream.close()
             return None
         finally:
-            self._begun.discard(stream)
+            late.cancel()
+            handshake.cancel()
+            stream.set_close_callback(None)  # the next one to have it sets its own
+            self._begun.leave(stream)
+
+
+def _is_silent(stream: Any) -> bool:
+    """Whether the first message of the handshake has not come, nor the end."""
+    return stream.socket is not None and stream.socket.shared_ciphers() is None
+
+
+def _close_silent(stream: Any) -> None:
+    if _is_silent(stream):
+        stream.close()
 
 
 class _BoundedTls(TLSBackend):
@@ -52,7 +73,7 @@ class _BoundedTls(TLSBackend):
 
 
 def limit() -> None:
-    """Let schedulers of this process that start from now on listen within the limits."""
+    """Let this process listen within the limits from now on."""
     backends["tls"] = _BoundedTls()
 
 

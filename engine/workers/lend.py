@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import multiprocessing
 import shutil
-import socket
-import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,17 +18,16 @@ from typing import Any
 import filelock
 
 from engine.core import paths
-from engine.farm.addresses import JOBS_PORT, split
 from engine.farm.discovery import Browser
 from engine.farm.errors import AlreadyLent, MachineUnreachable
 from engine.farm.identity import Peers, fingerprints_in
-from engine.workers.door import Door
+from engine.workers.door import Door, answering
 from engine.workers.fit import LentDevice, own_devices
 
 logger = logging.getLogger(__name__)
 
 _TRY_S = 2.0  # between two looks for a machine that has work
-_CONNECT_S = 1.0
+_MOST_REACHED = 64  # addresses that are tried again, whoever says that nobody is there any more
 _ENDING_S = 15.0  # that a process has to end cleanly
 
 Heard = Callable[[str, str], None]  # "working", "idle" or "refused"; for whom, or why
@@ -46,7 +44,7 @@ class _Child:
 def paired_hosts() -> Iterator[Callable[[], tuple[str, ...]]]:
     """Where machines that are paired with this one may have work, asked for each time.
 
-    That is the address at which each of them is found in the network, else the last known one.
+    That is the address that each of them gave at the pairing, and those at which it is said to be.
     """
     with contextlib.ExitStack() as stack:
         browser: Browser | None = None
@@ -57,10 +55,11 @@ def paired_hosts() -> Iterator[Callable[[], tuple[str, ...]]]:
 
         def hosts() -> tuple[str, ...]:
             seen = browser.machines if browser is not None else ()
-            there = {one.fingerprint: one.jobs_address for one in seen}
-            return tuple(
-                filter(None, (there.get(p.fingerprint) or p.address for p in Peers().all()))
-            )
+            found: list[str] = []
+            for peer in Peers().all():
+                said = [one.jobs_addresses for one in seen if one.fingerprint == peer.fingerprint]
+                found += [peer.address, *itertools.chain(*said)]
+            return tuple(filter(None, dict.fromkeys(found)))
 
         yield hosts
 
@@ -95,6 +94,7 @@ class Lending:
         self._devices = own_devices() if devices is None else tuple(devices)
         self._children: dict[int, _Child] = {}
         self._trusted = fingerprints_in(door.trusted)
+        self._reached: tuple[str, ...] = ()  # where machines have answered, the newest first
         self._changed = threading.Condition()
         self._is_paused = self._has_ended = False
         self._watch = threading.Thread(target=self._run, name="lending")
@@ -150,8 +150,9 @@ class Lending:
         if self._has_other_peers:
             self._end("ended")  # they may work for one that is forgotten
         lacking = [n for n in range(len(self._devices)) if n not in self._children]
-        hosts = tuple(self._hosts()) if lacking else ()
-        if any(_answers(host, self._door) for host in hosts):
+        hosts = tuple(dict.fromkeys((*self._reached, *self._hosts()))) if lacking else ()
+        if reached := answering(hosts, self._door):
+            self._reached = tuple(dict.fromkeys((*reached, *self._reached)))[:_MOST_REACHED]
             for number in lacking:
                 self._children[number] = self._started(number, hosts)
 
@@ -202,19 +203,6 @@ class Lending:
         self._listen(child)  # what it has said last
         child.pipe.close()
         shutil.rmtree(child.folder, ignore_errors=True)
-
-
-def _answers(host: str, door: Door) -> bool:
-    """Whether a machine that is paired with this one listens there."""
-    try:
-        context = ssl.create_default_context(cafile=door.trusted)
-        context.check_hostname = False  # the certificate itself is known
-        context.load_cert_chain(door.certificate, door.key)
-        with socket.create_connection(split(host, JOBS_PORT), _CONNECT_S) as one:
-            context.wrap_socket(one).close()
-    except (OSError, MachineUnreachable):
-        return False
-    return True
 
 
 def _lent_process(about: dict[str, Any], parent: Connection) -> None:

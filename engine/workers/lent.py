@@ -37,7 +37,7 @@ from engine.protocol.events import PreviewReady
 from engine.protocol.plan import WorkPlan
 from engine.video.read.media_file import lies_elsewhere
 from engine.workers import fit
-from engine.workers.door import Door
+from engine.workers.door import Door, answering
 from engine.workers.fit import LentDevice, Requirements
 from engine.workers.remote_segments import send_segment
 from engine.workers.remote_source import RemoteSource
@@ -100,7 +100,7 @@ class _Process:
         threading.Thread(target=listen, name="parent", daemon=True).start()
         answered = time.monotonic()
         while not self._ending.is_set() and time.monotonic() - answered < _IDLE_S:
-            for host in self._lent.hosts:
+            for host in await asyncio.to_thread(answering, self._lent.hosts, self._lent.door):
                 if not self._ending.is_set() and await self._served(host):
                     answered = time.monotonic()
             with suppress(TimeoutError):

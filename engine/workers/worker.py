@@ -36,9 +36,10 @@ from engine.pipeline.spans import SpanMaker
 from engine.protocol.events import Event, PreviewReady, StageProgress, Warned
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
-from engine.workers import dask_process
+from engine.workers import dask_process, handshakes
 
-dask_process.adapt()  # a process of Dask loads this module before it reads a clock
+dask_process.adapt()  # a process of Dask loads this module before it reads a clock, and listens
+handshakes.limit()
 logger = logging.getLogger(__name__)
 
 PLUGIN, TOPIC, WORD = "spans", "upreel", "upreel_word"

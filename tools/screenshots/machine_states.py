@@ -103,20 +103,25 @@ def _asking(player: Player) -> None:
 
 
 def _words(player: Player) -> None:
-    """On the computer that asked."""
+    """On the computer that asked, once they can be confirmed."""
+    from PySide6.QtTest import QTest
+
+    from app.machines.pairing_dialog import READING_MS
+
     _asking(player)
     player.say([machines.PairingWords(words=_WORDS, name="Attic", asks=False)])
+    QTest.qWait(2 * READING_MS)
 
 
 def _asked(player: Player) -> None:
-    """On the other one."""
+    """On the other one, while they cannot."""
     _open(player)
     player.say([machines.PairingWords(words=_WORDS, name="Office", asks=True)])
 
 
 def _waiting(player: Player) -> None:
     _words(player)
-    player.program.machines.dialog.answered.emit(True)
+    player.program.machines.dialog.answered.emit(_WORDS, True)
     player.settle()
 
 

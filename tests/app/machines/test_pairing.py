@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton
 
+from app.machines import pairing_dialog
 from app.machines.pairing_dialog import PairingDialog
 from engine.protocol import commands, events, machines
 from engine.protocol.tasks import TaskKind
@@ -20,6 +21,7 @@ ADDRESS = "192.168.1.31:47111"
 @pytest.fixture
 def dialog(bench: Bench) -> PairingDialog:
     """Of a pairing that was asked for, before the other computer has answered."""
+    bench.patch.setattr(pairing_dialog, "READING_MS", 0)
     bench.do("machines")
     part(bench.program.machines.page, "machineAddress", QLineEdit).setText(ADDRESS)
     bench.program.machines.pair(ADDRESS)
@@ -27,8 +29,9 @@ def dialog(bench: Bench) -> PairingDialog:
     return bench.program.machines.dialog
 
 
-def say_words(bench: Bench, *, asks: bool = False) -> None:
-    bench.emit(machines.PairingWords(words=WORDS, name="Attic", asks=asks))
+def say_words(bench: Bench, *, asks: bool = False, words: tuple[str, ...] = WORDS) -> None:
+    bench.emit(machines.PairingWords(words=words, name="Attic", asks=asks))
+    bench.hear()  # the time in which nothing can be confirmed
 
 
 def press(bench: Bench, name: str) -> None:
@@ -39,6 +42,10 @@ def press(bench: Bench, name: str) -> None:
 def buttons(dialog: PairingDialog) -> set[str]:
     found = dialog.findChildren(QPushButton)
     return {one.objectName().removeprefix("pairing") for one in found if one.isVisible()}
+
+
+def answers(bench: Bench) -> list[tuple[tuple[str, ...], bool]]:
+    return [(one.words, one.are_same) for one in bench.asked(machines.ConfirmPairing)]
 
 
 def test_words_are_compared_and_the_other_side_is_waited_for(bench, dialog):
@@ -52,13 +59,14 @@ def test_words_are_compared_and_the_other_side_is_waited_for(bench, dialog):
     assert part(dialog, "pairingWords", QFrame).accessibleName() == " ".join(WORDS)
     assert buttons(dialog) == {"Cancel", "Differ", "Same"}
     press(bench, "pairingSame")
-    assert [c.are_same for c in bench.asked(machines.ConfirmPairing)] == [True]
+    assert answers(bench) == [(WORDS, True)]
     assert "Waiting for confirmation on Attic" in texts(dialog)
     assert buttons(dialog) == {"Cancel"}
     bench.tasks.finish(TaskKind.PAIRING)
     assert not dialog.isVisible()
     page = bench.program.machines.page
     assert "Paired with Attic." in texts(page)
+    assert " ".join(WORDS) in texts(page), "once more: they may have been confirmed in haste"
     field = part(page, "machineAddress", QLineEdit)
     assert not field.text()  # it has been used
     field.setText("192.168.1.4")
@@ -66,7 +74,25 @@ def test_words_are_compared_and_the_other_side_is_waited_for(bench, dialog):
     assert field.text() == "192.168.1.4"
 
 
+def test_words_that_have_just_come_cannot_be_confirmed(bench, dialog, qtbot):
+    """Those of a stranger may come where the user has just confirmed others."""
+    say_words(bench)
+    press(bench, "pairingSame")
+    bench.tasks.finish(TaskKind.PAIRING)
+    dialog.findChild(QTimer).setInterval(200)
+    others = WORDS[::-1]
+    say_words(bench, asks=True, words=others)
+    assert dialog.isVisible()
+    press(bench, "pairingSame")  # the second click
+    assert answers(bench) == [(WORDS, True)]
+    assert " ".join(WORDS) in texts(bench.program.machines.page), "a stranger hides nothing"
+    qtbot.waitUntil(part(dialog, "pairingSame", QPushButton).isEnabled)
+    press(bench, "pairingDiffer")
+    assert answers(bench) == [(WORDS, True), (others, False)]
+
+
 def test_a_pairing_that_began_elsewhere_opens_by_itself(bench):
+    bench.patch.setattr(pairing_dialog, "READING_MS", 0)
     bench.do("machines")
     say_words(bench, asks=True)
     dialog = bench.program.machines.dialog
@@ -83,7 +109,7 @@ def test_a_pairing_that_began_elsewhere_opens_by_itself(bench):
 def test_words_that_differ_end_the_pairing(bench, dialog):
     say_words(bench)
     press(bench, "pairingDiffer")
-    assert [c.are_same for c in bench.asked(machines.ConfirmPairing)] == [False]
+    assert answers(bench) == [(WORDS, False)]
     assert bench.program.machines.page.isVisible()
     assert "Not paired" in texts(dialog)
 
@@ -118,7 +144,7 @@ def test_enter_does_not_say_that_the_words_are_the_same(bench, dialog):
             break
     assert same.hasFocus()
     QTest.keyClick(same, Qt.Key.Key_Space)
-    assert [c.are_same for c in bench.asked(machines.ConfirmPairing)] == [True]
+    assert answers(bench) == [(WORDS, True)]
 
 
 def test_no_button_takes_the_place_of_another_one(bench, dialog):

@@ -1,6 +1,6 @@
 import pytest
 
-from engine.farm.addresses import joined, own_addresses, split
+from engine.farm.addresses import joined, network_of, own_addresses, split
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,19 @@ from engine.farm.addresses import joined, own_addresses, split
 def test_an_address_has_a_host_and_perhaps_a_port(text: str, found: tuple[str, int]) -> None:
     assert split(text, 5) == found
     assert split(joined(*found), 6) == found
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        ("192.168.1.20", "192.168.1.20"),
+        ("2001:db8::1:2:3:4", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("studio", "studio"),
+    ],
+)
+def test_addresses_that_one_computer_can_have_are_of_one_network(host: str, network: str) -> None:
+    assert network_of(host) == network
 
 
 def test_own_addresses_are_those_that_others_can_reach() -> None:

@@ -70,17 +70,13 @@ def other(tmp_path: Path) -> str:
     return certificate_of(tmp_path / "other")
 
 
-def test_peers_are_added_moved_and_forgotten(other: str) -> None:
+def test_peers_are_added_and_forgotten(other: str) -> None:
     peers = Peers()
     assert peers.all() == ()
     peer = peers.add(other, "Studio\n\x1b[31m PC", "192.168.1.20:47110")
     assert peer.name == "Studio [31m PC"
     assert Peers().all() == (peer,)
     assert peers.named("studio [31M pc") == peers.named(peer.fingerprint[:8]) == peer
-    peers.moved(peer.fingerprint, "192.168.1.21:47110")
-    assert peers.all()[0].address == "192.168.1.21:47110"
-    peers.moved("0" * 64, "192.168.1.21:47110")
-    assert len(peers.all()) == 1
     peers.add(other, "Office", "10.0.0.1:47110")
     assert [one.name for one in peers.all()] == ["Office"]
     peers.forget(peer.fingerprint)

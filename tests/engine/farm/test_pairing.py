@@ -2,6 +2,7 @@ import contextlib
 import json
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -272,19 +273,46 @@ def test_one_pairing_at_a_time_and_few_in_a_minute(
     assert raised_by(lambda: ask(other.address, User().show)).case == "there"
 
 
-def test_connections_that_say_nothing_are_few_and_end(
-    waiting: Make, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("said", [b"", b"\x16"])
+def test_connections_that_go_no_further_keep_nobody_out(
+    waiting: Make, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
-    monkeypatch.setattr(pairing, "ANSWER_S", 0.5)
+    """Neither silent ones nor those that have begun a handshake, and nobody waits for them."""
+    monkeypatch.setattr(pairing_port, "FIRST_BYTE_S", 0.5)
+    monkeypatch.setattr(pairing, "ANSWER_S", 1.0)
     other = waiting()
-    silent = [
-        socket.create_connection(("127.0.0.1", other.port.port), timeout=10) for _ in range(20)
-    ]
-    ended = [one.recv(1) for one in silent]
-    assert ended == [b""] * 20
-    for one in silent:
-        one.close()
-    assert ask(other.address, User().show), "the port still answers"
+    with contextlib.ExitStack() as stack:
+        began = time.monotonic()
+        idle = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", other.port.port), 10))
+            for _ in range(pairing_port._MOST_SILENT_OF_ONE + 10)
+        ]
+        for one in idle:
+            with contextlib.suppress(ConnectionError):  # it had to go
+                one.sendall(said)
+        assert ask(other.address, User().show)
+        for one in idle:
+            with contextlib.suppress(ConnectionError):
+                assert one.recv(1) == b""
+        assert time.monotonic() - began < 8
+
+
+def test_pairings_that_go_no_further_keep_nobody_out(waiting: Make) -> None:
+    """Strangers say their names, and no more."""
+    other = waiting()
+    strangers = [Stranger(other) for _ in range(3)]
+    assert all(b"nonce" in stranger.say(hello()) for stranger in strangers)
+    assert ask(other.address, User().show)
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_a_host_uses_up_its_own_share_alone(waiting: Make) -> None:
+    """Of the pairings that reach the user in a minute."""
+    other = waiting(answer=False)
+    other.port._last = (("10.0.0.1", time.monotonic()),) * pairing_port._MOST_SHOWN_OF_ONE
+    assert other.port._had_many("10.0.0.1")
+    assert raised_by(lambda: ask(other.address, User().show)).case == "there"
 
 
 def test_what_is_no_address_and_what_does_not_answer() -> None:

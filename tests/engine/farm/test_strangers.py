@@ -4,6 +4,7 @@ import contextlib
 import select
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -191,20 +192,42 @@ def repeat(port: int, data: bytes) -> None:
             pass
 
 
-def test_connections_that_show_no_certificate_end_and_are_few(
+def test_silent_connections_keep_no_paired_computer_out(
     folders: tuple[Path, Path], cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handshakes, "_LONGEST_S", 3.0)
-    monkeypatch.setattr(handshakes, "_MOST", 5)
-    port = port_of(cluster)
-    silent = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(20)]
-    for one in silent[5:]:
-        assert one.recv(1) == b""
-    for one in silent[:5]:
-        assert not select.select([one], [], [], 0)[0], "only those over the number end at once"
-    assert answer(port, identity_of(folders[1]).key) == b""
-    for one in silent[:5]:
-        assert one.recv(1) == b""
-    assert answer(port, identity_of(folders[1]).key) != b""
-    for one in silent:
-        one.close()
+    monkeypatch.setattr(handshakes, "FIRST_BYTE_S", 1.0)
+    port, most = port_of(cluster), handshakes._MOST_OF_ONE
+    with contextlib.ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            for _ in range(most + 10)
+        ]
+        assert [one.recv(1) for one in silent[:10]] == [b""] * 10, "the oldest go"
+        assert not select.select(silent[10:], [], [], 0)[0]
+        assert answer(port, identity_of(folders[1]).key) != b""
+        assert [one.recv(1) for one in silent] == [b""] * len(silent), "each has a second"
+
+
+def test_a_handshake_that_stops_ends(
+    folders: tuple[Path, Path], cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has begun to speak: silent ones go before it."""
+    monkeypatch.setattr(handshakes, "FIRST_BYTE_S", 0.2)
+    monkeypatch.setattr(handshakes, "_LONGEST_S", 1.0)
+    begun = time.monotonic()
+    with socket.create_connection(("127.0.0.1", port_of(cluster)), timeout=10) as plain:
+        plain.sendall(first_words())
+        while plain.recv(1 << 16):
+            pass
+    assert time.monotonic() - begun >= 1.0
+    assert answer(port_of(cluster), identity_of(folders[1]).key) != b""
+
+
+def first_words() -> bytes:
+    """What a computer says first in a handshake of TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    said = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), said).do_handshake()
+    return said.read()

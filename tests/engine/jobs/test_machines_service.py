@@ -5,7 +5,7 @@ import queue
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import filelock
 import pytest
@@ -14,15 +14,16 @@ from engine.api import Engine
 from engine.core import paths
 from engine.farm.addresses import split
 from engine.farm.discovery import Announced
-from engine.farm.errors import MachineError, MachineUnreachable
+from engine.farm.errors import MachineError, MachineUnreachable, PairingFailed
 from engine.farm.identity import Peers
 from engine.farm.pairing import ask
 from engine.jobs import machines_service
+from engine.jobs.machines_service import MachinesService
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol import machines as m
 from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
-from engine.protocol.tasks import TaskKind
+from engine.protocol.tasks import RunningTask, Task, TaskKind
 from engine.workers import lend, machines
 from engine.workers.door import Door
 from tests.helpers.farm import User, Waiting, certificate_of, identity_of, in_thread
@@ -96,6 +97,11 @@ def state_with(heard: Listener, **wanted: Any) -> MachinesState:
 def shown(engine: Engine, heard: Listener) -> str:
     """The address of this computer once its page is open."""
     engine.send(m.ShowMachines())
+    return address_in(heard)
+
+
+def address_in(heard: Listener) -> str:
+    """The first one that is told."""
     while not (address := heard.wait(m.MachinesKnown, timeout_s=20).state.address):
         pass
     return address
@@ -109,6 +115,11 @@ def local(address: str, network: Network) -> str:
     return f"127.0.0.1:{split(address, network.pairing_port)[1]}"
 
 
+def confirm(engine: Engine, words: m.PairingWords, *, are_same: bool = True) -> None:
+    """The user answers these words."""
+    engine.send(m.ConfirmPairing(words=words.words, are_same=are_same))
+
+
 def test_this_computer_pairs_with_one_that_waits(
     engine: Engine, heard: Listener, waiting: Waits
 ) -> None:
@@ -119,7 +130,7 @@ def test_this_computer_pairs_with_one_that_waits(
     assert other.user.is_shown.wait(10)
     assert words.words == other.user.offers[0].words
     assert len(words.words) == 6
-    engine.send(m.ConfirmPairing(are_same=True))
+    confirm(engine, words)
     known = state_with(heard)
     assert [one.fingerprint for one in known.machines] == [identity_of(other.folder).fingerprint]
     assert known.machines[0].state == "away"
@@ -133,8 +144,7 @@ def test_words_that_differ_leave_both_as_they_were(
 ) -> None:
     other = waiting()
     engine.send(m.PairMachine(address=other.address))
-    heard.wait(m.PairingWords)
-    engine.send(m.ConfirmPairing(are_same=False))
+    confirm(engine, heard.wait(m.PairingWords), are_same=False)
     failed = heard.failed()
     assert (failed.error.code, failed.error.case) == ("pairing-failed", "here")
     assert not Peers().all()
@@ -151,13 +161,58 @@ def test_the_other_computer_refuses(engine: Engine, heard: Listener, waiting: Wa
 def test_a_pairing_is_given_up(engine: Engine, heard: Listener, waiting: Waits) -> None:
     other = waiting(answer=None)
     engine.send(m.PairMachine(address=other.address))
-    heard.wait(m.PairingWords)
+    words = heard.wait(m.PairingWords)
     engine.send(c.StopTask(kind=PAIRING))
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
-    engine.send(m.ConfirmPairing(are_same=True))  # too late: it means nothing
+    confirm(engine, words)  # too late: it means nothing
     engine.send(m.PairMachine(address="no address"))
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskFailed)
     assert not Peers().all()
+
+
+def test_a_second_click_pairs_no_stranger_that_asks_meanwhile(
+    engine: Engine, heard: Listener, network: Network, waiting: Waits, tmp_path: Path
+) -> None:
+    """Its words would come where the user has just confirmed others."""
+    address = local(shown(engine, heard), network)
+    other, folder = waiting(), tmp_path / "stranger"
+    engine.send(m.PairMachine(address=other.address))
+    words = heard.wait(m.PairingWords)
+    early = in_thread(folder, lambda: ask(address, User().show)).exception(10)
+    assert isinstance(early, PairingFailed)
+    assert early.case == "busy", "this computer is pairing, whoever began it"
+    confirm(engine, words)
+    assert heard.done().subject == other.address
+    late = in_thread(folder, lambda: ask(address, User().show))
+    assert heard.wait(m.PairingWords).asks
+    confirm(engine, words)  # the second click
+    confirm(engine, m.PairingWords(words=(), name="", asks=True))
+    assert not late.done()
+    engine.send(c.StopTask(kind=PAIRING))
+    assert isinstance(late.exception(10), PairingFailed)
+    assert [one.fingerprint for one in Peers().all()] == [identity_of(other.folder).fingerprint]
+
+
+def test_this_computer_asks_for_no_pairing_while_another_one_is_on_its_screen(
+    network: Network, waiting: Waits, tmp_path: Path
+) -> None:
+    """The turn is taken when its words are, before the engine has heard of it."""
+    heard = Listener()
+    service = MachinesService(heard, lambda command: None, lambda: 1)
+    service.answer(m.ShowMachines())
+    try:
+        user = User(answer=None)
+        address = local(address_in(heard), network)
+        asking = in_thread(tmp_path / "asking", lambda: ask(address, user.show))
+        assert user.is_shown.wait(10)
+        task = service.answer(m.PairMachine(address=waiting().address))
+        assert isinstance(task, Task)
+        with pytest.raises(PairingFailed, match="pairing with another computer"):
+            task.do(cast(RunningTask, None))
+        user.says(False)
+        assert isinstance(asking.exception(10), PairingFailed)
+    finally:
+        service.close(10)
 
 
 def test_another_computer_pairs_with_this_one_while_it_is_shown(
@@ -169,7 +224,7 @@ def test_another_computer_pairs_with_this_one_while_it_is_shown(
     words = heard.wait(m.PairingWords)
     assert words.asks
     assert words.words == user.offers[0].words
-    engine.send(m.ConfirmPairing(are_same=True))
+    confirm(engine, words)
     done = heard.done()
     assert done.subject == ""
     own = result.result(10)
@@ -216,11 +271,11 @@ def test_computers_that_wait_are_found_but_not_those_that_are_paired(
     certificate = certificate_of(tmp_path / "other")
     peer = Peers().add(certificate, "Studio", "10.0.0.2:47110")
     attic = Announced(
-        fingerprint="a" * 64, name="Attic", pairing_address="10.0.0.3:47111", jobs_address=""
+        fingerprint="a" * 64, name="Attic", pairing_address="10.0.0.3:47111", jobs_addresses=()
     )
-    busy = Announced(fingerprint="b" * 64, name="Busy", pairing_address="", jobs_address="")
+    busy = Announced(fingerprint="b" * 64, name="Busy", pairing_address="", jobs_addresses=())
     studio = Announced(
-        fingerprint=peer.fingerprint, name="Studio", pairing_address="10.0.0.2:1", jobs_address=""
+        fingerprint=peer.fingerprint, name="Studio", pairing_address="10.0.0.2:1", jobs_addresses=()
     )
     engine.send(m.ShowMachines())
     assert not state_with(heard).found
@@ -305,8 +360,7 @@ def test_a_lent_computer_lets_those_in_that_are_paired_meanwhile(
     other = waiting()
     engine.send(m.LendMachine(is_lent=True))
     engine.send(m.PairMachine(address=other.address))
-    heard.wait(m.PairingWords)
-    engine.send(m.ConfirmPairing(are_same=True))
+    confirm(engine, heard.wait(m.PairingWords))
     assert isinstance(heard.wait(*TASK_ENDS), e.TaskDone)
     door, hosts, tell = lent.get(timeout=10)
     assert certificate_of(other.folder) in door.trusted.read_text(), "which the lending looks at"

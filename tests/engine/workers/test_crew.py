@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import dask
 import pytest
-from distributed import WorkerPlugin
+from distributed import Worker, WorkerPlugin
 
 from engine.workers.crew import Crew
 from engine.workers.dask_process import SETTINGS
@@ -62,15 +62,21 @@ def test_a_worker_has_the_next_span_ready_only_where_spans_are_short(
     assert saturation == scheduler.WORKER_SATURATION
 
 
-def _of_a_worker() -> tuple[dict[str, Any], dict[str, str]]:
-    return {name: dask.config.get(name) for name in SETTINGS}, dict(os.environ)
+class _NoSpans(WorkerPlugin):
+    """As SpanWorker, a class of a module that loads `engine.workers.worker`."""
+
+
+def _of_a_worker(dask_worker: Worker) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    listeners = [type(one).__name__ for one in dask_worker.listeners]
+    return {name: dask.config.get(name) for name in SETTINGS}, dict(os.environ), listeners
 
 
 @pytest.mark.extended
 def test_workers_have_the_settings_of_dask_and_no_variables_of_its_own(tmp_path: Path) -> None:
     """It starts them in a thread of its own, later; its variables halve the speed of Lite."""
-    with Crew(cast(SpanWorker, WorkerPlugin()), tmp_path, 1, lambda found: None) as crew:
+    with Crew(cast(SpanWorker, _NoSpans()), tmp_path, 1, lambda found: None) as crew:
         crew._client.wait_for_workers(1)
-        ((settings, variables),) = crew._client.run(_of_a_worker).values()
+        ((settings, variables, listeners),) = crew._client.run(_of_a_worker).values()
     assert settings == SETTINGS
+    assert listeners == ["_BoundedListener"]
     assert "MALLOC_TRIM_THRESHOLD_" not in variables | os.environ

@@ -1,19 +1,24 @@
-"""A machine that is lent begins again when others are paired or forgotten."""
+"""A machine that is lent: whom it works for, and where it looks for them."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import ssl
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.farm.discovery import Announced
 from engine.farm.identity import Peers
 from engine.workers import lend
-from engine.workers.door import own_door
+from engine.workers.door import Door, answering, own_door
 from engine.workers.fit import LentDevice
-from engine.workers.lend import Lending
-from tests.helpers.farm import certificate_of
+from engine.workers.lend import Lending, paired_hosts
+from tests.helpers.farm import certificate_of, identity_of, in_thread
 from tests.helpers.farm_machines import until
 
 
@@ -53,7 +58,7 @@ def test_work_for_others_begins_again_with_other_peers(
         return started[-1]
 
     monkeypatch.setattr(lend, "_TRY_S", 0.02)
-    monkeypatch.setattr(lend, "_answers", lambda host, door: True)
+    monkeypatch.setattr(lend, "answering", lambda hosts, door: hosts)
     monkeypatch.setattr(Lending, "_started", start)
     peer = Peers().add(certificate_of(tmp_path / "one"), "one", "")
     device = LentDevice(gpu="", title="CPU", free_bytes=1)
@@ -67,3 +72,67 @@ def test_work_for_others_begins_again_with_other_peers(
         until(lambda: len(started) == 2, 10)
         assert started[0].words == ["ended"]
     assert [one.words for one in started] == [["ended"], ["ended"]]
+
+
+def test_an_address_that_has_answered_is_tried_again_whatever_is_announced_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger may announce others, and that a computer has gone."""
+    said, tried = [("10.0.0.1:1",)], []
+
+    def answers(hosts: tuple[str, ...], door: Door) -> tuple[str, ...]:
+        tried.append(hosts)
+        return hosts[:1]
+
+    monkeypatch.setattr(lend, "_TRY_S", 0.02)
+    monkeypatch.setattr(lend, "answering", answers)
+    monkeypatch.setattr(Lending, "_started", lambda *about: Process(tmp_path / "work"))
+    device = LentDevice(gpu="", title="CPU", free_bytes=1)
+    lending = Lending(own_door(), lambda: said[0], folder=tmp_path / "lent", devices=(device,))
+    with lending:
+        until(lambda: tried, 10)
+        said[0] = ("10.6.6.6:1",)
+        lending.pause()
+        until(lambda: not lending._children, 10)
+        lending.resume()
+        until(lambda: len(tried) > 1, 10)
+    assert tried[:2] == [("10.0.0.1:1",), ("10.0.0.1:1", "10.6.6.6:1")]
+
+
+def test_whoever_announces_a_paired_computer_keeps_it_from_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = Peers().add(certificate_of(tmp_path / "one"), "one", "10.0.0.1:1")
+    other = Peers().add(certificate_of(tmp_path / "two"), "two", "10.0.0.2:1")
+    about = {"name": "one", "pairing_address": ""}
+    said = [
+        Announced(
+            fingerprint=peer.fingerprint, jobs_addresses=("10.0.0.9:1", "[fe80::1]:1"), **about
+        ),
+        Announced(fingerprint="0" * 64, jobs_addresses=("10.6.6.6:1",), **about),
+        Announced(
+            fingerprint=peer.fingerprint, jobs_addresses=("10.6.6.6:1", "10.0.0.1:1"), **about
+        ),
+    ]
+    network = contextlib.nullcontext(type("Heard", (), {"machines": tuple(said)}))
+    monkeypatch.setattr(lend, "Browser", lambda: network)
+    with paired_hosts() as hosts:
+        found = hosts()
+    assert found == ("10.0.0.1:1", "10.0.0.9:1", "[fe80::1]:1", "10.6.6.6:1", other.address)
+
+
+def test_an_address_at_which_a_stranger_waits_holds_up_no_other_one(tmp_path: Path) -> None:
+    host = identity_of(tmp_path / "host")
+    Peers().add(host.certificate_text, "host", "")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(host.certificate)
+    with contextlib.ExitStack() as stack:
+        *deaf, listener = (
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(7)
+        )
+        there = in_thread(tmp_path, lambda: context.wrap_socket(listener.accept()[0], True))
+        hosts = [f"127.0.0.1:{one.getsockname()[1]}" for one in (*deaf, listener)]
+        begun = time.monotonic()
+        assert answering(("no address", *hosts), own_door()) == (hosts[-1],)
+        assert time.monotonic() - begun < len(deaf), "seconds"
+        there.result(10).close()
