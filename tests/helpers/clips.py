@@ -112,6 +112,18 @@ def make_clip(path: Path, clip: Clip | None = None, **changes: Any) -> Path:
     return path
 
 
+def joined(path: Path, *parts: tuple[int, dict[str, Any]]) -> Path:
+    """A transport stream of parts, each of so many frames and made as `make_clip` says."""
+    data, start = b"", 0
+    for frames, changes in parts:
+        times = [Fraction(start + n, 25) for n in range(frames)]
+        made = {"frames": frames, "vfr_times": times, "b_frames": 0, **changes}
+        data += make_clip(path, **made).read_bytes()
+        start += frames + 1
+    path.write_bytes(data)
+    return path
+
+
 def times_of(clip: Clip) -> list[Fraction]:
     """The time of each frame, s."""
     if clip.vfr_times is not None:
