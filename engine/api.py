@@ -232,15 +232,21 @@ def start_update() -> Path:
     return installer.start_update()
 
 
-def verify(source: Path, output: Path) -> Report:
+def verify(source: Path, output: Path, video_stream: int = -1) -> Report:
     """Compare a result with its source.
+
+    Args:
+        source: The source.
+        output: The result.
+        video_stream: Index of the video track that the result was made of; -1 for the automatic
+            choice.
 
     Raises:
         InputError: One of them cannot be read at all.
     """
     from engine.verify.verify import verify as verify_files
 
-    return verify_files(probe_film(source), windows_paths.openable(output))
+    return verify_files(probe_film(source, video_stream), windows_paths.openable(output))
 
 
 def encode_latents(

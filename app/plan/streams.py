@@ -65,6 +65,9 @@ def _line(plan: PassPlan, stream: StreamInfo | None) -> StreamLine:
     if plan.codec:
         words.append(plan.codec)
     name = " · ".join(words)
+    if plan.converted:
+        fate = tr("decoded and saved as {codec}", codec=plan.converted)
+        return StreamLine(kind, name, fate, True)
     if plan.copied:
         return StreamLine(kind, name, tr("copied"), True)
     why = text(plan.why) if isinstance(plan.why, Message) else plan.why

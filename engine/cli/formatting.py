@@ -73,9 +73,10 @@ def plan_words(plan: Plan) -> str:
         lines.insert(-2, _line("", _of_gpu(plan)))
     if plan.latent is not None:
         lines.insert(1, _line("Latents", _latents(plan.latent)))
-    copied = [stream for stream in plan.streams if stream.copied]
+    copied = [stream for stream in plan.streams if stream.copied and not stream.converted]
     if copied:
         lines.append(_line("Copied", _counted(stream.kind for stream in copied)))
+    lines += [_line("Decoded", _decoded(s)) for s in plan.streams if s.converted]
     lines += [_line("Left out", _left(s)) for s in plan.streams if not s.copied]
     return "\n".join([*lines, *_why(plan)])
 
@@ -195,6 +196,8 @@ def _colours(video: VideoInfo) -> str:
 
 def _stream(stream: StreamInfo) -> str:
     parts = [stream.codec, stream.language, stream.title, stream.file_name]
+    if stream.kind == "video":
+        parts = [f"stream {stream.index}", str(stream.size or ""), *parts]
     if stream.channels:
         parts.append(f"{_count(stream.channels, 'channel')}, {stream.sample_rate} Hz")
     return ", ".join(filter(None, parts))
@@ -232,6 +235,10 @@ def _time(plan: Plan) -> str:
 
 def _free(plan: Plan) -> str:
     return f"{bytes_text(plan.free_disk_bytes)} free on the disk"
+
+
+def _decoded(stream: PassPlan) -> str:
+    return f"{stream.kind} {stream.index} ({stream.codec}), saved as {stream.converted}"
 
 
 def _left(stream: PassPlan) -> str:

@@ -54,7 +54,7 @@ def _would_do(plan: Plan) -> bool:
 
 def verify(args: argparse.Namespace, context: CommandContext) -> int:
     """Show every check; the exit status is 1 when one of them failed."""
-    report = context.services.verify(Path(args.source), Path(args.output))
+    report = context.services.verify(Path(args.source), Path(args.output), args.video_stream)
     if context.console.json:
         context.console.data(report)
     else:

@@ -207,6 +207,13 @@ def _questions(add: Any) -> None:
     )
     command.add_argument("source", metavar="SOURCE")
     command.add_argument("output", metavar="OUTPUT")
+    command.add_argument(
+        "--video-stream",
+        metavar="INDEX",
+        type=int,
+        default=-1,
+        help="video track of the source that the result was made of",
+    )
     _json(command)
 
 

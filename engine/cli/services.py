@@ -42,9 +42,9 @@ class ApiServices:
         """Decide everything without starting."""
         return api.plan(source, job, output, engine_settings=settings, pretend=pretend)
 
-    def verify(self, source: Path, output: Path) -> Report:
+    def verify(self, source: Path, output: Path, video_stream: int) -> Report:
         """Compare a result with its source."""
-        return api.verify(source, output)
+        return api.verify(source, output, video_stream)
 
     def encode_latents(
         self,

@@ -184,6 +184,8 @@ class JobService:
         job = next((one for one in self._jobs if one.id == command.job_id), None)
         if job is None or job.state is not JobState.WAITING or job.media.findings is not None:
             return
+        if job.media.video.index != command.media.video.index:
+            return  # another video track was chosen meanwhile
         is_other = job.media.video != command.media.video
         job.media = command.media
         notices = tuple(source_notices(job.media, job.settings))
@@ -234,9 +236,13 @@ class JobService:
         except EngineError as err:
             job.plan_error = err
             raise
+        is_other = media.video_stream != job.media.video_stream
         job.media, job.plan = media, plan
         job.settings, job.output = command.settings, command.output
-        self._sink.emit(e.PlanChosen(job_id=job.id, plan=plan))
+        other = media if is_other else None
+        self._sink.emit(e.PlanChosen(job_id=job.id, plan=plan, media=other))
+        if is_other:
+            self._send(c.ExamineSource(job_id=job.id, media=media))
 
     def _planned(
         self, job_id: str, media: MediaInfo, settings: JobSettings, output: Path | None

@@ -234,7 +234,7 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
 
     Args:
         path: A file, or what else `engine.video.read.probe` takes.
-        settings: Of the job: they may have the frame rate of latents.
+        settings: Of the job: they may choose the video track, or have the frame rate of latents.
 
     Raises:
         InputError: It cannot be used.
@@ -246,7 +246,7 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
             return _film_of_latents(path, latents.header(path), settings)
         from engine.video.read.probe import probe
 
-        return probe(path)
+        return probe(path, settings.video_stream)
 
 
 def examined_source(media: MediaInfo) -> MediaInfo:
@@ -258,7 +258,13 @@ def examined_source(media: MediaInfo) -> MediaInfo:
 
 def described(media: MediaInfo, settings: JobSettings) -> MediaInfo:
     """A source that was probed, with other settings."""
-    return probe_source(media.path, settings) if media.holds_latents else media
+    is_other = media.holds_latents or media.video_stream != settings.video_stream
+    return probe_source(_named_by_user(media), settings) if is_other else media
+
+
+def _named_by_user(media: MediaInfo) -> Path:
+    """What a source is found by: of a sequence its pattern."""
+    return Path(media.pattern) if media.kind == "sequence" else media.path
 
 
 def decoded(media: MediaInfo, plan: Plan, folder: Path) -> MediaInfo | None:
@@ -306,8 +312,12 @@ def film_at(media: MediaInfo, path: Path) -> MediaInfo:
     )
 
 
-def probe_film(path: Path) -> MediaInfo:
+def probe_film(path: Path, video_stream: int = -1) -> MediaInfo:
     """What a file that has pictures is.
+
+    Args:
+        path: The file.
+        video_stream: As `JobSettings.video_stream`.
 
     Raises:
         UnsupportedMedia: It holds latents, whose pictures have to be decoded first.
@@ -315,7 +325,7 @@ def probe_film(path: Path) -> MediaInfo:
     """
     if latents_of(path) is not None:
         raise UnsupportedMedia("latents", name=path.name)
-    return probe_source(path, JobSettings())
+    return probe_source(path, JobSettings(video_stream=video_stream))
 
 
 def _film_of_latents(path: Path, header: LatentHeader, settings: JobSettings) -> MediaInfo:

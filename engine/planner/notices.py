@@ -14,7 +14,7 @@ from engine.models import registry
 from engine.models.latents import Guess
 from engine.planner import latents, machines, workers
 from engine.planner.findings import source_notices
-from engine.protocol.media import MediaInfo, Reading
+from engine.protocol.media import ChapterOrder, MediaInfo, Reading
 from engine.protocol.plan import LatentPlan, Notice, Plan
 from engine.settings.optimisations import SwitchChoice, SwitchEntry, Value, optimisations
 from engine.settings.schema import JobSettings, with_environment
@@ -216,6 +216,22 @@ def _source(media: MediaInfo) -> Iterator[Notice]:
             severity="info",
             params={"standard": standard},
         )
+    if media.chapter_order is not None:
+        yield from _order(media.chapter_order)
+
+
+def _order(order: ChapterOrder) -> Iterator[Notice]:
+    """What a file states about its order, which is not that of the result."""
+    if order.elsewhere:
+        params: dict[str, Param] = {"count": str(order.elsewhere)}
+        yield Notice(code="chapters-ordered", case="other-files", severity="warning", params=params)
+    elif order.is_ordered:
+        yield Notice(code="chapters-ordered", severity="warning")
+    if order.editions > 1:
+        params = {"count": str(order.editions)}
+        yield Notice(code="several-editions", severity="warning", params=params)
+    if order.is_linked:
+        yield Notice(code="linked-file", severity="warning")
 
 
 def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:

@@ -71,7 +71,8 @@ class JobRemoved(JobEvent):
 class PlanChosen(JobEvent):
     """What will be done; sent again whenever the settings change.
 
-    `media` is the source where a sample of its frames may have shown another one than was queued.
+    Attributes:
+        media: The source, where other settings, or a sample of its frames, show it differently.
     """
 
     plan: Plan

@@ -11,7 +11,7 @@ from engine.core.geometry import Box, Margins, Size
 
 Chroma = Literal["420", "422", "444", "440", "411", "410", "gray", "rgb"]
 Hdr = Literal["", "pq", "hlg"]
-StreamKind = Literal["audio", "subtitle", "attachment", "cover", "data"]
+StreamKind = Literal["audio", "subtitle", "attachment", "cover", "data", "video"]
 MediaKind = Literal["video", "image", "sequence"]
 LATENT = "latent"  # container and codec of a source that holds latents
 Reading = Literal["raw", "normalised"]  # latents of the VAE, or by mean and std
@@ -19,6 +19,8 @@ Scan = Literal["", "progressive", "interlaced", "telecined"]  # "" while unknown
 FieldOrder = Literal["tt", "bb"]  # top or bottom field first, as shown
 Side = Literal["source", "result", "pieces"]  # pieces: the finished part of a result
 Rendering = Literal["frames", "fields", "film"]
+# Layouts of one channel, two and so on, where a file states no more than their number.
+PLAYED_AS = ("mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
 
 _SUBSAMPLING: dict[Chroma, tuple[int, int]] = {
     "420": (2, 2),
@@ -209,7 +211,7 @@ class VideoInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamInfo:
-    """Any other stream: something to copy unchanged."""
+    """Any other stream: something to copy unchanged, or another video track."""
 
     index: int
     kind: StreamKind
@@ -220,6 +222,10 @@ class StreamInfo:
     is_forced: bool = False
     channels: int = 0  # audio
     sample_rate: int = 0  # audio, Hz
+    layout: str = ""  # audio: FFmpeg's name of its channels, as "5.1(side)"
+    sample_format: str = ""  # audio: FFmpeg's name of what its decoder gives, as "fltp"
+    size: Size | None = None  # video, as stored
+    is_of_other_programme: bool = False  # of a broadcast that has several
     file_name: str = ""  # attachment
     mime_type: str = ""  # attachment
     bit_rate: int = 0  # bits/s, 0 while unknown
@@ -235,6 +241,28 @@ class ChapterInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChapterOrder:
+    """What a Matroska file states about the order in which players show it.
+
+    Attributes:
+        editions: How many lists of chapters it has.
+        is_ordered: Whether players are to show the chapters in the order of the list.
+        elsewhere: Chapters whose frames are in other files.
+        is_linked: Whether another file comes before or after it.
+    """
+
+    editions: int = 0
+    is_ordered: bool = False
+    elsewhere: int = 0
+    is_linked: bool = False
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether it is more than frames in the order of the file, and one list of chapters."""
+        return self.editions > 1 or self.is_ordered or self.elsewhere > 0 or self.is_linked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MediaInfo:
     """A file, or a numbered sequence of pictures, that can be upscaled."""
 
@@ -245,7 +273,9 @@ class MediaInfo:
     video: VideoInfo
     streams: tuple[StreamInfo, ...] = ()
     chapters: tuple[ChapterInfo, ...] = ()
+    chapter_order: ChapterOrder | None = None  # of Matroska, where it states one
     metadata: dict[str, str] = field(default_factory=dict)
+    video_stream: int = -1  # that was asked for by its index; -1 for the one that players show
     pattern: str = ""  # of a sequence: "shot_%04d.png" with its folder
     first_number: int = 0  # of a sequence
     start: Fraction = Fraction(0)  # s: the time stamp at which the clock of the file shows 0
@@ -258,7 +288,12 @@ class MediaInfo:
         """Whether its pictures have to be decoded by a model before anything else."""
         return self.container == LATENT
 
+    def stated(self, kind: str) -> str:
+        """The value of a statement; "" where the file makes none of that kind."""
+        return next((one.value for one in self.statements if one.kind == kind), "")
+
     @property
     def audio_streams(self) -> tuple[StreamInfo, ...]:
-        """All sound tracks, in file order."""
-        return tuple(s for s in self.streams if s.kind == "audio")
+        """All sound tracks that belong to the film, in file order."""
+        sounds = (s for s in self.streams if s.kind == "audio")
+        return tuple(s for s in sounds if not s.is_of_other_programme)

@@ -185,13 +185,14 @@ class PicturePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassPlan:
-    """What happens to one other stream: copied unchanged, or left out and why."""
+    """What happens to one other stream: copied unchanged, decoded, or left out and why."""
 
     index: int  # in the source
     kind: str
     codec: str
-    copied: bool
-    why: str | Message = ""  # when left out; text in plans that older versions stored
+    copied: bool  # whether the result has it
+    converted: str = ""  # codec that its samples are stored in; "" where packets are copied
+    why: str | Message = ""  # if converted or left out; text in plans that older versions stored
     dropped: int = 0  # damaged packets that the container does not take
 
 

@@ -174,6 +174,9 @@ class JobSettings:
     aspect: str = setting(
         "auto", group="film", choices=("auto", "4:3", "16:9", "square"), scope="source"
     )
+    video_stream: int = setting(
+        -1, group="film", low=-1, high=65535, low_is_automatic=True, scope="source"
+    )
     accept_damaged: bool = setting(False, group="film", scope="user")
 
     encoder: str = setting("auto", group="file", choices=("auto", "cpu", "nvenc"))

@@ -220,7 +220,7 @@ def metadata_check(
         elif value and _meant(key, new[key]) != _meant(key, value):
             values = {"result": new[key], "source": value}
             faults.append(message("check.metadata.changed", key=key, **values))
-    for before, after in pairs:
+    for before, after in ((_film_of(source), _film_of(result)), *pairs):
         faults += _track_faults(before, after, is_mkv)
     found = message("check.metadata.kept", count=len(old) - len(without_place))
     if without_place:
@@ -260,14 +260,28 @@ def _picture_check(source: VideoInfo, result: VideoInfo) -> Check:
     return Check(code="metadata", passed=not lost, message=found)
 
 
+def _film_of(media: MediaInfo) -> StreamInfo:
+    """What the film's track states of itself."""
+    film = media.video
+    return StreamInfo(
+        index=film.index,
+        kind="video",
+        codec=film.codec,
+        language=film.language,
+        title=film.title,
+    )
+
+
 def _track_faults(before: StreamInfo, after: StreamInfo, is_mkv: bool) -> list[Message]:
     faults = []
-    track = {"kind": message(f"stream.{before.kind}"), "index": before.index}
+    is_film = before.kind == "video"
+    kind = message("stream.film" if is_film else f"stream.{before.kind}")
+    track = {"kind": kind, "index": before.index}
     was, now = (s.language if s.language != "und" else "" for s in (before, after))
     if was and now != was and (is_mkv or len(was) == 3):  # MP4 has room for three letters
         languages = {"result": now or message("check.metadata.no-language"), "source": was}
         faults.append(message("check.metadata.language", **track, **languages))
-    if is_mkv and before.title and after.title != before.title:
+    if before.title and after.title != before.title:
         titles = {"result": after.title, "source": before.title}
         faults.append(message("check.metadata.renamed", **track, **titles))
     return faults

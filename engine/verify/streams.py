@@ -1,22 +1,27 @@
-"""Checks of the copied streams: which ones are there, their packets and their times."""
+"""Checks of the other streams: which ones are there, their packets or samples, their times."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.core.control import Control
 from engine.core.messages import Message, message
 from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check
-from engine.verify.phrases import clauses
+from engine.verify.phrases import clauses, sentences
+from engine.verify.sound import compare_sound
 from engine.video.read.clock import PartClock
 from engine.video.read.digest import NO_TIME, StreamDigest
 from engine.video.read.frame_times import StampCheck
-from engine.video.write.containers import plan_streams, source_family
+from engine.video.read.samples import timed_samples
+from engine.video.write.containers import names_channels, plan_streams, source_family
 
 _SHIFT_S = 0.010  # tolerance of sound and subtitles
 _EDGE_S = 0.25  # around the ends of a part, where a packet may be on either side
@@ -45,15 +50,21 @@ class ComparedFile:
         seconds = np.fromiter(moved, np.float64, len(entry)) * float(entry.time_base)
         return np.fmax.accumulate(seconds) - float(self.origin)
 
+    def samples(self, index: int, control: Control) -> Iterator[tuple[float, NDArray[Any]]]:
+        """Decoded samples of a sound track, and their times, s after the first picture."""
+        origin = float(self.origin)
+        for time, samples in timed_samples(self.media, index, self.jumps, control):
+            yield time - origin, samples
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPair:
-    """A stream of the source, that of the result, and how their packets differ."""
+    """A stream of the source, that of the result, and how they differ."""
 
     name: Message  # "sound track 2 (deu, aac)"
     source: StreamInfo
     result: StreamInfo
-    fault: Message | None = None  # how the packets differ
+    fault: Message | None = None  # how the packets differ, or the samples
     shift: float = 0.0  # s that the result's packets are late; early below 0
     wander: float = 0.0  # s, of the packet farthest from that shift
 
@@ -62,7 +73,11 @@ Matches = tuple[tuple[StreamInfo, StreamInfo], ...]
 
 
 def compare_streams(
-    source: ComparedFile, result: ComparedFile, plan: Plan | None, part_s: float | None
+    source: ComparedFile,
+    result: ComparedFile,
+    plan: Plan | None,
+    part_s: float | None,
+    control: Control,
 ) -> tuple[tuple[Check, ...], Matches]:
     """The checks "streams", "stream-content" and "sound-timing", and the matching streams.
 
@@ -71,16 +86,22 @@ def compare_streams(
         result: The result.
         plan: Plan of the job, if known.
         part_s: Length of the part that the job took, s; infinite up to the end, None for all.
+        control: Checked between packets.
     """
     expected, left_out = _expected(source.media, result.media, plan)
     found = _match(source, result, expected)
     missing = [name_of(source.media, s) for s in expected if s.index not in found]
     dropped = {entry.index: entry.dropped for entry in plan.streams} if plan else {}
-    pairs = [
-        _pair(source, result, (stream, found[stream.index]), part_s, dropped.get(stream.index, 0))
-        for stream in expected
-        if stream.index in found
-    ]
+    pairs = []
+    for stream in expected:
+        other = found.get(stream.index)
+        if other is None:
+            continue
+        if _is_converted(stream, other):
+            pairs.append(_decoded_pair(source, result, (stream, other), part_s, control))
+        else:
+            lost = dropped.get(stream.index, 0)
+            pairs.append(_pair(source, result, (stream, other), part_s, lost))
     checks = (
         _streams_check(expected, missing, left_out),
         _content_check(result, pairs, sum(dropped.values())),
@@ -107,17 +128,19 @@ def _expected(
 ) -> tuple[list[StreamInfo], list[Message]]:
     """Streams that must be there, and names of those that are left out, with the reason.
 
-    Without a plan everything must be there, but data that the result's container cannot hold.
+    Without a plan everything must be there but data that the result's container cannot hold, other
+    video tracks and other programmes.
     """
     if plan is None and result.kind != "video":
         return [], [message("reason.stream.pictures-only")] if source.streams else []
     planned = (
         plan.streams if plan is not None else plan_streams(source, source_family(result) or "mkv")
     )
+    never = {s.index for s in source.streams if s.is_of_other_programme or s.kind == "video"}
     left_out = {
         entry.index: entry.why
         for entry in planned
-        if not entry.copied and (plan is not None or entry.kind == "data")
+        if not entry.copied and (plan is not None or entry.kind == "data" or entry.index in never)
     }
     unknown = message("reason.stream.unknown")
     names = [
@@ -138,7 +161,7 @@ def _match(
     """Stream of the result for each of the source: by content first, then by order."""
     found: dict[int, StreamInfo] = {}
     free = list(result.media.streams)
-    for rule in (_is_same, _is_alike, _is_of_its_kind):
+    for rule in (_is_same, _is_alike, _is_of_its_kind, _may_be_its_sound):
         for stream in expected:
             if stream.index in found:
                 continue
@@ -171,6 +194,38 @@ def _is_of_its_kind(a: StreamInfo, b: StreamInfo, _one: object, _other: object) 
     return a.codec == b.codec
 
 
+def _may_be_its_sound(a: StreamInfo, b: StreamInfo, _one: object, _other: object) -> bool:
+    return _is_converted(a, b) and (a.channels, a.sample_rate) == (b.channels, b.sample_rate)
+
+
+def _is_converted(stream: StreamInfo, other: StreamInfo) -> bool:
+    """Whether a sound track was decoded and its samples stored."""
+    stores_samples = other.codec == "flac" or other.codec.startswith("pcm_")
+    return stream.kind == "audio" and stream.codec != other.codec and stores_samples
+
+
+def _decoded_pair(
+    source: ComparedFile,
+    result: ComparedFile,
+    streams: tuple[StreamInfo, StreamInfo],
+    part_s: float | None,
+    control: Control,
+) -> StreamPair:
+    stream, other = streams
+    found = compare_sound(
+        source.samples(stream.index, control),
+        result.samples(other.index, control),
+        stream.sample_rate,
+        part_s,
+        _EDGE_S,
+    )
+    fault, layouts = found.fault, (stream.layout, other.layout)
+    if fault is None and len({*layouts}) == 2 and all(map(names_channels, layouts)):
+        fault = message("check.stream-content.channels", expected=layouts[0], found=layouts[1])
+    offsets = np.array(found.offsets)
+    return _timed_pair(name_of(source.media, stream), streams, fault, offsets)
+
+
 def _pair(
     source: ComparedFile,
     result: ComparedFile,
@@ -191,12 +246,21 @@ def _pair(
     if part_s is not None:  # what began before the part begins with it
         offsets = offsets[old_times[together[0]] >= 0]
     offsets = offsets[~np.isnan(offsets)]
+    return _timed_pair(name_of(source.media, stream), streams, fault, offsets)
+
+
+def _timed_pair(
+    name: Message,
+    streams: tuple[StreamInfo, StreamInfo],
+    fault: Message | None,
+    offsets: NDArray[np.float64],
+) -> StreamPair:
     shift = float(np.median(offsets)) if offsets.size else 0.0
     wander = float(np.abs(offsets - shift).max()) if offsets.size else 0.0
     return StreamPair(
-        name=name_of(source.media, stream),
-        source=stream,
-        result=other,
+        name=name,
+        source=streams[0],
+        result=streams[1],
         fault=fault,
         shift=shift,
         wander=wander,
@@ -331,8 +395,13 @@ def _content_check(result: ComparedFile, pairs: list[StreamPair], dropped: int) 
         for pair in pairs
         if pair.fault is not None
     ]
-    packets = sum(len(result.packets[pair.result.index]) for pair in pairs)  # of the part
-    found = message("check.stream-content.equal", packets=packets, streams=len(pairs))
+    decoded = [pair for pair in pairs if _is_converted(pair.source, pair.result)]
+    copied = [pair for pair in pairs if not _is_converted(pair.source, pair.result)]
+    packets = sum(len(result.packets[pair.result.index]) for pair in copied)  # of the part
+    found = message("check.stream-content.equal", packets=packets, streams=len(copied))
+    if decoded:
+        only = message("check.stream-content.decoded", streams=len(decoded))
+        found = sentences([found, only]) if copied else only
     if dropped:
         found = message("check.stream-content.dropped", equal=found, count=dropped)
     if faults:

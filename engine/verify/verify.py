@@ -1,8 +1,9 @@
 """Verification: nothing of the source is lost, doubled, shifted or mislabelled in the result.
 
 Both files are decoded once, in parallel, to thumbnails; the other streams are compared packet by
-packet without decoding. Memory: about 100 bytes a frame and 12 a packet, else independent of the
-length of the film. Time: 2 to 3 ms of processor time for a 960x540 frame, plus its decoding.
+packet without decoding, and sound that was decoded on the way sample by sample. Memory: about 100
+bytes a frame and 12 a packet, else independent of the length of the film. Time: 2 to 3 ms of
+processor time for a 960x540 frame, plus its decoding.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def _other_streams(
     if stop is not None:  # sound ends with the picture, though more was requested
         requested = stop + before.start - frames.source.origin
         part_s = float(min(frames.source.length, requested))
-    checks, pairs = compare_streams(old, new, plan, part_s)
+    checks, pairs = compare_streams(old, new, plan, part_s, control)
     return (
         *checks,
         chapters_check(before, after, frames.result.origin - frames.source.origin, plan),

@@ -104,7 +104,7 @@ class FakeServices:
         self.asked.append((job, output, settings))
         return make_plan(make_media(source), job, output=output, notices=self.notices)
 
-    def verify(self, source: Path, output: Path) -> Report:
+    def verify(self, source: Path, output: Path, video_stream: int) -> Report:
         self._fail()
         return self.report or make_report(make_plan(make_media(source), output=output))
 

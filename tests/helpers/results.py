@@ -23,6 +23,7 @@ from engine.video.read.frame_times import FrameTimes
 from engine.video.read.probe import probe
 from engine.video.write.codecs import choose_container, plan_picture, plan_streams
 from engine.video.write.mux import mux
+from engine.video.write.passthrough import stream_metadata
 from engine.video.write.segment_file import SegmentFile
 from engine.video.write.segment_writer import SegmentWriter
 from tests.helpers.clips import _colour_codes
@@ -216,6 +217,7 @@ def _add_picture(new: Any, old: Any, first: Any, how: Damage) -> Any:
     context.pix_fmt, context.time_base, context.thread_count = "yuv420p", old.time_base, 1
     for key, value in _numbers(how, first).items():
         setattr(context, key, value)
+    stream.metadata["language"] = old.language or "und"
     return stream
 
 
@@ -236,7 +238,7 @@ def _add_copies(new: Any, old: Any, how: Damage) -> dict[int, Any]:
             new.add_attachment(name, stream.metadata["mimetype"], bytes(stream.data))
             continue
         copies[stream.index] = new.add_stream_from_template(stream)
-        copies[stream.index].metadata.update(stream.metadata)
+        copies[stream.index].metadata.update(stream_metadata(stream.metadata))
     return copies
 
 

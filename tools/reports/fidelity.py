@@ -35,10 +35,20 @@ from tools.reports.fidelity_photographs import (
 )
 from tools.reports.fidelity_pictures import GREY, RGB
 from tools.reports.fidelity_sources import Source, ffmpeg, sources
+from tools.reports.fidelity_statements import statements, stating_sources
 
 _SETTINGS = JobSettings(model="none", crf=1, speed="fast")
 _MS = 0.0011  # of MKV's time stamps, rounded twice
-PROPERTIES = ("frames", "times", "shape", "colours", "sound", "other streams", "titles")
+PROPERTIES = (
+    "frames",
+    "times",
+    "shape",
+    "colours",
+    "sound",
+    "other streams",
+    "titles",
+    "statements",
+)
 _COPIED = ("audio", "subtitle", "data")
 _REWRITTEN = ("tmcd", "text")  # tracks that result from time code and chapters
 _NO_MATRIX = (*RGB, *GREY)
@@ -51,6 +61,7 @@ _SAID = {  # notice of the plan -> properties that it announces
     "profile-left-out": ("colours",),
     "exif-left-out": ("titles",),
     "aspect-doubtful": (),
+    "statement-left-out": ("statements", "titles"),
 }
 
 
@@ -88,7 +99,7 @@ class _Queue:
 
 def all_sources() -> list[Source]:
     """Films, streams and stills, in the order of the table."""
-    return [*sources(), *photographs()]
+    return [*sources(), *stating_sources(), *photographs()]
 
 
 def rows(wanted: Sequence[Source], folder: Path) -> Iterator[Row]:
@@ -307,6 +318,15 @@ def _of_titles(before: _Described, after: _Described) -> str:
     return "" if same else f"{len(old)} chapters, {len(new)} in the result"
 
 
+def _of_statements(before: _Described, after: _Described) -> str:
+    if before.is_still:
+        return ""  # of a picture its colours and titles are judged
+    old, new = (statements(one.path) for one in (before, after))
+    missing = [name for name, value in old.items() if value and new.get(name) != value]
+    missing += old.keys() - new.keys() - set(missing)
+    return f"{', '.join(missing)} is missing" if missing else ""
+
+
 FAULTS = {
     "frames": _of_pictures,
     "times": _of_times,
@@ -315,6 +335,7 @@ FAULTS = {
     "sound": _of_sound,
     "other streams": _of_other_streams,
     "titles": _of_titles,
+    "statements": _of_statements,
 }
 
 

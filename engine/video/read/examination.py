@@ -72,7 +72,8 @@ def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
         changes = (*changes_of(main, shares), *_changes_of_fields(sample))
         mostly = replace(stated, video=sample.video)
         found = _findings(mostly, sample)
-        changes = (*looks.reader.contradiction, *changes)
+        if not stated.stated("stereo3d"):  # else the container states that of one view
+            changes = (*looks.reader.contradiction, *changes)
         return replace(mostly, findings=replace(found, changes=changes))
 
     return advised(look, media)

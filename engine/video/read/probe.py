@@ -13,10 +13,11 @@ from av.video.stream import VideoStream
 from engine.core.errors import memory_ran_out
 from engine.core.file_access import advised, reading
 from engine.core.geometry import Size
-from engine.protocol.media import MediaInfo, MediaKind, VideoInfo
+from engine.protocol.media import ChapterOrder, MediaInfo, MediaKind, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
 from engine.video.colour.planes import planes_of
 from engine.video.colour.tags import chroma_location, hdr_of, tags_of
+from engine.video.read.chapter_order import chapter_order
 from engine.video.read.frame_times import FrameTimes
 from engine.video.read.images import (
     SEQUENCE_RATE,
@@ -47,8 +48,10 @@ from engine.video.read.stream_info import (
     has_alpha_beside,
     hdr_metadata_of,
     mean_quantiser,
+    other_programmes,
     other_streams,
     rotation_of,
+    title_of,
 )
 
 if TYPE_CHECKING:
@@ -73,11 +76,13 @@ class _Beginning:
     has_alpha_beside: bool
 
 
-def probe(path: Path) -> MediaInfo:
+def probe(path: Path, video_stream: int = -1) -> MediaInfo:
     """Facts about a video, a picture or a numbered sequence of pictures.
 
     Args:
         path: A file; or a name such as "shot_%04d.png" or a folder, for a sequence.
+        video_stream: Index of the video track that is the film; -1 for the one that players show.
+            Pictures have no choice.
 
     Raises:
         InputError: Missing, unreadable, not media, without a picture, damaged, or too large: one
@@ -88,11 +93,11 @@ def probe(path: Path) -> MediaInfo:
     """
     sequence = find_sequence(path)
     if sequence is not None:
-        return _probe_sequence(*sequence)
+        return replace(_probe_sequence(*sequence), video_stream=video_stream)
     codec = picture_codec(path)
     if codec:
-        return _probe_picture(path, codec)
-    media = _probe_film(path)
+        return replace(_probe_picture(path, codec), video_stream=video_stream)
+    media = _probe_film(path, video_stream)
     quantiser = advised(lambda: mean_quantiser(path, index=media.video.index), None)
     return replace(media, video=replace(media.video, quantiser=quantiser or 0.0))
 
@@ -165,9 +170,10 @@ def _has_alpha(frame: VideoFrame) -> bool:
     return layout_of(frame.format.name).has_alpha
 
 
-def _probe_film(path: Path) -> MediaInfo:
+def _probe_film(path: Path, chosen: int) -> MediaInfo:
     with open_input(path) as container:
-        stream = film_stream(path, container)
+        stream = film_stream(path, container, chosen)
+        foreign = other_programmes(container, stream)
         with translated(path):
             first = _first_frames(path, container, stream)
         counted = count_by_index(stream) or advised(
@@ -187,16 +193,22 @@ def _probe_film(path: Path) -> MediaInfo:
             container=container.format.name,
             bytes=check_readable(path),
             video=_estimated(video),
-            streams=tuple(other_streams(container, stream.index)),
+            streams=tuple(other_streams(container, stream.index, foreign)),
             chapters=tuple(chapters_of(container)),
+            chapter_order=_chapter_order(path, container.format.name),
             metadata=dict(container.metadata),
-            start=clock_start(container),
+            start=clock_start(container, foreign),
+            video_stream=chosen,
             is_cut_short=is_truncated(path),
             statements=stream_statements(container, stream.index),
         )
         for frame in first.frames:
             media = with_statements(media, stated_by(frame, video.codec))
         return media
+
+
+def _chapter_order(path: Path, container: str) -> ChapterOrder | None:
+    return advised(lambda: chapter_order(path), None) if "matroska" in container else None
 
 
 def _kind_of(container: str, video: VideoInfo) -> MediaKind:
@@ -276,7 +288,7 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
         hdr_metadata=hdr_metadata_of(frames, codec),
         bit_rate=_bit_rate(stream, counted, duration),
         language=stream.language or "",
-        title=stream.metadata.get("title", ""),
+        title=title_of(stream.metadata),
     )
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, cast
+from typing import cast
 
 import av
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.core.errors import memory_ran_out
 from engine.protocol.media import MediaInfo
 from engine.video.read.media_file import open_input, readable_packets, translated
+from engine.video.read.samples import ROUNDED_S, decoded_frames
 
 _BEFORE = Fraction(1, 2)  # s that a seek goes further back, for decoders that need a run-up
-_ROUNDED = Fraction(1, 50)  # s that time stamps may be off: Matroska rounds them to 1 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +53,11 @@ def sound_from(media: MediaInfo, start: Fraction, rate: int) -> Iterator[Sound]:
         resampler = av.AudioResampler(format="flt", layout="stereo", rate=rate)
         following: Fraction | None = None
         for packet in readable_packets(path, container, [stream]):
-            for frame in _decoded(stream, packet):
+            for frame in decoded_frames(stream, packet):
                 if frame.pts is None or frame.time_base is None:
                     continue
                 seconds = frame.pts * frame.time_base - media.start
-                if following is not None and abs(seconds - following) < _ROUNDED:
+                if following is not None and abs(seconds - following) < ROUNDED_S:
                     seconds = following
                 frame.pts = None  # the resampler would fill gaps; those are the player's
                 with translated(path):
@@ -73,12 +72,3 @@ def sound_from(media: MediaInfo, start: Fraction, rate: int) -> Iterator[Sound]:
 
 def _stereo(frame: av.AudioFrame) -> NDArray[np.float32]:
     return frame.to_ndarray().reshape(-1, 2).astype(np.float32, copy=False)
-
-
-def _decoded(stream: av.AudioStream, packet: av.Packet[Any]) -> list[av.AudioFrame]:
-    try:
-        return stream.decode(packet)
-    except av.error.FFmpegError as err:
-        if memory_ran_out(err):
-            raise
-        return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
@@ -19,7 +19,7 @@ from av.stream import Discard, Disposition
 from av.video.codeccontext import VideoCodecContext
 
 from engine.core.errors import InputError, UnsupportedMedia, memory_ran_out
-from engine.core.geometry import Margins
+from engine.core.geometry import Margins, Size
 from engine.core.units import parse_fraction
 from engine.protocol.media import ChapterInfo, HdrMetadata, StreamInfo, StreamKind, VideoInfo
 from engine.video.read.media_file import check_size, open_input, packets_of, translated
@@ -36,8 +36,13 @@ _ROUNDING = 0.005  # of a shape that is stated as a width and a height, px
 _COVER = Disposition.attached_pic | Disposition.timed_thumbnails
 
 
-def film_stream(path: Path, container: InputContainer) -> VideoStream:
+def film_stream(path: Path, container: InputContainer, chosen: int = -1) -> VideoStream:
     """The stream that players show: no cover; the default one, then the largest, then the first.
+
+    Args:
+        path: Of the file.
+        container: It, opened.
+        chosen: Index of the stream that is taken instead; -1 for none.
 
     Raises:
         UnsupportedMedia: There is none, its codec is unknown, or it is too large.
@@ -52,6 +57,12 @@ def film_stream(path: Path, container: InputContainer) -> VideoStream:
         is_default = bool(stream.disposition & Disposition.default)
         return is_default, context.width * context.height, -stream.index
 
+    if chosen >= 0:
+        known = [stream for stream in known if stream.index == chosen]
+        if not known:
+            indices = ", ".join(str(stream.index) for stream in films)
+            about: dict[str, Any] = {"index": chosen, "indices": indices}
+            raise UnsupportedMedia("no-such-video-stream", name=path.name, path=path, **about)
     best = max(known, key=rank)
     if best.codec_context.width or best.codec_context.height:
         check_size(path, best.codec_context.width, best.codec_context.height)
@@ -108,8 +119,34 @@ def _without_picture(path: Path, container: InputContainer, *, has_unknown: bool
     return UnsupportedMedia("no-picture", name=path.name, path=path)
 
 
-def clock_start(container: InputContainer) -> Fraction:
-    """The earliest time stamp of picture and sound, s: where players show 0."""
+def other_programmes(container: InputContainer, film: VideoStream) -> frozenset[int]:
+    """Streams of a broadcast that belong to other programmes than the film; none elsewhere.
+
+    FFmpeg answers which video goes with a stream: none in a radio programme. Sound and subtitles
+    that several programmes share belong to the film too.
+    """
+
+    def companion(kind: str, stream: Any) -> int:
+        best: Any = container.streams.best(kind, related=stream)  # type: ignore[arg-type]
+        return -1 if best is None else best.index
+
+    own = companion("video", film)
+    return frozenset(
+        stream.index
+        for stream in container.streams
+        if stream.type in ("video", "audio", "subtitle", "data")
+        and companion("video", stream) != own
+        and companion(stream.type, film) != stream.index
+    )
+
+
+def clock_start(container: InputContainer, foreign: Collection[int] = ()) -> Fraction:
+    """The earliest time stamp of picture and sound, s: where players show 0.
+
+    Args:
+        container: The file.
+        foreign: Streams of other programmes, whose clocks are their own.
+    """
     times = [
         stream.start_time * stream.time_base
         for stream in container.streams
@@ -117,6 +154,7 @@ def clock_start(container: InputContainer) -> Fraction:
         and stream.time_base
         and stream.type in ("video", "audio")
         and not stream.disposition & _COVER
+        and stream.index not in foreign
     ]
     return Fraction(min(times, default=0))
 
@@ -132,11 +170,25 @@ def chapters_of(container: InputContainer) -> Iterator[ChapterInfo]:
         )
 
 
-def other_streams(container: InputContainer, film: int) -> Iterator[StreamInfo]:
-    """Every stream but the film, in the order of the file."""
+def other_streams(
+    container: InputContainer, film: int, foreign: Collection[int] = ()
+) -> Iterator[StreamInfo]:
+    """Every stream but the film, in the order of the file.
+
+    Args:
+        container: The file.
+        film: Index of the film.
+        foreign: Streams of other programmes.
+    """
     for stream in container.streams:
         if stream.index != film:
-            yield _stream_info(stream)
+            is_foreign = stream.index in foreign
+            yield replace(_stream_info(stream), is_of_other_programme=is_foreign)
+
+
+def title_of(metadata: Mapping[str, str]) -> str:
+    """Title of a track: MP4 and MOV have it as its name."""
+    return metadata.get("title", "") or metadata.get("name", "")
 
 
 def _stream_info(stream: Any) -> StreamInfo:
@@ -145,9 +197,10 @@ def _stream_info(stream: Any) -> StreamInfo:
         "audio": "audio",
         "subtitle": "subtitle",
         "attachment": "attachment",
-        "video": "cover" if stream.disposition & _COVER else "data",
+        "video": "cover" if stream.disposition & _COVER else "video",
     }
     is_sound = stream.type == "audio" and context is not None
+    has_size = stream.type == "video" and context is not None and context.width > 0
     name = getattr(stream, "name", None)  # of an attachment the file name
     codec = "" if stream.type == "attachment" else name
     if context is not None:
@@ -161,11 +214,14 @@ def _stream_info(stream: Any) -> StreamInfo:
         kind=kinds.get(stream.type, "data"),
         codec=codec or "",
         language=stream.language or "",
-        title=stream.metadata.get("title", ""),
+        title=title_of(stream.metadata),
         is_default=bool(stream.disposition & Disposition.default),
         is_forced=bool(stream.disposition & Disposition.forced),
         channels=context.layout.nb_channels if is_sound else 0,
         sample_rate=context.sample_rate if is_sound else 0,
+        layout=context.layout.name if is_sound else "",
+        sample_format=context.format.name if is_sound and context.format else "",
+        size=Size(context.width, context.height) if has_size else None,
         file_name=stream.metadata.get("filename", ""),
         mime_type=stream.metadata.get("mimetype", ""),
         bit_rate=int(context.bit_rate or 0) if is_sound else 0,

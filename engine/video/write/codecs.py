@@ -113,11 +113,16 @@ def _check_codec(container: str, codec: str) -> None:
 
 
 def _container_for(media: MediaInfo, settings: JobSettings) -> str:
-    """The source's own container, else MKV, else another: the first that takes most streams."""
+    """The source's own container, else MKV, else another: the first that changes least."""
     family = source_family(media) or "mkv"
     codec = settings.codec if settings.codec != "auto" else _auto_codec(media, settings, family)
     able = [c for c in (family, "mkv", "mov", "mp4") if takes_picture(c, codec)]
-    return min(able, key=lambda c: len(left_out(plan_streams(media, c))))
+
+    def losses(name: str) -> tuple[int, int]:
+        plans = plan_streams(media, name)
+        return len(left_out(plans)), sum(bool(plan.converted) for plan in plans)
+
+    return min(able, key=losses)
 
 
 def _auto_codec(media: MediaInfo, settings: JobSettings, container: str) -> str:

@@ -9,14 +9,27 @@ from pathlib import Path
 
 from engine.core.errors import ContainerMismatch
 from engine.core.messages import Message, Param, message
-from engine.protocol.media import MediaInfo, StreamInfo
-from engine.protocol.plan import Notice, PassPlan, Plan
+from engine.protocol.media import PLAYED_AS, MediaInfo, StreamInfo
+from engine.protocol.plan import Notice, PassPlan, Plan, Severity
 
 _PACKED_SOUND = {"aac", "ac3", "eac3", "mp3", "mp2", "alac", "flac", "opus", "dts"}
 _PCM = {f"pcm_{kind}" for kind in ("s16le", "s24le", "s32le", "f32le", "f64le", "s16be", "s24be")}
 _MOV_AUDIO = frozenset(_PACKED_SOUND | _PCM)
 # FFmpeg's word for what cameras measure, as GoPro's "gpmd"; in other containers for anything.
 _DATA = frozenset({"bin_data"})
+# By the format of decoded samples: what holds all of them exactly.
+_PCM_OF = {
+    "u8": "pcm_s16le",
+    "s16": "pcm_s16le",
+    "s32": "pcm_s32le",
+    "flt": "pcm_f32le",
+    "dbl": "pcm_f64le",
+}
+# Codecs whose decoded samples of 32 bits have at most 24 that say anything.
+_OF_24_BITS = frozenset(
+    {"pcm_bluray", "pcm_dvd", "pcm_s24be", "pcm_s24le_planar", "s302m", "mlp", "truehd"}
+    | {"pcm_s24daud", "wmalossless"}
+)
 _NUMBER = re.compile(r"%0?(\d*)d")
 
 
@@ -33,6 +46,9 @@ class Container:
     subtitle: frozenset[str]
     takes_attachments: bool = False
     keeps_empty: bool = False  # streams without packets
+    names_channels: bool = True  # states the channel layout of PCM
+    needs_channels: bool = False  # takes no PCM without one
+    has_times: bool = False  # states the time of each packet of PCM: there may be gaps
     cover: frozenset[str] = frozenset()
     data: frozenset[str] = frozenset()
 
@@ -46,6 +62,7 @@ CONTAINERS: dict[str, Container] = {
         picture=frozenset({"h264", "hevc", "av1"}),
         audio=_MOV_AUDIO | {"vorbis"},
         subtitle=frozenset({"mov_text", "dvd_subtitle"}),
+        needs_channels=True,
         cover=frozenset({"mjpeg", "png"}),
         data=_DATA,
     ),
@@ -56,7 +73,8 @@ CONTAINERS: dict[str, Container] = {
         suffixes=(".mov", ".qt"),
         picture=frozenset({"h264", "hevc", "prores"}),
         audio=(_MOV_AUDIO - {"flac", "opus"})  # FFmpeg writes these into MP4 only
-        | {"pcm_u8", "pcm_s8", "pcm_alaw", "pcm_mulaw", "amr_nb", "amr_wb"},
+        | {"pcm_u8", "pcm_s8", "pcm_s32be", "pcm_f32be", "pcm_f64be", "pcm_alaw", "pcm_mulaw"}
+        | {"amr_nb", "amr_wb"},
         subtitle=frozenset({"mov_text"}),
         data=_DATA,
     ),
@@ -81,6 +99,8 @@ CONTAINERS: dict[str, Container] = {
         ),
         takes_attachments=True,
         keeps_empty=True,
+        names_channels=False,
+        has_times=True,
         cover=frozenset({"mjpeg", "png", "bmp", "gif", "tiff", "webp"}),
     ),
 }
@@ -162,6 +182,10 @@ def refusal_of(container: str, stream: StreamInfo, media: MediaInfo) -> Message 
     """Why a stream cannot be copied into a container; None when it can."""
     if container in PICTURES:
         return message("reason.stream.pictures-only")
+    if stream.is_of_other_programme:
+        return message("reason.stream.programme")
+    if stream.kind == "video":
+        return message("reason.stream.video")
     kind, into = codec_name(stream.codec), CONTAINERS[container]
     if stream.kind == "data":
         return _refusal_of_data(stream, media, into)
@@ -172,7 +196,9 @@ def refusal_of(container: str, stream: StreamInfo, media: MediaInfo) -> Message 
         cover = message("reason.stream.cover", title=into.title, codec=kind)
         return None if kind in into.cover else cover
     if kind in (into.audio if stream.kind == "audio" else into.subtitle):
-        return None
+        needs_names = into.needs_channels and kind in _PCM and not names_channels(stream.layout)
+        channels = message("reason.stream.channels", title=into.title)
+        return channels if needs_names and stream.kind == "audio" else None
     if not kind:
         return message("reason.stream.unknown-codec", title=into.title)
     return message("reason.stream.codec", title=into.title, codec=kind)
@@ -191,17 +217,49 @@ def _refusal_of_data(stream: StreamInfo, media: MediaInfo, into: Container) -> M
     return message("reason.stream.data", title=into.title)
 
 
+def conversion_of(container: str, stream: StreamInfo) -> str:
+    """The codec in which a container holds the decoded samples of a sound track without loss.
+
+    PCM; FLAC where the container cannot name the channels of PCM. "" where there is none: no
+    sound, or nothing here can decode it.
+    """
+    samples = stream.sample_format.removesuffix("p")
+    pcm = _PCM_OF.get(samples, "")
+    is_sound = stream.kind == "audio" and not stream.is_of_other_programme
+    if not is_sound or container in PICTURES or not pcm:
+        return ""
+    if pcm == "pcm_s32le" and codec_name(stream.codec) in _OF_24_BITS:
+        pcm = "pcm_s24le"
+    into = CONTAINERS[container]
+    has_names = into.names_channels or _is_played_right(stream)
+    if not has_names and pcm in ("pcm_s16le", "pcm_s24le") and stream.channels <= len(PLAYED_AS):
+        return "flac"
+    return pcm
+
+
+def names_channels(layout: str) -> bool:
+    """Whether FFmpeg's name of a layout says which channels there are, not only how many."""
+    return bool(layout) and not layout.endswith(" channels")
+
+
+def _is_played_right(stream: StreamInfo) -> bool:
+    """Whether players assume the right channels where a file states only how many."""
+    return not names_channels(stream.layout) or stream.layout in PLAYED_AS
+
+
 def plan_streams(media: MediaInfo, container: str) -> tuple[PassPlan, ...]:
     """What happens to every stream but the film, in the order of the file."""
     plans = []
     for stream in media.streams:
         why = refusal_of(container, stream, media)
+        converted = conversion_of(container, stream) if why is not None else ""
         plans.append(
             PassPlan(
                 index=stream.index,
                 kind=stream.kind,
                 codec=stream.codec,
-                copied=why is None,
+                copied=why is None or bool(converted),
+                converted=converted,
                 why=why or "",
             )
         )
@@ -216,13 +274,18 @@ def left_out(plans: Iterable[PassPlan]) -> tuple[PassPlan, ...]:
 def stream_notices(media: MediaInfo, container: str) -> Iterator[Notice]:
     """What the user should know about the other streams before the start.
 
-    Codes: "stream-left-out" for each stream that is not copied (warning), "container-changed"
-    (info) where the result has another container than the source.
+    Codes: "stream-left-out" for each stream that the result will not have (warning),
+    "sound-converted" (info) for each sound track that is decoded, "container-changed" (info) where
+    the result has another container than the source.
     """
     if container in PICTURES and media.kind != "video":
         return
-    for plan in left_out(plan_streams(media, container)):
-        yield _left_out_notice(media, container, plan)
+    plans = plan_streams(media, container)
+    for plan in left_out(plans):
+        yield _notice(media, container, plan, "stream-left-out")
+    for plan in plans:
+        if plan.converted:
+            yield _notice(media, container, plan, "sound-converted")
     family = source_family(media)
     if family and container not in (family, *PICTURES):
         old, new = CONTAINERS[family].title, CONTAINERS[container].title
@@ -241,7 +304,7 @@ def trial_notices(media: MediaInfo, before: Plan, after: Plan) -> Iterator[Notic
     """
     for planned, found in zip(before.streams, after.streams, strict=True):
         if planned.copied and not found.copied:
-            yield _left_out_notice(media, after.container, found)
+            yield _notice(media, after.container, found, "stream-left-out")
         elif found.dropped:
             yield Notice(
                 code="packets-dropped",
@@ -254,7 +317,8 @@ def trial_notices(media: MediaInfo, before: Plan, after: Plan) -> Iterator[Notic
             )
 
 
-def _left_out_notice(media: MediaInfo, container: str, plan: PassPlan) -> Notice:
+def _notice(media: MediaInfo, container: str, plan: PassPlan, code: str) -> Notice:
+    """A stream that is left out or converted, with the container that would copy it."""
     stream = next(s for s in media.streams if s.index == plan.index)
     others = [c for c in CONTAINERS.values() if c.name != container]
     better = [c.title for c in others if not refusal_of(c.name, stream, media)]
@@ -267,10 +331,23 @@ def _left_out_notice(media: MediaInfo, container: str, plan: PassPlan) -> Notice
         "stream": _kind(plan),
         "why": plan.why,
     }
+    case = ""
+    if stream.kind == "video":
+        case, params["offers"] = "video-track", f"video_stream={stream.index}"
+        about = filter(None, (stream.codec, str(stream.size or ""), stream.title))
+        params["stream"] = message("stream.with-codec", kind=_KIND_VIDEO, codec=", ".join(about))
     if better:
-        params["better"] = better[0]
-    case = "other-container" if better else ""
-    return Notice(code="stream-left-out", case=case, severity="warning", params=params)
+        case, params["better"] = "other-container", better[0]
+    if plan.converted:
+        params |= {"converted": plan.converted, "layout": stream.layout}
+        into = CONTAINERS[container]
+        if plan.converted != "flac" and not into.names_channels and not _is_played_right(stream):
+            case, params["title"] = "channels", into.title
+    severity: Severity = "warning" if case == "channels" or not plan.converted else "info"
+    return Notice(code=code, case=case, severity=severity, params=params)
+
+
+_KIND_VIDEO = message("stream.video")
 
 
 def _kind(plan: PassPlan) -> Message:

@@ -29,7 +29,7 @@ from engine.video.write.segment_file import (
     make_durable,
     writing,
 )
-from engine.video.write.statements import StatedResult, statement_of
+from engine.video.write.statements import StatedResult
 from engine.video.write.track_header import (
     TrackFacts,
     display_size,
@@ -260,9 +260,10 @@ class _MuxRun:
         if chapters:
             output.set_chapters(chapters)
         film.metadata.pop("stereo_mode", None)  # FFmpeg's words for what `_facts` are written of
-        film.metadata.pop("timecode", None)
-        output.metadata.pop("timecode", None)
-        code = statement_of(self._media, "time-code")
+        for entries in (film.metadata, output.metadata):
+            for name in [name for name in entries if name.lower() == "timecode"]:
+                del entries[name]
+        code = self._media.stated("time-code")
         if StatedResult.of_plan(self._plan).keeps(Statement(kind="time-code", value=code)):
             tags = output.metadata if self._plan.container == "mkv" else film.metadata
             tags["timecode"] = code

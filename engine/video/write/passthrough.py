@@ -1,4 +1,4 @@
-"""Passthrough: the other streams of the source, copied packet by packet."""
+"""Passthrough: the other streams of the source, copied packet by packet or decoded."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import av
@@ -23,7 +24,9 @@ from engine.protocol.plan import PassPlan, Plan
 from engine.video.read.clock import PartClock, film_jumps
 from engine.video.read.frame_times import StampCheck
 from engine.video.read.media_file import open_input, readable_packets
+from engine.video.read.stream_info import title_of
 from engine.video.write.containers import CONTAINERS
+from engine.video.write.converted_sound import SoundConverter, converted_stream
 from engine.video.write.segment_file import TimedPacket
 from engine.video.write.trial_mux import Refusal, TrialMux, copied_stream
 
@@ -31,7 +34,9 @@ logger = logging.getLogger(__name__)
 
 _SLACK = 10.0  # s that streams of one file may be apart in it
 # True only of the source's own streams, or of their encoding.
-_OF_THE_STREAM = frozenset({"encoder", "duration", "vendor_id", "filename", "mimetype", "rotate"})
+_OF_THE_STREAM = frozenset(
+    {"encoder", "duration", "vendor_id", "filename", "mimetype", "rotate", "name"}
+)
 _STATISTICS = re.compile(
     r"^(bps|number_of_frames|number_of_bytes|duration|_statistics_\w+)(-\w+)?$"
 )
@@ -40,15 +45,17 @@ _COVER_SUFFIX = {"mjpeg": ".jpg", "png": ".png", "bmp": ".bmp", "gif": ".gif", "
 
 def stream_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     """Entries of a stream that stay true: language, title, handler, but no statistics."""
-    return {
+    title = title_of(metadata)  # in MP4 and MOV too FFmpeg writes what is called so
+    kept = {
         name: value
         for name, value in metadata.items()
         if name.lower() not in _OF_THE_STREAM and not _STATISTICS.match(name.lower())
     }
+    return {**kept, "title": title} if title else kept
 
 
 class CopiedStreams:
-    """Adds the streams that the plan copies, then yields their packets.
+    """Adds the streams that the plan copies or decodes, then yields their packets.
 
     Each stream goes through a trial of the muxer first: a stream that it refuses is not added, and
     a packet that it refuses is dropped, as those of damaged recordings are.
@@ -82,6 +89,7 @@ class CopiedStreams:
         self._copied = {p.index: p for p in plan.streams if p.copied}
         self._container = CONTAINERS[plan.container]
         self._streams: dict[int, tuple[Any, TrialMux]] = {}  # by index in the source
+        self._converters: dict[int, SoundConverter] = {}
         self.refused: set[int] = set()
         self.taken: Counter[int] = Counter()
         self.dropped: Counter[int] = Counter()
@@ -91,16 +99,23 @@ class CopiedStreams:
         plan = self._copied.get(stream.index)
         if plan is None or plan.kind == "attachment" or self._becomes_attachment(plan):
             return
-        base = self._fine_clock(stream.time_base) if plan.codec == "mov_text" else None
+        if plan.converted:
+            add = partial(converted_stream, stream=stream, codec=plan.converted)
+        else:
+            base = self._fine_clock(stream.time_base) if plan.codec == "mov_text" else None
+            add = partial(copied_stream, stream=stream, time_base=base)
         try:
-            trial = TrialMux(stream, self._container.muxer, self._options, base)
+            trial = TrialMux(add, self._container.muxer, self._options)
         except Refusal as err:
             logger.info("stream %d is refused: %s", stream.index, err)
             self.refused.add(stream.index)
             return
-        new = copied_stream(output, stream, base)
+        new = add(output)
         new.metadata.update(stream_metadata(stream.metadata))
         self._streams[stream.index] = new, trial
+        if plan.converted:
+            has_times = plan.converted != "flac" and self._container.has_times
+            self._converters[stream.index] = SoundConverter(stream, new, has_times=has_times)
 
     def found(self, stream: PassPlan) -> PassPlan:
         """What happens to a stream, after all of its packets and `finish`."""
@@ -154,18 +169,23 @@ class CopiedStreams:
             index: StreamClock(self._parts(source.streams[index], jumps), self._shift, trial)
             for index, (_, trial) in self._streams.items()
         }
-        if not jumps:
+        if not jumps and not self._converters:  # decoders depend on all that was before
             self._seek(source)
         copied = [source.streams[index] for index in clocks]
         for packet in readable_packets(self._media.path, source, copied):
             if packet.pts is None and packet.dts is None and not packet.size:
                 continue  # the end of a stream
-            clock = clocks[packet.stream.index]
-            timed = self._placed(packet, clock)
-            if timed is not None:
+            index = packet.stream.index
+            clock = clocks[index]
+            clock.set_times(packet)
+            if self._end is not None and clock.seconds > float(self._end) + _SLACK:
+                break
+            if index in self._converters:
+                yield from self._converted(index, packet, clock)
+            elif (timed := self._placed(packet, clock)) is not None:
                 yield timed
-            elif self._end is not None and clock.seconds > float(self._end) + _SLACK:
-                return
+        for index in self._converters:
+            yield from self._converted(index, None, clocks[index])
 
     def _parts(self, stream: Any, jumps: Sequence[Fraction]) -> PartClock:
         check = StampCheck(self._media.container) if stream.type == "audio" else None
@@ -182,14 +202,24 @@ class CopiedStreams:
         return base / max(1, round(fastest * base))
 
     def _placed(self, packet: Any, clock: StreamClock) -> TimedPacket | None:
-        index = packet.stream.index
-        new, trial = self._streams[index]
-        clock.set_times(packet)
-        is_text = new.type == "subtitle"
+        is_text = packet.stream.type == "subtitle"
         if self._end is not None and not clock.cut_end(packet, self._end, is_text):
             return None
         if self._cuts_start and not clock.cut_start(packet, is_text):
             return None
+        return self._taken(packet, packet.stream.index, clock)
+
+    def _converted(self, index: int, packet: Any, clock: StreamClock) -> Iterator[TimedPacket]:
+        first = Fraction(0) if self._cuts_start else None
+        for new in self._converters[index].packets(packet, first, self._end):
+            timed = self._taken(new, index, clock)
+            if timed is not None:
+                yield timed
+
+    def _taken(self, packet: Any, index: int, clock: StreamClock) -> TimedPacket | None:
+        """A packet for the result, if the muxer takes it."""
+        new, trial = self._streams[index]
+        seconds = float(packet.dts * packet.time_base)
         clock.keep_rising(packet)
         if not trial.takes(packet):
             self.dropped[index] += 1
@@ -197,7 +227,7 @@ class CopiedStreams:
         self.taken[index] += 1
         clock.last = packet.dts
         packet.stream = new
-        return TimedPacket(packet=packet, seconds=clock.seconds)
+        return TimedPacket(packet=packet, seconds=seconds)
 
     def _seek(self, source: InputContainer) -> None:
         """Skip most packets before a trimmed start."""
@@ -262,7 +292,7 @@ class StreamClock:
     def keep_rising(self, packet: Any) -> None:
         """Go over to the muxer's time base; repair times that go back, as damaged sources have."""
         base = self._trial.time_base
-        ticks = self._base / base
+        ticks = packet.time_base / base
         packet.pts, packet.dts = _rounded(packet.pts * ticks), _rounded(packet.dts * ticks)
         packet.duration = _rounded((packet.duration or 0) * ticks)
         packet.time_base = base

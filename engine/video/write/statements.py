@@ -18,7 +18,7 @@ _NAMED = frozenset(
     {
         *("stereo3d", "spherical", "captions", "afd", "time-code", "dolby-vision", "hdr10-plus"),
         *("hdr-vivid", "ambient-viewing", "icc-profile", "pan-scan", "lcevc", "reference-displays"),
-        *("stream-group", "editions", "linked-segments"),
+        *("stream-group", "view-id", "exif"),
     }
 )
 _DYNAMIC_HDR = frozenset({"dolby-vision", "hdr10-plus", "hdr-vivid"})
@@ -74,19 +74,15 @@ class StatedResult:
             case "captions":
                 return self.codec in CAPTIONED
             case "time-code":
-                return self.is_from_start and is_time_code(statement.value, self.frame_rate)
+                return self.is_from_start and self._takes_time_code(statement.value)
         return False
 
-
-def is_time_code(code: str, rate: Fraction | None) -> bool:
-    """Whether FFmpeg writes a time code for frames of a rate; it drops numbers at 30 and 60."""
-    match = _TIME_CODE.match(code)
-    return match is not None and (match[1] != ";" or round(rate or 0) % 30 == 0)
-
-
-def statement_of(media: MediaInfo, kind: str) -> str:
-    """The value of a statement; "" where the file states nothing of that kind."""
-    return next((one.value for one in media.statements if one.kind == kind), "")
+    def _takes_time_code(self, code: str) -> bool:
+        """Whether it may be written: MKV holds any text, FFmpeg drops numbers at 30 and 60 fps."""
+        match = _TIME_CODE.match(code)
+        drops = match is not None and match[1] == ";"
+        is_right = match is not None and not (drops and round(self.frame_rate or 0) % 30)
+        return is_right or (self.container == "mkv" and bool(code))
 
 
 def name_of(statement: Statement) -> Message:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from engine.core.errors import OutputError
 from engine.core.geometry import Size
+from engine.video.read.ebml import SEGMENT, TRACKS, EbmlElement, children
 
 _FILLER = "."
 _MKV_ROOM = 160  # bytes: more than all elements together
@@ -98,7 +99,7 @@ class _NoRoom(Exception):
 
 # --- Matroska
 
-_SEGMENT, _TRACKS, _ENTRY, _VIDEO, _NAME = 0x18538067, 0x1654AE6B, 0xAE, 0xE0, 0x536E
+_ENTRY, _VIDEO, _NAME = 0xAE, 0xE0, 0x536E
 _WIDTH, _HEIGHT, _UNIT, _STEREO, _VOID, _CRC = 0x54B0, 0x54BA, 0x54B2, 0x53B8, 0xEC, 0xBF
 _PROJECTION, _TYPE, _PRIVATE, _POSE = 0x7670, 0x7671, 0x7672, (0x7673, 0x7674, 0x7675)
 # FFmpeg's number of the layout, "i" where the right view comes first, to StereoMode.
@@ -106,60 +107,26 @@ _MKV_STEREO = {"1": 1, "1i": 11, "2": 3, "2i": 2, "3": 13, "3i": 14}
 _TWICE = {"1": Size(2, 1), "2": Size(1, 2)}  # as many views beside and above each other
 
 
-@dataclass(frozen=True, slots=True)
-class EbmlElement:
-    """One EBML element: its name, where it starts, and where its content starts and ends."""
-
-    name: int
-    start: int
-    content: int
-    end: int
-
-
-def elements_of(header: bytes | bytearray, start: int, end: int) -> Iterator[EbmlElement]:
-    """Elements between two positions; the last one may be cut, or of unknown length."""
-    at = start
-    while at < end - 1:
-        found, after = _number(header, at, keep_marker=True)
-        size, content = _number(header, after, keep_marker=False)
-        is_unknown = size == (1 << 7 * (content - after)) - 1
-        stop = len(header) if is_unknown else min(content + size, len(header))
-        yield EbmlElement(found, at, content, stop)
-        at = stop
-
-
-def _number(header: bytes | bytearray, at: int, *, keep_marker: bool) -> tuple[int, int]:
-    """An integer of variable length, and the position after it."""
-    length = 9 - header[at].bit_length() if header[at] else 8
-    value = int.from_bytes(header[at : at + length], "big")
-    return (value if keep_marker else value & ((1 << 7 * length) - 1)), at + length
-
-
 def _write_mkv(path: Path, facts: TrackFacts) -> None:
     with path.open("r+b") as file:
         header = bytearray(file.read(_HEADER_BYTES))
         tracks, entry, video = _video_track(header)
         header[entry.content : entry.end] = _entry_with(header, entry, video, facts)
-        for crc in elements_of(header, tracks.content, tracks.content + 6):
-            if crc.name == _CRC:
-                value = zlib.crc32(header[crc.end : tracks.end])
-                header[crc.content : crc.end] = value.to_bytes(4, "little")
+        for crc in children(header, tracks.content, tracks.content + 6, _CRC):
+            value = zlib.crc32(header[crc.end : tracks.end])
+            header[crc.content : crc.end] = value.to_bytes(4, "little")
         file.seek(tracks.start)
         file.write(header[tracks.start : tracks.end])
 
 
 def _video_track(header: bytearray) -> tuple[EbmlElement, EbmlElement, EbmlElement]:
     """All tracks, the first one with a video, and the element about that."""
-
-    def children(parent: EbmlElement, name: int) -> Iterator[EbmlElement]:
-        inside = elements_of(header, parent.content, parent.end)
-        return (one for one in inside if one.name == name)
-
-    for segment in children(EbmlElement(0, 0, 0, len(header)), _SEGMENT):
-        for tracks in children(segment, _TRACKS):
-            for entry in children(tracks, _ENTRY):
-                for video in children(entry, _VIDEO):
-                    return tracks, entry, video
+    for segment in children(header, 0, len(header), SEGMENT):
+        for tracks in children(header, segment.content, segment.end, TRACKS):
+            for entry in children(header, tracks.content, tracks.end, _ENTRY):
+                for video in children(header, entry.content, entry.end, _VIDEO):
+                    if tracks.end <= len(header):
+                        return tracks, entry, video
     raise _NoRoom
 
 
@@ -168,7 +135,7 @@ def _entry_with(
 ) -> bytes:
     """The content of a track's entry, as long as before, with facts instead of the filler."""
     found = bytearray()
-    for one in elements_of(header, entry.content, entry.end):
+    for one in children(header, entry.content, entry.end):
         if one.name == _NAME:
             name = bytes(header[one.content : one.end]).removesuffix(_MKV_ROOM * _FILLER.encode())
             found += _element(_NAME, name) if name else b""
@@ -189,7 +156,7 @@ def _video_with(header: bytearray, video: EbmlElement, facts: TrackFacts) -> byt
     replaced = {_STEREO, _WIDTH, _HEIGHT, _UNIT} | ({_PROJECTION} if facts.spherical else set())
     found = b"".join(
         header[one.start : one.end]
-        for one in elements_of(header, video.content, video.end)
+        for one in children(header, video.content, video.end)
         if one.name not in replaced
     )
     if facts.stereo3d:

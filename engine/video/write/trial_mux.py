@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
@@ -62,21 +62,20 @@ class TrialMux:
     other. Memory: the index of such a file, about 100 bytes a packet.
 
     Args:
-        stream: Of the source.
+        add: Adds the stream to a file.
         muxer: FFmpeg's name.
         options: Of the muxer.
-        time_base: Asked for; None for the muxer's own choice.
 
     Raises:
         FFmpegError, ValueError: The muxer refuses the stream.
     """
 
     def __init__(
-        self, stream: Any, muxer: str, options: Mapping[str, str], time_base: Fraction | None
+        self, add: Callable[[OutputContainer], Any], muxer: str, options: Mapping[str, str]
     ) -> None:
         self._output = av.open(Nowhere(), "w", format=muxer, container_options=dict(options))
         try:
-            self._stream = copied_stream(self._output, stream, time_base)
+            self._stream = add(self._output)
             self._output.start_encoding()
         except Refusal:
             self.close()

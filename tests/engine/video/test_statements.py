@@ -137,7 +137,7 @@ NAMED = [
     (stating("stereo3d", "1i"), {"container": "mp4"}, "stereo3d"),
     (stating("spherical", "3,0,0,0,0,0,0,0,0"), {}, ""),
     (stating("spherical", EQUI), {"is_rotated": True}, ""),
-    (stating("time-code", "01:00:00;00"), {"frame_rate": 24}, ""),
+    (stating("time-code", "01:00:00;00"), {"frame_rate": 24, "container": "mov"}, ""),
     (stating("time-code", "01:00:00:00"), {"is_from_start": False}, "time-code-of-part"),
     (stating("something-new"), {}, ""),
 ]

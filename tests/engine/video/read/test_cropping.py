@@ -8,10 +8,10 @@ import pytest
 
 from engine.core.geometry import Margins, Size
 from engine.protocol.media import VideoInfo
+from engine.video.read.ebml import EbmlElement, children
 from engine.video.read.examination import examined
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
-from engine.video.write.track_header import EbmlElement, elements_of
 from tests.helpers.clips import make_clip
 
 FRAME, PART, MARGINS = (192, 108), Size(160, 92), Margins(16, 8, 16, 8)
@@ -23,7 +23,7 @@ def crop_mkv(path: Path, margins: Margins, display: tuple[int, int] | None = Non
     data = bytearray(path.read_bytes())
 
     def child(parent: EbmlElement, name: int) -> EbmlElement:
-        inside = elements_of(data, parent.content, parent.end)
+        inside = children(data, parent.content, parent.end)
         return next(one for one in inside if one.name == name)
 
     segment = child(EbmlElement(0, 0, 0, len(data)), 0x18538067)

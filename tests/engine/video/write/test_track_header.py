@@ -10,11 +10,11 @@ import pytest
 from engine.core.errors import OutputError
 from engine.core.geometry import Size
 from engine.protocol.media import Statement
+from engine.video.read.ebml import SEGMENT, TRACKS, children
 from engine.video.read.probe import probe
 from engine.video.write.track_header import (
     TrackFacts,
     display_size,
-    elements_of,
     make_room,
     write_facts,
 )
@@ -121,10 +121,9 @@ def test_the_display_size_of_two_views_is_that_of_one(tmp_path: Path) -> None:
 def checksum_is_right(path: Path) -> bool:
     data = path.read_bytes()
 
-    def child(start: int, end: int, name: int) -> tuple[int, int]:
-        return next((e.content, e.end) for e in elements_of(data, start, end) if e.name == name)
-
-    start, end = child(*child(0, len(data), 0x18538067), 0x1654AE6B)
+    (segment,) = children(data, 0, len(data), SEGMENT)
+    (tracks,) = children(data, segment.content, segment.end, TRACKS)
+    start, end = tracks.content, tracks.end
     stored = int.from_bytes(data[start + 2 : start + 6], "little")
     return zlib.crc32(data[start + 6 : end]) == stored
 

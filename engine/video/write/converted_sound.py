@@ -1,0 +1,93 @@
+"""Sound that a container cannot hold: decoded, and stored as samples without loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import av
+import numpy as np
+from av.container import OutputContainer
+
+from engine.video.read.samples import ROUNDED_S, SampleDecoder
+
+
+def converted_stream(output: OutputContainer, stream: Any, codec: str) -> Any:
+    """Add the stream of a decoded sound track to a file, with an encoder of its own.
+
+    Args:
+        output: To write.
+        stream: Of the source.
+        codec: That stores its samples: PCM or FLAC.
+    """
+    decoder = SampleDecoder(stream)
+    new: Any = output.add_stream(
+        codec, rate=decoder.rate, layout=decoder.layout, format=decoder.format
+    )
+    new.disposition = int(stream.disposition)
+    return new
+
+
+class SoundConverter:
+    """Packets of a decoded sound track, in the order of the file.
+
+    PCM of MKV keeps the time of each packet. Everything else has no gaps: samples follow each other
+    where the source's times are rounded, and silence fills what it leaves out.
+
+    Args:
+        stream: Of the source.
+        new: From `converted_stream`.
+        has_times: Whether the container keeps the time of each packet.
+    """
+
+    def __init__(self, stream: Any, new: Any, *, has_times: bool) -> None:
+        self._decoder = SampleDecoder(stream)
+        self._new = new
+        self._has_times = has_times
+        self._type = av.audio.frame.format_dtypes[self._decoder.format]
+        self._next: int | None = None  # where the frame that follows begins, samples
+        self._end: int | None = None  # of what was encoded, samples
+
+    def packets(self, packet: Any, first: Fraction | None, end: Fraction | None) -> Iterator[Any]:
+        """What becomes of a packet of the source, with times in units of a sample.
+
+        Args:
+            packet: With times on the result's clock; None gives what decoder and encoder hold.
+            first: Frames that begin before it are left out, s; None for none.
+            end: Frames that begin at it or later are left out, s.
+        """
+        for seconds, frame in self._decoder.frames(packet):
+            at = self._placed(seconds)
+            moment = Fraction(at, self._decoder.rate)
+            self._next = at + frame.samples
+            if (first is None or moment >= first) and (end is None or moment < end):
+                yield from self._silence(at)
+                yield from self._encoded(frame, at)
+        if packet is None:
+            yield from self._new.encode(None)
+
+    def _placed(self, seconds: Fraction | None) -> int:
+        """Where a frame begins, samples."""
+        following = self._next
+        if seconds is None:
+            return following or 0
+        stated = round(seconds * self._decoder.rate)
+        if following is None or self._has_times:
+            return stated
+        has_gap = stated - following >= ROUNDED_S * self._decoder.rate
+        return stated if has_gap else following
+
+    def _silence(self, end: int) -> Iterator[Any]:
+        """Silence up to the next frame, where the container has no gaps."""
+        while self._end is not None and self._end < end and not self._has_times:
+            count = min(self._decoder.rate, end - self._end)
+            nothing = np.zeros((1, count * self._decoder.layout.nb_channels), self._type)
+            frame = av.AudioFrame.from_ndarray(nothing, self._decoder.format, self._decoder.layout)
+            frame.sample_rate = self._decoder.rate
+            yield from self._encoded(frame, self._end)
+
+    def _encoded(self, frame: av.AudioFrame, at: int) -> Iterator[Any]:
+        frame.pts, frame.time_base = at, Fraction(1, self._decoder.rate)
+        self._end = at + frame.samples
+        yield from self._new.encode(frame)

@@ -1,0 +1,226 @@
+"""Sound that a container cannot hold is decoded and stored without loss, and a loss is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from engine.core.control import Control
+from engine.protocol.media import MediaInfo, StreamInfo
+from engine.protocol.plan import Plan
+from engine.protocol.report import Report
+from engine.settings.schema import JobSettings
+from engine.verify.verify import verify
+from engine.video.read.probe import probe
+from engine.video.read.samples import timed_samples
+from engine.video.write.containers import conversion_of, plan_streams, stream_notices
+from engine.video.write.mux import tried
+from tests.helpers.clips import number_picture
+from tests.helpers.program import ROOT
+from tests.helpers.results import mux_all, plan_of, segments_of
+
+FAST = JobSettings(model="none", speed="fast")
+FRAMES = 30
+SECONDS = FRAMES / 25
+SAMPLE = ROOT / "resources" / "samples" / "upreel_sample.mp4"
+
+
+def make_film(path: Path, codec: str, *, rate: int = 48_000, gap: float = 0.0, **how: Any) -> Path:
+    """A film of 1.2 s with one sound track, that says nothing for `gap` s after 0.6 s."""
+    with av.open(f"file:{path}", "w", format=how.pop("muxer", None)) as output:
+        film = output.add_stream("flv" if path.suffix == ".flv" else "mpeg4", rate=25)
+        film.width, film.height = 96, 64
+        sound: Any = output.add_stream(codec, rate=rate, **how)
+        sound.bit_rate = 128_000  # of codecs that are lossy
+        output.start_encoding()
+        for number in range(FRAMES):
+            picture = number_picture(number, 96, 64)
+            output.mux(film.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        output.mux(film.encode(None))
+        for frame in noise(sound.codec_context, rate):
+            late = round(gap * rate) if frame.pts >= 0.6 * rate else 0
+            frame.pts += late
+            if frame.pts + frame.samples <= SECONDS * rate:
+                output.mux(sound.encode(frame))
+        output.mux(sound.encode(None))
+    return path
+
+
+def noise(context: Any, rate: int) -> Sequence[av.AudioFrame]:
+    """Samples of all bits that a codec stores, without a silent one."""
+    form, channels, random = context.format.packed.name, context.layout.nb_channels, np.random
+    size = context.frame_size or 480
+    source, frames = random.default_rng(7), []
+    for first in range(0, round(SECONDS * rate), size):
+        wave = source.integers(1, 2**15, size * channels)
+        kinds = {"u8": np.uint8(wave % 100 + 1), "s16": np.int16(wave), "s32": np.int32(wave << 8)}
+        samples = kinds.get(form, np.float32(wave / 2**16))
+        frame = av.AudioFrame.from_ndarray(samples[None], format=form, layout=context.layout)
+        frame.sample_rate, frame.pts, frame.time_base = rate, first, Fraction(1, rate)
+        frames.append(frame)
+    return frames
+
+
+def job(source: Path, output: Path, **changes: Any) -> tuple[MediaInfo, Plan]:
+    """Run an identity job as far as its file."""
+    media = probe(source)
+    plan = tried(media, plan_of(media, output, FAST, **changes), Control())
+    mux_all(media, plan, segments_of(media, plan, source.parent), output)
+    return media, plan
+
+
+def samples(path: Path) -> np.ndarray:
+    media = probe(path)
+    index = media.audio_streams[0].index
+    return np.concatenate([part for _, part in timed_samples(media, index, (), Control())])
+
+
+def problems(report: Report) -> dict[str, str]:
+    return {check.code: str(check.message) for check in report.problems}
+
+
+KINDS = {  # what a source has, and what its samples are stored as in MKV, MP4 and MOV
+    "Blu-ray": ("a.m2ts", "pcm_bluray", {}, ("pcm_s16le",) * 3),
+    "Blu-ray, 24 bits": ("a.m2ts", "pcm_bluray", {"format": "s32"}, ("pcm_s24le",) * 3),
+    "Blu-ray, 5.1": (
+        "a.m2ts",
+        "pcm_bluray",
+        {"layout": "5.1(side)", "format": "s32"},
+        ("flac", "pcm_s24le", "pcm_s24le"),
+    ),
+    "Blu-ray, 3 front": (
+        "a.m2ts",
+        "pcm_bluray",
+        {"layout": "3.0"},
+        ("flac", "pcm_s16le", "pcm_s16le"),
+    ),
+    "DVD": ("a.vob", "pcm_dvd", {"muxer": "dvd"}, ("pcm_s16le",) * 3),
+    "Flash": ("a.flv", "nellymoser", {"rate": 22050, "layout": "mono"}, ("pcm_f32le",) * 3),
+    "Flash, ADPCM": ("a.flv", "adpcm_swf", {"rate": 44100}, ("pcm_s16le",) * 3),
+    "Windows Media": ("a.wmv", "wmav2", {"rate": 44100, "muxer": "asf"}, ("pcm_f32le",) * 3),
+    "AVI, ADPCM": ("a.avi", "adpcm_ms", {"rate": 44100}, ("pcm_s16le",) * 3),
+    "PCM without a channel layout": ("a.mkv", "pcm_s16le", {}, ("", "pcm_s16le", "")),
+    "8 bits": ("a.mov", "pcm_s8", {}, ("pcm_s16le", "pcm_s16le", "")),
+    "big-endian floats": ("a.mov", "pcm_f32be", {}, ("pcm_f32le", "pcm_f32le", "")),
+}
+
+
+QUICK = ("Blu-ray", "Blu-ray, 5.1", "Flash")
+EXTENDED = [pytest.param(kind, marks=pytest.mark.extended) for kind in KINDS if kind not in QUICK]
+
+
+@pytest.mark.parametrize("kind", [*QUICK, *EXTENDED])
+def test_sound_is_kept_sample_by_sample_in_every_container(tmp_path: Path, kind: str) -> None:
+    name, codec, how, expected = KINDS[kind]
+    source = make_film(tmp_path / name, codec, **how)
+    for container, stored in zip(("mkv", "mp4", "mov"), expected, strict=True):
+        output = tmp_path / f"out.{container}"
+        media, plan = job(source, output)
+        assert [stream.converted for stream in plan.streams if stream.copied] == [stored]
+        report = verify(media, output, plan=plan if container == "mkv" else None)
+        assert report.passed, problems(report)
+        assert np.array_equal(samples(output), samples(source))
+        codes = [notice.code for notice in stream_notices(media, container)]
+        assert ("sound-converted" in codes) == bool(stored)
+
+
+PARTS = [("Blu-ray", "mp4"), ("Blu-ray, 5.1", "mkv"), ("Flash", "mkv")]
+
+
+@pytest.mark.parametrize(("kind", "container"), PARTS)
+def test_a_part_has_its_own_sound_alone(tmp_path: Path, kind: str, container: str) -> None:
+    name, codec, how, _ = KINDS[kind]
+    source = make_film(tmp_path / name, codec, **how)
+    for start, stop in ((Fraction(1, 5), Fraction(1)), (Fraction(2, 5), None)):
+        output = tmp_path / f"part{start.numerator}.{container}"
+        media, plan = job(source, output, start=start, stop=stop)
+        report = verify(media, output, plan=plan)
+        assert report.passed, problems(report)
+        seconds = len(samples(output)) / media.audio_streams[0].sample_rate
+        assert seconds == pytest.approx((stop or SECONDS) - start, abs=0.1)
+
+
+def test_silence_fills_what_the_times_leave_out_where_there_are_no_gaps(tmp_path: Path) -> None:
+    source = make_film(tmp_path / "a.m2ts", "pcm_bluray", gap=0.3)
+    lengths = {}
+    for container in ("mkv", "mp4", "mov"):
+        output = tmp_path / f"out.{container}"
+        media, plan = job(source, output)
+        report = verify(media, output, plan=plan)
+        assert report.passed, problems(report)
+        lengths[container] = len(samples(output))
+    assert lengths["mkv"] == len(samples(source))
+    assert lengths["mp4"] == lengths["mov"] == lengths["mkv"] + 14_400
+
+
+LOSSES: dict[str, tuple[Callable[[int, av.Packet], av.Packet | None], str, str]] = {
+    "one sample": (lambda n, packet: changed(packet) if n == 9 else packet, "content", "differ"),
+    "a packet": (lambda n, packet: None if n == 9 else packet, "content", "differ"),
+    "the end": (lambda n, packet: packet if n < 150 else None, "content", "missing"),
+    "time": (lambda n, packet: later(packet), "timing", "40 ms late"),
+}
+
+
+def changed(packet: av.Packet) -> av.Packet:
+    data = bytearray(bytes(packet))
+    data[100] ^= 1
+    new = av.Packet(bytes(data))
+    new.pts, new.dts, new.time_base = packet.pts, packet.dts, packet.time_base
+    return new
+
+
+def later(packet: av.Packet) -> av.Packet:
+    packet.pts += 40
+    packet.dts += 40
+    return packet
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_loss_of_decoded_sound_is_seen(tmp_path: Path, loss: str) -> None:
+    source, whole, result = tmp_path / "a.m2ts", tmp_path / "whole.mkv", tmp_path / "out.mkv"
+    media, plan = job(make_film(source, "pcm_bluray"), whole)
+    change, check, words = LOSSES[loss]
+    with av.open(f"file:{whole}") as old, av.open(f"file:{result}", "w") as new:
+        streams = [new.add_stream_from_template(stream, opaque=True) for stream in old.streams]
+        number = 0
+        for packet in old.demux():
+            index = packet.stream.index
+            if packet.stream.type == "audio" and packet.size:
+                number, packet = number + 1, change(number, packet)
+            if packet is not None and packet.size:
+                packet.stream = streams[index]
+                new.mux(packet)
+    for known in (plan, None):
+        found = problems(verify(media, result, plan=known))
+        assert [*found] == [{"content": "stream-content", "timing": "sound-timing"}[check]]
+        assert words in next(iter(found.values()))
+
+
+def test_the_notice_names_the_codec_and_what_is_not_kept() -> None:
+    def sound(codec: str, layout: str, samples: str) -> StreamInfo:
+        channels = 6 if "5.1" in layout else 2
+        about = {"layout": layout, "sample_format": samples, "channels": channels}
+        return StreamInfo(index=1, kind="audio", codec=codec, sample_rate=48_000, **about)
+
+    cases = {
+        ("truehd", "5.1", "s32p", "mp4"): ("pcm_s24le", "info", "Choose the format MKV"),
+        ("vorbis", "5.1", "fltp", "mov"): ("pcm_f32le", "info", "Choose the format MKV"),
+        ("wmapro", "5.1(side)", "fltp", "mkv"): ("pcm_f32le", "warning", "Choose the format MOV"),
+        ("ape", "stereo", "s32p", "mkv"): ("pcm_s32le", "info", ""),
+        ("unheard-of", "stereo", "", "mkv"): ("", "warning", ""),
+    }
+    film = probe(SAMPLE)
+    for (codec, layout, kind, container), (stored, severity, hint) in cases.items():
+        media = replace(film, streams=(sound(codec, layout, kind),), container="avi")
+        assert [plan.converted for plan in plan_streams(media, container)] == [stored]
+        (notice,) = stream_notices(media, container)
+        assert (notice.severity, stored in notice.message) == (severity, True)
+        assert notice.hint.startswith(hint)
+        assert conversion_of("image", media.streams[0]) == ""
