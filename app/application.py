@@ -54,6 +54,7 @@ from app.theme import tokens
 from app.theme.fonts import interface_font
 from app.theme.look import Look
 from app.ui_state import UiState
+from app.widgets.plain import message_box
 from app.widgets.reveal import follow_focus
 from engine.core import paths
 from engine.protocol import events
@@ -363,11 +364,10 @@ def _show_crash(
     if issubclass(kind, KeyboardInterrupt):
         QApplication.quit()
         return
-    text = "".join(traceback.format_exception(kind, error, trace))
-    _log.critical("uncaught:\n%s", text)
-    box = QMessageBox(QMessageBox.Icon.Critical, "Upreel", tr("Something went wrong in Upreel."))
-    box.setInformativeText(
-        tr("Your videos are safe. Please report this with the details, then restart Upreel.")
-    )
-    box.setDetailedText(text)
-    box.exec()
+    _log.critical("uncaught", exc_info=(kind, error, trace))
+    message_box(
+        QMessageBox.Icon.Critical,
+        tr("Something went wrong in Upreel."),
+        tr("Your videos are safe. Please report this with the details, then restart Upreel."),
+        details="".join(traceback.format_exception(kind, error, trace)),
+    ).exec()

@@ -28,6 +28,7 @@ from app.state.queue_model import QueueModel
 from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import Themed
+from app.widgets.plain import set_tip
 from app.widgets.sheet import Sheet
 
 _QUEUE_FROM = 1180  # px of width below which the queue folds
@@ -172,10 +173,11 @@ class _Strip(Themed, QWidget):
         count = self._model.rowCount()
         self._open.setIcon(icon("film"))
         self._open.setText(str(count))
-        self._open.setToolTip(f"{tr('Queue')} · {count}")
-        self._open.setAccessibleName(self._open.toolTip())
+        name = f"{tr('Queue')} · {count}"
+        set_tip(self._open, name)
+        self._open.setAccessibleName(name)
         self._add.setIcon(icon("add"))
-        self._add.setToolTip(tr("Add videos or images (Ctrl+O)"))
+        set_tip(self._add, tr("Add videos or images (Ctrl+O)"))
         self._add.setAccessibleName(tr("Add files"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.i18n import current_language
 from engine.core.errors import ErrorInfo
 from engine.core.messages import Message, catalogue, message
+from engine.core.plain_text import one_line
 from engine.protocol.plan import Notice
 
 
@@ -42,7 +43,7 @@ def setting_text(name: str) -> str:
 def choice_text(setting: str, value: str) -> str:
     """The name of a choice of a setting; the value itself where the catalogue has none."""
     code = f"choice.{setting}.{value}"
-    return text(message(code)) if catalogue("en").has_text(code) else value
+    return text(message(code)) if catalogue("en").has_text(code) else one_line(value)
 
 
 def choice_hint(setting: str, value: str) -> str:

@@ -7,7 +7,6 @@ from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import (
     QAbstractButton,
     QHBoxLayout,
-    QLabel,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
@@ -21,6 +20,8 @@ from app.theme import tokens
 from app.widgets.controls import Themed
 from app.widgets.layouts import layout_of
 from app.widgets.meters import ShareBar, ShareRing
+from app.widgets.plain import Label, set_tip
+from engine.core.plain_text import one_line
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
 
 _MOST_HOLDERS = 6
@@ -33,7 +34,7 @@ class VideoMemory(QWidget):
         super().__init__()
         self.setObjectName("videoMemory")
         self._ring = ShareRing()
-        self._name, self._figure = QLabel("VRAM"), QLabel()
+        self._name, self._figure = Label("VRAM"), Label()
         self._name.setObjectName("videoMemoryName")
         self._name.setProperty("kind", "secondary")
         self._figure.setProperty("kind", "gauge")
@@ -64,9 +65,10 @@ class VideoMemory(QWidget):
             f"{labels.gigabytes(gpu.ours_mb + gpu.others_mb)} / {_gb(gpu.total_mb)}"
         )
         self._show_spill(gpu.spilled_mb)
-        self.setToolTip("\n".join(_lines(gpu, planned_bytes)))
+        about = "\n".join(_lines(gpu, planned_bytes))
+        set_tip(self, about)
         self.setAccessibleName(f"VRAM {self._figure.text()}")
-        self.setAccessibleDescription(self.toolTip())
+        self.setAccessibleDescription(about)
 
     def _show_spill(self, spilled_mb: int) -> None:
         kind = "spilled" if spilled_mb else "secondary"
@@ -78,7 +80,7 @@ class VideoMemory(QWidget):
 
 def about_gpu(gpu: GpuReading) -> str:
     """Name, power, connection and driver of a GPU, as far as they are known; one a line."""
-    lines = [gpu.name]
+    lines = [one_line(gpu.name)]
     if gpu.power_w:
         lines.append(tr("{watts} W", watts=gpu.power_w))
     if gpu.link:
@@ -105,7 +107,8 @@ def _lines(gpu: GpuReading, planned_bytes: int) -> list[str]:
 
 
 def _held(holder: GpuProcess) -> str:
-    return holder.name if holder.mb is None else f"{holder.name}: {_gb(holder.mb)}"
+    name = one_line(holder.name)
+    return name if holder.mb is None else f"{name}: {_gb(holder.mb)}"
 
 
 def _gb(megabytes: float) -> str:
@@ -121,7 +124,7 @@ class Gauge(QWidget):
 
     def __init__(self, widest: str, *, has_bar: bool = False) -> None:
         super().__init__()
-        self._name, self._figure = QLabel(), QLabel("–")
+        self._name, self._figure = Label(), Label("–")
         self._name.setProperty("kind", "secondary")
         self._figure.setProperty("kind", "gauge")
         self.bar = ShareBar() if has_bar else None
@@ -153,7 +156,7 @@ class Gauge(QWidget):
     def show_figure(self, text: str, explanation: str = "") -> None:
         """A new figure; the explanation is also for screen readers."""
         self._figure.setText(text)
-        self.setToolTip(explanation)
+        set_tip(self, explanation)
         self.setAccessibleName(f"{self._name.text()} {text}")
         self.setAccessibleDescription(explanation)
 
@@ -224,7 +227,7 @@ class Gauges(Themed, QAbstractButton):
     def retranslate_ui(self) -> None:
         """All texts in the current language."""
         self.setAccessibleName(tr("Last minute"))
-        self.setToolTip(tr("Show the last minute and the time of each stage"))
+        set_tip(self, tr("Show the last minute and the time of each stage"))
         self._ram.name(tr("RAM"))
         self._cpu.name(tr("CPU"))
         self._gpu.name(tr("GPU"))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import PurePath
 
 from PySide6.QtCore import QCoreApplication, QLocale, QObject, QTranslator
 
 from engine.core import paths
+from engine.core.plain_text import one_line
 
 _log = logging.getLogger(__name__)
 
@@ -17,10 +19,18 @@ LANGUAGES = {"en": "EN", "zh_CN": "中文"}  # what the switch shows: each in it
 
 
 def tr(source: str, **values: object) -> str:
-    """`source` in the current language, with `{name}` replaced by values, integers `grouped`."""
+    """`source` in the current language, with `{name}` replaced by values.
+
+    Integers are `grouped`; a text is foreign: it is shown as plain text in one line.
+    """
     text = QCoreApplication.translate(CONTEXT, source)
-    shown = {name: grouped(v) if type(v) is int else v for name, v in values.items()}
-    return text.format(**shown) if values else text
+    return text.format(**{name: _shown(v) for name, v in values.items()}) if values else text
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, str | PurePath):
+        return one_line(str(value))
+    return grouped(value) if type(value) is int else value
 
 
 def grouped(number: int) -> str:

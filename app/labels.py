@@ -9,6 +9,7 @@ from app.i18n import mark, tr
 from app.state.downloads_model import can_download
 from app.state.job_row import JobRow, JobState
 from engine.core.geometry import Size
+from engine.core.plain_text import one_line
 from engine.core.units import range_in_unit
 from engine.core.windows_paths import shown
 from engine.protocol.plan import Plan
@@ -172,7 +173,8 @@ def held(row: JobRow) -> str:
 def folder(path: Path) -> str:
     """A folder for display: home shortened to "~"."""
     home = Path.home()
-    return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else shown(path)
+    within = path.is_relative_to(home)
+    return one_line(f"~/{path.relative_to(home).as_posix()}" if within else shown(path))
 
 
 def stage_name(stage: str) -> str:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen, QPolygonF
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app import labels
 from app.i18n import mark, tr
 from app.state.telemetry_model import HISTORY_S, Sample, TelemetryModel
 from app.theme import tokens
 from app.widgets.controls import ChoiceBox
+from app.widgets.plain import Label, Legend
 
 _WIDTH, _HEIGHT, _BELOW = 380, 34, 4  # px of a curve, and between gauges and what opens
 _LATENTS = "decode"  # the stage in events that `StagePlan` calls "latents"
@@ -101,7 +102,7 @@ class LastMinute(QFrame):
         self.setAttribute(Qt.WidgetAttribute.WA_NoMouseReplay)  # a press on the gauges closes
         self.setAccessibleName(tr("Last minute"))
         self._model, self._opener = model, opener
-        self._title = QLabel(tr("Last minute"))
+        self._title = Label(tr("Last minute"))
         self._title.setProperty("kind", "title")
         self._gpus = GpuChoice()
         self._gpus.chosen.connect(model.show_gpu)
@@ -170,7 +171,7 @@ class GpuChoice(ChoiceBox):
             names = [gpu.name for gpu in gpus]
             for gpu in gpus:
                 is_alone = names.count(gpu.name) == 1
-                self.addItem(gpu.name if is_alone else f"{gpu.name} ({gpu.number})")
+                self.offer(gpu.name if is_alone else f"{gpu.name} ({gpu.number})")
         if reading is not None and reading.gpu is not None:
             self.setCurrentIndex(found.index(reading.gpu.number))
 
@@ -181,7 +182,7 @@ class CurveRow(QWidget):
     def __init__(self, quantity: Quantity) -> None:
         super().__init__()
         self._quantity = quantity
-        self._name, self._parts, self._figure = QLabel(tr(quantity.name)), QLabel(), QLabel()
+        self._name, self._parts, self._figure = Label(tr(quantity.name)), Legend(), Label()
         self._parts.setProperty("kind", "secondary")
         self._figure.setProperty("kind", "gauge")
         self.curve = Curve()
@@ -208,14 +209,14 @@ class CurveRow(QWidget):
         whole = self._quantity.whole(last) if self._quantity.whole is not None else highest
         figure = self._quantity.text(ours + others, whole)
         self._figure.setText(figure)
-        self._parts.setText(_legend(ours, others, planned) if self._quantity.is_shared else "")
+        self._parts.show_parts(_legend(ours, others, planned) if self._quantity.is_shared else ())
         self.curve.setAccessibleName(f"{self._name.text()} {figure}")
         points = [(last.reading.at - one.reading.at, *value) for one, value in known]
         self.curve.show_points(points, whole, planned)
 
 
-def _legend(ours: float, others: float, planned: float) -> str:
-    """Parts in MB as rich text, each after a square of its colour."""
+def _legend(ours: float, others: float, planned: float) -> list[tuple[str, str]]:
+    """Colour and text of each part in MB."""
     theme = tokens.current()
     parts = [
         (theme.accent, f"Upreel {labels.gigabytes(ours)}"),
@@ -223,7 +224,7 @@ def _legend(ours: float, others: float, planned: float) -> str:
     ]
     if planned:
         parts.append((theme.warning, tr("planned peak {size}", size=labels.gigabytes(planned))))
-    return " &nbsp; ".join(f'<span style="color:{colour}">■</span> {t}' for colour, t in parts)
+    return parts
 
 
 class Curve(QWidget):
@@ -295,7 +296,7 @@ class TimesTable(QWidget):
         self._grid.setHorizontalSpacing(20)
         self._grid.setVerticalSpacing(3)
         self._grid.setColumnStretch(0, 1)
-        self._labels: dict[tuple[int, int], QLabel] = {}
+        self._labels: dict[tuple[int, int], Label] = {}
 
     def show_times(self, model: TelemetryModel) -> None:
         """Times of the job of the model, as of its last reading."""
@@ -309,10 +310,10 @@ class TimesTable(QWidget):
         for (at, _), label in self._labels.items():
             label.setVisible(at <= len(rows))
 
-    def _label(self, row: int, column: int) -> QLabel:
+    def _label(self, row: int, column: int) -> Label:
         label = self._labels.get((row, column))
         if label is None:
-            label = self._labels[row, column] = QLabel()
+            label = self._labels[row, column] = Label()
             label.setProperty("kind", "secondary" if row == 0 and column else "small")
             if row == column == 0:
                 label.setProperty("kind", "section")

@@ -7,7 +7,6 @@ from PySide6.QtGui import QAction, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QDockWidget,
     QHBoxLayout,
-    QLabel,
     QMainWindow,
     QPlainTextEdit,
     QToolButton,
@@ -22,6 +21,7 @@ from app.state.log_model import KEPT_LINES, LogModel
 from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, Themed, Translated
+from app.widgets.plain import Label, set_tip
 from engine.protocol.plan import LatentPlan, Notice, Plan
 
 _BOTH_FROM = 540  # px of the window's height from which columns and log have room
@@ -43,7 +43,7 @@ class LogDock(Themed, QDockWidget):
         self._window = window
         window.installEventFilter(self)
         self.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
-        self._title, self._close = QLabel(), QToolButton()
+        self._title, self._close = Label(), QToolButton()
         self._close.setObjectName("closeLog")
         self._close.setProperty("kind", "more")
         self._close.clicked.connect(self.close)
@@ -91,7 +91,7 @@ class LogDock(Themed, QDockWidget):
         self.setWindowTitle(tr("Log"))
         self._title.setText(tr("Log"))
         self._close.setIcon(icon("cancel", size=16))
-        self._close.setToolTip(tr("Close"))
+        set_tip(self._close, tr("Close"))
         self._close.setAccessibleName(tr("Close"))
         self._text.setAccessibleName(tr("Log"))
 
@@ -105,7 +105,7 @@ class StatusBar(Translated, QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFixedHeight(tokens.FOOT_HEIGHT)
         self._plan: Plan | None = None
-        self._sentence = QLabel()
+        self._sentence = Label()
         self._sentence.setProperty("kind", "secondary")
         self._line = ElidedLabel()
         self._line.setProperty("kind", "secondary")

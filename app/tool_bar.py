@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QWidget
 
 from app.gauges import Gauges, about_gpu
 from app.i18n import LANGUAGES, tr
@@ -13,6 +13,7 @@ from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, SegmentedControl, Themed
 from app.widgets.layouts import layout_of
+from app.widgets.plain import Label, set_tip
 from engine.core import paths
 
 _WIDE, _NARROW, _TIGHT = 1480, 1400, 1180  # px
@@ -32,9 +33,9 @@ class ToolBar(Themed, QWidget):
         self.setFixedHeight(tokens.TOP_HEIGHT)
         self._model = model
         self._language = "en"
-        mark = QLabel()
+        mark = Label()
         mark.setPixmap(QIcon(str(paths.resource("icons", "upreel-256.png"))).pixmap(QSize(26, 26)))
-        self._name = QLabel("Upreel")
+        self._name = Label("Upreel")
         self._name.setProperty("kind", "title")
         self._chip = GpuChip()
         self._switch = SegmentedControl(list(LANGUAGES))
@@ -100,8 +101,9 @@ class ToolBar(Themed, QWidget):
         self._switch.setAccessibleName(tr("Language"))
         dark = tokens.current().is_dark
         self._theme.setIcon(icon("sun" if dark else "moon"))
-        self._theme.setToolTip(tr("Light theme") if dark else tr("Dark theme"))
-        self._theme.setAccessibleName(self._theme.toolTip())
+        other = tr("Light theme") if dark else tr("Dark theme")
+        set_tip(self._theme, other)
+        self._theme.setAccessibleName(other)
         self._show_card()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -204,7 +206,7 @@ class GpuChip(QFrame):
             self.setMaximumWidth(self._text.sizeHint().width() + 46)
             self._text.setMinimumWidth(min(self._least, self._text.sizeHint().width()))
             self.updateGeometry()
-        self.setToolTip(tip)
+        set_tip(self, tip)
 
     def sizeHint(self) -> QSize:
         """As wide as its text."""

@@ -14,11 +14,12 @@ import argparse
 import dataclasses
 import io
 import sys
-import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from zipfile import ZipInfo
 
 from engine.core.errors import EngineError
+from engine.core.zip_reader import UnreadableZip, ZipReader
 from engine.downloads import http_client
 from engine.downloads.http_client import HttpError
 from engine.runtimes import official_wheels
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.index:
             _pin(args.catalogue, args.index)
         missing = unpinned(load(args.catalogue))
-    except (PackagingError, EngineError, HttpError, OSError, zipfile.BadZipFile) as err:
+    except (PackagingError, EngineError, HttpError, OSError, UnreadableZip) as err:
         print(f"not pinned: {err}", file=sys.stderr)
         return 1
     for name in missing:
@@ -76,21 +77,20 @@ def _pinned(runtime: Runtime, base: str) -> Runtime:
     unpacked = sum(
         info.file_size
         for wheel in found.wheels
-        for info in _members(wheel.address(base), wheel.bytes)
-        if place_of(info.filename)
+        for name, info in _members(wheel.address(base), wheel.bytes).items()
+        if place_of(name)
     )
     return dataclasses.replace(found, unpacked_bytes=unpacked)
 
 
-def _members(url: str, size: int) -> list[zipfile.ZipInfo]:
+def _members(url: str, size: int) -> Mapping[str, ZipInfo]:
     """The list of a wheel's members, from its last bytes."""
     begin = max(0, size - _TAIL_BYTES)
     with http_client.get(url, begin=begin, timeout_s=_TIMEOUT_S) as reply:
         if begin and reply.content_range != (begin, size):
             raise PackagingError(f"{url}: the server ignores ranges")
         tail = b"".join(iter(reply.read, b""))
-    with zipfile.ZipFile(io.BytesIO(tail)) as archive:
-        return archive.infolist()
+    return ZipReader(io.BytesIO(tail)).members
 
 
 def filled_in(text: str, index: str, runtimes: Sequence[Runtime]) -> str:

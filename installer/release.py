@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from engine.updates import manifest
 from installer import project
 from installer.project import PackagingError
 
@@ -25,6 +26,7 @@ ASSET_LIMIT = 2**31 - 1  # bytes; an asset of a release has to be smaller than 2
 
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 _HIGHEST_PART = 65534  # Windows keeps each part of a version in 16 bits
+_RENEWED = (manifest.NAME, manifest.SIGNATURE)  # signed again later, in the same release
 _SETUP = re.compile(r"upreel-[\d.]+-setup\.exe")
 
 
@@ -49,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_notes(args.out)
         else:
             check_sizes(args.folder)
-            print(project.write_sums(_assets(args.folder), args.folder), end="")
+            lasting = [path for path in _assets(args.folder) if path.name not in _RENEWED]
+            print(project.write_sums(lasting, args.folder), end="")
     except (PackagingError, OSError, subprocess.CalledProcessError) as err:
         print(f"no release: {err}", file=sys.stderr)
         return 1

@@ -4,13 +4,16 @@
     python -m installer.sign_manifest fill --address ADDRESS --public KEY [--public NEXT_KEY]
     python -m installer.sign_manifest fill --check
     python -m installer.sign_manifest sign --key FILE --setup SETUP.exe --notes NOTES.md --out DIR
+    python -m installer.sign_manifest renew --key FILE DIR/update.json
     python -m installer.sign_manifest verify --public KEY DIR/update.json
 
 make-key writes a new private Ed25519 key (keep it out of the repository) and prints the public one.
 fill writes the address of `update.json` and the public keys into resources/update.toml before the
 program is frozen; --check fails if they are missing. sign writes update.json and update.json.sig
 into the folder of the setup that they describe; Chinese notes come from NOTES.zh_CN.md next to
-NOTES.md. verify checks all three as the program does. To change keys, release once with both as
+NOTES.md. A description expires after half a year, because programs have to notice that somebody
+holds back a newer one; renew signs the same again, for a release that is still the newest one or is
+so again. verify checks all three as the program does. To change keys, release once with both as
 --public, then sign with both (--key twice) until old versions are gone.
 """
 
@@ -23,18 +26,20 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from nacl.signing import SigningKey
 
 from engine.core.errors import EngineError
 from engine.downloads.http_client import is_safe
-from engine.updates import build, manifest
+from engine.updates import build, freshness, manifest
 from installer import project
 from installer.project import ROOT, PackagingError
 
 UPDATE_TOML = ROOT / "resources" / "update.toml"
+_VALID = timedelta(days=182)
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -67,6 +72,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--setup", type=Path, required=True, metavar="SETUP.exe")
     command.add_argument("--notes", type=Path, required=True, metavar="NOTES.md")
     command.add_argument("--out", type=Path, required=True, metavar="DIR")
+    command = commands.add_parser("renew", help="sign the same update.json for another half year")
+    command.set_defaults(run=lambda args: renew(args.file, [read_key(key) for key in args.key]))
+    command.add_argument("--key", type=Path, action="append", required=True, metavar="FILE")
+    command.add_argument("file", type=Path, metavar="DIR/update.json")
     command = commands.add_parser("verify", help="verify them as the program does")
     command.set_defaults(run=lambda args: verify(args.file, args.public))
     command.add_argument("--public", action="append", required=True, metavar="KEY")
@@ -128,18 +137,40 @@ def filled_in(text: str, address: str, keys: Sequence[str]) -> str:
 
 
 def _sign(args: argparse.Namespace) -> str:
-    content = description(args.setup, notes(args.notes), datetime.now(UTC).date())
+    about = description(args.setup, notes(args.notes), datetime.now(UTC).date())
+    return _write(args.out, about, [read_key(path) for path in args.key])
+
+
+def renew(path: Path, keys: Sequence[SigningKey]) -> str:
+    """Sign a description again, with a later counter and date of expiry.
+
+    Raises:
+        UpdateError: It is no description that the program would accept, but for its signature.
+    """
+    content = path.read_bytes()
+    manifest.parse(content)
+    return _write(path.parent, json.loads(content), keys)
+
+
+def _write(folder: Path, about: dict[str, Any], keys: Sequence[SigningKey]) -> str:
+    """Sign a description from now on and write both files; what was written."""
+    now = datetime.now(UTC)
+    expires = now.date() + _VALID
+    about |= {"counter": int(now.timestamp()), "expires": expires.isoformat()}
+    content = (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()
     found = manifest.parse(content)  # the program would refuse an invalid one
-    keys = [read_key(path) for path in args.key]
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / manifest.NAME).write_bytes(content)
-    (args.out / manifest.SIGNATURE).write_bytes(signatures(content, keys))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / manifest.NAME).write_bytes(content)
+    (folder / manifest.SIGNATURE).write_bytes(signatures(content, keys))
     languages = ", ".join(found.notes)
-    return f"Upreel {found.version}, {found.setup.bytes:,} bytes, notes in {languages}"
+    return (
+        f"Upreel {found.version}, {found.setup.bytes:,} bytes, notes in {languages}, "
+        f"expires on {found.expires}"
+    )
 
 
-def description(setup: Path, notes_by_language: dict[str, str], day: date) -> bytes:
-    """Content of update.json, which is signed.
+def description(setup: Path, notes_by_language: dict[str, str], day: date) -> dict[str, Any]:
+    """Content of update.json without what each signature changes.
 
     Raises:
         PackagingError: The setup is not that of the version in pyproject.toml.
@@ -147,7 +178,7 @@ def description(setup: Path, notes_by_language: dict[str, str], day: date) -> by
     version = project.version()
     if setup.name != project.setup_name(version):
         raise PackagingError(f"the setup is {setup.name}, not {project.setup_name(version)}")
-    about = {
+    return {
         "product": manifest.PRODUCT,
         "format": manifest.FORMAT,
         "version": version,
@@ -159,7 +190,6 @@ def description(setup: Path, notes_by_language: dict[str, str], day: date) -> by
             "sha256": project.sha256_of(setup),
         },
     }
-    return (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def notes(english: Path) -> dict[str, str]:
@@ -183,7 +213,7 @@ def signatures(content: bytes, keys: Sequence[SigningKey]) -> bytes:
 
 
 def verify(path: Path, keys: Sequence[str]) -> str:
-    """Verify a description, its signature and its setup as the program does.
+    """Verify a description, its signature, its expiry and its setup as the program does.
 
     Raises:
         UpdateError: The program would refuse the description.
@@ -191,13 +221,17 @@ def verify(path: Path, keys: Sequence[str]) -> str:
     """
     signed = path.with_name(manifest.SIGNATURE).read_text("ascii", "replace")
     found = manifest.read(path.read_bytes(), signed, keys)
+    freshness.check(found, ())
     setup = path.with_name(found.setup.name)
     if not setup.is_file():
         raise PackagingError(f"{setup.name} is not next to {path.name}")
     actual = (setup.stat().st_size, project.sha256_of(setup))
     if actual != (found.setup.bytes, found.setup.sha256):
         raise PackagingError(f"{setup.name} is not the setup that {path.name} describes")
-    return f"Upreel {found.version} of {found.date}, {found.setup.name}: signed and complete"
+    return (
+        f"Upreel {found.version} of {found.date}, {found.setup.name}, until {found.expires}: "
+        "signed and complete"
+    )
 
 
 if __name__ == "__main__":

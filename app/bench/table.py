@@ -28,6 +28,7 @@ from app import engine_messages
 from app.engine_messages import text
 from app.i18n import mark, tr
 from app.theme import tokens
+from app.widgets.plain import tip
 from engine.core.messages import catalogue, message
 from engine.protocol.report import MeasuredSwitch
 from engine.settings.optimisations import ALL
@@ -100,7 +101,7 @@ class SwitchesModel(QAbstractTableModel):
         if role == CALM_ROLE:
             return _CALM if column != _TIME or row.scatter is None else max(_CALM, 2 * row.scatter)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return _tip(row, column)
+            return tip(_tip(row, column))
         return None
 
     def words(self, row: int) -> str:

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QPushButton,
     QScrollArea,
@@ -27,6 +26,7 @@ from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, Themed
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
+from app.widgets.plain import Label, set_tip
 from app.window_place import resize_on_screen
 from engine.protocol.report import BenchReport, MeasuredRate, MeasuredSwitch
 
@@ -75,7 +75,7 @@ def _body(figures: tuple[tuple[str, str], ...]) -> QWidget:
     lines = -(-len(figures) // _IN_A_LINE)
     for at, (name, value) in enumerate(figures):
         side, line = divmod(at, lines)
-        caption, figure = ElidedLabel(), QLabel(value)
+        caption, figure = ElidedLabel(), Label(value)
         caption.setText(name)
         caption.setProperty("kind", "secondary")
         figure.setProperty("kind", "strong")
@@ -119,15 +119,15 @@ class BenchView(Themed, QDialog):
         self.resize(_SMALL)
         self._model = model
         self._busy = ""
-        self._title, self._lead, self._nothing = QLabel(), QLabel(), QLabel()
+        self._title, self._lead, self._nothing = Label(), Label(), Label()
         self._quick, self._full, self._stop = (QPushButton() for _ in range(3))
         self._copy, self._close = QPushButton(), QPushButton()
         self._notice = NoticeLine()
         self._progress, self._doing = ShareBar(), ElidedLabel()
         self._figures = FiguresCard()
         self._table = SwitchesTable()
-        self._filter, self._found = QLineEdit(), QLabel()
-        self._notes, self._machine = QLabel(), ElidedLabel()
+        self._filter, self._found = QLineEdit(), Label()
+        self._notes, self._machine = Label(), ElidedLabel()
         self._shown: tuple[MeasuredSwitch, ...] = ()
         self._was_filled = False
         self._name_parts()
@@ -186,7 +186,7 @@ class BenchView(Themed, QDialog):
         for button in (self._quick, self._full):
             button.setVisible(not model.is_running)
             button.setEnabled(not self._busy)
-            button.setToolTip(self._busy)
+            set_tip(button, self._busy)
         self._stop.setVisible(model.is_running)
         self._stop.setEnabled(not model.was_stopped)
         for part in (self._progress, self._doing):
@@ -272,7 +272,7 @@ class BenchView(Themed, QDialog):
         self._timer.stop()
         self._copy.setText(tr("Copy report"))
         self._copy.setIcon(icon("copy", size=16))
-        self._copy.setToolTip(tr("Copy as text with tables, without personal data"))
+        set_tip(self._copy, tr("Copy as text with tables, without personal data"))
 
     def _name_parts(self) -> None:
         self._title.setProperty("kind", "headline")

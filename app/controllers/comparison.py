@@ -15,6 +15,7 @@ from app.preview.film import Film
 from app.state.job_row import JobRow, JobState
 from app.state.listings import PresetsModel
 from app.state.queue_model import QueueModel
+from engine.core.plain_text import one_line
 from engine.protocol import events
 from engine.settings.presets import matching
 
@@ -60,7 +61,7 @@ def result_names(rows: Sequence[JobRow], presets: PresetsModel) -> list[str]:
         seen = {(name, labels.target(row)) for name, row in zip(names, rows, strict=True)}
         if len(seen) == len(rows) and all(names):
             return names
-    return [row.plan.output.name if row.plan is not None else row.source.name for row in rows]
+    return [one_line(row.plan.output.name) if row.plan is not None else row.name for row in rows]
 
 
 def _preset_title(row: JobRow, presets: PresetsModel) -> str:

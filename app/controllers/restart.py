@@ -95,7 +95,7 @@ class RestartController(QObject):
         if active is None:
             self._leave(starts=False)
             return
-        self.waits_for = active.source.name
+        self.waits_for = active.name
         self._controller.stop()
         self.changed.emit()
 

@@ -10,6 +10,7 @@ from app.i18n import tr
 from app.main_window import MainWindow
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
+from app.widgets.plain import set_tip
 
 _ENDS = (JobState.DONE, JobState.FAILED)
 
@@ -60,11 +61,11 @@ class TrayController(QObject):
         active = self._queue.active
         lines = ["Upreel"]
         if active is not None:
-            lines.append(f"{active.source.name} · {active.share:.0%}")
+            lines.append(f"{active.name} · {active.share:.0%}")
         waiting = self._queue.count(JobState.WAITING)
         if waiting:
             lines.append(tr("{count} queued", count=waiting))
-        self.icon.setToolTip("\n".join(lines))
+        set_tip(self.icon, "\n".join(lines))
 
     def _notify(self) -> None:
         """Say how the queue ended, to a user who does not look at the window."""

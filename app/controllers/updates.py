@@ -17,6 +17,7 @@ from app.state.listings import UpdateModel
 from app.state.queue_model import QueueModel
 from app.updates.view import UpdateLine, UpdateView
 from app.widgets.controls import bring_up
+from app.widgets.plain import message_box
 from engine.core.errors import EngineError
 from engine.protocol import commands
 from engine.protocol.tasks import Phase
@@ -78,9 +79,7 @@ class UpdatesController(QObject):
         except EngineError as err:
             _log.warning("the update was not started: %s", err.message)
             title, text = problem(err.info())
-            box = QMessageBox(QMessageBox.Icon.Warning, "Upreel", title)
-            box.setInformativeText(text)
-            box.exec()
+            message_box(QMessageBox.Icon.Warning, title, text).exec()
             return False
         return True
 

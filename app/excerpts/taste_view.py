@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QDialog,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QSizePolicy,
     QVBoxLayout,
@@ -23,6 +22,7 @@ from app.preview.film_clock import clock
 from app.theme import tokens
 from app.widgets.controls import ChoiceBox, FlowLayout, Themed
 from app.widgets.notice_line import NoticeLine
+from app.widgets.plain import Label, caption
 from engine.protocol.excerpt import Scene
 
 MOST_PRESETS = 4
@@ -54,7 +54,7 @@ class LoopPane(QWidget):
         super().__init__(parent)
         self.setObjectName(f"loop-{snippet.name or 'original'}")
         self.picture = PictureBox()
-        title, figures = QLabel(snippet.title), QLabel(snippet.figures or " ")
+        title, figures = Label(snippet.title), Label(snippet.figures or " ")
         title.setProperty("kind", "strong")
         figures.setProperty("kind", "secondary")
         column = QVBoxLayout(self)
@@ -116,8 +116,8 @@ class TasteView(Themed, QDialog):
         self.setObjectName("tasteDialog")
         self.setMinimumSize(QSize(720, 400))
         self.resize(QSize(1080, 640))
-        self._lead, self._where, self._with = QLabel(), QLabel(), QLabel()
-        self._progress = QLabel()
+        self._lead, self._where, self._with = Label(), Label(), Label()
+        self._progress = Label()
         self._make, self._stop, self._add = QPushButton(), QPushButton(), QPushButton()
         self._notice = NoticeLine()
         self._offered: tuple[Scene | float, ...] = ()
@@ -194,7 +194,7 @@ class TasteView(Themed, QDialog):
             box.toggled.connect(self.chosen)
             self._places[seconds] = box
             self._place_row.addWidget(box)
-            self._look.addItem(title, seconds)
+            self._look.offer(title, seconds)
         self.look_at(looked_at)
 
     @property
@@ -214,7 +214,7 @@ class TasteView(Themed, QDialog):
         self._preset_row.clear()
         self._presets = {}
         for number, (name, title) in enumerate(titles.items()):
-            box = QCheckBox(title)
+            box = QCheckBox(caption(title))
             box.setObjectName(f"taste-{name}")
             box.setChecked(name in before if before else number < 2)
             box.toggled.connect(self._hold_to_most)

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QGridLayout,
     QHBoxLayout,
-    QLabel,
     QPlainTextEdit,
     QPushButton,
     QScrollArea,
@@ -25,6 +24,7 @@ from app.actions import SPECS
 from app.i18n import current_language, mark, tr
 from app.preview import compare_canvas, playback
 from app.widgets.controls import SegmentedControl, Translated
+from app.widgets.plain import Label
 from engine import __version__
 from engine.core import paths
 
@@ -75,7 +75,7 @@ class HelpView(Translated, QDialog):
         self._keys = QScrollArea()
         self._keys.setObjectName("helpKeys")
         self._keys.setWidgetResizable(True)
-        self._about = QLabel()
+        self._about = Label()
         self._about.setWordWrap(True)
         self._licences = QPlainTextEdit()
         self._licences.setObjectName("licences")
@@ -148,7 +148,7 @@ def _table() -> QWidget:
     grid.setHorizontalSpacing(24)
     grid.setVerticalSpacing(8)
     grid.setColumnStretch(1, 1)
-    first = QLabel(
+    first = Label(
         tr(
             "Drop a video, choose the output, check the plan, press Start. The source file is "
             "never changed, and removing a video from the queue can be undone."
@@ -157,11 +157,11 @@ def _table() -> QWidget:
     first.setWordWrap(True)
     grid.addWidget(first, 0, 0, 1, 2)
     for row, (is_heading, left, right) in enumerate(_rows(), start=1):
-        label = QLabel(left)
+        label = Label(left)
         label.setProperty("kind", "section" if is_heading else "strong")
         grid.addWidget(label, row, 0, 1, 2 if is_heading else 1)
         if not is_heading:
-            grid.addWidget(QLabel(right), row, 1)
+            grid.addWidget(Label(right), row, 1)
     grid.setRowStretch(grid.rowCount(), 1)
     return table
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from app.i18n import tr
 from app.jobs.found_files import MOST_FILES, FoundFiles
 from app.theme.icons import icon
 from app.widgets.controls import Themed
+from app.widgets.plain import Label, set_tip
+from engine.core.plain_text import one_line
 
 _MOST_NAMES = 12  # in the tool tip
 
@@ -21,7 +23,7 @@ class AddedLine(Themed, QFrame):
         self.setObjectName("addedLine")
         self.setProperty("kind", "card")
         self._found = FoundFiles()
-        self._text, self._reasons = QLabel(), QLabel()
+        self._text, self._reasons = Label(), Label()
         self._reasons.setProperty("kind", "secondary")
         for label in (self._text, self._reasons):
             label.setWordWrap(True)
@@ -53,9 +55,9 @@ class AddedLine(Themed, QFrame):
         self._text.setText(tr("{added} added, {skipped} skipped", added=added, skipped=left_out))
         reasons = [tr(why, count=len(f), most=MOST_FILES) for why, f in skipped.items()]
         self._reasons.setText("\n".join(reasons))
-        names = [path.name for files in skipped.values() for path in files]
+        names = [one_line(path.name) for files in skipped.values() for path in files]
         shown = names[:_MOST_NAMES] + (["…"] if len(names) > _MOST_NAMES else [])
-        self._reasons.setToolTip("\n".join(shown))
+        set_tip(self._reasons, "\n".join(shown))
         self._close.setIcon(icon("cancel", size=14))
-        self._close.setToolTip(tr("Close"))
+        set_tip(self._close, tr("Close"))
         self._close.setAccessibleName(tr("Close"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QTimer, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.engine_messages import choice_hint, choice_text, setting_title, text
 from app.i18n import tr
@@ -20,6 +20,7 @@ from app.jobs.seedvr2_form import SeedVr2Form
 from app.settings.editors import ChoiceEditor
 from app.state.job_row import JobRow, JobState
 from app.widgets.controls import ElidedLabel, SegmentedControl, Translated
+from app.widgets.plain import Label
 from engine.core.errors import ErrorInfo, SettingsError
 from engine.core.messages import message
 from engine.protocol.events import DeviceChoice, DevicesListed
@@ -51,20 +52,20 @@ class ChoicesForm(Translated, QWidget):
         self._is_of_latents = False
         self._plan: Plan | None = None
         self._listed: DevicesListed | None = None
-        self._heading, self._subject = QLabel(), ElidedLabel()
+        self._heading, self._subject = Label(), ElidedLabel()
         self._heading.setProperty("kind", "section")
         self._subject.setProperty("kind", "secondary")
         self._target = TargetForm()
         self.presets = PresetForm()
-        self._model_label, self._treatment_label = QLabel(), QLabel()
+        self._model_label, self._treatment_label = Label(), Label()
         self._model = ChoiceEditor("model")
-        self._first_label, self._first = QLabel(), ChoiceEditor("first_model")
+        self._first_label, self._first = Label(), ChoiceEditor("first_model")
         self._first_models: Mapping[str, str] = {}
-        self._limits = QLabel()
+        self._limits = Label()
         self._limits.setObjectName("modelLimits")
         self._limits.setProperty("kind", "secondary")
         self._limits.setWordWrap(True)
-        self._chosen_treatment = QLabel()
+        self._chosen_treatment = Label()
         self._chosen_treatment.setProperty("kind", "secondary")
         self._treatment = SegmentedControl(_TREATMENTS)
         self._treatment.setObjectName("setting-treatment")
@@ -100,7 +101,7 @@ class ChoicesForm(Translated, QWidget):
         self._job_id = job_id
         self._can_change = row is None or row.state.can_change
         self._was_started = row is not None and row.state not in _NEVER_STARTED
-        self._name = row.source.name if row is not None else ""
+        self._name = row.name if row is not None else ""
         self._is_of_latents = row is not None and is_latent(row.source)
         self._show_subject()
         self._editors.setVisible(self._can_change)

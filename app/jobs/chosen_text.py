@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app import labels
 from app.engine_messages import choice_text, setting_title
@@ -14,6 +14,7 @@ from app.i18n import tr
 from app.jobs.output_form import quality_of
 from app.settings.editors import value_text
 from app.state.job_row import JobRow
+from app.widgets.plain import Label
 from engine.protocol.plan import Plan
 from engine.settings import schema
 from engine.settings.schema import JobSettings
@@ -57,7 +58,7 @@ class ChosenText(QWidget):
         self._grid.setHorizontalSpacing(16)
         self._grid.setVerticalSpacing(10)
         self._grid.setColumnStretch(1, 1)
-        self._rows: list[tuple[QLabel, QLabel]] = []
+        self._rows: list[tuple[Label, Label]] = []
 
     def show_job(self, row: JobRow) -> None:
         """Show the choices of a job."""
@@ -73,7 +74,7 @@ class ChosenText(QWidget):
                 value.setText(texts[at][1])
 
     def _add_row(self) -> None:
-        name, value = QLabel(), QLabel()
+        name, value = Label(), Label()
         name.setProperty("kind", "secondary")
         value.setWordWrap(True)
         value.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)

@@ -6,7 +6,6 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QSizePolicy,
     QVBoxLayout,
@@ -26,6 +25,7 @@ from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import Switch
 from app.widgets.error_view import ErrorCard
 from app.widgets.layouts import layout_of
+from app.widgets.plain import Label, caption, set_tip
 
 _NAME_WIDTH = 110  # px of a film's name on a button
 
@@ -179,8 +179,7 @@ class DecisionPanel(QWidget):
             "accept": tr("Keep it anyway"),
         }
         first, second = self._names
-        self._primary.setText(texts[first])
-        self._primary.setToolTip("Ctrl+Enter" if first == "start" else "")
+        self._primary.setText(caption(texts[first]))
         if second:
             self._second.setText(texts[second])
         self._second.setVisible(bool(second))
@@ -193,9 +192,9 @@ class DecisionPanel(QWidget):
             self._running.setFocus()  # else Qt moves it to the log, and the next key opens that
         self._primary.setEnabled(is_able)
         self._primary.setVisible(is_able or active is None or not self._is_low)
-        if first == "start" and not startable:
-            self._primary.setToolTip(self._why_not())
-        self._primary.setAccessibleDescription(self._primary.toolTip())
+        more = "" if first != "start" else "Ctrl+Enter" if startable else self._why_not()
+        set_tip(self._primary, more)
+        self._primary.setAccessibleDescription(more)
 
     def _start_text(self) -> str:
         waiting = self._model.startable
@@ -225,7 +224,7 @@ class DecisionPanel(QWidget):
             return self.held
         active = self._model.active
         if active is not None:
-            return tr("{name} is being processed", name=active.source.name)
+            return tr("{name} is being processed", name=active.name)
         row = self._row
         if row is not None and row.error is not None:
             return text(row.error)
@@ -267,17 +266,18 @@ class _RunningRow(QWidget):
         self.setVisible(active is not None)
         if active is None:
             return
-        whole = active.source.name
+        whole = active.name
         name = "" if is_selected else self._short(whole)
         if active.state is JobState.PAUSED:
             self._name, text = "resume", tr("Resume {name}", name=name) if name else tr("Resume")
         else:
             self._name, text = "pause", tr("Pause {name}", name=name) if name else tr("Pause")
-        self._pause.setText(text)
-        self._pause.setToolTip("Ctrl+P")
+        self._pause.setText(caption(text))
+        set_tip(self._pause, "Ctrl+P")
         self._cancel.setText(tr("Cancel"))
-        self._cancel.setToolTip(tr("Cancel {name}", name=whole))
-        self._cancel.setAccessibleDescription(self._cancel.toolTip())
+        what = tr("Cancel {name}", name=whole)
+        set_tip(self._cancel, what)
+        self._cancel.setAccessibleDescription(what)
 
     def _short(self, name: str) -> str:
         """The name of a film as wide as the button has room for."""
@@ -291,7 +291,7 @@ class _HintCard(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("kind", "card")
-        self._icon, self._text = QLabel(), QLabel()
+        self._icon, self._text = Label(), Label()
         self._text.setWordWrap(True)
         self._text.setProperty("kind", "secondary")
         row = QHBoxLayout(self)

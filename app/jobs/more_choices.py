@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.engine_messages import choice_text, hint, setting_title, text, title
 from app.i18n import tr
@@ -15,6 +15,7 @@ from app.settings.gpus_editor import GpusEditor
 from app.theme.icons import icon
 from app.widgets.controls import Themed, Translated
 from app.widgets.layouts import layout_of
+from app.widgets.plain import Label
 from app.widgets.reveal import bring_into_view
 from engine.core.errors import ErrorInfo
 from engine.protocol.events import DevicesListed
@@ -124,8 +125,8 @@ class SettingRows(Translated, QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.editors: dict[str, Editor] = {}
-        self._headings: dict[str, QLabel] = {}
-        self._labels: dict[str, QLabel] = {}
+        self._headings: dict[str, Label] = {}
+        self._labels: dict[str, Label] = {}
         self._has_devices = False  # to choose from
         self._takes_all = False  # of several GPUs
         self._refusal: tuple[str, ErrorInfo | None] = ("", None)
@@ -215,7 +216,7 @@ class SettingRows(Translated, QWidget):
         grid.setColumnStretch(0, 1)
         self._groups = groups()
         for group, names in self._groups.items():
-            heading = self._headings[group] = QLabel()
+            heading = self._headings[group] = Label()
             heading.setProperty("kind", "section")
             grid.addWidget(heading, grid.rowCount(), 0, 1, 2)
             for name in names:
@@ -227,7 +228,7 @@ class SettingRows(Translated, QWidget):
         editor.changed.connect(self.changed)
         is_wide = name in ("device", "excluded_gpus")  # it reaches into the column of labels
         editor.setFixedWidth(_DEVICE_WIDTH if is_wide else _EDITOR_WIDTH)
-        label = QLabel()
+        label = Label()
         label.setBuddy(editor.control)
         at = grid.rowCount()
         grid.addWidget(label, at, 0)

@@ -8,7 +8,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
-    QLabel,
     QVBoxLayout,
     QWidget,
 )
@@ -17,6 +16,7 @@ from app.engine_messages import setting_text, setting_title
 from app.i18n import tr
 from app.settings.editors import ChoiceEditor, Editor, make_editor
 from app.widgets.controls import SegmentedControl, Themed, Translated, WheellessSlider
+from app.widgets.plain import Label, set_tip
 from app.widgets.reveal import bring_into_view
 from engine.protocol.plan import Plan
 from engine.settings import schema
@@ -52,14 +52,14 @@ class TargetForm(Translated, QWidget):
         self._row.setObjectName("target")
         self._fields = QWidget()
         self._editors: dict[str, Editor] = {}
-        self._labels: dict[str, QLabel] = {}
+        self._labels: dict[str, Label] = {}
         grid = QGridLayout(self._fields)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(4)
         for at, name in enumerate(_SIZE_FIELDS):
             self._editors[name] = make_editor(name)
             self._editors[name].changed.connect(self._edit)
-            self._labels[name] = QLabel()
+            self._labels[name] = Label()
             self._labels[name].setProperty("kind", "secondary")
             grid.addWidget(self._labels[name], 0, at)
             grid.addWidget(self._editors[name], 1, at)
@@ -133,9 +133,9 @@ class FormatForm(Themed, QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._editors = {name: ChoiceEditor(name) for name in ("container", "codec")}
-        self._labels = {name: QLabel() for name in self._editors}
-        self._quality_label = QLabel()
-        self._quality_text = QLabel()
+        self._labels = {name: Label() for name in self._editors}
+        self._quality_label = Label()
+        self._quality_text = Label()
         self._quality = WheellessSlider(Qt.Orientation.Horizontal)
         self._quality.setObjectName("setting-crf")
         about = schema.about("crf")
@@ -170,7 +170,7 @@ class FormatForm(Themed, QWidget):
             label.setText(setting_title(name))
         self._quality_label.setText(setting_title("crf"))
         self._quality.setAccessibleName(setting_title("crf"))
-        self._quality.setToolTip(setting_text("crf"))
+        set_tip(self._quality, setting_text("crf"))
         for editor in self._editors.values():
             editor.retranslate_ui()
         self._show_quality()

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QToolButton, QVBoxLayout, QWidget
 
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, ElidedLabel, Themed
 from app.widgets.notice_line import NoticeLine
+from app.widgets.plain import Label, set_tip
 from engine.core.errors import ErrorInfo
 from engine.settings.presets import Preset, matching
 from engine.settings.schema import JobSettings
@@ -37,7 +38,7 @@ class PresetForm(Themed, QWidget):
         self._presets: tuple[Preset, ...] = ()
         self._gpu = ""
         self._settings = JobSettings()
-        self._label, self._for = QLabel(), ElidedLabel()
+        self._label, self._for = Label(), ElidedLabel()
         self._for.setObjectName("presetFor")
         self._for.setProperty("kind", "secondary")
         self._for.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
@@ -107,8 +108,9 @@ class PresetForm(Themed, QWidget):
         self._box.setAccessibleName(tr("Preset"))
         self._for.setText(tr("for {gpu}", gpu=self._gpu) if self._gpu else "")
         self._more.setIcon(icon("more", size=16))
-        self._more.setToolTip(tr("Save, export or import presets"))
-        self._more.setAccessibleName(self._more.toolTip())
+        more = tr("Save, export or import presets")
+        set_tip(self._more, more)
+        self._more.setAccessibleName(more)
         for name, order in _ORDERS.items():
             self._actions[name].setText(tr(order))
         self._fill()
@@ -121,13 +123,12 @@ class PresetForm(Themed, QWidget):
             if preset.is_own and not is_own and self._box.count():
                 self._box.insertSeparator(self._box.count())
             is_own = preset.is_own
-            self._box.addItem(title_of(preset), preset.name)
-            tip = _description(preset)
-            self._box.setItemData(self._box.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
+            self._box.offer(title_of(preset), preset.name)
+            self._box.set_item_tip(self._box.count() - 1, _description(preset))
 
     def _explain(self, current: Preset | None) -> None:
         tip = _description(current) if current is not None else ""
-        self._box.setToolTip(tip)
+        set_tip(self._box, tip)
         self._box.setAccessibleDescription(tip)
         self._actions["export"].setEnabled(current is not None)
         self._actions["remove"].setEnabled(current is not None and current.is_own)

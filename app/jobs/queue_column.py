@@ -9,7 +9,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QToolButton,
     QVBoxLayout,
@@ -31,6 +30,8 @@ from app.theme.icons import icon
 from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import ElidedLabel, Themed
 from app.widgets.drop import DropZone
+from app.widgets.plain import Label, set_tip
+from engine.core.plain_text import one_line
 
 if TYPE_CHECKING:
     from engine.api import UnfinishedJob
@@ -58,7 +59,7 @@ class QueueColumn(Themed, QWidget):
         self._model = model
         self._left_over: Sequence[UnfinishedJob] = ()
         self.view = QueueView(model, self)
-        self._heading = QLabel()
+        self._heading = Label()
         self._heading.setProperty("kind", "section")
         self._add = QPushButton()
         self._add.setObjectName("addFiles")
@@ -71,7 +72,7 @@ class QueueColumn(Themed, QWidget):
         self._foot = QueueFoot(model, self)
         self.added = AddedLine(self)
         self.watch = WatchLine(self)
-        self._nothing = QLabel()
+        self._nothing = Label()
         self._nothing.setProperty("kind", "secondary")
         self._nothing.setWordWrap(True)
         self._lay_out()
@@ -107,9 +108,9 @@ class QueueColumn(Themed, QWidget):
         """All texts in the current language."""
         self._add.setText(tr("Add files"))
         self._add.setIcon(icon("add", size=16))
-        self._add.setToolTip(tr("Add videos or images (Ctrl+O)"))
+        set_tip(self._add, tr("Add videos or images (Ctrl+O)"))
         self._folder.setIcon(icon("folder"))
-        self._folder.setToolTip(tr("Add all videos in a folder (Ctrl+Shift+O)"))
+        set_tip(self._folder, tr("Add all videos in a folder (Ctrl+Shift+O)"))
         self._folder.setAccessibleName(tr("Add folder"))
         self._drop.set_texts(
             tr("Drop videos, images or folders"), "MKV, MP4, MOV, AVI, PNG, TIFF …"
@@ -170,7 +171,7 @@ class _Banner(QFrame):
         super().__init__(parent)
         self.setProperty("kind", "card")
         self.setObjectName("unfinishedBanner")
-        self._title, self._films, self._text = QLabel(), ElidedLabel(_MIDDLE), QLabel()
+        self._title, self._films, self._text = Label(), ElidedLabel(_MIDDLE), Label()
         self._title.setProperty("kind", "title")
         self._text.setProperty("kind", "secondary")
         self._text.setWordWrap(True)
@@ -192,14 +193,14 @@ class _Banner(QFrame):
         self._no.clicked.connect(self.declined)
 
     def show_films(self, jobs: Sequence[UnfinishedJob]) -> None:
-        names = [job.source.name for job in jobs]
+        names = [one_line(job.source.name) for job in jobs]
         problems = dict.fromkeys(text(job.problem) for job in jobs if job.problem is not None)
         self._title.setText(tr("Unfinished from last time"))
         more = len(names) - 1
         first = names[0] if names else ""
         several = tr("{name} and {count} more", name=first, count=more)
         self._films.setText(several if more > 0 else first)
-        self._films.setToolTip("\n".join(names))
+        set_tip(self._films, "\n".join(names))
         goes_on = (
             tr("They resume where they stopped.")
             if more > 0

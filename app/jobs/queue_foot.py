@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app import labels
 from app.i18n import tr
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
 from app.widgets.controls import Translated
+from app.widgets.plain import Label
 
 
 class QueueFoot(Translated, QWidget):
@@ -20,7 +21,7 @@ class QueueFoot(Translated, QWidget):
     def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._model = model
-        self._time, self._clear = QLabel(), QPushButton()
+        self._time, self._clear = Label(), QPushButton()
         self._time.setObjectName("queueTime")
         self._time.setProperty("kind", "secondary")
         self._clear.setObjectName("clearFinished")

@@ -197,9 +197,7 @@ def _paint_title(painter: QPainter, place: QRect, row: JobRow) -> None:
     theme = tokens.current()
     painter.setFont(interface_font(tokens.BODY_PX, QFont.Weight.DemiBold))
     painter.setPen(QColor(theme.text_1))
-    name = painter.fontMetrics().elidedText(
-        row.source.name, Qt.TextElideMode.ElideMiddle, place.width()
-    )
+    name = painter.fontMetrics().elidedText(row.name, Qt.TextElideMode.ElideMiddle, place.width())
     line = QRect(place.left(), place.top() + 4, place.width(), _LINE)
     painter.drawText(line, int(Qt.AlignmentFlag.AlignVCenter), name)
     painter.setFont(interface_font(tokens.SMALL_PX))

@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QFrame,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QScrollArea,
     QVBoxLayout,
@@ -23,7 +22,9 @@ from app.i18n import tr
 from app.widgets.controls import Translated
 from app.widgets.layouts import layout_of
 from app.widgets.notice_line import NoticeLine
+from app.widgets.plain import Label
 from app.window_place import resize_on_screen
+from engine.core.plain_text import one_line
 from engine.core.units import memory_text
 from engine.protocol.report import Check, PartMemory, Report
 
@@ -64,7 +65,7 @@ class ReportDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle(tr("Verification report"))
         resize_on_screen(self, QSize(560, 560))
-        name, sub = QLabel(report.output.name), QLabel(facts(report))
+        name, sub = Label(one_line(report.output.name)), Label(facts(report))
         name.setProperty("kind", "title")
         sub.setProperty("kind", "secondary")
         lines = QWidget()
@@ -105,7 +106,7 @@ def model_files(report: Report) -> str:
     """What the result was made with: name and architecture, below it the SHA-256."""
     lines = []
     for file in report.model_files:
-        lines.append(" · ".join(part for part in (file.name, file.architecture) if part))
+        lines.append(" · ".join(one_line(part) for part in (file.name, file.architecture) if part))
         lines.append(
             tr("SHA-256 {sum}", sum=file.sha256)
             if file.sha256

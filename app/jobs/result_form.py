@@ -8,7 +8,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QToolButton,
     QVBoxLayout,
@@ -19,7 +18,9 @@ from app import labels
 from app.i18n import tr
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel, Themed
+from app.widgets.plain import Label, set_tip
 from app.widgets.reveal import bring_into_view
+from engine.core.plain_text import one_line
 from engine.core.windows_paths import NOT_IN_NAMES, shown
 from engine.protocol.plan import Plan
 
@@ -38,16 +39,15 @@ class ResultForm(Themed, QWidget):
         self._output: Path | None = None  # shown: of the plan
         self._is_next_to_source = True
         self._is_named = False  # by the user; else by the planner
-        self._label, self._name, self._browse = QLabel(), QLineEdit(), QToolButton()
+        self._label, self._name, self._browse = Label(), QLineEdit(), QToolButton()
         self._name.setObjectName("outputName")
         self._browse.setObjectName("outputFolder")
         self._fixed = ElidedLabel(Qt.TextElideMode.ElideMiddle)
         self._fixed.setObjectName("outputFixed")
         self._refused = ""  # name that was not taken
-        self._reason = QLabel()
+        self._reason = Label()
         self._reason.setObjectName("outputReason")
         self._reason.setProperty("kind", "problem")
-        self._reason.setTextFormat(Qt.TextFormat.PlainText)
         self._reason.setWordWrap(True)
         self._where = ElidedLabel(Qt.TextElideMode.ElideMiddle)
         self._where.setProperty("kind", "secondary")
@@ -90,7 +90,7 @@ class ResultForm(Themed, QWidget):
         if not self._name.hasFocus():
             self._name.setText(plan.output.name)
             self._name.setCursorPosition(0)  # a long name is seen from its beginning
-        self._fixed.setText(plan.output.name)
+        self._fixed.setText(one_line(plan.output.name))
         self._fixed.setVisible(not can_change)
         for part in (self._name, self._browse):
             part.setVisible(can_change)
@@ -117,7 +117,7 @@ class ResultForm(Themed, QWidget):
         self._name.setPlaceholderText(tr("Named after the source"))
         self._name.setAccessibleName(tr("Output name"))
         self._browse.setIcon(icon("folder"))
-        self._browse.setToolTip(tr("Choose another folder"))
+        set_tip(self._browse, tr("Choose another folder"))
         self._browse.setAccessibleName(tr("Choose another folder"))
         self._refuse(self._refused)
         self._show_where()

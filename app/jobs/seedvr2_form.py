@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.engine_messages import setting_title
 from app.i18n import tr
 from app.widgets.controls import Translated, WheellessSlider
+from app.widgets.plain import Label, set_tip
 from engine.settings import schema
 
 _STEP = 5  # percent, by the arrow keys
@@ -21,7 +22,7 @@ class SeedVr2Form(Translated, QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         about = schema.about("strength")
-        self._label, self._explanation = QLabel(), QLabel()
+        self._label, self._explanation = Label(), Label()
         self._slider = WheellessSlider(Qt.Orientation.Horizontal)
         self._slider.setObjectName("setting-strength")
         self._slider.setRange(int(about.low or 0), int(about.high or 100))
@@ -56,7 +57,7 @@ class SeedVr2Form(Translated, QWidget):
             "Lower values keep more of the source. Redrawn detail may not exist in the source."
         )
         for part in (self._label, self._explanation, self._slider):
-            part.setToolTip(explanation)
+            set_tip(part, explanation)
         self._slider.setAccessibleDescription(explanation)
         self._show_strength()
 

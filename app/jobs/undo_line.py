@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app import labels
 from app.i18n import tr
 from app.state.removals import Removals
 from app.widgets.controls import ElidedLabel, Translated
+from app.widgets.plain import Label, set_tip
 
 
 class UndoLine(Translated, QFrame):
@@ -18,7 +19,7 @@ class UndoLine(Translated, QFrame):
         self.setObjectName("undoLine")
         self.setProperty("kind", "card")
         self._removals = removals
-        self._text, self._held = ElidedLabel(), QLabel()
+        self._text, self._held = ElidedLabel(), Label()
         self._held.setProperty("kind", "secondary")
         self._undo = QPushButton()
         self._undo.setObjectName("undoRemoval")
@@ -39,11 +40,11 @@ class UndoLine(Translated, QFrame):
         last = self._removals.last
         self.setVisible(last is not None)
         self._undo.setText(tr("Undo"))
-        self._undo.setToolTip("Ctrl+Z")
+        set_tip(self._undo, "Ctrl+Z")
         if last is None:
             return
         one = last.rows[0] if len(last.rows) == 1 else None
-        name = one.source.name if one is not None else tr("{count} videos", count=last.count)
+        name = one.name if one is not None else tr("{count} videos", count=last.count)
         self._text.setText(tr("Removed: {name}", name=name))
         held = labels.held(one) if one is not None else ""
         self._held.setText(held)

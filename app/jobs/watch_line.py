@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app import labels
 from app.i18n import tr
 from app.widgets.controls import ElidedLabel, Switch, Translated
+from app.widgets.plain import Label, set_tip
 
 
 class WatchLine(Translated, QFrame):
@@ -24,7 +25,7 @@ class WatchLine(Translated, QFrame):
         self._folder, self._is_away = Path(), False
         self._switch = Switch()
         self._switch.setObjectName("watchSwitch")
-        self._text, self._away = ElidedLabel(), QLabel()
+        self._text, self._away = ElidedLabel(), Label()
         self._away.setProperty("kind", "secondary")
         self._away.setWordWrap(True)
         texts = QVBoxLayout()
@@ -64,7 +65,7 @@ class WatchLine(Translated, QFrame):
         self._away.setText(tr("Not available. Continues when it is available again."))
         self._away.setVisible(self._is_away)
         whole = labels.folder(self._folder)
-        self.setToolTip(whole)
+        set_tip(self, whole)
         self._switch.setAccessibleName(tr("Add videos from the watched folder"))
-        self._switch.setToolTip(tr("Add videos from the watched folder"))
+        set_tip(self._switch, tr("Add videos from the watched folder"))
         self._switch.setAccessibleDescription(whole)

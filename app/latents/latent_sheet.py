@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QSizePolicy,
     QVBoxLayout,
@@ -30,6 +29,7 @@ from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import ElidedLabel, Switch, Themed
 from app.widgets.layouts import layout_of
 from app.widgets.notice_line import NoticeLine
+from app.widgets.plain import Label, set_tip
 from app.window_place import resize_on_screen
 from engine.core.errors import ErrorInfo, WeightsMissing
 from engine.protocol.events import LatentRead, LatentShown, Picture
@@ -113,9 +113,9 @@ class LatentSheet(Themed, QDialog):
         super().__init__(parent)
         self.setObjectName("latentSheet")
         self.setMinimumWidth(_WIDTH)
-        self._name, self._facts, self._count = ElidedLabel(), QLabel(), QLabel()
+        self._name, self._facts, self._count = ElidedLabel(), Label(), Label()
         self._readings, self._trouble = ReadingsForm(), ProblemCard()
-        self._rate_label, self._vae_label = QLabel(), QLabel()
+        self._rate_label, self._vae_label = Label(), Label()
         self.rate, self._vae = RateForm(), make_editor("latent_vae")
         self._for_all = Switch()
         self._cancel, self._add, self._upscale = QPushButton(), QPushButton(), QPushButton()
@@ -217,7 +217,7 @@ class LatentSheet(Themed, QDialog):
         self._vae.retranslate_ui()
         self._cancel.setText(tr("Cancel"))
         self._add.setText(tr("Add to queue"))
-        self._add.setToolTip(tr("Decodes only, keeps the size"))
+        set_tip(self._add, tr("Decodes only, keeps the size"))
         self._show()
 
     # Showing
@@ -269,7 +269,7 @@ class LatentSheet(Themed, QDialog):
             text = tr("Add and upscale")
             tip = tr("Decodes, then upscales with your usual settings")
         self._upscale.setText(text)
-        self._upscale.setToolTip(tip)
+        set_tip(self._upscale, tip)
         self._upscale.setEnabled(self._read is not None or self._is_stuck)
 
     # Deciding

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QAbstractButton,
     QButtonGroup,
     QHBoxLayout,
-    QLabel,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
@@ -24,6 +23,7 @@ from app.theme import tokens
 from app.theme.fonts import interface_font
 from app.widgets.controls import SegmentedControl, Translated
 from app.widgets.notice_line import NoticeLine
+from app.widgets.plain import Label
 from engine.protocol.events import LatentRead, LatentShown
 from engine.protocol.media import Reading
 
@@ -74,7 +74,7 @@ class RateForm(Translated, QWidget):
         self._row.setFixedWidth(210)
         self._field = make_editor(_NAME)
         self._field.setFixedWidth(128)
-        self._explanation = QLabel()
+        self._explanation = Label()
         self._explanation.setProperty("kind", "secondary")
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
@@ -266,7 +266,7 @@ class ReadingsForm(Translated, QWidget):
         self._read: LatentRead | None = None
         self._shown: LatentShown | None = None
         self._is_decoding = True
-        self._question, self._part = QLabel(), QLabel()
+        self._question, self._part = Label(), Label()
         self._guess = NoticeLine()
         self._cards = {reading: ReadingCard() for reading in _READINGS}
         self._lay_out()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.i18n import tr
 from app.machines import machine_labels
 from app.theme.icons import pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.notice_line import NoticeLine, colour_of
+from app.widgets.plain import Label
 from engine.protocol.machines import FoundMachine, MachineInfo
 
 _STATE_WIDTH, _BUTTON_WIDTH, _GAP = 148, 112, 12  # px
@@ -25,7 +26,7 @@ class MachineRow(QFrame):
         self.machine = machine
         self.setObjectName(f"machine-{machine.fingerprint}")
         self._name, self._about, self._work = (ElidedLabel() for _ in range(3))
-        self._icon, self._state = QLabel(), ElidedLabel()
+        self._icon, self._state = Label(), ElidedLabel()
         self._forget, self._why = QPushButton(), NoticeLine()
         self._lay_out()
         self._forget.clicked.connect(lambda: self.forget_requested.emit(self.machine.fingerprint))

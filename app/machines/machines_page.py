@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QFrame,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QPushButton,
     QScrollArea,
@@ -26,6 +25,8 @@ from app.theme.icons import icon
 from app.widgets.controls import Switch, Themed
 from app.widgets.layouts import clear_layout
 from app.widgets.notice_line import NoticeLine, PageLine
+from app.widgets.plain import Label
+from engine.core.plain_text import one_line
 from engine.protocol.machines import MachinesState
 
 _GAP = 10  # px
@@ -41,7 +42,7 @@ class OwnCard(Themed, QFrame):
         self.setObjectName("ownMachine")
         self.setProperty("kind", "card")
         self._state = MachinesState()
-        self._caption, self._name, self._address, self._meaning = (QLabel() for _ in range(4))
+        self._caption, self._name, self._address, self._meaning = (Label() for _ in range(4))
         self._lend = Switch()
         self._lend.setObjectName("lendMachine")
         self._lend.clicked.connect(self.lend_requested)
@@ -74,7 +75,7 @@ class OwnCard(Themed, QFrame):
         """All texts in the current language."""
         state = self._state
         self._caption.setText(tr("This computer"))
-        self._name.setText(state.name)
+        self._name.setText(one_line(state.name))
         self._address.setVisible(bool(state.address))
         self._address.setText(tr("Address: {address}", address=state.address))
         self._lend.setText(setting_title("lend"))
@@ -90,7 +91,7 @@ class FirstUse(Themed, QFrame):
         super().__init__(parent)
         self.setObjectName("firstUse")
         self.setProperty("kind", "card")
-        self._lines = [QLabel() for _ in range(3)]
+        self._lines = [Label() for _ in range(3)]
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 12, 14, 12)
         column.setSpacing(6)
@@ -137,7 +138,7 @@ class MachinesPage(Themed, QDialog):
         self._found: tuple[object, ...] | None = None
         self._found_rows: list[FoundRow] = []
         self._was_paired = False
-        self._title, self._lead, self._pairing, self._foot = (QLabel() for _ in range(4))
+        self._title, self._lead, self._pairing, self._foot = (Label() for _ in range(4))
         self._own, self._first_use = OwnCard(), FirstUse()
         self._news = NoticeLine()
         self._paired, self._waits = _Rows(), _Rows()

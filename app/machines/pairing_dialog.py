@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QVBoxLayout,
     QWidget,
@@ -19,6 +18,7 @@ from app.machines import machine_labels
 from app.state.machines_model import MachinesModel, Step
 from app.widgets.controls import Themed, fit_height
 from app.widgets.notice_line import NoticeLine
+from app.widgets.plain import Label
 
 _WORDS, _IN_A_LINE = 6, 3
 _WIDTH = 560  # px
@@ -38,8 +38,8 @@ class PairingDialog(Themed, QDialog):
         self.setWindowModality(Qt.WindowModality.WindowModal)
         self.resize(_WIDTH, 260)
         self._model = model
-        self._title, self._lead, self._waits = QLabel(), QLabel(), QLabel()
-        self._card, self._words = QFrame(), [QLabel() for _ in range(_WORDS)]
+        self._title, self._lead, self._waits = Label(), Label(), Label()
+        self._card, self._words = QFrame(), [Label() for _ in range(_WORDS)]
         self._problem = NoticeLine()
         self._same, self._differ, self._cancel, self._again = (QPushButton() for _ in range(4))
         self._name_parts()

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
     QHBoxLayout,
-    QLabel,
     QMenu,
     QPushButton,
     QToolButton,
@@ -29,7 +28,9 @@ from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.meters import ProgressLine, ShareBar
 from app.widgets.notice_line import NoticeLine, colour_of
+from app.widgets.plain import Label, set_tip
 from engine.core.errors import LibraryMissing
+from engine.core.plain_text import one_line
 from engine.protocol.plan import Notice
 
 SIZE_WIDTH, LICENCE_WIDTH, STATE_WIDTH, BUTTON_WIDTH, MORE_WIDTH = 72, 88, 168, 104, 36
@@ -90,8 +91,8 @@ class DownloadRow(QFrame):
         self._shown: tuple[Package, TaskState | None, Notice | None] | None = None
         self._name, self._explanation = ElidedLabel(), ElidedLabel()
         self._place = ElidedLabel(Qt.TextElideMode.ElideMiddle)
-        self._size, self._licence = QLabel(), QLabel()
-        self._icon, self._state = QLabel(), ElidedLabel()
+        self._size, self._licence = Label(), Label()
+        self._icon, self._state = Label(), ElidedLabel()
         self._button, self._more = QPushButton(), QToolButton()
         self._button.setObjectName(f"get-{file}")
         self._more.setObjectName(f"more-{file}")
@@ -111,15 +112,16 @@ class DownloadRow(QFrame):
         self._name.setText(model_labels.file_title(file))
         self._explanation.setText(model_labels.file_text(file))
         self._size.setText(model_labels.size(file))
-        self._licence.setText(file.licence or "–")
-        self._licence.setToolTip(file.repository)
+        self._licence.setText(one_line(file.licence) or "–")
+        set_tip(self._licence, one_line(file.repository))
         self._show_place(package)
         shape, severity = _ICONS[status]
         self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
         self._state.setText(model_labels.status(package, status, task))
         self._action, text = main_action(package, status, task)
         self._button.setText(text)
-        self._button.setAccessibleName(f"{text}: {model_labels.full_title(file)}, {file.filename}")
+        name = f"{model_labels.full_title(file)}, {one_line(file.filename)}"
+        self._button.setAccessibleName(f"{text}: {name}")
         self._button.setEnabled(status is not FileStatus.ELSEWHERE)
         self._show_menu(package, status)
         self.show_progress(task if status.is_running else None)
@@ -176,8 +178,9 @@ class DownloadRow(QFrame):
         self._entries["use"].setVisible(model_labels.can_redraw(file))
         self._more.setEnabled(any(able.values()))
         self._more.setIcon(icon("more"))
-        self._more.setToolTip(tr("More for {name}", name=model_labels.full_title(file)))
-        self._more.setAccessibleName(self._more.toolTip())
+        more = tr("More for {name}", name=model_labels.full_title(file))
+        set_tip(self._more, more)
+        self._more.setAccessibleName(more)
 
     def _show_problem(self, task: TaskState | None, notice: Notice | None) -> None:
         """An error with its hint, or a notice about a file that was imported all the same."""
@@ -242,7 +245,7 @@ class ImportRow(QFrame):
         self._path = path
         self._task = TaskState(phase="import")
         self._problem = NoticeLine()
-        self._name, self._progress, self._bar = ElidedLabel(), QLabel(), ShareBar()
+        self._name, self._progress, self._bar = ElidedLabel(), Label(), ShareBar()
         self._name.setProperty("kind", "strong")
         self._progress.setProperty("kind", "secondary")
         self._bar.setFixedWidth(160)
@@ -299,7 +302,7 @@ class Group(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._title, self._explanation = QLabel(), QLabel()
+        self._title, self._explanation = Label(), Label()
         self._title.setProperty("kind", "title")
         self._explanation.setProperty("kind", "secondary")
         head = QHBoxLayout()
@@ -336,7 +339,7 @@ class ColumnHeads(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._labels = [QLabel() for _ in range(4)]
+        self._labels = [Label() for _ in range(4)]
         row = QHBoxLayout(self)
         row.setContentsMargins(15, 0, 9 + BUTTON_WIDTH + MORE_WIDTH + 2 * GAP, 0)
         row.setSpacing(GAP)

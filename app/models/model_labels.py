@@ -9,6 +9,7 @@ from app.state.model_files_model import MB, FileStatus, Package, size_of
 from app.state.tasks_model import TaskState
 from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo
+from engine.core.plain_text import one_line
 from engine.core.units import bytes_text
 from engine.protocol.model_file_state import PublishedState, facts_of
 from engine.settings import schema
@@ -74,7 +75,7 @@ def model_text(model: str) -> str:
 def file_title(file: PublishedState) -> str:
     """A short name inside its group."""
     if file.is_own:
-        return file.filename
+        return one_line(file.filename)
     if file.kind == "library":
         return tr("Library: {name}", name=file.title)
     if is_whole_model(file):
@@ -89,7 +90,7 @@ def file_text(file: PublishedState) -> str:
     """Consequence of the choice of this file."""
     if file.network is not None:
         facts = facts_of(file)[:-1]  # the licence has a column of its own
-        return " · ".join((file.network.architecture, *map(text, facts)))
+        return " · ".join((one_line(file.network.architecture), *map(text, facts)))
     if file.is_own:
         return tr(_OWN)
     if file.kind == "library":

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QFileDialog,
     QHBoxLayout,
-    QLabel,
     QMessageBox,
     QPushButton,
     QScrollArea,
@@ -36,6 +35,7 @@ from app.state.telemetry_model import TelemetryModel
 from app.theme.icons import icon
 from app.widgets.controls import Themed, is_confirmed
 from app.widgets.notice_line import NoticeLine
+from app.widgets.plain import Label, message_box
 from app.widgets.reveal import bring_into_view
 from app.window_place import resize_on_screen
 from engine.core.units import bytes_text
@@ -81,8 +81,8 @@ class ModelsPage(Themed, QDialog):
         self._rows: dict[str, DownloadRow] = {}
         self._groups: dict[str, Group] = {}
         self._imports: dict[str, ImportRow] = {}
-        self._title, self._room, self._nothing = QLabel(), QLabel(), QLabel()
-        self._foot = QLabel()
+        self._title, self._room, self._nothing = Label(), Label(), Label()
+        self._foot = Label()
         self._import, self._again, self._close = QPushButton(), QPushButton(), QPushButton()
         self._import.setObjectName("importModelFile")
         self._again.setObjectName("refreshModelFiles")
@@ -181,12 +181,11 @@ class ModelsPage(Themed, QDialog):
 
     def ask_mode(self, file: Path) -> str:
         """Whether to copy a file or to read it where it lies; "" for neither."""
-        box = QMessageBox(self)
-        box.setIcon(QMessageBox.Icon.Question)
-        box.setWindowTitle("Upreel")
-        box.setText(tr("Copy {name} to Upreel's folder?", name=file.name))
-        box.setInformativeText(
-            tr("Used in place, it takes no extra space, but must stay there unchanged.")
+        box = message_box(
+            QMessageBox.Icon.Question,
+            tr("Copy {name} to Upreel's folder?", name=file.name),
+            tr("Used in place, it takes no extra space, but must stay there unchanged."),
+            parent=self,
         )
         copy = box.addButton(tr("Copy"), QMessageBox.ButtonRole.AcceptRole)
         link = box.addButton(tr("Use in place"), QMessageBox.ButtonRole.AcceptRole)

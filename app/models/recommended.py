@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
 
 from app.i18n import tr
 from app.models import model_labels
@@ -15,6 +15,7 @@ from app.state.model_files_model import ModelFilesModel, Package, size_of
 from app.state.runtimes_model import RuntimesModel, Situation, can_repair
 from app.state.runtimes_model import size_of as runtime_size
 from app.widgets.notice_line import NoticeLine
+from app.widgets.plain import Label
 from engine.core.units import bytes_text
 from engine.protocol.model_file_state import PublishedState
 from engine.protocol.runtime_state import RuntimeState
@@ -59,7 +60,7 @@ class Recommended(QFrame):
         self.setObjectName("recommended")
         self.setProperty("kind", "card")
         self._files, self._presets, self._runtimes = files, presets, runtimes
-        self._title, self._text, self._state = QLabel(), QLabel(), QLabel()
+        self._title, self._text, self._state = Label(), Label(), Label()
         self._problem = NoticeLine()
         self._problem.setObjectName("brokenRuntime")
         self._button = QPushButton()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.i18n import tr
 from app.models import model_labels
@@ -12,6 +12,7 @@ from app.state.job_row import JobRow
 from app.state.tasks_model import TaskState
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
+from app.widgets.plain import Label
 from engine.core.errors import ErrorInfo, RuntimeNotAccepted
 from engine.protocol.tasks import TaskKind
 
@@ -24,7 +25,7 @@ class DownloadLines(QWidget):
         self._model = model
         self._row: JobRow | None = None
         self._lines = {kind: _Line() for kind in (TaskKind.RUNTIME, TaskKind.MODEL_FILE)}
-        self._then, self._problem = QLabel(), NoticeLine()
+        self._then, self._problem = Label(), NoticeLine()
         self._then.setProperty("kind", "secondary")
         self._then.setWordWrap(True)
         self._problem.setObjectName("downloadProblem")
@@ -80,7 +81,7 @@ class _Line(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._title, self._figures, self._bar = QLabel(), QLabel(), ShareBar()
+        self._title, self._figures, self._bar = Label(), Label(), ShareBar()
         for label in (self._title, self._figures):
             label.setProperty("kind", "small")
             label.setWordWrap(True)

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.controls import ElidedLabel, FlowLayout
 from app.widgets.notice_line import ICONS, colour_of
+from app.widgets.plain import Label
 from app.widgets.reveal import bring_into_view
 
 
@@ -40,7 +41,7 @@ class FoldedNotice(QWidget):
         column = QVBoxLayout(self._body)
         column.setContentsMargins(24, 0, 0, 2)
         column.setSpacing(6)
-        self._hint = QLabel(hint)
+        self._hint = Label(hint)
         self._hint.setProperty("kind", "secondary")
         self._hint.setWordWrap(True)
         self._hint.setVisible(bool(hint))
@@ -88,10 +89,10 @@ class _Head(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setAccessibleName(message)
-        icon = QLabel()
+        icon = Label()
         icon.setPixmap(pixmap(ICONS[severity], colour_of(severity), 16))
         icon.setFixedSize(16, 18)
-        self._line, self._whole, self._arrow = ElidedLabel(), QLabel(message), QLabel()
+        self._line, self._whole, self._arrow = ElidedLabel(), Label(message), Label()
         self._line.setText(message)
         self._whole.setWordWrap(True)
         texts = QVBoxLayout()

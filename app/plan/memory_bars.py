@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app import labels
 from app.i18n import mark, tr
 from app.widgets.meters import ShareBar
+from app.widgets.plain import Label, set_tip
 from engine.core.units import memory_text
 from engine.protocol.plan import Plan, StagePlan
 
@@ -66,7 +67,7 @@ class MemoryBars(QWidget):
 
     def __init__(self, rows: list[Row] | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._rows: list[tuple[QLabel, ShareBar, QLabel]] = []
+        self._rows: list[tuple[Label, ShareBar, Label]] = []
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setHorizontalSpacing(10)
@@ -86,7 +87,7 @@ class MemoryBars(QWidget):
 
     def _add_row(self) -> None:
         at = len(self._rows)
-        name, bar, figure = QLabel(), ShareBar(), QLabel()
+        name, bar, figure = Label(), ShareBar(), Label()
         bar.setObjectName(f"memoryBar{at}")
         figure.setObjectName(f"memoryNeeded{at}")
         name.setProperty("kind", "secondary")
@@ -96,7 +97,7 @@ class MemoryBars(QWidget):
         self._rows.append((name, bar, figure))
 
 
-def _show(row: Row, name: QLabel, bar: ShareBar, figure: QLabel) -> None:
+def _show(row: Row, name: Label, bar: ShareBar, figure: Label) -> None:
     whole = max(row.needed, row.limit, 1) * _ROOM
     tick = row.limit / whole if row.limit else None
     bar.set_shares(row.needed / whole, tick=tick, is_over=row.is_over)
@@ -106,7 +107,7 @@ def _show(row: Row, name: QLabel, bar: ShareBar, figure: QLabel) -> None:
     figure.setProperty("kind", "error" if row.is_over else "strong")
     figure.style().polish(figure)
     for part in (name, bar, figure):
-        part.setToolTip(row.tip)
+        set_tip(part, row.tip)
     sentence = tr("{stage} needs {needed}, the limit is {limit}")
     bar.setAccessibleName(sentence.format(stage=row.name, needed=needed, limit=limit))
 

@@ -17,6 +17,7 @@ from app.state.job_row import Downgrade, JobRow
 from app.widgets.controls import FlowLayout
 from app.widgets.error_view import ACTION_OF
 from app.widgets.layouts import clear_layout
+from app.widgets.plain import caption, set_tip
 from engine.core.errors import PlanDoesNotFit, PretendedGpu, SettingsError, WeightsMissing
 from engine.core.messages import message
 from engine.protocol.plan import Notice
@@ -172,7 +173,7 @@ class PlanNotices(QWidget):
         return help_
 
     def _offer_button(self, offer: Offer, name: str) -> QPushButton:
-        button = QPushButton(offer.text)
+        button = QPushButton(caption(offer.text))
         button.setObjectName(name)
         button.clicked.connect(lambda: self.choices_requested.emit(offer.values))
         return button
@@ -191,7 +192,7 @@ def _changed_line(downgrades: tuple[Downgrade, ...]) -> FoldedNotice:
     else:
         line = FoldedNotice("info", text(last.notice), hint(last.notice))
     line.setObjectName(_CHANGED)
-    line.setToolTip("\n".join(map(_change, downgrades[:-1])))
+    set_tip(line, "\n".join(map(_change, downgrades[:-1])))
     return line
 
 

@@ -6,7 +6,6 @@ from PySide6.QtCore import QEvent, Signal
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QVBoxLayout,
     QWidget,
@@ -22,6 +21,7 @@ from app.state.job_row import JobRow
 from app.theme.icons import pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.notice_line import colour_of
+from app.widgets.plain import Label, set_tip
 from engine.core.errors import WeightsMissing
 from engine.core.messages import Message
 from engine.core.units import bytes_text, memory_text
@@ -43,10 +43,10 @@ class PlanCard(QFrame):
         self.setObjectName("planCard")
         self._downloads = downloads
         self._row: JobRow | None = None
-        self._icon, self._head, self._limit = QLabel(), QLabel(), QLabel()
+        self._icon, self._head, self._limit = Label(), Label(), Label()
         self._head.setObjectName("planHead")
         self._limit.setProperty("kind", "secondary")
-        self._planned_for = QLabel()
+        self._planned_for = Label()
         self._planned_for.setObjectName("plannedFor")
         self._planned_for.setProperty("kind", "planned")
         self._planned_for.setWordWrap(True)
@@ -161,10 +161,11 @@ class PlanCard(QFrame):
         free.show_text(bytes_text(plan.free_disk_bytes), where)
         on_gpu = plan.work.device == "cuda"
         self._guess.setText(tr("Measure speed"))
-        self._guess.setToolTip(
+        set_tip(
+            self._guess,
             tr("Not measured on this GPU: run the speed test")
             if on_gpu
-            else tr("Not measured on this computer: run the speed test")
+            else tr("Not measured on this computer: run the speed test"),
         )
         can_be_measured = not plan.is_measured and not plan.is_pretended
         may_start = row.state.can_change and not can_download(row)
@@ -188,7 +189,7 @@ class _Figure(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._figure, self._unit = QLabel(), QLabel()
+        self._figure, self._unit = Label(), Label()
         self._figure.setProperty("kind", "figure")
         self._unit.setProperty("kind", "secondary")
         column = QVBoxLayout(self)

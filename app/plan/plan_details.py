@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QGridLayout, QLabel, QLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QLayout, QVBoxLayout, QWidget
 
 from app import labels
 from app.engine_messages import hint, text
@@ -13,6 +13,7 @@ from app.plan.memory_bars import MemoryBars, rows_of
 from app.plan.streams import StreamLine, stream_lines
 from app.state.job_row import JobRow
 from app.widgets.controls import Themed
+from app.widgets.plain import Label, set_tip
 from engine.core.units import memory_text
 from engine.protocol.plan import Alternative, Notice, Plan
 
@@ -79,7 +80,7 @@ def _show_plan(column: QVBoxLayout, row: JobRow, plan: Plan) -> None:
 
 
 def _add_part(column: QVBoxLayout, title: str, part: QWidget | QLayout) -> None:
-    heading = QLabel(title)
+    heading = Label(title)
     heading.setProperty("kind", "section")
     column.addSpacing(8)
     column.addWidget(heading)
@@ -94,7 +95,7 @@ def _choices(notices: tuple[Notice, ...]) -> QVBoxLayout:
     column.setSpacing(6)
     for choice in notices:
         line = _wrapped(text(choice), "small")
-        line.setToolTip(hint(choice))
+        set_tip(line, hint(choice))
         column.addWidget(line)
     return column
 
@@ -121,7 +122,7 @@ def _steps(plan: Plan, alternatives: tuple[Alternative, ...]) -> QGridLayout:
     for at, step in enumerate(alternatives):
         title = text(step.message) if step.message is not None else ""
         grid.addWidget(_wrapped(title, "secondary"), at, 0)
-        figures = QLabel(_figures(plan, step))
+        figures = Label(_figures(plan, step))
         figures.setProperty("kind", "small" if step.fits else "secondary")
         figures.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
         grid.addWidget(figures, at, 1, Qt.AlignmentFlag.AlignTop)
@@ -138,8 +139,8 @@ def _figures(plan: Plan, step: Alternative) -> str:
     return f"{size}\n{labels.difference(step.seconds - plan.seconds)}"
 
 
-def _wrapped(text: str, kind: str = "small") -> QLabel:
-    label = QLabel(text)
+def _wrapped(text: str, kind: str = "small") -> Label:
+    label = Label(text)
     label.setProperty("kind", kind)
     label.setWordWrap(True)
     return label

@@ -10,6 +10,7 @@ from app.engine_messages import text
 from app.i18n import tr
 from app.state.job_row import JobRow
 from engine.core.messages import Message, message
+from engine.core.plain_text import one_line
 from engine.protocol.media import StreamInfo
 from engine.protocol.plan import PassPlan
 
@@ -79,8 +80,8 @@ def _line(plan: PassPlan, stream: StreamInfo | None) -> StreamLine:
 
 def _details(stream: StreamInfo) -> Iterator[str]:
     if stream.language not in ("", "und"):
-        yield stream.language
+        yield one_line(stream.language)
     if stream.title or stream.file_name:
-        yield stream.title or stream.file_name
+        yield one_line(stream.title or stream.file_name)
     if stream.channels:
         yield tr("{count} channels", count=stream.channels)

@@ -15,13 +15,14 @@ from PySide6.QtGui import (
     QResizeEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.i18n import mark, tr
 from app.preview import scene
 from app.preview.scene import Mode, Scene
 from app.preview.viewport import STEP
 from app.theme import tokens
+from app.widgets.plain import Label
 from engine.core.geometry import Box
 
 _ARROWS = {
@@ -39,7 +40,7 @@ KEYS = (  # what the picture knows while it has the keyboard, for the list of ke
 )
 
 
-class CompareCanvas(QLabel):
+class CompareCanvas(Label):
     """Shows two pictures of one frame so that they can be compared.
 
     A label with a picture, as that is what screen readers call a picture; it paints its own.
@@ -50,7 +51,7 @@ class CompareCanvas(QLabel):
     tiles_toggled = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(parent=parent)
         self.setObjectName("compareCanvas")
         self.setPixmap(QPixmap(1, 1))
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.layouts import layout_of
+from app.widgets.plain import Label, set_tip
 
 _FORMATS = "MKV, MP4, MOV, AVI, WebM, PNG, TIFF, .latent …"
 _ICON_PX = 44
@@ -74,10 +75,10 @@ class EmptyView(QWidget):
         self.setObjectName("emptyView")
         self.panel = DropPanel()
         self.panel.clicked.connect(self.files_requested)
-        self._icon, self._title, self._formats = QLabel(), QLabel(), QLabel(_FORMATS)
+        self._icon, self._title, self._formats = Label(), Label(), Label(_FORMATS)
         self._title.setProperty("kind", "headline")
         self._formats.setProperty("kind", "secondary")
-        self._honest = QLabel()
+        self._honest = Label()
         self._honest.setProperty("kind", "secondary")
         for label in (self._icon, self._title, self._formats, self._honest):
             label.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -146,5 +147,5 @@ class EmptyView(QWidget):
         self._title.setText(tr("Drop videos, images or folders"))
         self._add.setText(tr("Add files"))
         self._sample.setText(tr("Try the sample clip"))
-        self._sample.setToolTip(tr("Upscales a short sample video with audio"))
+        set_tip(self._sample, tr("Upscales a short sample video with audio"))
         self._honest.setText(tr("The built-in model works right away: no GPU, no download."))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app import labels
 from app.i18n import tr
 from app.widgets.controls import ElidedLabel
+from app.widgets.plain import Label, set_tip
 from engine.core.units import memory_text
 from engine.protocol.plan import Plan
 
@@ -23,8 +24,8 @@ class Figure(QFrame):
         super().__init__(parent)
         self.setObjectName(f"figure-{name}")
         self.setProperty("kind", "card")
-        self._caption, self._value = ElidedLabel(), QLabel(_NOTHING)
-        self._detail, self._note = ElidedLabel(), QLabel()
+        self._caption, self._value = ElidedLabel(), Label(_NOTHING)
+        self._detail, self._note = ElidedLabel(), Label()
         for part in (self._caption, self._detail, self._note):
             part.setProperty("kind", "secondary")
         self._value.setProperty("kind", "figure")
@@ -157,7 +158,7 @@ class FiguresRow(QWidget):
             "frame": tr("Time per frame"),
             "memory": tr("Peak memory"),
         }
-        self._figures["memory"].setToolTip(tr("Memory used by Upreel, and the planned value"))
+        set_tip(self._figures["memory"], tr("Memory used by Upreel, and the planned value"))
         for name, caption in captions.items():
             self._figures[name].set_caption(caption)
         self._refresh()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app import engine_messages
 from app.i18n import tr
 from app.preview.film import Film
 from app.widgets.controls import ChoiceBox, Translated
 from app.widgets.notice_line import NoticeLine
+from app.widgets.plain import Label, set_tip
 from engine.core.errors import ErrorInfo
 
 
@@ -42,7 +43,7 @@ class PairBar(Translated, QWidget):
             box.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
             box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
             box.activated.connect(lambda _index, at=at: self._choose(at))
-            letter = QLabel("AB"[at])
+            letter = Label("AB"[at])
             letter.setProperty("kind", "strong")
             letter.setBuddy(box)
             row.addWidget(letter)
@@ -60,9 +61,9 @@ class PairBar(Translated, QWidget):
         for box, key in zip(self._boxes, self._keys, strict=True):
             box.clear()
             for film in films:
-                box.addItem(film.label, film.key)
+                box.offer(film.label, film.key)
             box.setCurrentIndex(box.findData(key))
-            box.setToolTip(box.currentText())
+            set_tip(box, box.currentText())
         self._lists.setVisible(len(films) > 2)
         self._show()
 

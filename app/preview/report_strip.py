@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QIcon, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app import labels
 from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
+from app.widgets.plain import Label, set_tip
 from engine.core.units import bytes_text, memory_text
 from engine.protocol.report import Report
 
@@ -28,7 +29,7 @@ class ReportStrip(QFrame):
         self.setObjectName("reportStrip")
         self.setProperty("kind", "card")
         self._report: Report | None = None
-        self._icon = QLabel()
+        self._icon = Label()
         self._title, self._detail = ElidedLabel(), ElidedLabel()
         self._title.setObjectName("reportTitle")
         self._detail.setObjectName("reportDetail")
@@ -96,15 +97,15 @@ class ReportStrip(QFrame):
 
     def retranslate(self) -> None:
         """Set all texts and icons again."""
-        self._open.setToolTip(tr("Open the result in your default program"))
+        set_tip(self._open, tr("Open the result in your default program"))
         self._folder.setAccessibleName(tr("Folder"))
-        self._folder.setToolTip(tr("Show the result in its folder"))
+        set_tip(self._folder, tr("Show the result in its folder"))
         self._details.setAccessibleName(tr("Report"))
-        self._details.setToolTip(tr("Every check, with the values of source and result"))
+        set_tip(self._details, tr("Every check, with the values of source and result"))
         self._compare.setAccessibleName(tr("Compare"))
-        self._compare.setToolTip(tr("Play both videos in sync"))
+        set_tip(self._compare, tr("Play both videos in sync"))
         self._again.setAccessibleName(tr("Run again with other settings"))
-        self._again.setToolTip(tr("Run again with other settings (Ctrl+D); this result is kept"))
+        set_tip(self._again, tr("Run again with other settings (Ctrl+D); this result is kept"))
         if self._report is not None:
             self._fill_report(self._report)
         self._give_way()

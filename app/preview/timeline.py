@@ -7,7 +7,6 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLabel,
     QSizePolicy,
     QToolButton,
     QVBoxLayout,
@@ -21,6 +20,7 @@ from app.preview.volume import VolumeControl
 from app.theme.icons import icon
 from app.widgets.controls import ElidedLabel
 from app.widgets.layouts import layout_of
+from app.widgets.plain import Label, set_tip
 
 _TITLE = 60  # px that are worth a title
 
@@ -51,7 +51,7 @@ class Timeline(QFrame):
         self.strip.step_chosen.connect(self._chosen)
         self.strip.span_chosen.connect(self.span_chosen)
         self.strip.valueChanged.connect(self._show_position)
-        self._title, self._trim, self._position = ElidedLabel(), ElidedLabel(), QLabel()
+        self._title, self._trim, self._position = ElidedLabel(), ElidedLabel(), Label()
         for label in (self._title, self._trim):
             label.setProperty("kind", "secondary")
         self._position.setObjectName("positionLabel")
@@ -188,15 +188,16 @@ class Timeline(QFrame):
 
     def _label_buttons(self) -> None:
         self._play.setIcon(icon("pause" if self._is_playing else "play", size=16))
-        self._play.setToolTip(
+        set_tip(
+            self._play,
             tr(
                 "Space: play or pause. J: play backwards. L: play forwards. Press again: faster. "
                 "K: pause."
-            )
+            ),
         )
         self._play.setAccessibleName(tr("Pause playback") if self._is_playing else tr("Play"))
         self._loop.setIcon(icon("retry", size=16))
-        self._loop.setToolTip(tr("Start over at the end"))
+        set_tip(self._loop, tr("Start over at the end"))
         self._loop.setAccessibleName(tr("Loop"))
 
     def retranslate(self) -> None:
@@ -204,11 +205,12 @@ class Timeline(QFrame):
         self._label_buttons()
         self._title.setText(*self._title_texts())
         self.strip.setAccessibleName(tr("Timeline"))
-        self.strip.setToolTip(
+        set_tip(
+            self.strip,
             tr(
                 "Click or drag to go to a frame. Arrow keys: one frame. Page Up and Page Down: "
                 "one second. I and O: set the start and end of the result."
-            )
+            ),
         )
         trim = ""
         if self._film is not None and self.strip.is_trimmed:

@@ -7,7 +7,6 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLabel,
     QMenu,
     QPushButton,
     QToolButton,
@@ -19,6 +18,7 @@ from app.i18n import tr
 from app.theme.icons import icon
 from app.widgets.controls import Themed
 from app.widgets.layouts import layout_of
+from app.widgets.plain import Label, set_tip
 
 SECONDS = 3.0
 _MARGIN = 12  # px to the edges of the picture
@@ -49,7 +49,7 @@ class TryBar(Themed, QFrame):
         self._over = over
         self._frame, self._seconds, self._stop = QPushButton(), QPushButton(), QPushButton()
         self._compare = QPushButton()
-        self._progress, self._problem = QLabel(), QLabel()
+        self._progress, self._problem = Label(), Label()
         self._problem.setWordWrap(True)
         self._progress.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         names = {
@@ -148,12 +148,12 @@ class TryBar(Themed, QFrame):
         self._seconds.setEnabled(may_begin)
         tried = tr("This frame was already processed with these settings.")
         alone = tr("Process only this frame, as the whole video would be (Ctrl+T)")
-        self._frame.setToolTip(self._why_not or (tried if self._has_result else alone))
+        set_tip(self._frame, self._why_not or (tried if self._has_result else alone))
         longer = tr("Process 3 seconds from this frame on; Space plays them (Ctrl+Shift+T)")
-        self._seconds.setToolTip(self._why_not or longer)
+        set_tip(self._seconds, self._why_not or longer)
         for item, button in zip(self._items, self._offers, strict=True):
             item.setEnabled(button.isEnabled())
-        self._menu_button.setToolTip(self._why_not)
+        set_tip(self._menu_button, self._why_not)
         self._is_offered = True
         self._place()
         self.raise_()
@@ -213,13 +213,13 @@ class TryBar(Themed, QFrame):
         self._frame.setText(tr("Try this frame"))
         self._seconds.setText(tr("Try 3 seconds"))
         self._compare.setText(tr("Compare presets …"))
-        self._compare.setToolTip(
-            tr("Two-second samples from characteristic scenes in several presets")
+        set_tip(
+            self._compare, tr("Two-second samples from characteristic scenes in several presets")
         )
         self._stop.setText(tr("Stop"))
         self._menu_button.setText(tr("Try …"))
         self._close.setIcon(icon("cancel", size=16))
-        self._close.setToolTip(tr("Close"))
+        set_tip(self._close, tr("Close"))
         self._close.setAccessibleName(tr("Close"))
         for item, button in zip(self._items, self._offers, strict=True):
             item.setText(button.text())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLayout, QPushButton, QWidget
 
 from app.i18n import tr
 from app.preview.scene import Mode
 from app.theme.fonts import interface_font
 from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, SegmentedControl
+from app.widgets.plain import Label, set_tip
 
 
 class ViewBar(QWidget):
@@ -30,12 +31,12 @@ class ViewBar(QWidget):
         self._list.setMinimumContentsLength(0)
         self._list.setSizeAdjustPolicy(ChoiceBox.SizeAdjustPolicy.AdjustToContents)
         for mode in Mode:
-            self._list.addItem(str(mode.value), str(mode.value))
+            self._list.offer(str(mode.value), str(mode.value))
         self._is_lettered = self._is_short = False
         self._held: list[QWidget] = []
         self._whole, self._fit = QPushButton(), QPushButton()
         self._live, self._tiles = QPushButton(), QPushButton()
-        self._zoom = QLabel()
+        self._zoom = Label()
         self._zoom.setProperty("kind", "secondary")
         names = {"zoomWhole": self._whole, "zoomFit": self._fit}
         names |= {"liveButton": self._live, "tilesButton": self._tiles}
@@ -197,13 +198,13 @@ class ViewBar(QWidget):
 
     def _rebuild_buttons(self) -> None:
         self._fit.setText(tr("Fit"))
-        self._fit.setToolTip(tr("Show the whole image (0)"))
+        set_tip(self._fit, tr("Show the whole image (0)"))
         self._whole.setText("100 %")
-        self._whole.setToolTip(tr("One result pixel per screen pixel (1)"))
+        set_tip(self._whole, tr("One result pixel per screen pixel (1)"))
         self._live.setText(tr("Follow"))
-        self._live.setToolTip(tr("Back to the frame being processed"))
+        set_tip(self._live, tr("Back to the frame being processed"))
         self._tiles.setAccessibleName(tr("Tiles"))
-        self._tiles.setToolTip(tr("Show which tiles of the frame are finished (T)"))
+        set_tip(self._tiles, tr("Show which tiles of the frame are finished (T)"))
         self._tiles.setIcon(icon("tiles", size=16))
 
 

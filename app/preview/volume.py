@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSlider, QToolButton, QWidget
 from app.i18n import tr
 from app.theme.icons import icon
 from app.ui_state import UiState
+from app.widgets.plain import set_tip
 
 _WIDTH = 72  # px of the slider
 
@@ -67,7 +68,6 @@ class VolumeControl(QWidget):
         is_silent = self.gain == 0
         self.mute.setIcon(icon("muted" if is_silent else "sound", size=16))
         name = tr("Sound on") if self.mute.isChecked() else tr("Mute")
-        for set_text in (self.mute.setToolTip, self.mute.setAccessibleName):
-            set_text(name)
-        for set_text in (self.slider.setToolTip, self.slider.setAccessibleName):
-            set_text(tr("Volume"))
+        for part, text in ((self.mute, name), (self.slider, tr("Volume"))):
+            set_tip(part, text)
+            part.setAccessibleName(text)

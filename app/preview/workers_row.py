@@ -8,6 +8,8 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 from app.i18n import tr
 from app.preview.figures import Figure
 from app.widgets.controls import Translated
+from app.widgets.plain import set_tip
+from engine.core.plain_text import one_line
 from engine.protocol.events import WorkerProgress
 
 _WIDTH = 168  # px of a figure, at least
@@ -58,19 +60,19 @@ class WorkersRow(Translated, QWidget):
             figure.set_caption(_name(event))
             frame = tr("at frame {frame}", frame=event.frame)
             figure.show_value(*_speed(event.frames_per_second))
-            figure.setToolTip(f"{_name(event)}, {frame}")
+            set_tip(figure, f"{_name(event)}, {frame}")
         if rest := everyone[len(alone) :]:
             figure = self._figures[len(alone)]
             figure.set_caption(tr("{count} more", count=len(rest)))
             figure.show_value(*_speed(sum(one.frames_per_second for one in rest)))
-            figure.setToolTip("\n".join(map(_name, rest)))
+            set_tip(figure, "\n".join(map(_name, rest)))
         shown = len(alone) + bool(rest)
         for place, figure in enumerate(self._figures):
             figure.setVisible(place < shown)
 
 
 def _name(event: WorkerProgress) -> str:
-    return event.name or tr("Process {number}", number=event.worker)
+    return one_line(event.name) or tr("Process {number}", number=event.worker)
 
 
 def _speed(frames_per_second: float) -> tuple[str, str]:

@@ -7,7 +7,6 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLabel,
     QMenu,
     QPushButton,
     QToolButton,
@@ -24,6 +23,7 @@ from app.theme.icons import icon, pixmap
 from app.widgets.controls import ElidedLabel
 from app.widgets.meters import ProgressLine
 from app.widgets.notice_line import NoticeLine, colour_of
+from app.widgets.plain import Label, set_tip
 from engine.protocol.runtime_state import RuntimeState
 
 STATE_WIDTH, BUTTON_WIDTH, MORE_WIDTH, GAP = 172, 112, 36, 12
@@ -66,7 +66,7 @@ class RuntimeRow(QFrame):
         self._action = ""
         self._shown: tuple[RuntimeState, TaskState | None] | None = None
         self._name, self._about = ElidedLabel(), ElidedLabel()
-        self._icon, self._state = QLabel(), ElidedLabel()
+        self._icon, self._state = Label(), ElidedLabel()
         self._button, self._more, self._menu = QPushButton(), QToolButton(), QMenu(self)
         self._entries = {name: QAction(self) for name in ("folder", "remove")}
         self._busy, self._problem = ProgressLine(), NoticeLine()
@@ -129,8 +129,9 @@ class RuntimeRow(QFrame):
         self._more.setVisible(state.id != runtime_labels.OWN)
         self._more.setEnabled(any(able.values()))
         self._more.setIcon(icon("more"))
-        self._more.setToolTip(tr("More for {name}", name=runtime_labels.title_of(state)))
-        self._more.setAccessibleName(self._more.toolTip())
+        more = tr("More for {name}", name=runtime_labels.title_of(state))
+        set_tip(self._more, more)
+        self._more.setAccessibleName(more)
 
     def _show_problem(self, state: RuntimeState, task: TaskState | None) -> None:
         """An error with its hint, or why an installed one is not used."""

@@ -7,7 +7,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QFrame,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QScrollArea,
     QVBoxLayout,
@@ -24,6 +23,7 @@ from app.theme.icons import icon
 from app.widgets.controls import Themed
 from app.widgets.layouts import clear_layout
 from app.widgets.notice_line import NoticeLine, PageLine
+from app.widgets.plain import Label
 from engine.core.units import bytes_text
 from engine.protocol.runtime_state import RuntimeState
 
@@ -44,7 +44,7 @@ class RuntimeView(Themed, QDialog):
         self._model = model
         self._ids: tuple[str, ...] | None = None
         self._rows: dict[str, RuntimeRow] = {}
-        self._title, self._room, self._lead, self._foot = (QLabel() for _ in range(4))
+        self._title, self._room, self._lead, self._foot = (Label() for _ in range(4))
         self._now, self._trouble = NoticeLine(), NoticeLine()
         self._now.setObjectName("runtimeNow")
         self._trouble.setObjectName("runtimeTrouble")

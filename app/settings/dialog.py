@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QFrame,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QScrollArea,
     QVBoxLayout,
@@ -20,6 +19,7 @@ from app.i18n import tr
 from app.settings.editors import Editor, LineEditor, SwitchEditor, make_editor
 from app.widgets.controls import Translated
 from app.widgets.layouts import layout_of
+from app.widgets.plain import Label
 from app.window_place import resize_on_screen
 from engine.settings import schema
 from engine.settings.schema import EngineSettings, with_values
@@ -37,7 +37,7 @@ class SettingsDialog(Translated, QDialog):
         self.setObjectName("settingsDialog")
         self.setMinimumWidth(860)
         self.settings = settings
-        self._title, self._foot = QLabel(), QLabel()
+        self._title, self._foot = Label(), Label()
         self._title.setProperty("kind", "headline")
         self._foot.setProperty("kind", "secondary")
         self._foot.setWordWrap(True)
@@ -46,7 +46,7 @@ class SettingsDialog(Translated, QDialog):
         self._default.setObjectName("defaultSettings")
         self._close.setDefault(True)
         self.editors: dict[str, Editor] = {}
-        self._labels: dict[str, tuple[QLabel, QLabel]] = {}
+        self._labels: dict[str, tuple[Label, Label]] = {}
         self._lay_out()
         self._close.clicked.connect(self.close)
         self._default.clicked.connect(lambda: self.take(EngineSettings()))
@@ -141,7 +141,7 @@ class SettingsDialog(Translated, QDialog):
         is_long = schema.about(name).kind in ("command", "folder", "pattern")
         usual = editor.sizeHint().width() if isinstance(editor, SwitchEditor) else _EDITOR_WIDTH
         editor.setFixedWidth(_LONG_WIDTH if is_long else usual)
-        label, description = QLabel(), QLabel()
+        label, description = Label(), Label()
         label.setBuddy(editor.control)
         description.setProperty("kind", "secondary")
         description.setWordWrap(True)

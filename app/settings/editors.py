@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QDoubleSpinBox,
     QFileDialog,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QSpinBox,
     QToolButton,
@@ -26,6 +25,8 @@ from app.i18n import mark, tr
 from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, Switch
 from app.widgets.layouts import layout_of
+from app.widgets.plain import Label, set_tip
+from engine.core.plain_text import one_line
 from engine.settings import schema
 
 
@@ -53,7 +54,7 @@ class Editor(QWidget):
         explanation = setting_text(self.name)
         self.control.setAccessibleName(setting_title(self.name))
         self.control.setAccessibleDescription(explanation)
-        self.setToolTip(explanation)
+        set_tip(self, explanation)
 
 
 class LineEditor(Editor):
@@ -68,9 +69,9 @@ class LineEditor(Editor):
     """
 
     def __init__(self, name: str, empty: str, parent: QWidget | None = None) -> None:
-        self._field, self._empty, self._value = QLineEdit(), empty, ""
+        self._field, self._empty, self._value, self._why = QLineEdit(), empty, "", ""
         super().__init__(name, self._field, parent)
-        self.reason = QLabel(self)
+        self.reason = Label(parent=self)
         self.reason.setObjectName(f"reason-{name}")
         self.reason.setProperty("kind", "problem")
         self.reason.setWordWrap(True)
@@ -87,7 +88,8 @@ class LineEditor(Editor):
     def show_reason(self, reason: str, hint: str = "") -> None:
         """Mark a text that cannot be used, and say why and what to write; "" removes the mark."""
         self._field.setProperty("wrong", bool(reason))
-        self._field.setToolTip(f"{reason} {hint}".strip())
+        self._why = f"{reason} {hint}".strip()
+        set_tip(self._field, self._why)
         self._field.style().polish(self._field)
         self.reason.setText(reason)
         self.reason.setVisible(bool(reason) and not self.isHidden())
@@ -103,7 +105,7 @@ class LineEditor(Editor):
 
     def _describe(self) -> None:
         """Screen readers say why a text is marked."""
-        self.control.setAccessibleDescription(self._field.toolTip() or setting_text(self.name))
+        self.control.setAccessibleDescription(self._why or setting_text(self.name))
 
     def _problem(self, _text: str) -> str:
         """Why a text cannot be used; "" where it can: the engine checks the rest."""
@@ -146,7 +148,7 @@ class PathEditor(LineEditor):
         """Texts of the button too."""
         super().retranslate_ui()
         self._browse.setIcon(icon("folder", size=16))
-        self._browse.setToolTip(tr("Choose file"))
+        set_tip(self._browse, tr("Choose file"))
         self._browse.setAccessibleName(f"{tr('Choose file')}: {setting_title(self.name)}")
 
     def _ask(self) -> None:
@@ -166,7 +168,7 @@ class FolderEditor(PathEditor):
     def retranslate_ui(self) -> None:
         """Texts of the button too."""
         super().retranslate_ui()
-        self._browse.setToolTip(tr("Choose folder"))
+        set_tip(self._browse, tr("Choose folder"))
         self._browse.setAccessibleName(f"{tr('Choose folder')}: {setting_title(self.name)}")
 
     def _ask(self) -> None:
@@ -219,7 +221,7 @@ class ChoiceEditor(Editor):
         self._titles: Mapping[str, str] = {}
         about = schema.about(name)
         for value in about.choices or about.values:
-            self._box.addItem(value_text(name, value), value)
+            self._box.offer(value_text(name, value), value)
         self._box.activated.connect(lambda _: self.changed.emit(name, self._box.currentData()))
 
     def set_value(self, value: Any) -> None:
@@ -257,7 +259,7 @@ class ChoiceEditor(Editor):
         self._titles, current = titles, self._box.currentData()
         self._box.clear()
         for value in titles:
-            self._box.addItem(value, value)
+            self._box.offer(value, value)
         self.set_value(current)
         self._show_all()
 
@@ -266,8 +268,8 @@ class ChoiceEditor(Editor):
         for at in range(self._box.count()):
             value = self._box.itemData(at)
             reason, item = self._reasons.get(value, ""), items.item(at)
-            item.setText(self._text(value))
-            item.setToolTip(reason or choice_hint(self.name, str(value)))
+            item.setText(one_line(self._text(value)))
+            set_tip(item, reason or choice_hint(self.name, str(value)))
             item.setEnabled(not reason)
 
     def _text(self, value: Any) -> str:

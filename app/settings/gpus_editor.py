@@ -11,6 +11,8 @@ from PySide6.QtWidgets import QMenu
 from app.i18n import tr
 from app.settings.editors import Editor
 from app.widgets.controls import ChoiceBox
+from app.widgets.plain import caption, set_tip
+from engine.core.plain_text import one_line
 from engine.settings.schema import names_in
 
 
@@ -19,7 +21,7 @@ class NamesBox(ChoiceBox):
 
     def __init__(self) -> None:
         super().__init__()
-        self.addItem("")
+        self.offer("")
         self.menu = QMenu(self)
 
     def showPopup(self) -> None:
@@ -52,7 +54,8 @@ class GpusEditor(Editor):
         self._titles = titles
         self._box.menu.clear()
         for value, title in titles.items():
-            action = self._box.menu.addAction(title)
+            action = self._box.menu.addAction(caption(title))
+            set_tip(action, one_line(title))
             action.setCheckable(True)
             action.setData(value)
             action.triggered.connect(self._choose)
@@ -74,7 +77,7 @@ class GpusEditor(Editor):
     def _show(self) -> None:
         chosen = self.chosen
         names = [self._titles.get(value, value) for value in chosen]
-        self._box.setItemText(0, ", ".join(names) or tr("None"))
+        self._box.setItemText(0, one_line(", ".join(names)) or tr("None"))
         left = [action for action in self._actions() if action.data() not in chosen]
         for action in self._actions():
             action.setChecked(action.data() in chosen)

@@ -9,6 +9,7 @@ from pathlib import Path
 from PySide6.QtGui import QImage
 
 from engine.core.errors import ErrorInfo, SourceMissing, SourceUnreadable
+from engine.core.plain_text import one_line
 from engine.protocol.events import Picture
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Notice, Plan
@@ -104,6 +105,11 @@ class JobRow:
         """True where the result differs from its source and the user has not accepted that."""
         has_problems = self.report is not None and not self.report.passed
         return self.state is JobState.DONE and has_problems and not self.is_accepted
+
+    @property
+    def name(self) -> str:
+        """The name of the source, for display."""
+        return one_line(self.source.name)
 
     @property
     def awaits_source(self) -> bool:

@@ -11,6 +11,7 @@ from app.bridge.engine_bridge import EventHub
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from engine.core.messages import message
+from engine.core.plain_text import one_line
 from engine.protocol import events
 from engine.protocol.model_file_state import PublishedState
 from engine.protocol.tasks import TaskKind
@@ -47,7 +48,7 @@ class LogModel(QObject):
 
     def add(self, sentence: str) -> None:
         """Write a line of the window itself."""
-        line = f"{time.strftime('%H:%M:%S')}  {sentence}"
+        line = f"{time.strftime('%H:%M:%S')}  {one_line(sentence)}"
         self.lines.append(line)
         self.line_added.emit(line)
 

@@ -16,6 +16,8 @@ from PySide6.QtCore import (
 from app import labels
 from app.bridge.engine_bridge import EventHub
 from app.state.job_row import Downgrade, JobRow, JobState, image_of
+from app.widgets.plain import tip
+from engine.core.plain_text import one_line
 from engine.protocol import events
 from engine.settings.schema import JobSettings
 
@@ -51,11 +53,11 @@ class QueueModel(QAbstractListModel):
         if role == JOB_ROLE:
             return row
         if role == Qt.ItemDataRole.DisplayRole:
-            return row.source.name
+            return row.name
         if role == Qt.ItemDataRole.ToolTipRole:
-            return str(row.source)
+            return tip(one_line(str(row.source)))
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return f"{row.source.name}, {labels.from_to(row)}, {labels.state(row)}"
+            return f"{row.name}, {labels.from_to(row)}, {labels.state(row)}"
         return None
 
     def flags(self, index: Index) -> Qt.ItemFlag:

@@ -7,9 +7,7 @@ from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
 from PySide6.QtWidgets import (
     QDialog,
     QHBoxLayout,
-    QLabel,
     QPushButton,
-    QTextBrowser,
     QVBoxLayout,
     QWidget,
 )
@@ -23,6 +21,7 @@ from app.theme.icons import icon
 from app.widgets.controls import fit_height
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
+from app.widgets.plain import Label, Page
 from app.window_place import resize_on_screen
 from engine import __version__
 from engine.core.units import bytes_text
@@ -30,7 +29,8 @@ from engine.protocol.update_state import UpdateState
 
 _SMALL, _LARGE = QSize(620, 220), QSize(620, 460)  # without and with what is new
 _INDENT = 20  # px, of a list
-_NOT_OFFERED = ("update-untrusted", "update-too-new")  # after these no update is offered
+# After these no update is offered.
+_NOT_OFFERED = ("update-untrusted", "update-outdated", "update-too-new")
 _MARKDOWN = (
     QTextDocument.MarkdownFeature.MarkdownDialectGitHub
     | QTextDocument.MarkdownFeature.MarkdownNoHTML
@@ -61,10 +61,10 @@ class UpdateView(QDialog):
         self.resize(_SMALL)
         self._model = model
         self._shown_notes = ""
-        self._title, self._about, self._never = QLabel(), QLabel(), QLabel()
+        self._title, self._about, self._never = Label(), Label(), Label()
         self._notice = NoticeLine()
-        self._notes = QTextBrowser()
-        self._bar, self._doing = ShareBar(), QLabel()
+        self._notes = Page()
+        self._bar, self._doing = ShareBar(), Label()
         self._check, self._act, self._stop, self._close = (QPushButton() for _ in range(4))
         self._action = "check"
         self._name_parts()

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QFrame,
     QHBoxLayout,
-    QLabel,
     QLayout,
     QLayoutItem,
     QMessageBox,
@@ -29,7 +28,9 @@ from PySide6.QtWidgets import (
 from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.layouts import clear_layout, layout_of
+from app.widgets.plain import Label, message_box, set_tip, tip
 from app.window_place import resize_on_screen
+from engine.core.plain_text import one_line
 
 _LIST_BORDER = 26  # px of an open list, with its scroll bar
 
@@ -72,11 +73,7 @@ def is_confirmed(parent: QWidget, text: str, details: str = "", *, yes: str, no:
         yes: Text of the button that does it.
         no: Text of the button that leaves everything as it is.
     """
-    box = QMessageBox(parent)
-    box.setIcon(QMessageBox.Icon.Question)
-    box.setWindowTitle("Upreel")
-    box.setText(text)
-    box.setInformativeText(details)
+    box = message_box(QMessageBox.Icon.Question, text, details, parent=parent)
     accept = box.addButton(yes, QMessageBox.ButtonRole.AcceptRole)
     box.setDefaultButton(box.addButton(no, QMessageBox.ButtonRole.RejectRole))
     box.exec()
@@ -131,9 +128,9 @@ class SegmentedControl(QFrame):
 
     def set_tips(self, tips: dict[str, str]) -> None:
         """New explanations of the buttons, by key; read out by screen readers too."""
-        for key, tip in tips.items():
-            self._buttons[key].setToolTip(tip)
-            self._buttons[key].setAccessibleDescription(tip)
+        for key, text in tips.items():
+            set_tip(self._buttons[key], text)
+            self._buttons[key].setAccessibleDescription(text)
 
     def button(self, key: str) -> QPushButton:
         """The button of a key."""
@@ -251,6 +248,14 @@ class ChoiceBox(QComboBox):
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(6)
 
+    def offer(self, text: str, value: object = None) -> None:
+        """Offer a choice, whose name may be foreign."""
+        self.addItem(one_line(text), value)
+
+    def set_item_tip(self, at: int, text: str) -> None:
+        """Give a choice a tool tip."""
+        self.setItemData(at, tip(text), Qt.ItemDataRole.ToolTipRole)
+
     @property
     def shown_text(self) -> str:
         """The legible part of the current text."""
@@ -330,16 +335,16 @@ class Switch(QCheckBox):
         painter.drawText(room, int(Qt.AlignmentFlag.AlignVCenter), self.text())
 
 
-class ElidedLabel(QLabel):
+class ElidedLabel(Label):
     """One line that ends in "..." where room is short; the tool tip then shows all of it."""
 
     def __init__(
         self, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
+        super().__init__(parent=parent)
         self._mode = mode
         self._whole = ""
-        self._shorter: tuple[str, ...] = ()
+        self._shorter: list[str] = []
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
 
     @property
@@ -354,8 +359,8 @@ class ElidedLabel(QLabel):
             text: All of it.
             shorter: Shorter texts, shown where they fit; only the last one ends in "...".
         """
-        self._whole, self._shorter = text, shorter
-        self.setAccessibleName(text)
+        self._whole, *self._shorter = map(one_line, (text, *shorter))
+        self.setAccessibleName(self._whole)
         self._elide()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -385,4 +390,4 @@ class ElidedLabel(QLabel):
         shown = next(fitting, None) or metrics.elidedText(texts[-1], self._mode, width)
         if shown != self.text():
             super().setText(shown)
-        self.setToolTip(self._whole if shown != self._whole else "")
+        set_tip(self, self._whole if shown != self._whole else "")

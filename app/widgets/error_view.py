@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.engine_messages import button, hint, text, title
 from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.compact_scroll import CompactScroll
+from app.widgets.plain import Label
 from engine.core.errors import EngineError, ErrorInfo
 
 ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its button helps with
@@ -20,9 +21,9 @@ ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its but
     "folder": "output-error output-unwritable",
     "log": (
         "engine-error identity-damaged machine-error unknown-machine not-gguf update-error "
-        "update-not-in-build update-unreachable "
+        "update-not-in-build update-unreachable update-outdated "
         "update-untrusted update-too-new update-damaged update-missing update-busy "
-        "update-not-installable engine-stopped system-refusal internal-error"
+        "update-not-installable engine-stopped system-refusal internal-error command-invalid"
     ),
     "models": (
         "weights-error weights-missing library-missing download-failed weights-busy "
@@ -64,7 +65,7 @@ class ErrorCard(QFrame):
         self.setProperty("kind", "card")
         self.setObjectName("errorCard")
         self._error: ErrorInfo | None = None
-        self._icon, self._title, self._message, self._hint = (QLabel() for _ in range(4))
+        self._icon, self._title, self._message, self._hint = (Label() for _ in range(4))
         self._title.setProperty("kind", "error")
         self._hint.setProperty("kind", "secondary")
         for label in (self._title, self._message, self._hint):

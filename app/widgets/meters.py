@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from app.theme import tokens
+from app.widgets.plain import Label
 
 _LEAST_SEEN = 0.05  # of a ring
 
@@ -61,7 +62,7 @@ class ProgressLine(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._bar, self._figures = ShareBar(), QLabel()
+        self._bar, self._figures = ShareBar(), Label()
         self._figures.setProperty("kind", "secondary")
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)

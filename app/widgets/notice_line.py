@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.controls import Translated
+from app.widgets.plain import Label
 
 ICONS = {"good": "check", "info": "info", "warning": "warning", "refusal": "error"}
 
@@ -37,9 +38,9 @@ class NoticeLine(QWidget):
     ) -> None:
         super().__init__(parent)
         self._severity = severity
-        self._icon = QLabel()
+        self._icon = Label()
         self._icon.setFixedSize(16, 18)
-        self._message, self._hint = QLabel(), QLabel()
+        self._message, self._hint = Label(), Label()
         self._hint.setProperty("kind", "secondary")
         for label in (self._message, self._hint):
             label.setWordWrap(True)
@@ -86,7 +87,7 @@ class PageLine(Translated, QWidget):
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.name, self.explanation, self.button = QLabel(), QLabel(), QPushButton()
+        self.name, self.explanation, self.button = Label(), Label(), QPushButton()
         self.explanation.setProperty("kind", "secondary")
         self.explanation.setWordWrap(True)
         self.explanation.setObjectName(f"{name}Summary")

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QApplication,
     QFrame,
     QHBoxLayout,
-    QLabel,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -17,6 +16,7 @@ from PySide6.QtWidgets import (
 from app.i18n import tr
 from app.theme.icons import icon
 from app.widgets.controls import Themed
+from app.widgets.plain import Label, set_tip
 
 
 class Sheet(Themed, QFrame):
@@ -36,7 +36,7 @@ class Sheet(Themed, QFrame):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._over, self._width, self._is_left = over, width, is_left
         self._focus_before: QWidget | None = None
-        self._title, self._close = QLabel(), QToolButton()
+        self._title, self._close = Label(), QToolButton()
         self._title.setProperty("kind", "title")
         self._close.setObjectName(f"{name}Close")
         self._close.setProperty("kind", "more")
@@ -108,7 +108,7 @@ class Sheet(Themed, QFrame):
     def retranslate_ui(self) -> None:
         """All texts in the current language, icons in the current theme."""
         self._close.setIcon(icon("cancel", size=16))
-        self._close.setToolTip(tr("Close (Esc)"))
+        set_tip(self._close, tr("Close (Esc)"))
         self._close.setAccessibleName(tr("Close"))
 
     def _fit(self) -> None:

@@ -17,6 +17,7 @@ from engine.cli.context import DONE, CommandContext
 from engine.cli.options import parse_size
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
+from engine.core.plain_text import one_line
 
 _WIDTH = 100  # characters
 
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace, context: CommandContext) -> int:
     _check(args)
     with _traced(args):
         rows = context.services.bench(args.cases, options, context.console.note)
-    context.console.say(table(rows))
+    context.console.say(*table(rows).split("\n"))
     if args.json_file is not None:
         write_file(Path(args.json_file), json.dumps({"results": rows}, indent=1) + "\n")
     if args.markdown is not None:
@@ -119,7 +120,10 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def _block(rows: Sequence[dict[str, Any]]) -> list[str]:
     names = list(dict.fromkeys(name for row in rows for name in row if name != "case"))
-    grid = [names, *([markdown.cell(row.get(name, "")) for name in names] for row in rows)]
+    grid = [
+        names,
+        *([one_line(markdown.cell(row.get(name, ""))) for name in names] for row in rows),
+    ]
     lines = markdown.aligned(grid)
     if len(lines[0]) > _WIDTH:
         lines = markdown.aligned(list(zip(*grid, strict=True)))

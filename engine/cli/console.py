@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from engine.core.errors import EngineError, ErrorInfo
-from engine.core.log import printable
 from engine.core.messages import Message, text_of
+from engine.core.plain_text import one_line
 from engine.protocol.events import Picture
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import Notice, PicturePlan, Plan, Reasons
@@ -43,7 +43,7 @@ _PROPERTIES = {
 
 
 class Console:
-    """Two streams and the rule which text belongs to which.
+    """Two streams and the rule which text belongs to which; foreign text cannot begin a line.
 
     With `json` standard output carries JSON only, and `say` goes to standard error.
     """
@@ -53,17 +53,18 @@ class Console:
         self.err = err
         self.json = json
 
-    def say(self, text: str) -> None:
+    def say(self, *lines: str) -> None:
         """The answer as text."""
-        _write(self.err if self.json else self.out, text)
+        _write(self.err if self.json else self.out, *lines)
 
-    def note(self, text: str) -> None:
+    def note(self, *lines: str) -> None:
         """A remark next to the answer."""
-        _write(self.err, text)
+        _write(self.err, *lines)
 
     def data(self, value: Any, **extra: Any) -> None:
         """One JSON object in one line on standard output; `extra` stands in front."""
-        _write(self.out, json.dumps(extra | encode(value), allow_nan=False))
+        text = json.dumps(extra | encode(value), allow_nan=False)
+        _write(self.out, text.replace("\x7f", "\\u007f"))  # the one that JSON leaves as it is
 
     def error(self, error: EngineError | ErrorInfo) -> None:
         """An error as its code, its sentence and what to do next."""
@@ -79,12 +80,12 @@ class Console:
         """Ask for a yes; without a terminal, and with `json`, the answer is no."""
         if self.json or sys.stdin is None or not sys.stdin.isatty():
             return False
-        self.err.write(printable(f"{question} [y/N] "))
+        self.err.write(one_line(f"{question} [y/N] "))
         self.err.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def _problem(self, word: str, code: str, message: str, hint: str) -> None:
-        _write(self.err, f"{word}[{code}]: {message}" + (f"\n  hint: {hint}" if hint else ""))
+        _write(self.err, f"{word}[{code}]: {message}", *([f"  hint: {hint}"] if hint else []))
 
 
 def standard(*, json: bool = False) -> Console:
@@ -103,8 +104,8 @@ def _utf8(stream: IO[str] | None) -> IO[str]:
     return stream
 
 
-def _write(stream: IO[str], text: str) -> None:
-    stream.write(printable(text) + "\n")
+def _write(stream: IO[str], *lines: str) -> None:
+    stream.writelines(one_line(line) + "\n" for line in lines)
     stream.flush()
 
 

@@ -32,7 +32,7 @@ def state_word(state: str) -> str:
     return _STATES.get(state, state)
 
 
-def media_words(media: MediaInfo) -> str:
+def media_words(media: MediaInfo) -> list[str]:
     """Describes a file in several lines."""
     lines = [
         _line("File", f"{media.path} ({bytes_text(media.bytes)}, {media.container})"),
@@ -45,7 +45,7 @@ def media_words(media: MediaInfo) -> str:
         _line("Chapter", f"{clock_text(chapter.start)} {chapter.title}".rstrip())
         for chapter in media.chapters
     ]
-    return "\n".join(lines)
+    return lines
 
 
 def findings(notices: Iterable[Notice]) -> Iterator[str]:
@@ -56,7 +56,7 @@ def findings(notices: Iterable[Notice]) -> Iterator[str]:
         yield _line(name, f"{notice.message} {f'[{remedy}]' if remedy else notice.hint}".rstrip())
 
 
-def plan_words(plan: Plan) -> str:
+def plan_words(plan: Plan) -> list[str]:
     """Describes a plan in several lines; notices are printed apart."""
     lines = [
         _line("Source", f"{plan.source} ({plan.source_seen_size}, {_frames(plan)})"),
@@ -78,7 +78,7 @@ def plan_words(plan: Plan) -> str:
         lines.append(_line("Copied", _counted(stream.kind for stream in copied)))
     lines += [_line("Decoded", _decoded(s)) for s in plan.streams if s.converted]
     lines += [_line("Left out", _left(s)) for s in plan.streams if not s.copied]
-    return "\n".join([*lines, *_why(plan)])
+    return [*lines, *_why(plan)]
 
 
 def _why(plan: Plan) -> Iterator[str]:
@@ -111,10 +111,10 @@ def _latents(plan: LatentPlan) -> str:
     return f"{reading}, decoded with {plan.vae.path.name} on {plan.device}, {plan.dtype}{tile}"
 
 
-def report_words(report: Report) -> str:
+def report_words(report: Report) -> list[str]:
     """Describes a report: a line for each check, then the verdict."""
     lines = [f"  {'ok ' if check.passed else 'BAD'}  {check.message}" for check in report.checks]
-    return "\n".join([*lines, verdict(report)])
+    return [*lines, verdict(report)]
 
 
 def verdict(report: Report) -> str:
@@ -125,7 +125,7 @@ def verdict(report: Report) -> str:
     return f"FAILED checks: {names}"
 
 
-def summary_words(report: Report) -> str:
+def summary_words(report: Report) -> list[str]:
     """The end of a job: where the result is, how long it took, whether it was proved."""
     parts = [_count(report.frames_out, "frame")]
     if report.seconds:
@@ -141,7 +141,7 @@ def summary_words(report: Report) -> str:
     lines = [f"Done: {report.output}", f"  {', '.join(parts)}", f"  {verdict(report)}"]
     lines += [f"  BAD  {check.message}" for check in report.problems]
     lines += [f"  model file {model_file_words(file)}" for file in report.model_files]
-    return "\n".join(lines)
+    return lines
 
 
 def model_file_words(file: ModelFile) -> str:

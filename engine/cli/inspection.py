@@ -22,7 +22,7 @@ def probe(args: argparse.Namespace, context: CommandContext) -> int:
     if context.console.json:
         context.console.data(media, notices=[encode(notice) for notice in found])
     else:
-        context.console.say("\n".join([formatting.media_words(media), *formatting.findings(found)]))
+        context.console.say(*formatting.media_words(media), *formatting.findings(found))
     return DONE
 
 
@@ -41,7 +41,7 @@ def plan(args: argparse.Namespace, context: CommandContext) -> int:
     if context.console.json:
         context.console.data(found)
     else:
-        context.console.say(formatting.plan_words(found))
+        context.console.say(*formatting.plan_words(found))
     for notice in found.notices:
         context.console.notice(notice)
     return DONE if _would_do(found) else FAILED
@@ -58,7 +58,7 @@ def verify(args: argparse.Namespace, context: CommandContext) -> int:
     if context.console.json:
         context.console.data(report)
     else:
-        context.console.say(formatting.report_words(report))
+        context.console.say(*formatting.report_words(report))
     return DONE if report.passed else FAILED
 
 

@@ -194,7 +194,7 @@ class _Listener:
         self.progress.clear()
         plan = self._plans.get(event.job_id)
         if plan is not None:
-            self._console.say(formatting.plan_words(plan))
+            self._console.say(*formatting.plan_words(plan))
             for notice in plan.notices:
                 self._console.notice(notice)
         if event.done:
@@ -206,7 +206,7 @@ class _Listener:
         match event:
             case e.JobFinished():
                 self._reports.append(event.report)
-                self._console.say(formatting.summary_words(event.report))
+                self._console.say(*formatting.summary_words(event.report))
                 if not event.report.passed and event.job_id not in self._accepted:
                     self._failed = True
                     self._note_choices(event.job_id, can_accept=True)

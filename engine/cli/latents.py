@@ -112,7 +112,7 @@ def encode(args: argparse.Namespace, context: CommandContext) -> int:
     if context.console.json:
         context.console.data(done)
     else:
-        context.console.say(_words(done))
+        context.console.say(*_words(done))
     return DONE
 
 
@@ -155,7 +155,7 @@ def _rate(text: str) -> Fraction:
     return rate
 
 
-def _words(done: EncodedLatents) -> str:
+def _words(done: EncodedLatents) -> list[str]:
     lines = [
         f"{done.output}: {done.latents} latents of {done.model}, {done.reading}, "
         f"{bytes_text(done.bytes)}, in {duration_text(done.seconds)}"
@@ -164,4 +164,4 @@ def _words(done: EncodedLatents) -> str:
         lines.append(f"  padded from {done.size} to {done.padded}")
     if done.padded_frames != done.frames:
         lines.append(f"  padded from {done.frames} to {done.padded_frames} frames")
-    return "\n".join(lines)
+    return lines

@@ -138,7 +138,7 @@ class _Question:
     def show(self, offer: PairingOffer) -> Future[bool]:
         """Shows the words, like `engine.farm.pairing.Show`."""
         text = message("pairing.words", name=offer.name, address=offer.address)
-        self._console.note(f"\n{text}\n\n    {' '.join(offer.words)}\n")
+        self._console.note("", str(text), "", f"    {' '.join(offer.words)}", "")
         self._console.note(f"{message('pairing.right')}")
         answer: Future[bool] = Future()
         threading.Thread(target=self._ask, args=(answer,), daemon=True).start()

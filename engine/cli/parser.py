@@ -25,7 +25,7 @@ from engine.cli import (
 )
 from engine.cli.context import CommandContext
 from engine.cli.options import DEVICE_HELP, settings_help
-from engine.core.log import printable
+from engine.core.plain_text import one_line
 from engine.settings.optimisations import model_switch_names
 
 Run = Callable[[argparse.Namespace, CommandContext], int]
@@ -58,11 +58,11 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Prints wrong arguments as printable text: a pattern of the shell makes names arguments."""
+    """Prints wrong arguments as plain text: a pattern of the shell makes names arguments."""
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and end the program."""
-        super().error(printable(message))
+        super().error(one_line(message))
 
 
 def build() -> argparse.ArgumentParser:
@@ -344,7 +344,7 @@ def _machine(add: Any) -> None:
     command.add_argument(
         "--with-names",
         action="store_true",
-        help="include file names and titles of videos in the archive",
+        help="keep names of files and computers, addresses, and titles of videos in the archive",
     )
     _json(command)
 

@@ -6,6 +6,7 @@ import os
 import time
 from typing import IO, Any, Protocol
 
+from engine.core.plain_text import one_line
 from engine.core.units import duration_text
 from engine.protocol.events import StageProgress, WorkerProgress
 
@@ -59,7 +60,7 @@ class _Workers:
     def words(self) -> list[str]:
         """One for each: "process 2 at frame 480, 1.5 fps"; a GPU or a computer has its name."""
         return [
-            f"{one.name or f'process {number}'} at frame {one.frame}, "
+            f"{one_line(one.name) or f'process {number}'} at frame {one.frame}, "
             f"{one.frames_per_second:.1f} fps"
             for number, one in sorted(self._seen.items())
         ]
@@ -135,7 +136,7 @@ class _Bar(_Workers):
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.fields[detail]}"),
+            TextColumn("{task.fields[detail]}", markup=False),
             console=Console(file=self._stream),
             transient=True,
             refresh_per_second=4,

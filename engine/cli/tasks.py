@@ -11,7 +11,7 @@ from typing import IO, TypeVar
 from engine.cli.context import CANCELLED, DONE, FAILED, CommandContext
 from engine.cli.session import Interrupted, Session, session
 from engine.core.errors import EngineError, ErrorInfo
-from engine.core.log import printable
+from engine.core.plain_text import one_line
 from engine.core.units import bytes_text, duration_text
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -181,10 +181,10 @@ class TaskLine:
     def show(self, event: e.TaskProgress) -> None:
         """Show how far a task is."""
         if self._is_terminal:
-            self._write_over(printable(progress_text(event)))
+            self._write_over(one_line(progress_text(event)))
         elif time.monotonic() >= self._due:
             self._due = time.monotonic() + _LINE_EVERY_S
-            self._stream.write(printable(progress_text(event)) + "\n")
+            self._stream.write(one_line(progress_text(event)) + "\n")
             self._stream.flush()
 
     def clear(self) -> None:

@@ -87,4 +87,4 @@ def _show(state: UpdateState, context: CommandContext) -> None:
         "its setup is downloaded" if state.is_ready else f"{bytes_text(state.bytes)} to download"
     )
     console.say(f"Upreel {state.newer} of {state.date}; {where}. You have {state.version}.")
-    console.say(state.notes["en"].strip())
+    console.say(*state.notes["en"].strip().splitlines())

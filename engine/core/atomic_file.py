@@ -58,6 +58,8 @@ def write_bytes(path: Path, content: bytes, *, is_private: bool = False) -> None
     Raises:
         OSError: The disk refuses; the old file is unchanged.
     """
+    if not path.name:  # "." and "/"
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     part = path.with_name(part_name(secrets.token_hex(6)))
     try:
         part.touch(0o600 if is_private else 0o666)

@@ -261,6 +261,10 @@ class UpdateUntrusted(UpdateError, code="update-untrusted"):
     """The answer was not signed by us, or describes something else."""
 
 
+class UpdateOutdated(UpdateError, code="update-outdated"):
+    """The answer was signed by us, but is not the newest one, or nobody can say whether it is."""
+
+
 class UpdateTooNew(UpdateError, code="update-too-new"):
     """The description of the update is written in a way that this version cannot read."""
 
@@ -319,6 +323,10 @@ class NumericOverflow(CapacityError, code="numeric-overflow"):
 
 class SettingsError(EngineError, code="settings-error"):
     """A setting has an impossible value or an unknown name."""
+
+
+class CommandInvalid(EngineError, code="command-invalid"):
+    """A command to the engine has a value that it cannot have."""
 
 
 class JobError(EngineError, code="job-error"):

@@ -6,32 +6,36 @@ import contextlib
 import faulthandler
 import logging
 import logging.handlers
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from engine.core import paths
+from engine.core.plain_text import one_line
 
 _LARGEST_BYTES = 1_000_000  # of the program's file
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_INDENT = "    "  # of lines that belong to a record
 
 
-# Control characters, but for tab and newline, and those that reverse the direction of text.
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+class _Plain(logging.Formatter):
+    """Records as plain text: a message is one line, and lines that belong to it are indented.
 
-
-def printable(text: str) -> str:
-    """A text for a terminal: names of files and tags may hold characters that would steer it."""
-    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
-
-
-class _Printable(logging.Formatter):
-    """Records as printable text."""
+    So nothing that a message quotes looks like a record. A text of several lines, such as a
+    traceback without `exc_info`, belongs into `extra={"details": text}`.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """The record in one format."""
-        return printable(super().format(record))
+        record.message, record.asctime = record.getMessage(), self.formatTime(record)
+        details = [getattr(record, "details", ""), record.stack_info or ""]
+        details += [self.formatException(record.exc_info)] if record.exc_info else []
+        below = [line for text in details if text for line in text.rstrip("\n").split("\n")]
+        shown = [
+            one_line(self.formatMessage(record)),
+            *(_INDENT + one_line(line) for line in below),
+        ]
+        return "\n".join(shown)
 
 
 def setup(*, to_stderr: bool = False) -> None:
@@ -93,5 +97,5 @@ class _LogFile(logging.handlers.RotatingFileHandler):
 
 
 def _formatted(handler: logging.Handler) -> logging.Handler:
-    handler.setFormatter(_Printable(_FORMAT))
+    handler.setFormatter(_Plain(_FORMAT))
     return handler

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engine.core import paths
+from engine.core.plain_text import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +35,8 @@ class Message:
 
     Attributes:
         code: Path of its table in the catalogue: "disk-full.while-writing".
-        params: Values by placeholder. A message as a value is rendered in the same language; a
-            tuple becomes a list in it.
+        params: Values by placeholder. A text is foreign: it is shown as plain text in one line. A
+            message as a value is rendered in the same language; a tuple becomes a list in it.
         part: Field of the entry that is rendered: a message may carry the hint of another one.
     """
 
@@ -169,7 +170,7 @@ class MessageCatalogue:
             return self.text(value)
         if isinstance(value, tuple):
             return self.text(Message("list.separator")).join(map(self._value, value))
-        return value
+        return one_line(value)
 
 
 @functools.cache

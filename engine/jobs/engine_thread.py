@@ -33,6 +33,7 @@ from engine.pipeline.prepare import Machine
 from engine.planner.availability import devices_here
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol.command_check import check
 from engine.protocol.plan import notice_of_error
 from engine.protocol.tasks import Task, TaskKind
 from engine.runtimes.service import RuntimeService
@@ -42,6 +43,10 @@ logger = logging.getLogger(__name__)
 
 _ALONE = (TaskKind.BENCHMARK, TaskKind.EXCERPT)  # no job runs next to them
 _CLOSE_S = 5.0  # for a download to end; what was downloaded stays in any case
+_POINTLESS = (  # once the end is asked for
+    *(c.Prepare, c.AddJob, c.AdoptJob, c.ChangeJob, c.RetryJob, c.StartQueue),
+    *(c.ShowFrame, c.ExcerptCommand),
+)
 
 
 class _TaskEnded(c.Command):
@@ -55,6 +60,7 @@ class EngineThread(threading.Thread):
         super().__init__(name="engine", daemon=True)
         self._sink, self._pretend = sink, machine.pretend
         self._inbox: queue.SimpleQueue[c.Command] = queue.SimpleQueue()
+        self._is_closing = False
         self._tasks = TaskRunner(sink, ended=lambda: self.send(_TaskEnded()))
         self._jobs = JobService(
             sink, machine, self.send, may_run=lambda: not any(map(self._tasks.runs, _ALONE))
@@ -79,6 +85,8 @@ class EngineThread(threading.Thread):
     def send(self, command: c.Command) -> None:
         """Take a command; returns at once, from any thread."""
         self._inbox.put(command)
+        if isinstance(command, c.Shutdown):
+            self._is_closing = True
 
     def run(self) -> None:
         """Answer commands until Shutdown."""
@@ -89,13 +97,17 @@ class EngineThread(threading.Thread):
                 self._answer(self._inbox.get())
         finally:
             self._tasks.close(_CLOSE_S)
+            self._excerpts.close()
             self._machines.close(_CLOSE_S)
             sampler.stop()
             self._sink.emit(e.EngineClosed())
 
     def _answer(self, command: c.Command) -> None:
+        if self._is_closing and isinstance(command, _POINTLESS):
+            return  # a hundred files that were added a moment ago take seconds to read
         service = next((s for s in self._services if isinstance(command, s.commands)), None)
         try:
+            check(command)
             if service is None:
                 self._carry_out(command)
                 return
@@ -132,10 +144,9 @@ class EngineThread(threading.Thread):
 
 def _refusal(command: c.Command, kind: TaskKind | None, error: EngineError) -> e.Event:
     """How the error of a command reaches the user."""
+    job_id = str(getattr(command, "job_id", ""))  # of a refused command it may be anything
     if kind is not None:
-        subject = getattr(command, "job_id", "")
-        return e.TaskFailed(kind=kind, subject=subject, error=error.info())
-    job_id = getattr(command, "job_id", "")
+        return e.TaskFailed(kind=kind, subject=job_id, error=error.info())
     match command:
         case c.AddJob() | c.AdoptJob():
             source = str(getattr(command, "source", job_id))

@@ -63,6 +63,7 @@ class ExcerptService:
         self, jobs: JobService, send: Callable[[c.Command], None], is_measured: Callable[[], bool]
     ) -> None:
         self._jobs, self._send, self._is_measured = jobs, send, is_measured
+        self._tried: set[str] = set()  # jobs
 
     def answer(self, command: c.ExcerptCommand) -> Task:
         """A task that emits ScenesFound, or sends ExcerptMade.
@@ -91,6 +92,7 @@ class ExcerptService:
             start=command.start,
             seconds=command.seconds,
         )
+        self._tried.add(job.id)
         do = partial(self._make, job.id, wanted, self._jobs.machine)
         return Task(kind=self.kind, subject=job.id, do=do)
 
@@ -98,6 +100,12 @@ class ExcerptService:
         """Delete what a program that was killed has left."""
         for folder in JobStore(self._jobs.machine.jobs_folder).old_excerpts():
             shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Delete what was made; called when no task runs any more."""
+        store = JobStore(self._jobs.machine.jobs_folder)
+        for job_id in self._tried:
+            store.remove_excerpts(job_id)
 
     def _make(self, job_id: str, wanted: _Wanted, machine: Machine, work: RunningTask) -> None:
         folder = JobStore(machine.jobs_folder).excerpts(job_id) / uuid.uuid4().hex[:8]

@@ -1,4 +1,4 @@
-"""A job: source, settings, output and state; which state may follow which; jobs in their order."""
+"""A job: source, settings, output and state; which step is possible when; jobs in their order."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 from engine.core.control import Control
 from engine.core.errors import EngineError, JobError, UnknownJob
@@ -26,19 +27,14 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
-_NEXT = {
-    JobState.WAITING: {JobState.RUNNING, JobState.CANCELLED},
-    JobState.RUNNING: {
-        JobState.PAUSED,
-        JobState.FINISHED,
-        JobState.FAILED,
-        JobState.CANCELLED,
-        JobState.WAITING,  # the program ends: resumed at the next start
-    },
-    JobState.PAUSED: {JobState.RUNNING, JobState.FAILED, JobState.CANCELLED, JobState.WAITING},
-    JobState.FINISHED: {JobState.WAITING},  # once more, with other settings
-    JobState.FAILED: {JobState.WAITING},
-    JobState.CANCELLED: {JobState.WAITING},
+Step = Literal["start", "pause", "resume", "cancel", "retry"]
+
+_STEPS: dict[Step, tuple[set[JobState], JobState]] = {  # possible in these states; leads to this
+    "start": ({JobState.WAITING}, JobState.RUNNING),
+    "pause": ({JobState.RUNNING}, JobState.PAUSED),
+    "resume": ({JobState.PAUSED}, JobState.RUNNING),
+    "cancel": ({JobState.WAITING}, JobState.CANCELLED),  # a thread is cancelled by its control
+    "retry": ({JobState.FINISHED, JobState.FAILED, JobState.CANCELLED}, JobState.WAITING),
 }
 
 
@@ -58,13 +54,14 @@ class Job:
     control: Control = field(default_factory=Control)
     excerpts: list[Excerpt] = field(default_factory=list)  # also of other settings; the newest last
 
-    def move_to(self, state: JobState) -> None:
-        """Change the state.
+    def take(self, step: Step) -> None:
+        """Change the state as a command or the queue asks for; the end of a thread is no step.
 
         Raises:
-            JobError: That state cannot follow the present one.
+            JobError: The step is not possible in the present state.
         """
-        if state not in _NEXT[self.state]:
+        possible, state = _STEPS[step]
+        if self.state not in possible:
             raise JobError("wrong-state", state=self.state, wanted=state)
         self.state = state
 
@@ -111,11 +108,6 @@ class JobQueue:
         """Put a job to another place, counted from 0; beyond the ends means the end."""
         self._jobs.remove(job)
         self._jobs.insert(max(0, min(position, len(self._jobs))), job)
-
-    @property
-    def active(self) -> Job | None:
-        """The job whose threads exist, if any."""
-        return next((job for job in self._jobs if job.is_active), None)
 
     @property
     def next_waiting(self) -> Job | None:

@@ -46,9 +46,16 @@ logger = logging.getLogger(__name__)
 class _Ended(c.Command):
     """How a job ended, from its thread."""
 
-    job: Job
     event: e.JobEvent
     state: JobState
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The job that runs or is paused, and its thread."""
+
+    job: Job
+    thread: threading.Thread
 
 
 class JobService:
@@ -73,7 +80,7 @@ class JobService:
         self._jobs = JobQueue()
         self._removed: dict[str, Job] = {}  # that can come back
         self._store = JobStore(machine.jobs_folder)
-        self._worker: threading.Thread | None = None
+        self._running: _Running | None = None
         self._awake = ExitStack()  # used in the engine thread alone; empty while a job is paused
         self._queue_runs = False
         self._is_closing = False
@@ -86,7 +93,7 @@ class JobService:
     @property
     def is_running(self) -> bool:
         """Whether a job has a thread."""
-        return self._worker is not None
+        return self._running is not None
 
     @property
     def machine(self) -> Machine:
@@ -104,7 +111,7 @@ class JobService:
     @property
     def has_ended(self) -> bool:
         """Whether Shutdown was asked for, and no job runs any more."""
-        return self._is_closing and self._worker is None
+        return self._is_closing and self._running is None
 
     def carry_out(self, command: c.Command) -> None:
         """Carry out a command and emit what has changed.
@@ -144,9 +151,8 @@ class JobService:
                 self._cancel(job_id)
             case c.ShowFrame():
                 self._show_frame(command)
-            case c.ExcerptMade(job_id=job_id, excerpt=excerpt):
-                self._jobs.get(job_id).excerpts.append(excerpt)
-                self._sink.emit(e.ExcerptReady(job_id=job_id, excerpt=excerpt))
+            case c.ExcerptMade():
+                self._take_excerpt(command)
             case c.ChangeEngine(settings=settings):
                 self._machine = replace(self._machine, settings=settings)
             case c.Shutdown():
@@ -157,6 +163,9 @@ class JobService:
                 raise TypeError(f"no answer to {type(command).__name__}")
 
     def _add(self, command: c.AddJob) -> None:
+        self._store.folder(command.job_id)  # refuses what is no name
+        if command.job_id in self._store.ids():
+            raise JobError("begun-already", job=command.job_id)
         if command.is_automatic:
             check_safe(command.source)
         with being_read(command.source, "probe"):
@@ -218,7 +227,7 @@ class JobService:
         self._enqueue(job, command.position)
 
     def _enqueue(self, job: Job, position: int | None = None) -> None:
-        if any(other.id == job.id for other in self._jobs):
+        if job.id in self._removed or any(other.id == job.id for other in self._jobs):
             raise JobError("queued-already", job=job.id)
         self._jobs.add(job)
         if position is not None:
@@ -274,19 +283,23 @@ class JobService:
         self.run_next()
 
     def _remove(self, job_id: str) -> None:
-        if any(job.id == job_id for job in self._jobs):
-            self._jobs.remove(self._idle(job_id))
-        elif self._removed.pop(job_id, None) is None and job_id not in self._store.ids():
+        job = next((job for job in self._jobs if job.id == job_id), None)
+        if job is None and job_id not in (*self._removed, *self._store.ids()):
             raise UnknownJob("none", job=job_id)
+        if job is not None:
+            self._idle(job_id)
         with self._store.held(job_id):
             pass  # refuses while another program is at it
+        if job is not None:
+            self._jobs.remove(job)
+        self._removed.pop(job_id, None)
         self._store.remove(job_id)
         self._store.remove_excerpts(job_id)
         self._sink.emit(e.JobRemoved(job_id=job_id))
 
     def _retry(self, job_id: str, *, accept: bool) -> None:
         job = self._idle(job_id)
-        job.move_to(JobState.WAITING)
+        job.take("retry")
         job.is_accepted = accept
         job.control = Control()
         self._sink.emit(e.JobQueued(job_id=job.id, media=job.media))
@@ -304,17 +317,18 @@ class JobService:
     def run_next(self) -> None:
         """Start the next job that waits, where the queue runs and nothing is in the way."""
         job = self._jobs.next_waiting
-        is_free = self._queue_runs and self._worker is None and self._may_run()
-        if job is None or not is_free:
+        is_free = self._queue_runs and self._running is None and self._may_run()
+        if job is None or not is_free or self._is_closing:
             return
-        job.move_to(JobState.RUNNING)
-        self._worker = threading.Thread(
+        thread = threading.Thread(
             target=self._work,
             args=(job, self._machine_for(job.id)),
             name=f"job {job.id}",
             daemon=True,
         )
-        self._worker.start()
+        thread.start()  # before the job counts as running: the system may refuse a thread
+        job.take("start")
+        self._running = _Running(job, thread)
         self._awake.enter_context(keep_awake())
 
     def _work(self, job: Job, machine: Machine) -> None:
@@ -328,34 +342,32 @@ class JobService:
         except Exception as err:  # noqa: BLE001 - logged; it becomes an event
             error = reported(err, f"job {job.id}", logger)
             state, event = JobState.FAILED, e.JobFailed(job_id=job.id, error=error.info())
-        self._send(_Ended(job=job, event=event, state=state))
+        self._send(_Ended(event=event, state=state))
 
     def _ended(self, command: _Ended) -> None:
+        assert self._running is not None  # each thread sends one, as the last that it does
         self._awake.close()
-        if self._worker is not None:
-            self._worker.join()
-        self._worker = None
-        job = command.job
+        self._running.thread.join()
+        job, self._running = self._running.job, None
         if self._is_closing and command.state is JobState.CANCELLED:
-            job.move_to(JobState.WAITING)
+            job.state = JobState.WAITING  # resumed at the next start
             return
-        job.move_to(command.state)
+        job.state = command.state  # also of a paused job, whose last look was before the pause
         if command.state is JobState.FINISHED:
             job.made = mark_of(job.plan.output)
         self._sink.emit(command.event)
-        if not self._is_closing:
-            self.run_next()
+        self.run_next()
 
     def _pause(self, job_id: str) -> None:
         job = self._jobs.get(job_id)
-        job.move_to(JobState.PAUSED)
+        job.take("pause")
         job.control.pause()
         self._awake.close()
         self._sink.emit(e.JobPaused(job_id=job.id))
 
     def _resume(self, job_id: str) -> None:
         job = self._jobs.get(job_id)
-        job.move_to(JobState.RUNNING)
+        job.take("resume")
         job.control.resume()
         self._awake.enter_context(keep_awake())
         self._sink.emit(e.JobResumed(job_id=job.id))
@@ -365,18 +377,25 @@ class JobService:
         if job.is_active:
             job.control.cancel()
         else:
-            job.move_to(JobState.CANCELLED)
+            job.take("cancel")
             self._sink.emit(e.JobCancelled(job_id=job.id))
 
     def _shutdown(self) -> None:
         self._is_closing = True
-        for job_id in (*(job.id for job in self._jobs), *self._removed):
-            self._store.remove_excerpts(job_id)
-        active = self._jobs.active
-        if active is not None:
-            active.control.cancel()
+        if self._running is not None:
+            self._running.job.control.cancel()
 
     # --- looking
+
+    def _take_excerpt(self, command: c.ExcerptMade) -> None:
+        """Keep what was made of a job; of one that was deleted meanwhile it goes, too."""
+        every = (*self._jobs, *self._removed.values())
+        job = next((job for job in every if job.id == command.job_id), None)
+        if job is None:
+            self._store.remove_excerpts(command.job_id)
+            return
+        job.excerpts.append(command.excerpt)
+        self._sink.emit(e.ExcerptReady(job_id=job.id, excerpt=command.excerpt))
 
     def _show_frame(self, command: c.ShowFrame) -> None:
         from engine.jobs.frame_preview import frame_events

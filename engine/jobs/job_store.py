@@ -24,6 +24,7 @@ from engine.core.errors import (
 )
 from engine.core.file_access import is_folder, writing
 from engine.core.serialization import from_plain, read_json, set_aside, to_plain
+from engine.core.windows_paths import NOT_IN_NAMES, is_reserved
 from engine.jobs.job import Job
 from engine.models import registry
 from engine.protocol.media import MediaInfo
@@ -37,6 +38,7 @@ _FILE = "job.json"
 _FAILURE = "failure.json"  # an error that every further try meets
 _ROOTS = "job_folders.json"  # in the folder of this user's data
 _EXCERPTS = "excerpts"
+_LONGEST_NAME = 200  # bytes of a job's
 _OLD_NS = 2 * 86_400 * 10**9  # of excerpts: no program is at them any more
 _VARIANTS = {WorkPlan: registry.plan_class}
 _TRY_S, _POLL_S = 0.2, 0.01  # a look whether a job is held holds it for an instant
@@ -115,9 +117,9 @@ class JobStore:
         """Folder of one job; need not exist.
 
         Raises:
-            UnknownJob: The name could lead out of the folder.
+            UnknownJob: No folder of a job can have that name.
         """
-        if not job_id or Path(job_id).name != job_id or job_id in (".", ".."):
+        if not _is_name(job_id):
             raise UnknownJob("not-a-name", job=job_id)
         folders = [root / job_id for root in self._roots]
         return next((one for one in folders if (one / _FILE).is_file()), folders[0])
@@ -126,7 +128,7 @@ class JobStore:
         """Folder of what was tried of a job, also of one that has not begun; need not exist.
 
         Raises:
-            UnknownJob: The name could lead out of the folder.
+            UnknownJob: As of `folder`.
         """
         return self._root / _EXCERPTS / self.folder(job_id).name
 
@@ -255,6 +257,13 @@ class JobStore:
         shutil.rmtree(folder, ignore_errors=True)
         if folder.parent in _remembered() and not _begun(folder.parent):
             _forget(folder.parent)
+
+
+def _is_name(job_id: str) -> bool:
+    """Whether the folder of a job can have that name, on any system: one name, in its parent."""
+    is_taken = job_id in (".", "..", _EXCERPTS) or is_reserved(job_id)
+    is_long = len(job_id.encode(errors="surrogateescape")) > _LONGEST_NAME
+    return bool(job_id) and not (is_taken or is_long or NOT_IN_NAMES.search(job_id))
 
 
 def _begun(root: Path) -> list[Path]:

@@ -68,7 +68,7 @@ def _care(context: JobContext, on_card: bool) -> Iterator[None]:
             with torch_memory.within(limit), loss_noticed() if on_card else nullcontext():
                 yield
         except (EngineError, Cancelled) as err:  # they live on, and would hold the model
-            logger.info("%s", forget_frames(err))
+            logger.info("%s", err, extra={"details": forget_frames(err)})
             raise
         finally:
             free_memory()

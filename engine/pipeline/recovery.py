@@ -75,7 +75,7 @@ def attempt(work: Callable[[], None]) -> Failure | None:
         if failure.why is None:
             logger.info("paused, memory released")
         else:
-            logger.warning("%s: %s\n%s", failure.why, err, where)
+            logger.warning("%s: %s", failure.why, err, extra={"details": where})
     free_memory()  # here, where the error and the work are no more
     return failure
 
@@ -158,7 +158,8 @@ def with_one_retry(activity: Message, work: Callable[[], T]) -> T:
         except Exception as err:  # a lack of memory can be the cause of one of any class
             if not is_out_of_memory(err):
                 raise
-            logger.warning("%s: %s\n%s", activity, err, forget_frames(err))
+            where = forget_frames(err)
+            logger.warning("%s: %s", activity, err, extra={"details": where})
         free_memory()
     raise OutOfMemory("twice", activity=activity)
 

@@ -57,7 +57,7 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
         *_size(plan, wanted),
         *codecs.picture_notices(media, plan.picture),
         *containers.stream_notices(media, plan.container),
-        *statement_notices(media, StatedResult.of_plan(plan)),
+        *(statement_notices(media, StatedResult.of_plan(plan)) if media.statements else ()),
     ]
     order = {"refusal": 0, "warning": 1, "info": 2}
     return tuple(sorted(found, key=lambda notice: order[notice.severity]))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from engine.protocol.excerpt import Excerpt
 from engine.protocol.media import MediaInfo
@@ -12,9 +13,14 @@ from engine.protocol.tasks import TaskKind
 from engine.settings.schema import EngineSettings, JobSettings
 
 
+def at_least(low: int, default: Any = MISSING) -> Any:
+    """A dataclass field with a least value or, for tuples, a least length: see `command_check`."""
+    return field(default=default, metadata={"low": low})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Something to do."""
+    """Something to do; one with a value that its field cannot have is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +149,7 @@ class ShowFrame(Command):
 
     job_id: str
     seconds: float
-    longest_side: int = 1920  # px; larger pictures are reduced
+    longest_side: int = at_least(1, 1920)  # px; larger pictures are reduced
     has_source: bool = True  # False where the result alone is compared with another one
 
 
@@ -168,7 +174,7 @@ class MakeExcerpt(ExcerptCommand):
     """
 
     start: float  # s of the source
-    seconds: float = 0.0  # 0: the frame that is shown at `start`
+    seconds: float = at_least(0, 0.0)  # 0: the frame that is shown at `start`
     settings: JobSettings | None = None  # in the place of the job's own, to compare them
 
 
@@ -189,7 +195,7 @@ class ShowLatent(Command):
 
     path: Path
     vae: str = ""  # file of the user's own instead of the published one
-    longest_side: int = 512  # px of the pictures; larger ones are reduced
+    longest_side: int = at_least(1, 512)  # px of the pictures; larger ones are reduced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +324,7 @@ class InstallRuntime(RuntimeCommand):
 class ImportRuntime(RuntimeCommand):
     """The same with wheels of the user's: files, or folders with wheels in them."""
 
-    paths: tuple[Path, ...]
+    paths: tuple[Path, ...] = at_least(1)
     accepted: tuple[str, ...] = ()
 
 
@@ -374,4 +380,7 @@ class StopTask(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown(Command):
-    """End the engine: a running job is left as it is, to be resumed at the next start."""
+    """End the engine: a running job is left as it is, to be resumed at the next start.
+
+    What still waits to be added, planned or shown is dropped.
+    """

@@ -11,7 +11,8 @@ from engine.core.geometry import Box, Margins, Size
 
 Chroma = Literal["420", "422", "444", "440", "411", "410", "gray", "rgb"]
 Hdr = Literal["", "pq", "hlg"]
-StreamKind = Literal["audio", "subtitle", "attachment", "cover", "data", "video"]
+# "video" is another video track, "thumbnails" one of images at times, as MP4 has for its chapters.
+StreamKind = Literal["audio", "subtitle", "attachment", "cover", "data", "video", "thumbnails"]
 MediaKind = Literal["video", "image", "sequence"]
 LATENT = "latent"  # container and codec of a source that holds latents
 Reading = Literal["raw", "normalised"]  # latents of the VAE, or by mean and std

@@ -6,17 +6,16 @@ import re
 import stat
 import sys
 import zipfile
-import zlib
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from engine.core.control import Control
 from engine.core.errors import UnsafeArchive
 from engine.core.windows_paths import LONG, problem_on_windows
+from engine.core.zip_reader import AmbiguousZip, UnreadableZip, ZipReader
 from engine.downloads.hashing import OnProgress, ignore_progress
 
-_PIECE_BYTES = 2**20
 _MOST_FILES = 100_000
 _MOST_GROWTH = 60  # times the size of the wheel: text packs to a twentieth at best
 _FREE_BYTES = 2**20  # small archives may grow more
@@ -35,7 +34,7 @@ def needed_bytes(wheels: Iterable[BinaryIO]) -> int:
     Raises:
         UnsafeArchive: One is damaged or would do harm.
     """
-    return sum(info.file_size for wheel in wheels for _, info in _examined(wheel))
+    return sum(info.file_size for wheel in wheels for info in _examined(wheel)[1].values())
 
 
 def unpack(
@@ -62,20 +61,23 @@ def unpack(
         Cancelled: The control was cancelled.
     """
     control = control or Control()
-    members = _examined(wheel)
-    total, done = sum(info.file_size for _, info in members), 0
+    archive, members = _examined(wheel)
+    total, done = sum(info.file_size for info in members.values()), 0
     root = long_path(folder)
-    with zipfile.ZipFile(wheel) as archive:
-        for name, info in members:
-            target = root / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("xb") as file:
-                for piece in _pieces(archive, info, wheel):
+    for place, info in members.items():
+        target = root / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            try:
+                for piece in archive.pieces(info.orig_filename):
                     control.check()
                     file.write(piece)
                     done += len(piece)
                     on_progress(done, total)
-    return {name: info.file_size for name, info in members}
+            except UnreadableZip as err:
+                why = f"it contains the damaged file {info.orig_filename} ({err})"
+                raise _unsafe(wheel, why) from err
+    return {place: info.file_size for place, info in members.items()}
 
 
 def long_path(folder: Path) -> Path:
@@ -86,32 +88,48 @@ def long_path(folder: Path) -> Path:
     return Path(f"{LONG}UNC{text[1:]}" if text.startswith("\\\\") else f"{LONG}{text}")
 
 
-def _examined(wheel: BinaryIO) -> list[tuple[str, zipfile.ZipInfo]]:
-    """The members to unpack, each with its path; refuses the whole archive for one bad member."""
+def _examined(wheel: BinaryIO) -> tuple[ZipReader, dict[str, zipfile.ZipInfo]]:
+    """The members to unpack, by their paths; refuses the whole archive for one bad member."""
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            members = [info for info in archive.infolist() if not info.is_dir()]
-        most_bytes = _FREE_BYTES + _MOST_GROWTH * wheel.seek(0, 2)
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as err:
+        archive = ZipReader(wheel)
+        size = wheel.seek(0, 2)
+    except AmbiguousZip as err:
+        raise _unsafe(wheel, str(err)) from err
+    except (UnreadableZip, OSError) as err:
         raise _unsafe(wheel, f"it is not a readable archive ({err})") from err
-    if len(members) > _MOST_FILES or sum(info.file_size for info in members) > most_bytes:
+    members = archive.members
+    most_bytes = _FREE_BYTES + _MOST_GROWTH * size
+    if len(members) > _MOST_FILES or sum(info.file_size for info in members.values()) > most_bytes:
         raise _unsafe(wheel, "it contains far more data than a wheel")
-    seen: set[str] = set()
     kept = []
-    for info in members:
-        why_not = _why_not(info)
-        if why_not or info.filename.casefold() in seen:
-            raise _unsafe(wheel, why_not or f"it contains {info.filename!r} twice")
-        seen.add(info.filename.casefold())
-        name = place_of(info.filename)
-        if name:
-            kept.append((name, info))
-    return kept
+    for name, info in members.items():
+        why_not = _why_not(name, info)
+        if why_not:
+            raise _unsafe(wheel, why_not)
+        place = place_of(name)
+        if place:
+            kept.append((place, info))
+    for names in (members, [place for place, _ in kept]):
+        same = _same_twice(names)
+        if same:
+            raise _unsafe(wheel, f"it contains {same!r} twice")
+    return archive, dict(kept)
 
 
-def _why_not(info: zipfile.ZipInfo) -> str:
+def _same_twice(names: Iterable[str]) -> str:
+    """The first path that Windows takes for another one, or for a folder of one; "" for none."""
+    folded = [name.casefold() for name in names]
+    files: set[str] = set()
+    for name in folded:
+        if name in files:
+            return name
+        files.add(name)
+    folders = (str(folder) for name in folded for folder in PurePosixPath(name).parents)
+    return next((folder for folder in folders if folder in files), "")
+
+
+def _why_not(name: str, info: zipfile.ZipInfo) -> str:
     """Fault of a member; "" for none."""
-    name = info.orig_filename
     parts = name.split("/")
     if len(name) > _LONGEST_NAME or not all(map(_is_name, parts)):
         return f"it contains a file with the invalid path {name!r}"
@@ -132,16 +150,6 @@ def place_of(name: str) -> str:
     if data is not None:
         name = data["kept"] or ""
     return "" if _LEFT_OUT.match(name) else name
-
-
-def _pieces(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wheel: BinaryIO) -> Iterator[bytes]:
-    """Content of a member, never more than its stated size; the checksum is compared at the end."""
-    try:
-        with archive.open(info) as member:
-            while piece := member.read(_PIECE_BYTES):
-                yield piece
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as err:
-        raise _unsafe(wheel, f"it contains the damaged file {info.filename} ({err})") from err
 
 
 def _unsafe(wheel: BinaryIO, why: str) -> UnsafeArchive:

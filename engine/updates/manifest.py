@@ -1,11 +1,13 @@
 """The description of an update: JSON, signed with Ed25519 over its very bytes.
 
     {"product": "upreel", "format": 1, "version": "0.2.0", "date": "2026-12-01",
+     "counter": 1796083200, "expires": "2027-05-30",
      "notes": {"en": "...", "zh_CN": "..."},
      "setup": {"name": "upreel-0.2.0-setup.exe", "bytes": 180000000, "sha256": "..."}}
 
 Bytes without a valid signature are not parsed. A later version may add fields; one that changes
-their meaning increments `format`, and older programs then refuse it.
+their meaning increments `format`, and older programs then refuse it. The counter grows with every
+signature, and the date of expiry forces a new one: see `freshness`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ _LARGEST_SETUP = 2**31 - 1  # bytes; limit of NSIS
 _MOST_SIGNATURES = 8
 _VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,3}")
 _SETUP = re.compile(r"upreel-[0-9A-Za-z._-]{1,100}\.exe")
+_LARGEST_COUNTER = 253_402_300_799  # the last second of the year 9999
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -42,11 +45,22 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One version of the program, as it was published."""
+    """One version of the program, as it was published.
+
+    Attributes:
+        version: "0.2.0".
+        date: Of the version, "2026-12-01".
+        counter: Seconds from 1970 (UTC) to the signature; a later signature has a larger one.
+        expires: The last day (UTC) on which this is the newest description for sure.
+        notes: Markdown by language; "en" is always there.
+        setup: That installs it.
+    """
 
     version: str
-    date: str  # "2026-12-01"
-    notes: dict[str, str]  # Markdown by language; "en" is always there
+    date: str
+    counter: int
+    expires: str
+    notes: dict[str, str]
     setup: Setup
 
 
@@ -69,9 +83,15 @@ def read(content: bytes, signatures: str, keys: Sequence[str]) -> Manifest:
 
 def is_signed(content: bytes, signatures: str, keys: Sequence[str]) -> bool:
     """Whether one of the signatures is valid for a known key."""
+    return bool(signers(content, signatures, keys))
+
+
+def signers(content: bytes, signatures: str, keys: Sequence[str]) -> tuple[str, ...]:
+    """The known keys that have signed these bytes."""
     from nacl.exceptions import BadSignatureError
     from nacl.signing import VerifyKey
 
+    found = []
     for line in signatures.split()[:_MOST_SIGNATURES]:
         try:
             signature = base64.b64decode(line, validate=True)
@@ -82,8 +102,8 @@ def is_signed(content: bytes, signatures: str, keys: Sequence[str]) -> bool:
                 VerifyKey(bytes.fromhex(key)).verify(content, signature)
             except (BadSignatureError, ValueError):
                 continue
-            return True
-    return False
+            found.append(key)
+    return tuple(found)
 
 
 def parse(content: bytes) -> Manifest:
@@ -127,6 +147,8 @@ def _wrong(manifest: Manifest) -> str:
     checks: list[tuple[Any, str]] = [
         (_VERSION.fullmatch(manifest.version), "version"),
         (_is_date(manifest.date), "date"),
+        (_is_date(manifest.expires), "date of expiry"),
+        (0 < manifest.counter <= _LARGEST_COUNTER, "counter"),
         (manifest.notes.get("en"), "notes"),
         (_SETUP.fullmatch(setup.name), "name of the setup"),
         (0 < setup.bytes <= _LARGEST_SETUP, "size of the setup"),

@@ -1,6 +1,6 @@
 """The newer version of the program on this machine: its description and its setup.
 
-updates/update.json       the last description with a valid signature
+updates/update.json       the last description with a valid signature that was fresh
 updates/update.json.sig   its signatures; both are verified whenever they are read
 updates/upreel-...exe     the setup, under its name only when its SHA-256 was right
 """
@@ -41,7 +41,7 @@ from engine.downloads.hashing import sha256_of
 from engine.downloads.http_client import HttpError
 from engine.downloads.transfer import Listener, RemoteFile, ensure, host
 from engine.protocol.update_state import UpdateState
-from engine.updates import build, manifest
+from engine.updates import build, freshness, manifest
 from engine.updates.build import UpdateSource
 from engine.updates.manifest import Manifest
 
@@ -173,13 +173,16 @@ class UpdateStore:
             UpdateNotInBuild: This build does not know where updates are published.
             UpdateUnreachable: The server does not answer, or with something else.
             UpdateUntrusted, UpdateTooNew: What came is no description of an update.
+            UpdateOutdated: It is an old one, or the clock is wrong.
             DiskFull, OutputUnwritable: The folder cannot take it.
             Cancelled: The control was cancelled.
         """
         source = _here()
         content, signatures = description(source.address, control)
-        found = manifest.read(content, signatures.decode("ascii", "replace"), source.keys)
+        text = signatures.decode("ascii", "replace")
+        found = _read(content, text, source)
         is_newer = manifest.is_newer(found.version, self._version)
+        freshness.remember(found, manifest.signers(content, text, source.keys))
         with self._files.writing():
             if is_newer:
                 atomic_file.write_bytes(self.folder / manifest.NAME, content)
@@ -262,11 +265,11 @@ class UpdateStore:
         return found
 
     def _kept(self, source: UpdateSource) -> Manifest | None:
-        """The newer version that an earlier `check` found; its signature is verified again."""
+        """The newer version that an earlier `check` found; it is verified again as then."""
         try:
             content = (self.folder / manifest.NAME).read_bytes()
             signatures = (self.folder / manifest.SIGNATURE).read_text("ascii", "replace")
-            found = manifest.read(content, signatures, source.keys)
+            found = _read(content, signatures, source)
         except FileNotFoundError:
             return None
         except (OSError, UpdateError) as err:
@@ -324,6 +327,13 @@ else:
         """
         with path.open("rb"):
             yield
+
+
+def _read(content: bytes, signatures: str, source: UpdateSource) -> Manifest:
+    """A description that is signed and fresh; raises as `manifest.read` and `freshness.check`."""
+    found = manifest.read(content, signatures, source.keys)
+    freshness.check(found, manifest.signers(content, signatures, source.keys))
+    return found
 
 
 def _here() -> UpdateSource:

@@ -25,6 +25,7 @@ from engine.video.write.containers import names_channels, plan_streams, source_f
 
 _SHIFT_S = 0.010  # tolerance of sound and subtitles
 _EDGE_S = 0.25  # around the ends of a part, where a packet may be on either side
+_NEVER = ("data", "video", "thumbnails")  # that a result need not have, even without a plan
 _GROUP = {"cover": "attachment"}  # MKV keeps a cover as an attachment
 
 
@@ -136,11 +137,11 @@ def _expected(
     planned = (
         plan.streams if plan is not None else plan_streams(source, source_family(result) or "mkv")
     )
-    never = {s.index for s in source.streams if s.is_of_other_programme or s.kind == "video"}
+    never = {s.index for s in source.streams if s.is_of_other_programme or s.kind in _NEVER}
     left_out = {
         entry.index: entry.why
         for entry in planned
-        if not entry.copied and (plan is not None or entry.kind == "data" or entry.index in never)
+        if not entry.copied and (plan is not None or entry.index in never)
     }
     unknown = message("reason.stream.unknown")
     names = [

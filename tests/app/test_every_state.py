@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication, QWidget
 
+from app.bridge.engine_bridge import EventHub
 from app.widgets.controls import ElidedLabel
 from engine.core.geometry import Size
 from tests.app.test_accessible import faults_of
 from tests.app.test_narrow_window import cut_off
+from tests.helpers.foreign import HOSTILE, harm_in, poisoned
 from tools.screenshots import render
+from tools.screenshots.player import Player
 from tools.screenshots.shots import Shot
 
 pytestmark = pytest.mark.slow
@@ -50,6 +53,20 @@ def test_all_that_acts_is_named_reached_by_keys_and_readable(
     theme = ("dark", "light")[len(state) % 2]
     with render.shown(qapp, recording, Shot(state, theme=theme)) as player:
         assert not faults_of(player.dialog or player.program.window)
+
+
+@pytest.mark.parametrize("state", render.STATES)
+def test_foreign_text_is_plain_text(
+    qapp: QApplication, recording: render.Recording, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver, add = EventHub.deliver, Player.add
+    monkeypatch.setattr(EventHub, "deliver", lambda hub, event: deliver(hub, poisoned(event)))
+    monkeypatch.setattr(
+        Player, "add", lambda self, job_id, name, *rest: add(self, job_id, HOSTILE + name, *rest)
+    )
+    with render.shown(qapp, recording, Shot(state)) as player:
+        shown = player.dialog or player.program.window
+        assert harm_in(player.program.window)[0] + harm_in(shown)[0] == []
 
 
 @pytest.mark.parametrize("language", ["en", "zh_CN"])

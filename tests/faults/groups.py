@@ -13,9 +13,21 @@ from tests.faults.replies import Replies
 from tests.faults.syscalls import SystemCalls
 from tests.faults.upscales import Upscales
 from tests.faults.weights import Weights
+from tests.faults.wheels import Wheels
 
 _ALL: tuple[type[Group], ...] = (
-    *(Media, Upscales, Weights, CommunityModels, Records, Replies, Farm, Kills, SystemCalls),
+    *(
+        Media,
+        Upscales,
+        Weights,
+        CommunityModels,
+        Wheels,
+        Records,
+        Replies,
+        Farm,
+        Kills,
+        SystemCalls,
+    ),
     FarmJobs,
 )
 GROUPS = {group.name: group for group in _ALL}

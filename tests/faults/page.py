@@ -27,7 +27,9 @@ Every case has a number, which seeds its random choices: `python -m tests.faults
   is then probed, planned and decoded. **upscales**: the same files are processed by a whole job.
 - **weights**: the same for weights and latents, including manipulated JSON and pickles with valid
   lengths and checksums; each file is examined as a user's file, and read. **community**: the same
-  for community models; each is recognised, measured, read and, if still intact, run.
+  for community models; each is recognised, measured, read and, if still intact, run. **wheels**:
+  the same for wheels of a runtime, half of them damaged only in their list of contents; each is
+  measured and unpacked.
 - **records**: presets, settings, jobs, segments, rates and hashes are damaged or get other values.
 - **http**: a server gives malformed replies to a download or to an update check.
 - **farm**: unknown computers send damaged messages to the ports that are open while computers are
@@ -48,7 +50,7 @@ crashed*: its libraries crash after some failed allocations; these jobs were res
 correct results. All counts from *internal error* on should be 0. *hang*: more than 10 s (60 for
 community models). *incomplete*: a file with the final name is incomplete or wrong. *memory*: more
 than 400 MiB (600) for a small file. *code ran*: a pickle executed code, or an unknown computer was
-paired or received an answer.
+paired or received an answer, or a wheel wrote outside its folder.
 
 """
 

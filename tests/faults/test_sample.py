@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="workers are forked and limited as Linux does it"
 )
 SAMPLE = {"media": 240, "weights": 240, "community": 12, "records": 600, "http": 210, "farm": 300}
+SAMPLE |= {"wheels": 600}
 JOBS = {"upscales": 8, "kills": 3, "syscalls": 10}  # half a second each
 
 
@@ -38,7 +39,7 @@ def failures(name: str, count: int, jobs: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["records", *extended("media", "weights", "community", "http", "farm")]
+    "name", ["records", "wheels", *extended("media", "weights", "community", "http", "farm")]
 )
 def test_damaged_files_and_hostile_replies_are_read_or_refused(name: str) -> None:
     assert failures(name, SAMPLE[name], 2) == []

@@ -115,6 +115,7 @@ CHECKS = (
     message("check.sound-timing.kept", ms="0.0"),
     message("check.chapters.kept", count=0),
     message("check.metadata.kept", count=0),
+    message("check.statements.kept", count=0),
     message("check.likeness.alike", mean="0.987", worst="0.961"),
     message("check.black.none"),
 )

@@ -9,8 +9,10 @@ import json
 import re
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -257,6 +259,8 @@ def description(setup: bytes = SETUP, version: str = NEWER) -> dict[str, Any]:
         "format": 1,
         "version": version,
         "date": "2026-12-01",
+        "counter": int(time.time()),
+        "expires": str(datetime.now(UTC).date() + timedelta(days=30)),
         "notes": {"en": "- Faster.", "zh_CN": "- 更快。"},
         "setup": {
             "name": f"upreel-{version}-setup.exe",

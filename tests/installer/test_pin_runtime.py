@@ -95,4 +95,4 @@ def test_of_a_large_file_only_the_end_is_read(monkeypatch, server, tmp_path):
     server.files["/w.whl"] = path.read_bytes()
     monkeypatch.setattr(pin_runtime, "_TAIL_BYTES", path.stat().st_size - 40)
     members = pin_runtime._members(f"{server.url}/w.whl", path.stat().st_size)
-    assert members[0].filename == "torch/a.bin"
+    assert {"torch/a.bin", "torch/b.lib"} < set(members)

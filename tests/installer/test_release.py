@@ -72,6 +72,8 @@ def test_chinese_notes_are_copied(tmp_path, monkeypatch):
 def test_sums_are_in_the_format_of_sha256sum_unless_a_size_cannot_be_published(tmp_path, capsys):
     (tmp_path / "upreel-1.10.0-setup.exe").write_bytes(b"setup")
     (tmp_path / "upreel-1.10.0-portable.zip").write_bytes(b"zip")
+    for name in ("update.json", "update.json.sig"):  # which may be signed again
+        (tmp_path / name).write_bytes(b"signed")
     zip_sum, setup_sum = (hashlib.sha256(content).hexdigest() for content in (b"zip", b"setup"))
     lines = [f"{zip_sum}  upreel-1.10.0-portable.zip", f"{setup_sum}  upreel-1.10.0-setup.exe"]
     for _ in range(2):  # the second time with SHA256SUMS in the folder

@@ -1,4 +1,6 @@
+import json
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -48,15 +50,34 @@ def release(tmp_path: Path, capsys: Output) -> ReleaseFolder:
 
 def test_sign_and_verify(release):
     assert release.sign() == 0
-    assert release.out == f"Upreel {__version__}, 2,000 bytes, notes in en"
+    day = datetime.now(UTC).date() + timedelta(days=182)
+    assert release.out == f"Upreel {__version__}, 2,000 bytes, notes in en, expires on {day}"
     assert release.verify(release.public) == 0
     assert release.out.endswith("signed and complete")
     (release.folder / "NOTES.zh_CN.md").write_text("- 更快。\n", "utf-8")
     new = release.make_key("new")
     assert release.sign("key", "new") == 0  # while one key replaces the other
-    assert release.out.endswith("notes in en, zh_CN")
+    assert f"notes in en, zh_CN, expires on {day}" in release.out
     assert "更快" in (release.folder / "update.json").read_text("utf-8")
     assert release.verify(release.public) == release.verify(new) == 0
+
+
+def test_a_description_is_renewed_before_it_expires(release):
+    release.sign()
+    file = release.folder / "update.json"
+    old = json.loads(file.read_text("utf-8")) | {"counter": 1_700_000_000, "expires": "2024-05-30"}
+    content = json.dumps(old).encode()
+    file.write_bytes(content)
+    key = sign_manifest.read_key(release.folder / "key")
+    (release.folder / "update.json.sig").write_bytes(sign_manifest.signatures(content, [key]))
+    assert release.verify(release.public) == 1
+    assert "expired on 2024-05-30" in release.err
+    assert release.run("renew", "--key", release.folder / "key", file) == 0
+    assert release.verify(release.public) == 0
+    new = json.loads(file.read_text("utf-8"))
+    changed = {name for name in old if old[name] != new[name]}
+    assert changed == {"counter", "expires"}
+    assert new["counter"] > old["counter"]
 
 
 def test_a_key_is_for_one_user_and_never_overwritten(release):

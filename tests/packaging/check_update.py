@@ -95,7 +95,7 @@ def newest(trial: UpdateTrial) -> None:
 
 
 def another_key(trial: UpdateTrial) -> None:
-    """A description signed with an unknown key, then one changed after it was signed."""
+    """Descriptions with an unknown key's signature, changed after it, and expired."""
     from nacl.signing import SigningKey
 
     content = trial.release.publish(_NEXT)
@@ -104,6 +104,8 @@ def another_key(trial: UpdateTrial) -> None:
     trial.release.publish(_NEXT)
     trial.release.server.files["/upreel/update.json"] = content.replace(b"Faster", b"Foster")
     trial.expect_error("install", "update-untrusted")
+    trial.release.publish(_NEXT, expires="2026-01-01")
+    trial.expect_error("install", "update-outdated")
     expect(not trial.downloaded, f"downloaded nevertheless: {trial.downloaded}")
 
 

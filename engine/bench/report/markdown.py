@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from engine.bench.report.machine import MACHINE, Row, machine_of
 from engine.bench.report.switch_table import about, claim_results, measured, time_text
+from engine.core.plain_text import one_line
 from engine.protocol.report import MeasuredSwitch
 
 _HEAD = (
@@ -79,7 +80,7 @@ def cell(value: object) -> str:
 
 def _machine_line(rows: Sequence[Row]) -> str:
     facts = machine_of(rows)
-    return "; ".join(f"{name} {value}" for name, value in facts.items()) + "."
+    return "; ".join(f"{name} {one_line(str(value))}" for name, value in facts.items()) + "."
 
 
 def _cases(rows: Sequence[Row]) -> list[str]:
@@ -137,4 +138,6 @@ def piped(grid: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _pipe(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(" ".join(one.replace("|", "/").split()) for one in cells) + " |"
+    return (
+        "| " + " | ".join(one_line(" ".join(one.replace("|", "/").split())) for one in cells) + " |"
+    )

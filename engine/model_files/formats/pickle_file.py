@@ -7,7 +7,6 @@ them the values of each storage with their number before them.
 
 from __future__ import annotations
 
-import errno
 import io
 import math
 import zipfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from engine.core.errors import NotSafetensors, UnsafeWeights, WeightsDamaged, WeightsTruncated
+from engine.core.zip_reader import AmbiguousZip, UnreadableZip, ZipReader
 from engine.model_files.formats.file_map import FileMap
 from engine.model_files.formats.pickle_program import StoredTensor, UnsafeProgramError, described
 from engine.model_files.formats.safetensors_file import ITEM_BYTES, TORCH_NAMES
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 ZIP = b"PK\x03\x04"
 OLDER = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."  # a pickle of a magic number
 _PROGRAM = "data.pkl"
-_MOST_BYTES = 2**24  # of the archive's list of contents, and of the pickle
+_MOST_BYTES = 2**24  # of a pickle
 _COUNT_BYTES = 8  # before the values of a storage, older kind
 _UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, OverflowError, EOFError),
-    *(zipfile.BadZipFile, NotImplementedError, RuntimeError),
+    *(UnreadableZip, RuntimeError),
 )
 _LOCAL_BYTES = 30  # of a member's own header, before its name
 _TABLES = ("state_dict", "model_state_dict", "params_ema", "params-ema", "params", "model", "net")
@@ -124,28 +124,6 @@ def _view(found: Tensor, entry: PickleEntry) -> Tensor:
     return stored.as_strided(entry.shape, entry.strides)
 
 
-class _FewBytes:
-    """A file of which no more is read at once than a list of contents can have."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.tell, self.seekable = file.tell, file.seekable
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        try:
-            return self._file.seek(offset, whence)
-        except OSError as err:
-            if err.errno != errno.EINVAL:
-                raise
-            raise zipfile.BadZipFile("an offset before the start of the file") from err
-
-    def read(self, count: int = -1) -> bytes:
-        found = self._file.read(count if 0 <= count <= _MOST_BYTES else _MOST_BYTES + 1)
-        if len(found) > _MOST_BYTES:
-            raise zipfile.BadZipFile("too long")
-        return found
-
-
 def _read_header(file: BinaryIO, path: Path) -> dict[str, PickleEntry]:
     """The tensors of an open file; its list of contents is at the end."""
     size = file.seek(0, 2)
@@ -153,22 +131,23 @@ def _read_header(file: BinaryIO, path: Path) -> dict[str, PickleEntry]:
     if file.read(len(OLDER)) == OLDER:
         return _read_older(file, path, size)
     try:
-        archive = zipfile.ZipFile(_FewBytes(file))
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as err:
+        archive = ZipReader(file)
+    except AmbiguousZip as err:
+        raise WeightsDamaged("pickle", name=path.name, path=path) from err
+    except UnreadableZip as err:
         raise WeightsTruncated("no-contents", name=path.name, path=path) from err
-    members = {info.filename: info for info in archive.infolist()}
+    members = archive.members
     program = next((name for name in members if f"/{name}".endswith(f"/{_PROGRAM}")), None)
     if program is None:
         raise NotSafetensors("zip-without-tensors", name=path.name, path=path)
     try:
         if any(info.compress_type != zipfile.ZIP_STORED for info in members.values()):
             raise ValueError("a compressed member")
-        if members[program].file_size > _MOST_BYTES:
-            raise ValueError("too long a pickle")
         folder = program.removesuffix(_PROGRAM)
-        if f"{folder}byteorder" in members and archive.read(f"{folder}byteorder") != b"little":
+        order = f"{folder}byteorder"
+        if order in members and archive.read(order, _MOST_BYTES) != b"little":
             raise ValueError("another byte order")
-        tensors = _tensors(described(archive.read(program)), path)
+        tensors = _tensors(described(archive.read(program, _MOST_BYTES)), path)
         places = {
             f"{folder}data/{key}": _place(file, members[f"{folder}data/{key}"], size)
             for key in {tensor.storage.key for tensor in tensors.values()}

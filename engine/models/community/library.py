@@ -19,12 +19,12 @@ from importlib.util import decode_source
 from pathlib import PurePosixPath
 from types import ModuleType
 from typing import Any, BinaryIO
-from zipfile import ZipFile
 
 import torch
 from torch import Tensor
 
 from engine.core.errors import HashMismatch, LibraryMissing, WeightsMissing
+from engine.core.zip_reader import ZipReader
 from engine.downloads.hashing import hashed
 from engine.model_files.store import Store
 
@@ -80,12 +80,12 @@ class _WheelModules(MetaPathFinder, InspectLoader):
     """
 
     def __init__(self, wheel: BinaryIO) -> None:
-        with ZipFile(wheel) as archive:
-            self._files = {
-                PurePosixPath(name).with_suffix(""): archive.read(name)
-                for name in archive.namelist()
-                if name.endswith(".py")
-            }
+        archive = ZipReader(wheel)
+        self._files = {
+            PurePosixPath(name).with_suffix(""): archive.read(name)
+            for name in archive.members
+            if name.endswith(".py")
+        }
         self._folders = {folder for file in self._files for folder in file.parents}
 
     def find_spec(

@@ -14,6 +14,8 @@ from engine.video.read.frame_mark import FrameMark
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.images import ImageDecoder
 
+_LAST_PTS = 2**62  # FFmpeg takes 64 bits, and adds to them
+
 
 class _Underway:
     """Frames of an iteration that may be left and gone on with, where the decoder then is.
@@ -203,14 +205,15 @@ def frame_at(media: MediaInfo, seconds: float) -> PlanarFrame:
 
     Args:
         media: From `probe`.
-        seconds: On the clock of the file.
+        seconds: On the clock of the file; finite.
 
     Raises:
         InputError: The file is gone, or has no such frame.
     """
     exact = (Fraction(seconds) + media.start) / media.video.time_base
+    pts = max(-_LAST_PTS, min(math.floor(exact), _LAST_PTS))
     with FrameReader(media) as reader:
-        found = next(reader.seen_from(math.floor(exact)), None)
+        found = next(reader.seen_from(pts), None)
     if found is None:
         raise UnreadableMedia("no-frame-there", name=media.path.name)
     return found

@@ -13,15 +13,17 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import av
 import av.logging
 import numpy as np
+from av.filter import Graph
 
 from engine.core.geometry import Margins
 from engine.protocol.media import MediaInfo, Statement
 from engine.video.read.field_filter import TimedFrame
-from engine.video.read.side_data import side_data_of
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -74,6 +76,64 @@ _IPT = 2  # AVDOVIColorMetadata.signal_color_space
 _SPACE_AT, _OFFSETS = 185, 3  # bytes; sizes at the start of AVDOVIMetadata
 _EMPTY_AT_0 = ("gop-timecode", "stereo3d")  # as encoders write that state none
 _level = threading.Lock()
+_READ_TWICE = ("png", "apng")
+_MOST_UNKNOWN = 8  # kinds in one frame
+
+
+# --- side data of frames
+
+
+def side_data_of(frame: Any, codec: str) -> dict[str, bytes]:
+    """The first side data of each kind: "stereo3d", "a53-cc", "side-data-31", ...
+
+    Names are FFmpeg's constants in lower case; a kind that PyAV has no name for has its number.
+
+    Args:
+        frame: av.VideoFrame.
+        codec: FFmpeg's name.
+    """
+    # WORKAROUND for PyAV 18.1: it frees the name of a PNG's colour profile twice.
+    if codec in _READ_TWICE:
+        return {}
+    unknown: dict[str, bytes] = {}
+    for _ in range(_MOST_UNKNOWN):
+        try:
+            found: dict[str, bytes] = {}
+            for data in frame.side_data:
+                found.setdefault(data.type.name.lower().replace("_", "-"), bytes(data))
+            return found | unknown
+        except ValueError as err:
+            # WORKAROUND for PyAV 18.1: of a frame with a kind that it does not know it shows none.
+            number = str(err).partition(" ")[0]
+            if not number.isdecimal():
+                break
+            unknown[f"side-data-{number}"] = b""
+            frame = _without(frame, number)
+    return unknown
+
+
+def _without(frame: Any, number: str) -> Any:
+    """A reference to a frame without the side data of a kind, by its number in FFmpeg."""
+    graph = Graph()
+    source = graph.add_buffer(
+        width=frame.width,
+        height=frame.height,
+        format=frame.format,
+        time_base=frame.time_base or Fraction(1),
+    )
+    chosen = graph.add("sidedata", f"mode=delete:type={number}")
+    sink = graph.add("buffersink")
+    source.link_to(chosen)
+    chosen.link_to(sink)
+    graph.configure()
+    try:
+        graph.push(frame)
+        return graph.pull()
+    except av.error.FFmpegError:
+        return frame
+
+
+# --- statements
 
 
 def stream_statements(container: InputContainer, index: int) -> tuple[Statement, ...]:

@@ -23,7 +23,7 @@ from engine.core.geometry import Margins, Size
 from engine.core.units import parse_fraction
 from engine.protocol.media import ChapterInfo, HdrMetadata, StreamInfo, StreamKind, VideoInfo
 from engine.video.read.media_file import check_size, open_input, packets_of, translated
-from engine.video.read.side_data import side_data_of
+from engine.video.read.statements import side_data_of
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -199,6 +199,8 @@ def _stream_info(stream: Any) -> StreamInfo:
         "attachment": "attachment",
         "video": "cover" if stream.disposition & _COVER else "video",
     }
+    if stream.disposition & Disposition.timed_thumbnails:
+        kinds["video"] = "thumbnails"
     is_sound = stream.type == "audio" and context is not None
     has_size = stream.type == "video" and context is not None and context.width > 0
     name = getattr(stream, "name", None)  # of an attachment the file name

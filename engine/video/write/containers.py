@@ -186,6 +186,8 @@ def refusal_of(container: str, stream: StreamInfo, media: MediaInfo) -> Message 
         return message("reason.stream.programme")
     if stream.kind == "video":
         return message("reason.stream.video")
+    if stream.kind == "thumbnails":
+        return message("reason.stream.thumbnails", title=CONTAINERS[container].title)
     kind, into = codec_name(stream.codec), CONTAINERS[container]
     if stream.kind == "data":
         return _refusal_of_data(stream, media, into)

@@ -18,6 +18,7 @@ from engine.core import atomic_file
 from engine.core.control import Control
 from engine.core.errors import EncoderMissing, OutOfMemory, OutputError, memory_ran_out
 from engine.core.file_access import reading
+from engine.core.zip_reader import UnreadableZip, ZipReader
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
 from engine.video.read.images import sequence_file
@@ -130,13 +131,13 @@ def export_images(
 def _pictures(segments: Sequence[SegmentFile]) -> Iterator[bytes]:
     for segment in segments:
         try:
-            with zipfile.ZipFile(segment.path) as file:
-                names = sorted(file.namelist())
-                if len(names) != len(segment.pts):
-                    raise zipfile.BadZipFile(f"{len(names)} images")
-                for name in names:
-                    yield file.read(name)
-        except (zipfile.BadZipFile, OSError) as err:
+            with segment.path.open("rb") as file:
+                archive = ZipReader(file)
+                if len(archive.members) != len(segment.pts):
+                    raise UnreadableZip(f"{len(archive.members)} images")
+                for name in sorted(archive.members):
+                    yield archive.read(name)
+        except (UnreadableZip, OSError) as err:
             name = segment.path.name
             raise OutputError("segment-damaged", name=name, path=segment.path) from err
 

@@ -10,7 +10,7 @@ from app.application import start_next
 from app.controllers import restart
 from app.updates.view import UpdateView
 from engine.core import paths
-from engine.core.errors import UpdateDamaged, UpdateUnreachable, UpdateUntrusted
+from engine.core.errors import UpdateDamaged, UpdateOutdated, UpdateUnreachable, UpdateUntrusted
 from engine.core.messages import message
 from engine.protocol import commands as c
 from engine.updates import installer
@@ -107,11 +107,15 @@ def test_what_is_offered_in_each_situation(bench):
 
 
 def test_a_wrong_signature_offers_nothing_and_a_downloaded_setup_needs_no_network(bench):
-    bench.engine.tasks.update = NEWER
-    bench.engine.tasks.update_error = UpdateUntrusted("signature").info()
-    view = opened(bench)
-    assert "This update is not signed by Upreel" in shown(view)
-    assert buttons(view) == ["Check again"]
+    for error, words in (
+        (UpdateUntrusted("signature"), "This update is not signed by Upreel"),
+        (UpdateOutdated("older", version="0.1.9"), "This may not be the newest version"),
+    ):
+        bench.engine.tasks.update = NEWER
+        bench.engine.tasks.update_error = error.info()
+        view = opened(bench)
+        assert words in shown(view)
+        assert buttons(view) == ["Check again"]
     bench.engine.tasks.update = replace(NEWER, is_ready=True)
     bench.engine.tasks.update_error = UNREACHABLE
     assert buttons(opened(bench)) == ["Check again", "Close Upreel and install"]

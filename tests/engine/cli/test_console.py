@@ -1,6 +1,6 @@
 import io
 import json
-import logging
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -8,7 +8,6 @@ import pytest
 
 from engine.cli import console, parser
 from engine.cli.console import code_page, encode
-from engine.core import log
 from engine.core.errors import SourceMissing
 from engine.core.geometry import FrameSpan
 from engine.core.messages import message
@@ -29,26 +28,23 @@ def test_every_kind_of_value_has_its_json() -> None:
 
 
 def test_no_name_of_a_file_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    name = "a\x1b]0;b\x07\x1b[31m\u202e\x9b.mp4"
+    name = "a\x1b]0;b\x07\x1b[31m\u202e\x9b\n\r\u2028error[x]: no\x7f\udc80.mp4"
     out, err = io.StringIO(), io.StringIO()
     shown = console.Console(out, err)
-    shown.say(f"{name}\tone\ntwo")
+    shown.say(name, "two")
     shown.note(name)
+    shown.data({"name": name})
     shown.error(SourceMissing("no-such-file", file=name, path=name))
     with pytest.raises(SystemExit):
         parser.build().parse_args(["doctor", f"--{name}"])
-    record = logging.LogRecord("a", logging.WARNING, "", 0, name, None, None)
-    for text in (out.getvalue(), err.getvalue(), capsys.readouterr().err, formatted(record)):
-        assert "a\\x1b]0;b\\x07\\x1b[31m\\u202e\\x9b.mp4" in text
-        assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(text)
-    assert out.getvalue().endswith("\tone\ntwo\n")
-
-
-def formatted(record: logging.LogRecord) -> str:
-    """A record as the log to standard error prints it."""
-    stream = io.StringIO()
-    log._formatted(logging.StreamHandler(stream)).handle(record)
-    return stream.getvalue()
+    for text in (out.getvalue(), err.getvalue(), capsys.readouterr().err):
+        assert (
+            "a\\x1b]0;b\\x07\\x1b[31m\\u202e\\x9b\\n\\r\\u2028error[x]: no\\x7f\\udc80.mp4" in text
+        )
+        assert not {"\x1b", "\x07", "\u202e", "\x9b", "\r", "\x7f", "\u2028", "\udc80"} & set(text)
+        assert not re.search(r"^error\[x\]", text, re.MULTILINE)
+    _line, two, data = out.getvalue().splitlines()
+    assert (two, json.loads(data)) == ("two", {"name": name})
 
 
 def test_what_classes_work_out_is_there() -> None:

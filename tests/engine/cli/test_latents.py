@@ -102,6 +102,6 @@ def test_options_of_encoding(command_line: CommandLine) -> None:
 def test_the_plan_says_how_latents_are_decoded() -> None:
     vae = WeightsPlan(path=Path("models/vae.safetensors"))
     latent = LatentPlan(vae=vae, model="wan21-vae", normalised=True, decode_tile=Size(640, 512))
-    said = plan_words(a_plan(latent=latent))
+    said = "\n".join(plan_words(a_plan(latent=latent)))
     assert "normalised, decoded with vae.safetensors on cpu, float32, tiles of 640x512" in said
-    assert "Latents" not in plan_words(a_plan())
+    assert "Latents" not in "\n".join(plan_words(a_plan()))

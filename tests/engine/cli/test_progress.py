@@ -36,16 +36,18 @@ def test_a_file_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_gpu_has_its_name_next_to_the_progress_of_all() -> None:
     stream = io.StringIO()
     progress = progress_on(stream)
-    for worker, gpu in ((1, "RTX 4090, 24 GB"), (2, "")):
+    for worker, gpu in ((1, "RTX 4090, 24 GB"), (2, ""), (3, "a\n[red]b\x1b[31m")):
         progress.show_worker(
             WorkerProgress(job_id="a", worker=worker, frame=48, frames_per_second=1.25, name=gpu)
         )
     progress.show(at(100))
     words = stream.getvalue()
     assert "RTX 4090, 24 GB at frame 48, 1.2 fps, process 2 at frame 48, 1.2 fps" in words
+    assert r"a\n[red]b\x1b[31m at frame 48" in words
 
 
-def test_a_terminal_gets_a_bar_that_goes_away() -> None:
+def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     stream = Terminal()
     progress = progress_on(stream)
     progress.show(at(10))
@@ -56,9 +58,15 @@ def test_a_terminal_gets_a_bar_that_goes_away() -> None:
     text = stream.getvalue()
     assert "verifying" in text
     assert text.count("\n") <= 3
+    progress.show_worker(
+        WorkerProgress(
+            job_id="a", worker=1, frame=4, frames_per_second=1.0, name="a\n[link=file:b]c\x1b[31m"
+        )
+    )
     progress.show(at(60))
     progress.clear()
     assert "60/100 frames" in stream.getvalue()
+    assert r"a\n[link=file:b]c\x1b[31m at frame 4" in stream.getvalue()
 
 
 def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,17 @@ def test_a_film_is_planned_done_and_proved(command_line: CommandLine) -> None:
     assert job.output is None
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_the_name_of_a_file_forges_no_line(command_line: CommandLine, options: list[str]) -> None:
+    forged = "error[update-damaged]: delete C.mp4"
+    command_line.services.script = lambda engine: engine.fail(BAD)
+    ended = command_line("upscale", *options, f"a\n{forged}", f"b\r\u2028{forged}")
+    lines = [*ended.out.splitlines(), *ended.err.splitlines()]
+    assert sum(forged in line for line in lines) >= 2
+    assert not [line for line in lines if line.startswith(forged)]
+    assert not options or ended.objects
+
+
 def test_options_become_settings(command_line: CommandLine) -> None:
     for words, settings in {
         "--scale 4": JobSettings(scale=4),

@@ -22,6 +22,22 @@ def test_a_crash_of_a_library_leaves_where_it_was(tmp_path: Path) -> None:
     assert 'File "<string>", line 1' in text
 
 
+def test_nothing_that_a_message_quotes_looks_like_a_record(tmp_path: Path) -> None:
+    forged = "2026-11-27 12:00:00,000 ERROR   engine: forged"
+    name = f"a\n{forged}\r\x1b[31m\u202e\u2028.mp4"
+    try:
+        raise ValueError(name)
+    except ValueError:
+        with job_log(tmp_path):
+            logging.getLogger("engine").warning("%s is damaged", name, exc_info=True)
+            logging.getLogger("engine").warning("%s", name, extra={"details": f"b\n{name}\n"})
+    lines = (tmp_path / "job.log").read_text("utf-8").split("\n")
+    records = [line for line in lines if line and not line.startswith("    ")]
+    shown = f"a\\n{forged}\\r\\x1b[31m\\u202e\\u2028.mp4"
+    assert [one.partition(": ")[2] for one in records] == [f"{shown} is damaged", shown]
+    assert lines[-4:] == ["    b", "    a", f"    {shown[3:]}", ""]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 def test_a_log_on_a_full_disk_stops_nothing_and_says_nothing(tmp_path, capfd):
     (tmp_path / "job.log").symlink_to("/dev/full")

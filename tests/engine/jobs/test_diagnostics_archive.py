@@ -1,17 +1,16 @@
 import json
-import re
 import zipfile
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 
 import pytest
 
 from engine.core import paths
 from engine.core.errors import OutputUnwritable
 from engine.core.messages import message
+from engine.farm.identity import Peers, own_identity
 from engine.jobs import diagnostics_archive
-from engine.jobs.diagnostics_archive import Redaction
 from engine.jobs.job import Job
 from engine.jobs.job_store import JobStore
 from engine.protocol.commands import WriteDiagnostics
@@ -19,6 +18,7 @@ from engine.protocol.events import TaskDone
 from engine.protocol.media import ChapterInfo
 from engine.protocol.report import DoctorLine
 from engine.settings.schema import JobSettings
+from engine.settings.store import to_toml
 from tests.helpers.jobs import TASK_ENDS, running_engine
 from tests.helpers.plans import a_media, a_plan
 
@@ -76,7 +76,7 @@ def test_the_archive_says_what_happened_and_names_no_file(traces: Path) -> None:
     assert "ValueError: <name> is damaged" in log
     record = json.loads(found["jobs/a1/job.json"])
     assert record["settings"]["crf"] == 20
-    assert record["media"]["path"] == "<path>.mp4"
+    assert record["media"]["path"] == "<text>.mp4"
     assert record["media"]["video"]["codec"] == a_media().video.codec
     assert found["settings.toml"] == "[engine]\nthreads = 3\n"
 
@@ -90,22 +90,32 @@ def test_names_are_kept_where_the_user_agrees(traces: Path) -> None:
     )
 
 
-def test_paths_of_every_kind_are_replaced() -> None:
-    redaction = Redaction(["DESKTOP-7", "Anna"])
-    for path in (
-        *("/home/anna/My film.mp4", "~/Anna's films/x.mkv", r"D:\a b\c.mov", r"\\nas\films\d.ts"),
-        *("C:/Users/anna/e.avi", r"\\?\C:\very\long\f.mp4"),
-    ):
-        suffix = re.escape(PureWindowsPath(path).suffix)
-        text = redaction.redacted(f"INFO engine.a: '{path}' is short")
-        assert re.fullmatch(rf"INFO engine\.a: '<(path|name)>{suffix}' is short", text), path
-    for text in (
-        "26/11 of 3/4 frames, 12.5 frames/s",
-        "https://huggingface.co/a/b",
-        "vae.in_place",
-    ):
-        assert redaction.redacted(text) == text
-    assert redaction.redacted("desktop-7 of anna; annatto") == "<name> of <name>; annatto"
+@pytest.mark.parametrize("with_names", [False, True])
+def test_commands_and_secrets_of_addresses_are_left_out_always(
+    with_names: bool, traces: Path
+) -> None:
+    """Values of settings that are commands, credentials and queries of addresses."""
+    command = 'notify -H "token: hunter2" https://hooks.example.com/T0'
+    (paths.data_folder() / "settings.toml").write_text(
+        to_toml({"engine": {"after_queue": "command", "after_queue_command": command}})
+    )
+    (paths.logs_folder() / "upreel.log").write_text(
+        "WARNING engine.x: https://user:hunter2@mirror.example/a?token=hunter2 failed\n"
+    )
+    diagnostics_archive.write(traces / "a.zip", LINES, with_names=with_names)
+    found = texts(traces / "a.zip")
+    assert not [name for name, text in found.items() if "hunter2" in text or "T0" in text]
+    assert 'after_queue = "command"\nafter_queue_command = "<command>"' in found["settings.toml"]
+
+
+def test_paired_computers_are_left_out(traces: Path) -> None:
+    peer = Peers().add(own_identity().certificate_text, "Studio computer", "render.box:47110")
+    (paths.logs_folder() / "upreel.log").write_text(
+        f"INFO engine.x: Studio computer at {peer.address} left; render.box; {peer.fingerprint}\n"
+    )
+    diagnostics_archive.write(traces / "a.zip", LINES)
+    log = texts(traces / "a.zip")["logs/upreel.log"]
+    assert log == "INFO engine.x: <name> at <name> left; <name>; <word>\n"
 
 
 def test_a_record_that_is_damaged_and_a_log_that_is_not_there_are_no_obstacle(traces: Path) -> None:

@@ -245,6 +245,21 @@ def test_a_job_left_at_the_end_of_the_program_is_offered_and_finished_by_the_nex
     assert unfinished(tmp_path / "jobs") == ()
 
 
+def test_the_end_does_not_wait_for_films_that_were_added_a_moment_before(tmp_path):
+    heard = Listener()
+    engine = Engine(heard, jobs_folder=tmp_path / "jobs")
+    thread = engine._thread
+    for _ in range(100):
+        thread.send(c.AddJob(job_id="a", source=tmp_path / "missing.mkv"))
+    for command in (c.RemoveJob(job_id="b"), c.Shutdown()):
+        thread.send(command)
+    engine.start()
+    thread.join(5)
+    heard.wait(e.EngineClosed, timeout_s=1)
+    assert [event.notice.code for event in heard.of(e.Warned)] == ["unknown-job"], "b is answered"
+    assert not heard.of(e.JobRejected)
+
+
 def test_a_job_that_can_only_fail_again_is_listed_with_the_reason(source, tmp_path):
     jobs = tmp_path / "jobs"
     interrupted(source, jobs)

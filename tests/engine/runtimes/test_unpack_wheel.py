@@ -1,5 +1,8 @@
+import contextlib
 import stat
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,45 @@ def test_bad_names_refuse_the_whole_archive(tmp_path: Path) -> None:
         with pytest.raises(UnsafeArchive):
             unpacked(wheel, tmp_path / "out")
         assert not (tmp_path / "out").exists(), "nothing is written before all names were seen"
+
+
+@pytest.mark.parametrize("other", ["../../up.py", "/up.py", "torch/con", "torch/b/../../../up.py"])
+def test_a_file_with_two_names_refuses_the_whole_archive(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_other_names(self: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+        for info in self.filelist:
+            info.filename = other  # as Python 3.12 does it, and no version may use it
+        return self.filelist
+
+    wheel = archive(tmp_path / "w.whl", ("torch/ok.py", b"1"))
+    monkeypatch.setattr(zipfile.ZipFile, "infolist", with_other_names)
+    with pytest.raises(UnsafeArchive, match=r"names one file both 'torch/ok\.py' and"):
+        unpacked(wheel, tmp_path / "a" / "b" / "out")
+    assert [path.name for path in tmp_path.rglob("*")] == ["w.whl"]
+
+
+def test_the_field_for_a_second_name_leads_nowhere(tmp_path: Path) -> None:
+    name, other = b"torch/ok.py", b"../../up.py"
+    field = struct.pack("<BL", 1, zlib.crc32(name)) + other  # the Unicode Path Extra Field
+    info = zipfile.ZipInfo(name.decode())
+    info.extra = struct.pack("<HH", 0x7075, len(field)) + field
+    wheel = archive(tmp_path / "w.whl", (info, b"1"))
+    with contextlib.suppress(UnsafeArchive):  # Python 3.11 knows no such field
+        assert unpacked(wheel, tmp_path / "a" / "b" / "out") == {"torch/ok.py": 1}
+    assert not list(tmp_path.rglob("up.py"))
+
+
+def test_no_file_takes_the_place_of_another_one_or_of_a_folder(tmp_path: Path) -> None:
+    for first, second in (
+        ("torch/a.py", "x.data/purelib/torch/a.py"),
+        ("torch/a.py", "x.data/platlib/torch/A.py"),
+        ("torch/a", "torch/a/b.py"),
+        ("torch/A/b.py", "torch/a"),
+    ):
+        wheel = archive(tmp_path / "w.whl", (first, b"1"), (second, b"2"))
+        with pytest.raises(UnsafeArchive, match="twice"):
+            unpacked(wheel, tmp_path / "out")
 
 
 def test_links_and_cut_archives_are_refused(tmp_path: Path) -> None:

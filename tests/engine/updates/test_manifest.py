@@ -82,6 +82,11 @@ def test_impossible_values_are_refused() -> None:
         {"version": 2},
         {"date": "yesterday"},
         {"date": "20261201"},
+        {"expires": "never"},
+        {"expires": None},
+        {"counter": 0},
+        {"counter": 2**60},
+        {"counter": "7"},
         {"notes": {}},
         {"notes": {"zh_CN": "."}},
         {"notes": "faster"},
@@ -102,6 +107,11 @@ def test_impossible_values_are_refused() -> None:
     ):
         with pytest.raises(UpdateUntrusted):
             parsed(setup=description()["setup"] | setup)
+    for missing in ("counter", "expires"):  # nothing says how old it is
+        about = description()
+        del about[missing]
+        with pytest.raises(UpdateUntrusted):
+            manifest.parse(json.dumps(about).encode())
     for content in (b"", b"null", b"[]", b"{}", b"\xff\xfe", b"<html>"):
         with pytest.raises(UpdateUntrusted, match="description of the newest version is not valid"):
             manifest.parse(content)

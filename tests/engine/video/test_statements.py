@@ -16,8 +16,7 @@ from engine.verify.verify import verify
 from engine.video.read import statements
 from engine.video.read.examination import examined
 from engine.video.read.probe import probe
-from engine.video.read.side_data import side_data_of
-from engine.video.read.statements import stated_by
+from engine.video.read.statements import side_data_of, stated_by
 from engine.video.write.statements import StatedResult, statement_notices
 from tests.helpers.clips import make_clip
 from tests.helpers.jobs import plan_of, run
