@@ -112,6 +112,36 @@ def make_clip(path: Path, clip: Clip | None = None, **changes: Any) -> Path:
     return path
 
 
+def joined(path: Path, *parts: tuple[int, dict[str, Any]]) -> Path:
+    """A transport stream of parts, each of so many frames and made as `make_clip` says."""
+    data, start = b"", 0
+    for frames, changes in parts:
+        times = [Fraction(start + n, 25) for n in range(frames)]
+        made = {"frames": frames, "vfr_times": times, "b_frames": 0, **changes}
+        data += make_clip(path, **made).read_bytes()
+        start += frames + 1
+    path.write_bytes(data)
+    return path
+
+
+def half_clear(path: Path, codec: str, pixel_format: str, **options: str) -> Path:
+    """Twelve frames of 160x90 whose left half is transparent."""
+    width, height = 160, 90
+    values = np.full((height, width, 4), 255, np.uint8)
+    values[:, : width // 2, 3] = 0
+    with av.open(f"file:{path}", "w") as output:
+        stream = output.add_stream(codec, rate=25, options=options)
+        stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
+        stream.codec_context.gop_size = 4
+        for number in range(12):
+            values[..., :3] = 60 + 10 * number
+            frame = av.VideoFrame.from_ndarray(values, "rgba").reformat(format=pixel_format)
+            frame.pts = number
+            output.mux(stream.encode(frame))
+        output.mux(stream.encode(None))
+    return path
+
+
 def times_of(clip: Clip) -> list[Fraction]:
     """The time of each frame, s."""
     if clip.vfr_times is not None:

@@ -22,10 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from engine.api import Engine
+from engine.core.geometry import Margins, Size
 from engine.protocol import commands, events
 from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
 from tools.reports import fidelity_pictures
+from tools.reports.fidelity_cropping import cropped_sources
 from tools.reports.fidelity_photographs import (
     Photograph,
     exif_fault,
@@ -61,6 +63,7 @@ _SAID = {  # notice of the plan -> properties that it announces
     "profile-left-out": ("colours",),
     "exif-left-out": ("titles",),
     "aspect-doubtful": (),
+    "changes-within": ("shape", "colours"),
     "statement-left-out": ("statements", "titles"),
 }
 
@@ -99,7 +102,7 @@ class _Queue:
 
 def all_sources() -> list[Source]:
     """Films, streams and stills, in the order of the table."""
-    return [*sources(), *stating_sources(), *photographs()]
+    return [*sources(), *cropped_sources(), *stating_sources(), *photographs()]
 
 
 def rows(wanted: Sequence[Source], folder: Path) -> Iterator[Row]:
@@ -127,11 +130,11 @@ def _row(source: Source, path: Path, engine: Engine, heard: _Queue) -> Row:
         return Row(source=source, refused=end.error.message)
     assert isinstance(end, events.JobFinished)
     plans = [event.plan for event in seen if isinstance(event, events.PlanChosen)]
-    return Row(source=source, marks=dict(_marks(path, end.report.output, plans[-1])))
+    before, after = described(path, source.cropped), described(end.report.output)
+    return Row(source=source, marks=dict(_marks(before, after, plans[-1])))
 
 
-def _marks(source: Path, result: Path, plan: Plan) -> Iterator[tuple[str, str]]:
-    before, after = described(source), described(result)
+def _marks(before: _Described, after: _Described, plan: Plan) -> Iterator[tuple[str, str]]:
     codes = [notice.code for notice in plan.notices]
     said = {name for code in codes for name in _SAID.get(code, ())}
     for name in PROPERTIES:
@@ -158,12 +161,16 @@ class _Described:
     is_still: bool
 
 
-def described(path: Path) -> _Described:
-    """A file as other programs describe it."""
+def described(path: Path, cropped: Margins | None = None) -> _Described:
+    """A file as other programs describe it, which do not see what a container crops."""
     found = _ffprobe(path, "-show_streams", "-show_format", "-show_chapters")
     streams = found["streams"]
     videos = [one for one in streams if one["codec_type"] == "video"]
     film = next(one for one in videos if not one["disposition"]["attached_pic"])
+    if cropped is not None and cropped != Margins():
+        part = cropped.inside(Size(film["width"], film["height"]))
+        crop = f"crop={part.width}:{part.height}:{cropped.left}:{cropped.top},"
+        film |= {"width": part.width, "height": part.height, "crop": crop}
     at = ("-select_streams", str(film["index"]))
     stamps = _ffprobe(path, *at, "-show_entries", "frame=best_effort_timestamp_time")["frames"]
     times = [float(one.get("best_effort_timestamp_time", "nan")) for one in stamps]

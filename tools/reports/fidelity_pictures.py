@@ -24,6 +24,10 @@ RGB: Final = ("gbr", "rgb", "bgr", "pal8", "argb", "abgr", "0rgb", "0bgr")
 GREY: Final = ("gray", "ya")
 _FARTHER, _MORE = 1.5, 0.6  # of the yardstick's difference, and of 255
 _MOVED = 0.12  # samples of a plane; a wrong chroma location moves it by 0.25
+_ALPHA: Final = ("yuva", "gbrap", "rgba", "bgra", "argb", "abgr", "ya8", "ya16", "pal8")
+# FFmpeg's own decoders skip what is stored beside the coded stream.
+_WITH_ALPHA = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
+_OPAQUE, _ALPHA_OFF = 255, 0.6  # of 255
 _ENCODERS = {
     "h264": ("libx264", "-preset", "veryfast", "-crf", "1"),
     "hevc": ("libx265", "-preset", "superfast", "-crf", "1", "-x265-params", "log-level=none"),
@@ -59,7 +63,30 @@ def fault(source: Path, result: Path, old: Film, new: Film) -> str:
     for name, *planes in zip(form.names, wanted, found, usual, strict=True):
         if problem := _fault_of_plane(*planes):
             return f"{name} {problem}"
-    return ""
+    return _fault_of_alpha(source, result, old, new)
+
+
+def _fault_of_alpha(source: Path, result: Path, old: Film, new: Film) -> str:
+    wanted = _alpha(source, old)
+    if wanted is None or wanted.min() == _OPAQUE:
+        return ""
+    found = _alpha(result, new)
+    if found is None:
+        return "transparency is missing"
+    off = np.abs(found.astype(np.float32) - wanted).mean() if found.shape == wanted.shape else 255.0
+    return f"transparency is {off:.1f} of 255 off" if off > _ALPHA_OFF else ""
+
+
+def _alpha(path: Path, film: Film) -> NDArray[np.uint8] | None:
+    """Alpha of all frames, as a list of bytes; None where the film has none."""
+    is_beside = film.get("tags", {}).get("alpha_mode") == "1"
+    beside = _WITH_ALPHA.get(film["codec_name"], "") if is_beside else ""
+    if not beside and not film["pix_fmt"].startswith(_ALPHA):
+        return None
+    decoder = ("-c:v", beside) if beside else ()
+    taken = ("-map", f"0:{film['index']}", "-vf", "alphaextract,format=gray")
+    words = ("-noautorotate", *decoder, "-i", path, *taken)
+    return np.frombuffer(ffmpeg(*words, "-f", "rawvideo", "-"), np.uint8)
 
 
 def _fault_of_plane(
@@ -150,7 +177,7 @@ class _Form:
 
     def _scale(self, film: Film) -> str:
         width, height = self._size
-        return f"scale={width}:{height}:{_QUALITY}{self._places('in', film)}"
+        return f"{film.get('crop', '')}scale={width}:{height}:{_QUALITY}{self._places('in', film)}"
 
     def _places(self, side: str, film: Film) -> str:
         """Where chroma is, along the axes in which it is reduced: elsewhere it would be moved.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from engine.core.geometry import Margins
 
 # Soft and not too colourful: what 4:2:0 can hold, so that the judge sees small differences.
 _SOFT = "hue=s=0.6,gblur=sigma=1.5,format=yuv444p"
 PICTURE = ("-f", "lavfi", "-i", f"testsrc2=size=96x64:rate=25:duration=1,{_SOFT}")
 _TONE = ("-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000:duration=1")
 _X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-g", "10", "-bf", "2", "-threads", "1")
+_CLEAR = ("-vf", "format=yuva444p,geq=lum=lum(X\\,Y):cb=cb(X\\,Y):cr=cr(X\\,Y):a=255*gt(X\\,48)")
 _PQ = "bt2020nc:bt2020:smpte2084"
 _MASTERING = "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,1)"
 Make = Callable[[Path], None]
@@ -19,11 +22,15 @@ Make = Callable[[Path], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One file of the matrix: what is special about it, its name, and how it is written."""
+    """One file of the matrix: what is special about it, its name, and how it is written.
+
+    `cropped` is what its container crops of each frame, which the judges do not.
+    """
 
     about: str
     name: str
     make: Make
+    cropped: Margins = field(default_factory=Margins)
 
 
 def ffmpeg(*words: str | Path) -> bytes:
@@ -95,6 +102,14 @@ def _codecs() -> list[Source]:
     ):
         words = ("-c:v", "ffv1", "-pix_fmt", pixels)
         found.append(_film(f"FFV1, {pixels}", f"{pixels}.mkv", *words, codec=False))
+    for codec, end in (("libvpx", "webm"), ("libvpx-vp9", "webm"), ("libvpx-vp9", "mkv")):
+        words = (*_CLEAR, "-c:v", codec, "-auto-alt-ref", "0", "-b:v", "2M", "-pix_fmt", "yuva420p")
+        name = f"clear_{codec}.{end}"
+        found.append(_film(f"transparency, {codec} in {end}", name, *words, codec=False))
+    for codec, pixels in (("prores_ks", "yuva444p10le"), ("qtrle", "argb"), ("png", "rgba")):
+        words = (*_CLEAR, "-c:v", codec, "-pix_fmt", pixels)
+        name = f"clear_{codec}.mov"
+        found.append(_film(f"transparency, {codec} in mov", name, *words, codec=False))
     return found
 
 
@@ -305,6 +320,11 @@ def _chapters(path: Path) -> None:
 
 def _changes() -> list[Source]:
     return [
+        Source(
+            about="aspect ratio changes within the video",
+            name="aspects.ts",
+            make=_joined(("-vf", "setsar=16/15", "-t", "0.4"), ("-vf", "setsar=64/45")),
+        ),
         Source(
             about="size changes within the video",
             name="sizes.ts",

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 SECONDS = 2.0  # time limit
 _PLACES = (0.1, 0.45, 0.8)  # of the duration
 _RUN = 16  # frames in succession: three cycles of telecine
-_GLANCES = (0.0, 0.02, 0.2, 0.3, 0.6, 0.7, 0.95)  # places of a single frame
+_GLANCES = (0.0, 0.95, 0.3, 0.6, 0.02, 0.2, 0.7)  # places of a single frame
+_GLANCE_TIME = 0.25  # of the time limit
 _DETAILED_EVERY = 5  # frame of a run that is measured by itself
 Luma = NDArray[np.float32]  # [h, w], 0 to 1 of full scale
 Steps = NDArray[np.float32]  # [n, 4] of a run, see `_steps`
@@ -61,7 +62,7 @@ def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
         return media
 
     def look() -> MediaInfo:
-        looks = _looks(media, time.monotonic() + seconds)
+        looks = _looks(media, seconds)
         stated = with_statements(media, looks.stated)
         if not looks.kinds:
             return replace(stated, findings=Findings())
@@ -112,8 +113,10 @@ class _Looks:
         return sample
 
 
-def _looks(media: MediaInfo, deadline: float) -> _Looks:
-    video = media.video
+def _looks(media: MediaInfo, seconds: float) -> _Looks:
+    """Single frames at some places, for what they state, then runs of frames."""
+    begin, video = time.monotonic(), media.video
+    deadline = begin + seconds
     duration = int(video.duration / video.time_base) if video.duration is not None else 0
     is_long = bool(duration) and video.frame_count > _RUN * len(_PLACES)
     with open_input(media.path) as container:
@@ -125,17 +128,17 @@ def _looks(media: MediaInfo, deadline: float) -> _Looks:
             container.seek(video.start_pts + round(duration * place), stream=stream)
             return decoded_until(container, stream, deadline)
 
+        for place in _GLANCES if is_long else ():
+            if time.monotonic() > begin + _GLANCE_TIME * seconds:
+                break
+            for frame in islice(frames_at(place), 1):
+                looks.sample_of(frame, 1.0)
         frames = decoded_until(container, stream, deadline)
         for place in _PLACES:
             frames = frames_at(place) if is_long else frames
             _measure_run(looks, frames)
             if time.monotonic() > deadline:
                 break
-        for place in _GLANCES if is_long else ():
-            if time.monotonic() > deadline:
-                break
-            for frame in islice(frames_at(place), 1):
-                looks.sample_of(frame, 1.0)
     return looks
 
 

@@ -9,12 +9,13 @@ import pytest
 
 from engine.api import Engine, probe, unfinished
 from engine.core.errors import EngineStopped
+from engine.core.geometry import Size
 from engine.jobs import job_service
 from engine.models.seedvr2.family import SeedVr2Family
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.settings.schema import EngineSettings, JobSettings
-from tests.helpers.clips import Clip, make_clip
+from tests.helpers.clips import Clip, joined, make_clip
 from tests.helpers.fields import interlaced, write
 from tests.helpers.jobs import ENDS, Listener, running_engine
 
@@ -73,6 +74,18 @@ def test_what_frames_show_changes_the_plan_of_a_job_that_waits(tmp_path):
         add(engine, film, settings=replace(FAST, model="none"))
         assert heard.wait(e.PlanChosen).plan.deinterlacing is None, "the file states nothing"
         assert heard.wait(e.PlanChosen).plan.deinterlacing.field_order == "bb"
+        engine.send(c.StartQueue())
+        done = heard.finished_job()
+    assert done.report.passed, done.report.problems
+
+
+def test_a_film_that_changes_is_planned_and_shown_as_most_of_it_is(tmp_path):
+    film = joined(tmp_path / "film.ts", (20, {"size": (96, 64)}), (60, {"size": (64, 96)}))
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        add(engine, film, settings=replace(FAST, model="none"))
+        first, second = heard.wait(e.PlanChosen), heard.wait(e.PlanChosen)
+        assert (first.plan.picture.size, first.media) == (Size(96, 64), None)
+        assert second.plan.picture.size == second.media.video.size == Size(64, 96)
         engine.send(c.StartQueue())
         done = heard.finished_job()
     assert done.report.passed, done.report.problems

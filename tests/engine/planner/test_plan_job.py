@@ -7,11 +7,12 @@ import pytest
 from engine.cli.formatting import plan_words
 from engine.core.errors import ContainerMismatch, NoUsableGpu, SettingsError, UnsupportedMedia
 from engine.core.geometry import Size
+from engine.core.messages import text_of
 from engine.models.lite.plan import treatment_of
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.planner.target import default_output, pictures_target, stored_target
-from engine.protocol.media import HdrMetadata, Statement
+from engine.protocol.media import Change, Findings, HdrMetadata, Statement
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
@@ -165,3 +166,24 @@ def test_a_pattern_names_pictures_in_a_folder():
         ("a/folder", "a/folder", ""),
     ):
         assert pictures_target(Path(name)) == (Path(folder), pattern)
+
+
+@pytest.mark.parametrize(
+    ("change", "severity", "offers"),
+    [
+        (Change(what="aspect", taken="16:9", other="4:3", share=0.28), "warning", "aspect=4:3"),
+        (Change(what="aspect", taken="4:3", other="2.39:1", share=0.5), "warning", ""),
+        (Change(what="coded-aspect", taken="4:3", other="16:9", share=1), "info", "aspect=16:9"),
+        (Change(what="scan", share=0.4), "warning", "deinterlace=frames;deinterlace=off"),
+        (Change(what="size", taken="1920x1080", other="720x576", share=0.1), "warning", ""),
+        (Change(what="colours", taken="smpte2084", other="bt709", share=0.1), "warning", ""),
+    ],
+)
+def test_what_changes_within_a_film_is_named_before_the_start(change, severity, offers):
+    media = replace(a_media(), findings=Findings(changes=(change,)))
+    (found,) = [one for one in planned(media=media).notices if one.code == "changes-within"]
+    assert (found.severity, found.params.get("offers", "")) == (severity, offers)
+    for shown in (change.taken, change.other, f"{change.share:.0%}".replace("%", " %")):
+        assert shown in text_of(found.as_message) or change.what in ("scan", "coded-aspect")
+    is_settled = "changes-within" not in codes(planned(media=media, aspect="16:9"))
+    assert is_settled == ("aspect" in change.what)

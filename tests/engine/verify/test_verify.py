@@ -8,17 +8,29 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, SourceMissing
-from engine.core.geometry import Size
+from engine.core.geometry import Margins, Size
 from engine.protocol.media import ColourTags, HdrMetadata
 from engine.protocol.plan import PassPlan, Plan
 from engine.protocol.report import Report
 from engine.verify.verify import verify
+from engine.video.colour.pixel_formats import layout_of, planar_format
 from engine.video.read.digest import digest
+from engine.video.read.examination import examined
+from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
-from tests.helpers.clips import cut_short, make_clip, make_picture, make_pictures
+from tests.helpers.clips import (
+    cut_short,
+    half_clear,
+    joined,
+    make_clip,
+    make_picture,
+    make_pictures,
+)
 from tests.helpers.fakes import make_plan
+from tests.helpers.fields import write_planes
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 from tests.helpers.results import make_result
+from tools.reports.fidelity_cropping import crop_mkv
 
 FRAMES = 45
 ALL = list(range(FRAMES))
@@ -353,3 +365,30 @@ def test_without_a_plan_data_that_is_left_out_is_named(tmp_path: Path) -> None:
     assert "streams" in codes(verify(source, bare)), "MP4 takes it"
     report = verify(source, make_clip(tmp_path / "bare.mkv", frames=25))
     assert "this kind of data cannot be written into MKV" in message(report, "streams")
+
+
+def as_it_should_be(source: Path, result: Path, change: Any = lambda planes: planes) -> Path:
+    """The frames of a source without loss, or with a change of their planes."""
+    media = examined(probe(source))
+    with FrameReader(media) as reader:
+        frames = [change(frame.planes) for frame in reader]
+    layout = replace(layout_of(media.video.pixel_format), has_alpha=len(frames[0]) == 4)
+    return write_planes(result, frames, planar_format(layout), media.video.frame_rate)
+
+
+def test_lost_transparency_cropping_and_shape_are_seen(tmp_path: Path) -> None:
+    clear = half_clear(tmp_path / "a.webm", "libvpx-vp9", "yuva420p", **{"auto-alt-ref": "0"})
+    size, margins = Size(192, 108), Margins(16, 8, 16, 8)
+    whole = make_clip(tmp_path / "b.mkv", size=(192, 108))
+    cropped = crop_mkv(make_clip(tmp_path / "c.mkv", size=(192, 108)), size, margins)
+    changing = joined(tmp_path / "d.ts", (20, {"sar": Fraction(3, 4)}), (60, {"sar": Fraction(1)}))
+    narrow = make_clip(tmp_path / "e.mkv", frames=80, sar=Fraction(3, 4))
+    right, wrong = tmp_path / "right.mkv", tmp_path / "wrong.mkv"
+    for source, lost in (
+        (clear, lambda: as_it_should_be(clear, wrong, lambda planes: planes[:3])),
+        (clear, lambda: as_it_should_be(clear, wrong, lambda p: (*p[:3], p[3] | 255))),
+        (cropped, lambda: as_it_should_be(whole, wrong)),
+        (changing, lambda: narrow),
+    ):
+        reports = [verify(source, one) for one in (as_it_should_be(source, right), lost())]
+        assert [bool(codes(one) & {"size", "likeness"}) for one in reports] == [False, True], source

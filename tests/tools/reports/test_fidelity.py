@@ -87,6 +87,29 @@ def test_the_judge_sees_wrong_planes(tmp_path: Path) -> None:
         assert bool(found) == bool(expected), filters
 
 
+@pytest.mark.extended
+@NEEDS_FFMPEG
+@pytest.mark.parametrize(
+    ("name", "decoder", "pixels", "right", "wrong"),
+    [
+        ("clear_libvpx-vp9.webm", "libvpx-vp9", "yuva420p", "null", "lutyuv=a=128"),
+        ("cropped.mkv", "h264", "yuv420p", "crop=72:52:8:4", "crop=72:52:8:8"),
+        ("cropped.mov", "h264", "yuv420p", "crop=72:52:8:4", "null"),
+    ],
+)
+def test_the_judge_sees_transparency_and_cropping(
+    tmp_path: Path, name: str, decoder: str, pixels: str, right: str, wrong: str
+) -> None:
+    source = next(one for one in all_sources() if one.name == name)
+    path, result = tmp_path / name, tmp_path / "result.mkv"
+    source.make(path)
+    before = described(path, source.cropped)
+    for filters, is_right in ((right, True), (wrong, False)):
+        words = ("-vf", filters, "-c:v", "ffv1", "-pix_fmt", pixels)
+        ffmpeg("-c:v", decoder, "-i", path, *words, result)
+        assert (fidelity.FAULTS["frames"](before, described(result)) == "") == is_right
+
+
 @NEEDS_FFMPEG
 def test_the_judge_sees_what_photographs_lose(tmp_path: Path) -> None:
     def judged(name: str, **how: object) -> list[str]:

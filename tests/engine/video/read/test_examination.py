@@ -14,7 +14,7 @@ from engine.video.read import examination
 from engine.video.read.examination import examined
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
-from tests.helpers.clips import copied, cut_short, make_clip, make_picture
+from tests.helpers.clips import copied, cut_short, joined, make_clip, make_picture
 from tests.helpers.fields import NTSC, interlaced, picture, telecined, write
 
 
@@ -140,18 +140,6 @@ def test_no_fault_of_a_file_or_of_ours_stops_anything(tmp_path, monkeypatch):
 
     monkeypatch.setattr(examination, "_looks", fail)
     assert examined(media) is media
-
-
-def joined(path: Path, *parts: tuple[int, dict[str, object]]) -> Path:
-    """A transport stream of parts, each of so many frames and made as `make_clip` says."""
-    data, start = b"", 0
-    for frames, changes in parts:
-        times = [Fraction(start + n, 25) for n in range(frames)]
-        made = {"frames": frames, "vfr_times": times, "b_frames": 0, **changes}
-        data += make_clip(path, **made).read_bytes()
-        start += frames + 1
-    path.write_bytes(data)
-    return path
 
 
 BT709 = {"matrix": "bt709", "range": "tv", "primaries": "bt709", "transfer": "bt709"}

@@ -1,9 +1,6 @@
 """Transparency of every codec is read; what no decoder gives is named."""
 
-from pathlib import Path
-
 import av
-import numpy as np
 import pytest
 
 from engine.settings.schema import JobSettings
@@ -11,25 +8,9 @@ from engine.video.read.examination import examined
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 from engine.video.write.codecs import choose_container, picture_notices, plan_picture
+from tests.helpers.clips import half_clear
 
-WIDTH, HEIGHT, FRAMES = 160, 90, 12
-
-
-def half_clear(path: Path, codec: str, pixel_format: str, **options: str) -> Path:
-    """A film whose left half is transparent."""
-    values = np.full((HEIGHT, WIDTH, 4), 255, np.uint8)
-    values[:, : WIDTH // 2, 3] = 0
-    with av.open(f"file:{path}", "w") as output:
-        stream = output.add_stream(codec, rate=25, options=options)
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, pixel_format
-        stream.codec_context.gop_size = 4
-        for number in range(FRAMES):
-            values[..., :3] = 60 + 10 * number
-            frame = av.VideoFrame.from_ndarray(values, "rgba").reformat(format=pixel_format)
-            frame.pts = number
-            output.mux(stream.encode(frame))
-        output.mux(stream.encode(None))
-    return path
+WIDTH, HEIGHT = 160, 90
 
 
 VPX = {"auto-alt-ref": "0"}
