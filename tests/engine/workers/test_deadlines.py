@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.segments import SegmentRecord, Span
+from engine.protocol.events import Warned
 from engine.video.read.frame_mark import FrameMark
 from engine.workers.deadlines import LOADING_S, Deadlines, Held
+from engine.workers.hand_out import _HandOut
 from engine.workers.open_spans import OpenSpans
 from engine.workers.paces import Paces
+from tests.engine.workers.test_hand_out import job_of, planned
+from tests.helpers.jobs import Events
 
 PLAN: Any = SimpleNamespace(seconds=50.0, seconds_high=100.0, workers=(1, 2), frames=200)
 
@@ -22,7 +28,14 @@ class Future:
     status = "pending"
 
 
-A, B = (cast(Any, Future()) for _ in range(2))
+A: Any
+B: Any
+
+
+@pytest.fixture(autouse=True)
+def futures() -> None:
+    global A, B
+    A, B = Future(), Future()
 
 
 class Clock:
@@ -118,3 +131,57 @@ def test_a_shared_span_ends_with_the_first_result() -> None:
     B.status = "finished"
     assert spans.outrun() == [A], "the other one ends by itself"
     assert list(spans) == [B]
+
+
+def test_a_late_span_goes_to_an_idle_worker_once_and_a_warning_names_the_late_one(
+    tmp_path: Path, clock: Clock
+) -> None:
+    events, at, given = Events(), {A: 0}, []
+    context = job_of(planned("lite", tmp_path), tmp_path / "job", 2, events)
+    survey: Any = SimpleNamespace(frames=17)
+    job = _HandOut(context, Checkpoint(tmp_path / "job"), cast(Any, None), survey, None)
+    job._deadlines = Deadlines(PLAN, Paces(clock), clock)
+
+    def hand_out(spans: list[Span], *, first: bool, to: int) -> list[Any]:
+        given.append((spans, to))
+        at[B] = to
+        return [B]
+
+    crew: Any = SimpleNamespace(
+        worker_of=at.get,
+        idle=lambda: [one for one in (0, 1) if one not in at.values()],
+        hand_out=hand_out,
+    )
+    span = Span(stop=8)
+    job._spans.begin([A], [span])
+    job._look_for_late(crew)
+    assert not given
+    for _ in range(3):
+        clock.now += 5 + 2 * 8 - 1
+        job._look_for_late(crew)
+    assert given == [([span], 1)]
+    assert not events.of(Warned), "it may load its models"
+    assert not job._is_stuck
+    job._team.workers[0].has_made = True
+    job._look_for_late(crew)
+    assert [one.notice.code for one in events.of(Warned)] == ["worker-late"]
+    for number in (0, 1):
+        job._spans.add(record(number))
+    B.status = "finished"
+    job._look_for_late(crew)
+    assert list(job._spans) == [B], "who is late is not waited for"
+    assert job._outrun == [A]
+
+
+def test_where_all_are_silent_the_process_of_the_job_goes_on(tmp_path: Path, clock: Clock) -> None:
+    context = job_of(planned("lite", tmp_path), tmp_path / "job", 1, Events())
+    survey: Any = SimpleNamespace(frames=17)
+    job = _HandOut(context, Checkpoint(tmp_path / "job"), cast(Any, None), survey, None)
+    job._deadlines = Deadlines(PLAN, Paces(clock), clock)
+    crew: Any = SimpleNamespace(worker_of={A: 0}.get, idle=list)
+    job._spans.begin([A], [Span(stop=8)])
+    job._team.workers[0].has_made = True
+    for seconds, is_stuck in ((0, False), (15, False), (15, False), (15, True)):
+        clock.now += seconds
+        job._look_for_late(crew)
+        assert job._is_stuck == is_stuck
