@@ -25,6 +25,10 @@ _PCM_OF = {
     "flt": "pcm_f32le",
     "dbl": "pcm_f64le",
 }
+_SAMPLE_BITS = {
+    **{"pcm_s16le": 16, "pcm_s24le": 24, "pcm_s32le": 32, "pcm_f32le": 32, "pcm_f64le": 64},
+    "flac": 24,
+}
 # Codecs whose decoded samples of 32 bits have at most 24 that say anything.
 _OF_24_BITS = frozenset(
     {"pcm_bluray", "pcm_dvd", "pcm_s24be", "pcm_s24le_planar", "s302m", "mlp", "truehd"}
@@ -237,6 +241,12 @@ def conversion_of(container: str, stream: StreamInfo) -> str:
     if not has_names and pcm in ("pcm_s16le", "pcm_s24le") and stream.channels <= len(PLAYED_AS):
         return "flac"
     return pcm
+
+
+def bit_rate_of(plan: PassPlan, stream: StreamInfo) -> int:
+    """Bits/s of a stream in the result, at most; 0 while unknown."""
+    samples = _SAMPLE_BITS.get(plan.converted, 0) * stream.sample_rate * stream.channels
+    return samples or stream.bit_rate
 
 
 def names_channels(layout: str) -> bool:

@@ -20,7 +20,12 @@ from engine.settings.schema import JobSettings
 from engine.verify.verify import verify
 from engine.video.read.probe import probe
 from engine.video.read.samples import timed_samples
-from engine.video.write.containers import conversion_of, plan_streams, stream_notices
+from engine.video.write.containers import (
+    bit_rate_of,
+    conversion_of,
+    plan_streams,
+    stream_notices,
+)
 from engine.video.write.mux import tried
 from tests.helpers.clips import number_picture
 from tests.helpers.program import ROOT
@@ -224,3 +229,6 @@ def test_the_notice_names_the_codec_and_what_is_not_kept() -> None:
         assert (notice.severity, stored in notice.message) == (severity, True)
         assert notice.hint.startswith(hint)
         assert conversion_of("image", media.streams[0]) == ""
+        (entry,) = plan_streams(media, container)
+        bits = {"pcm_s24le": 24, "": 0}.get(stored, 32)
+        assert bit_rate_of(entry, media.streams[0]) == bits * 48_000 * media.streams[0].channels
