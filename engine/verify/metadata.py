@@ -243,7 +243,7 @@ def _is_kept(key: str, is_mkv: bool) -> bool:
 
 
 def _film_of(media: MediaInfo) -> StreamInfo:
-    """What the film's track states of itself."""
+    """The film's track, with its language and title."""
     film = media.video
     return StreamInfo(
         index=film.index,
