@@ -312,9 +312,12 @@ def trial_notices(media: MediaInfo, before: Plan, after: Plan) -> Iterator[Notic
     """What a trial of the muxer changed in a plan.
 
     Codes: "stream-left-out" for each stream that it refuses as a whole, "packets-dropped" for each
-    one with packets that it refuses.
+    one with packets that it refuses, "sound-mixed" for sound that changes within a track.
     """
     for planned, found in zip(before.streams, after.streams, strict=True):
+        if found.is_mixed:
+            params: dict[str, Param] = {"index": str(found.index), "stream": _kind(found)}
+            yield Notice(code="sound-mixed", severity="warning", params=params)
         if planned.copied and not found.copied:
             yield _notice(media, after.container, found, "stream-left-out")
         elif found.dropped:

@@ -64,7 +64,10 @@ def test_an_error_of_a_job_or_its_plan_goes_with_the_next_answer(model):
     play(model, events.PlanFailed(job_id="a", error=error))
     assert (row.state, row.error) == (JobState.WAITING, error)
     play(model, events.PlanChosen(job_id="a", plan=PLAN))
-    assert row.error is None
+    assert (row.error, row.media) == (None, MEDIA)
+    rear = replace(MEDIA, video_stream=1)
+    play(model, events.PlanChosen(job_id="a", plan=PLAN, media=rear))
+    assert row.media == rear
 
 
 def test_rows_move_and_go_as_qt_expects(model, qtmodeltester):

@@ -25,6 +25,7 @@ from engine.video.write.containers import (
     conversion_of,
     plan_streams,
     stream_notices,
+    trial_notices,
 )
 from engine.video.write.mux import tried
 from tests.helpers.clips import number_picture
@@ -163,6 +164,21 @@ def test_silence_fills_what_the_times_leave_out_where_there_are_no_gaps(tmp_path
         lengths[container] = len(samples(output))
     assert lengths["mkv"] == len(samples(source))
     assert lengths["mp4"] == lengths["mov"] == lengths["mkv"] + 14_400
+
+
+def test_channels_that_change_within_a_track_are_named(tmp_path: Path) -> None:
+    parts = [
+        make_film(tmp_path / f"{layout}.m2ts", "pcm_bluray", layout=layout).read_bytes()
+        for layout in ("stereo", "5.1(side)")
+    ]
+    source, output = tmp_path / "a.m2ts", tmp_path / "out.mkv"
+    source.write_bytes(b"".join(parts))
+    media, plan = job(source, output)
+    (notice,) = trial_notices(media, plan_of(media, output, FAST), plan)
+    assert notice.code == "sound-mixed"
+    report = verify(media, output, plan=plan)
+    assert "stream-content" not in problems(report)
+    assert probe(output).audio_streams[0].channels == 2
 
 
 LOSSES: dict[str, tuple[Callable[[int, av.Packet], av.Packet | None], str, str]] = {
