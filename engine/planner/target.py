@@ -14,6 +14,7 @@ from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from engine.video.write import codecs
+from engine.video.write.containers import bit_rate_of
 
 SMALLEST_SIDE = 16  # px, of the result, unless the source is that small itself
 LARGEST_SIDE = 16384  # px, of the result: what the codecs' formats can hold
@@ -119,12 +120,13 @@ def _nearest(value: Fraction) -> int:
 
 
 def output_bytes(plan: Plan, media: MediaInfo) -> int:
-    """Predicted size: new picture by codec and quality, copied streams as they are."""
+    """Predicted size: new picture by codec and quality, other streams as they are or decoded."""
     picture = plan.picture
     bits = codecs.estimated_bits_per_pixel(picture) * picture.size.pixels * plan.frames
     duration = float(plan.frames / picture.frame_rate)
-    copied = sum(s.bit_rate for s in media.streams) * duration
-    return round((bits + copied) / 8)
+    known = {stream.index: stream for stream in media.streams}
+    kept = sum(bit_rate_of(entry, known[entry.index]) for entry in plan.streams if entry.copied)
+    return round((bits + kept * duration) / 8)
 
 
 def trimmed(settings: JobSettings, video: VideoInfo) -> tuple[Fraction | None, Fraction | None]:

@@ -194,6 +194,7 @@ class PassPlan:
     converted: str = ""  # codec that its samples are stored in; "" where packets are copied
     why: str | Message = ""  # if converted or left out; text in plans that older versions stored
     dropped: int = 0  # damaged packets that the container does not take
+    is_mixed: bool = False  # sound whose later channels or rate become those at its beginning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

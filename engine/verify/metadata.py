@@ -261,7 +261,7 @@ def _picture_check(source: VideoInfo, result: VideoInfo) -> Check:
 
 
 def _film_of(media: MediaInfo) -> StreamInfo:
-    """What the film's track states of itself."""
+    """The film's track, with its language and title."""
     film = media.video
     return StreamInfo(
         index=film.index,

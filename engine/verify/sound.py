@@ -25,7 +25,7 @@ TimedSamples = Iterator[tuple[float, Samples]]
 
 @dataclass(slots=True, kw_only=True)
 class SoundMatch:
-    """How two sound tracks differ."""
+    """Differences of two sound tracks."""
 
     fault: Message | None = None
     offsets: list[float] = field(default_factory=list)  # s that frames of the result are late
@@ -38,7 +38,7 @@ def compare_sound(
 
     Args:
         source: Samples and times of the track, s after the first picture.
-        result: Those of the result.
+        result: Samples and times of the result.
         rate: Samples a second.
         part_s: Length of the part that the job took, s; infinite up to the end, None for all.
         edge_s: Around the ends of a part, where a frame may be on either side, s.
@@ -132,7 +132,7 @@ class _Reader:
 
     @property
     def time(self) -> float:
-        """Of the next sample, s."""
+        """Time of the next sample, s."""
         return self._time
 
     def has_more(self) -> bool:

@@ -59,7 +59,7 @@ def fault(source: Path, result: Path, old: Film, new: Film) -> str:
     with tempfile.TemporaryDirectory() as folder:
         again = Path(folder, "again.mkv")
         form.round_trip(source, old, again)
-        usual = form.planes(again, new)
+        usual = form.planes(again, {**new, "index": 0})  # it has nothing else
     for name, *planes in zip(form.names, wanted, found, usual, strict=True):
         if problem := _fault_of_plane(*planes):
             return f"{name} {problem}"

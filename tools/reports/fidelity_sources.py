@@ -15,6 +15,11 @@ PICTURE = ("-f", "lavfi", "-i", f"testsrc2=size=96x64:rate=25:duration=1,{_SOFT}
 _TONE = ("-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000:duration=1")
 _X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-g", "10", "-bf", "2", "-threads", "1")
 _CLEAR = ("-vf", "format=yuva444p,geq=lum=lum(X\\,Y):cb=cb(X\\,Y):cr=cr(X\\,Y):a=255*gt(X\\,48)")
+_FLV = ("-c:v", "flv", "-b:v", "2M")
+_LPCM_51 = (
+    *("-af", "pan=5.1(side)|FL=c0|FR=0.5*c0|FC=0.2*c0|LFE=0*c0|SL=0.7*c0|SR=0.3*c0"),
+    *("-c:a", "pcm_bluray", "-sample_fmt", "s32"),
+)
 _PQ = "bt2020nc:bt2020:smpte2084"
 _MASTERING = "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,1)"
 Make = Callable[[Path], None]
@@ -271,7 +276,48 @@ def _other_streams() -> list[Source]:
         about = f"camera telemetry (gpmd) in {container}"
         found.append(Source(about=about, name=f"measured.{container}", make=_measured))
     about = "data in TS"
-    return [*found, Source(about=about, name="data.ts", make=_with_data)]
+    found.append(Source(about=about, name="data.ts", make=_with_data))
+    return [*found, *_decoded_sound(), *_several_videos()]
+
+
+def _decoded_sound() -> list[Source]:
+    """Sound that no container of results holds."""
+    found = []
+    mpeg2 = ("-c:v", "mpeg2video", "-b:v", "2M")
+    for about, name, video, words in (
+        ("Blu-ray LPCM", "lpcm.m2ts", _X264, ("-c:a", "pcm_bluray", "-ac", "2")),
+        ("Blu-ray LPCM, 5.1, 24 bits", "lpcm51.m2ts", _X264, _LPCM_51),
+        ("DVD LPCM", "lpcm.vob", mpeg2, ("-c:a", "pcm_dvd", "-ac", "2", "-f", "dvd")),
+        ("sound nellymoser in flv", "nelly.flv", _FLV, ("-c:a", "nellymoser", "-ar", "22050")),
+        ("sound speex in flv", "speex.flv", _FLV, ("-c:a", "speex", "-ar", "16000")),
+        ("sound wmav2 in wmv", "wma.wmv", ("-c:v", "wmv2", "-b:v", "2M"), ("-c:a", "wmav2")),
+        ("sound adpcm_ms in avi", "adpcm.avi", ("-c:v", "mpeg4"), ("-c:a", "adpcm_ms")),
+    ):
+        make = (*video, "-pix_fmt", "yuv420p", *words)
+        found.append(_film(about, name, *make, sound=True, codec=False))
+    return found
+
+
+def _several_videos() -> list[Source]:
+    """Two video tracks, and a broadcast of two programmes."""
+    rear = ("-f", "lavfi", "-i", "testsrc=size=80x48:rate=25:duration=1")
+    maps = ("-map", "0", "-map", "1", "-map", "2", "-map", "3")
+    first, second = ("-program", "title=One:st=0:st=1"), ("-program", "title=Two:st=2:st=3")
+    mpeg2 = ("-c:v", "mpeg2video", "-b:v", "2M", "-pix_fmt", "yuv420p", "-c:a", "mp2")
+    films = {
+        "a second video track": (
+            "cameras.mp4",
+            (*PICTURE, *rear, *maps[:4], *_X264, "-pix_fmt", "yuv420p"),
+        ),
+        "two programmes in TS": (
+            "programmes.ts",
+            (*PICTURE, *_TONE, *rear, *_TONE, *maps, *mpeg2, *first, *second),
+        ),
+    }
+    return [
+        Source(about=about, name=name, make=lambda path, words=words: _write(path, *words))
+        for about, (name, words) in films.items()
+    ]
 
 
 def _measured(path: Path) -> None:

@@ -51,6 +51,7 @@ class SampleDecoder:
         format: FFmpeg's name of the samples' format: "s16", "s32", "flt" or "dbl".
         rate: Samples a second.
         layout: av.AudioLayout of the channels.
+        is_mixed: Whether samples of another rate or other channels were brought to these.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -60,6 +61,7 @@ class SampleDecoder:
         self.format: str = _STORED.get(packed, packed)
         self.rate: int = context.sample_rate
         self.layout = _named(context.layout)
+        self.is_mixed = False
         self._form: tuple[str, str, int] | None = None
         self._resampler: Any = None
 
@@ -70,6 +72,8 @@ class SampleDecoder:
             form = frame.format.name, frame.layout.name, frame.sample_rate
             if form != self._form:
                 self._form = form
+                channels = frame.layout.nb_channels, frame.sample_rate
+                self.is_mixed |= channels != (self.layout.nb_channels, self.rate)
                 self._resampler = av.AudioResampler(self.format, self.layout, self.rate)
             frame.pts = None
             for part in self._resampler.resample(frame):

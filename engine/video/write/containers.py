@@ -25,6 +25,10 @@ _PCM_OF = {
     "flt": "pcm_f32le",
     "dbl": "pcm_f64le",
 }
+_SAMPLE_BITS = {
+    **{"pcm_s16le": 16, "pcm_s24le": 24, "pcm_s32le": 32, "pcm_f32le": 32, "pcm_f64le": 64},
+    "flac": 24,
+}
 # Codecs whose decoded samples of 32 bits have at most 24 that say anything.
 _OF_24_BITS = frozenset(
     {"pcm_bluray", "pcm_dvd", "pcm_s24be", "pcm_s24le_planar", "s302m", "mlp", "truehd"}
@@ -239,6 +243,12 @@ def conversion_of(container: str, stream: StreamInfo) -> str:
     return pcm
 
 
+def bit_rate_of(plan: PassPlan, stream: StreamInfo) -> int:
+    """Bits/s of a stream in the result, at most; 0 while unknown."""
+    samples = _SAMPLE_BITS.get(plan.converted, 0) * stream.sample_rate * stream.channels
+    return samples or stream.bit_rate
+
+
 def names_channels(layout: str) -> bool:
     """Whether FFmpeg's name of a layout says which channels there are, not only how many."""
     return bool(layout) and not layout.endswith(" channels")
@@ -302,9 +312,12 @@ def trial_notices(media: MediaInfo, before: Plan, after: Plan) -> Iterator[Notic
     """What a trial of the muxer changed in a plan.
 
     Codes: "stream-left-out" for each stream that it refuses as a whole, "packets-dropped" for each
-    one with packets that it refuses.
+    one with packets that it refuses, "sound-mixed" for sound that changes within a track.
     """
     for planned, found in zip(before.streams, after.streams, strict=True):
+        if found.is_mixed:
+            params: dict[str, Param] = {"index": str(found.index), "stream": _kind(found)}
+            yield Notice(code="sound-mixed", severity="warning", params=params)
         if planned.copied and not found.copied:
             yield _notice(media, after.container, found, "stream-left-out")
         elif found.dropped:

@@ -49,6 +49,11 @@ class SoundConverter:
         self._next: int | None = None  # where the frame that follows begins, samples
         self._end: int | None = None  # of what was encoded, samples
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether rate or channels change within the track, and only the first ones are kept."""
+        return self._decoder.is_mixed
+
     def packets(self, packet: Any, first: Fraction | None, end: Fraction | None) -> Iterator[Any]:
         """What becomes of a packet of the source, with times in units of a sample.
 

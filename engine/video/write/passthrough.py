@@ -125,7 +125,9 @@ class CopiedStreams:
         is_empty = stream.index in self._streams and not self.taken[stream.index]
         if is_empty and not self._container.keeps_empty:
             return replace(stream, copied=False, why=message("reason.stream.empty"))
-        return replace(stream, dropped=self.dropped[stream.index])
+        converter = self._converters.get(stream.index)
+        is_mixed = converter is not None and converter.is_mixed
+        return replace(stream, dropped=self.dropped[stream.index], is_mixed=is_mixed)
 
     def finish(self) -> None:
         """End the trials; a stream that cannot be completed is refused too."""

@@ -138,6 +138,8 @@ def test_each_finding_of_a_source_has_a_button_that_helps(bench):
     assert [(c.job_id, c.settings.black_bars) for c in changed] == [(job_id, "put-back")]
     off = JobSettings(deinterlace="off")
     assert [offer.text for offer in offers_of(COMBED, off)] == ["Deinterlacing: Automatic"]
+    rear = dataclasses.replace(BARS, params={"offers": "video_stream=1"})
+    assert [offer.text for offer in offers_of(rear, off)] == ["Video track: 1"]
     wrong = dataclasses.replace(BARS, params={**BARS.params, "offers": "aspect=4:3"})
     bench.emit(events.PlanChosen(job_id=job_id, plan=dataclasses.replace(made, notices=(wrong,))))
     assert list(remedies(bench)) == ["Aspect ratio: 4:3"]

@@ -68,6 +68,9 @@ def test_an_error_of_a_job_or_its_plan_goes_with_the_next_answer(model):
     examined = replace(MEDIA, bytes=1)
     play(model, events.PlanChosen(job_id="a", plan=PLAN, media=examined))
     assert row.media == examined
+    rear = replace(MEDIA, video_stream=1)
+    play(model, events.PlanChosen(job_id="a", plan=PLAN, media=rear))
+    assert row.media == rear
 
 
 def test_rows_move_and_go_as_qt_expects(model, qtmodeltester):

@@ -128,7 +128,7 @@ def test_chapter_images_are_named_and_left_out(tmp_path: Path) -> None:
     media = probe(path)
     assert media.streams[0].kind == "thumbnails"
     for container in ("mp4", "mkv"):
-        assert [notice.code for notice in stream_notices(media, container)][0] == "stream-left-out"
+        assert next(stream_notices(media, container)).code == "stream-left-out"
         output = tmp_path / f"out.{container}"
         plan = job(media, output)
         assert verify(media, output, plan=plan).passed

@@ -20,7 +20,13 @@ from engine.settings.schema import JobSettings
 from engine.verify.verify import verify
 from engine.video.read.probe import probe
 from engine.video.read.samples import timed_samples
-from engine.video.write.containers import conversion_of, plan_streams, stream_notices
+from engine.video.write.containers import (
+    bit_rate_of,
+    conversion_of,
+    plan_streams,
+    stream_notices,
+    trial_notices,
+)
 from engine.video.write.mux import tried
 from tests.helpers.clips import number_picture
 from tests.helpers.program import ROOT
@@ -160,6 +166,21 @@ def test_silence_fills_what_the_times_leave_out_where_there_are_no_gaps(tmp_path
     assert lengths["mp4"] == lengths["mov"] == lengths["mkv"] + 14_400
 
 
+def test_channels_that_change_within_a_track_are_named(tmp_path: Path) -> None:
+    parts = [
+        make_film(tmp_path / f"{layout}.m2ts", "pcm_bluray", layout=layout).read_bytes()
+        for layout in ("stereo", "5.1(side)")
+    ]
+    source, output = tmp_path / "a.m2ts", tmp_path / "out.mkv"
+    source.write_bytes(b"".join(parts))
+    media, plan = job(source, output)
+    (notice,) = trial_notices(media, plan_of(media, output, FAST), plan)
+    assert notice.code == "sound-mixed"
+    report = verify(media, output, plan=plan)
+    assert "stream-content" not in problems(report)
+    assert probe(output).audio_streams[0].channels == 2
+
+
 LOSSES: dict[str, tuple[Callable[[int, av.Packet], av.Packet | None], str, str]] = {
     "one sample": (lambda n, packet: changed(packet) if n == 9 else packet, "content", "differ"),
     "a packet": (lambda n, packet: None if n == 9 else packet, "content", "differ"),
@@ -224,3 +245,6 @@ def test_the_notice_names_the_codec_and_what_is_not_kept() -> None:
         assert (notice.severity, stored in notice.message) == (severity, True)
         assert notice.hint.startswith(hint)
         assert conversion_of("image", media.streams[0]) == ""
+        (entry,) = plan_streams(media, container)
+        bits = {"pcm_s24le": 24, "": 0}.get(stored, 32)
+        assert bit_rate_of(entry, media.streams[0]) == bits * 48_000 * media.streams[0].channels
