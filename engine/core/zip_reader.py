@@ -36,7 +36,7 @@ class ZipReader:
     """The files of an open archive, by the one name that each has.
 
     Attributes:
-        members: Of each file by its name; directories are left out. A name is as it stands in the
+        members: Entry of each file by its name; directories are left out. A name is as it stands in the
             archive: not yet one that may be used as a path.
 
     Args:

@@ -49,11 +49,11 @@ class Manifest:
 
     Attributes:
         version: "0.2.0".
-        date: Of the version, "2026-12-01".
+        date: Day of the version, "2026-12-01".
         counter: Seconds from 1970 (UTC) to the signature; a later signature has a larger one.
         expires: The last day (UTC) on which this is the newest description for sure.
         notes: Markdown by language; "en" is always there.
-        setup: That installs it.
+        setup: Program that installs it.
     """
 
     version: str

@@ -1,8 +1,11 @@
 import io
+import re
 import zipfile
+from pathlib import Path
 
 import pytest
 
+import engine
 from engine.core.zip_reader import AmbiguousZip, UnreadableZip, ZipReader
 
 
@@ -49,3 +52,9 @@ def test_nothing_else_than_an_archive_is_one() -> None:
     for content in (b"", b"PK\5\6", b"x" * 100, packed(("a", b"1"))[:-9]):
         with pytest.raises(UnreadableZip):
             ZipReader(io.BytesIO(content))
+
+
+def test_no_other_module_reads_archives() -> None:
+    for path in Path(engine.__path__[0]).rglob("*.py"):
+        opened = re.findall(r"ZipFile\((.*)\)", path.read_text("utf-8"))
+        assert path.name == "zip_reader.py" or all('"w"' in one for one in opened), path
