@@ -21,6 +21,8 @@ from tests.helpers.clips import make_clip
 
 COMMANDS = 50  # of a case
 _CODECS = ("ffv1", "h264")
+_ENDED = ("finished", "failed", "cancelled")
+_SENSE = 0.7  # of all commands suit the state that their job has at the moment
 _MOST_JOBS = 4
 _CLOSE_S = 5.0
 _PATIENCE_S = 15.0  # for one step of a job of a second
@@ -73,7 +75,8 @@ class Commands(Group):
         errors = _Errors()
         logging.getLogger("engine").addHandler(errors)
         try:
-            for _ in range(COMMANDS):
+            walk.add(_CODECS[number % 2])
+            for _ in range(COMMANDS - 1):
                 walk.step()
             if walk.rng.random() < 0.5:
                 walk.reopen()
@@ -168,6 +171,8 @@ class _Heard:
                     self.wrong.append(f"not passed: {report.problems}")
             case e.Warned(notice=notice):
                 self.answers[event.job_id] = notice.code
+            case e.ResultLost(error=error):
+                self.wrong.append(f"ResultLost: {error.message}")
             case e.JobRemoved():
                 self.answers[event.job_id] = ""
         if type(event) in _STATES:
@@ -203,9 +208,9 @@ class _Walk:
         return engine
 
     def step(self) -> None:
-        """Send a command, and let some time pass."""
+        """Send a command, and let some time pass; at the end of a job send one more."""
         choices = {
-            self._add_one: 6,
+            self._add_one: 8,
             self.reopen: 1,
             self._change: 4,
             lambda: self._remove(can_return=True): 3,
@@ -213,12 +218,12 @@ class _Walk:
             self._restore: 4,
             lambda: self._send(c.StartQueue()): 8,
             lambda: self._send(c.StopQueue()): 2,
-            lambda: self._send(c.PauseJob(job_id=self._one())): 10,
-            lambda: self._send(c.ResumeJob(job_id=self._one())): 9,
-            lambda: self._send(c.CancelJob(job_id=self._one())): 5,
-            lambda: self._send(c.RetryJob(job_id=self._one(), accept=self._chance())): 6,
+            self._pause: 10,
+            lambda: self._send(c.ResumeJob(job_id=self._one("paused"))): 9,
+            self._cancel: 5,
+            lambda: self._send(c.RetryJob(job_id=self._one(*_ENDED), accept=self._chance())): 6,
             lambda: self._send(c.MoveJob(job_id=self._one(), position=self.rng.randrange(5))): 3,
-            lambda: self._send(c.AdoptJob(job_id=self._one())): 1,
+            lambda: self._send(c.AdoptJob(job_id=self._one("removed"))): 1,
             lambda: self._send(c.ShowFrame(job_id=self._one(), seconds=self.rng.random())): 4,
             lambda: self._send(c.FindScenes(job_id=self._one())): 1,
             self._try: 3,
@@ -233,6 +238,7 @@ class _Walk:
             before = self.heard.comparisons
             if self.heard.wait(lambda: self.heard.comparisons > before, 0.3):
                 time.sleep(self.rng.uniform(0, _LAST_S))
+                self.rng.choice((self._pause, self._pause, self._cancel, self.reopen))()
 
     def add(self, codec: str) -> None:
         """Add a job with a name of its own."""
@@ -306,24 +312,33 @@ class _Walk:
     def _chance(self) -> bool:
         return self.rng.random() < 0.5
 
-    def _one(self) -> str:
-        """Name of a job, or of none."""
-        names = tuple(self.heard.states)
-        return self.rng.choice((*names, *names, "unknown"))
+    def _one(self, *usual: str) -> str:
+        """Name of a job, mostly of one in a usual state; now and then of none."""
+        states = self.heard.states
+        fitting = [name for name, state in states.items() if state in usual]
+        if fitting and self.rng.random() < _SENSE:
+            return self.rng.choice(fitting)
+        return self.rng.choice((*states, "unknown"))
 
     def _add_one(self) -> None:
-        present = [name for name, state in self.heard.states.items() if state != "removed"]
-        if len(present) < _MOST_JOBS:
+        open_ = [state for state in self.heard.states.values() if state not in ("removed", *_ENDED)]
+        if len(open_) < _MOST_JOBS:
             self.add(self.rng.choice(_CODECS))
 
+    def _pause(self) -> None:
+        self._send(c.PauseJob(job_id=self._one("running")))
+
+    def _cancel(self) -> None:
+        self._send(c.CancelJob(job_id=self._one("running", "paused", "waiting")))
+
     def _change(self) -> None:
-        name, letter = self._one(), self.rng.choice("ab")
+        name, letter = self._one("waiting", *_ENDED), self.rng.choice("ab")
         output = self.folder / "results" / f"{name}{letter}.mkv"
         settings = _settings(self.rng.choice(_CODECS))
         self._send(c.ChangeJob(job_id=name, settings=settings, output=output))
 
     def _remove(self, *, can_return: bool) -> None:
-        name = self._one()
+        name = self._one(*_ENDED)
         if can_return:
             self._removed.add(name)
         self._send(c.RemoveJob(job_id=name, can_return=can_return))
@@ -335,7 +350,7 @@ class _Walk:
     def _try(self) -> None:
         seconds = self.rng.choice((0.0, 0.3))
         start = self.rng.random()
-        self._send(c.MakeExcerpt(job_id=self._one(), start=start, seconds=seconds))
+        self._send(c.MakeExcerpt(job_id=self._one("waiting"), start=start, seconds=seconds))
 
 
 def _settings(codec: str) -> JobSettings:
