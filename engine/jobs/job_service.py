@@ -238,6 +238,8 @@ class JobService:
 
     def _change(self, command: c.ChangeJob) -> None:
         job = self._idle(command.job_id)
+        if job.state is JobState.FINISHED:  # its plan tells where its result is
+            raise JobError("finished", job=job.id)
         job.plan_error = None
         try:
             media = described(job.media, command.settings)

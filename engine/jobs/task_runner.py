@@ -92,6 +92,9 @@ def _done(run: _Run) -> e.TaskEvent:
     except Cancelled:
         return run.event(e.TaskStopped)
     except Exception as err:  # noqa: BLE001 - logged; it becomes an event
+        if run.control.is_cancelled:  # its files may be gone already
+            logger.info("%s, which was stopped: %s", _name(run.task), err)
+            return run.event(e.TaskStopped)
         error = reported(err, _name(run.task), logger)
         return run.event(e.TaskFailed, error=error.info())
 
@@ -115,10 +118,6 @@ class _Lane:
     def first(self) -> _Run | None:
         """The one that runs, or will run next."""
         return next(iter(self._all()), None)
-
-    def has(self, task: Task) -> bool:
-        about = (task.subject, task.phase)
-        return any((run.task.subject, run.task.phase) == about for run in self._all())
 
     def put(self, run: _Run) -> None:
         with self._bell:

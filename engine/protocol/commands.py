@@ -69,7 +69,7 @@ class AdoptJob(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeJob(Command):
-    """New settings for a job that has not started; answered by PlanChosen."""
+    """New settings for a job that does not run and has no result; answered by PlanChosen."""
 
     job_id: str
     settings: JobSettings

@@ -76,8 +76,7 @@ class Outcome:
 class Task:
     """Something that takes a while.
 
-    A task waits while another of its kind runs, unless `turn` or `busy` say otherwise. The same
-    task asked for twice, by subject and phase, runs once.
+    A task waits while another of its kind runs, unless `turn` or `busy` say otherwise.
     """
 
     kind: TaskKind

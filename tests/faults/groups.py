@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.faults.commands import Commands
 from tests.faults.community import CommunityModels
 from tests.faults.farm import Farm
 from tests.faults.farm_jobs import FarmJobs
@@ -16,18 +17,7 @@ from tests.faults.weights import Weights
 from tests.faults.wheels import Wheels
 
 _ALL: tuple[type[Group], ...] = (
-    *(
-        Media,
-        Upscales,
-        Weights,
-        CommunityModels,
-        Wheels,
-        Records,
-        Replies,
-        Farm,
-        Kills,
-        SystemCalls,
-    ),
-    FarmJobs,
+    *(Media, Upscales, Weights, CommunityModels, Wheels, Records, Replies, Farm, Kills),
+    *(SystemCalls, FarmJobs, Commands),
 )
 GROUPS = {group.name: group for group in _ALL}

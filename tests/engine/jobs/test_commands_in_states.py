@@ -34,7 +34,7 @@ pause       !          paused   paused   !        !        !       !         !  
 resume      !          !        !        running  !        !       !         !       !       !
 cancel      cancelled  =        =        =        !        !       !         !       !       !
 retry       !          !        !        !        waiting  waiting waiting   !       !       !
-change      =          !        !        !        =        =       =         !       !       !
+change      =          !        !        !        !        =       =         !       !       !
 remove      gone       !        !        !        gone     gone    gone      gone    !       gone
 set-aside   removed    !        !        !        removed  removed removed   !       !       !
 restore     !          !        !        !        !        !       !         waiting !       !
