@@ -32,6 +32,9 @@ _COVER = Disposition.attached_pic | Disposition.timed_thumbnails
 def film_stream(path: Path, container: InputContainer) -> VideoStream:
     """The stream that players show: no cover; the default one, then the largest, then the first.
 
+    A stream of one frame comes after all of its kind: FFmpeg shows the first frame of an animated
+    AVIF also as a stream of its own.
+
     Raises:
         UnsupportedMedia: There is none, its codec is unknown, or it is too large.
     """
@@ -40,10 +43,10 @@ def film_stream(path: Path, container: InputContainer) -> VideoStream:
     if not known:
         raise _without_picture(path, container, has_unknown=bool(films))
 
-    def rank(stream: VideoStream) -> tuple[bool, int, int]:
+    def rank(stream: VideoStream) -> tuple[bool, bool, int, int]:
         context = stream.codec_context
         is_default = bool(stream.disposition & Disposition.default)
-        return is_default, context.width * context.height, -stream.index
+        return is_default, stream.frames != 1, context.width * context.height, -stream.index
 
     best = max(known, key=rank)
     if best.codec_context.width or best.codec_context.height:
