@@ -16,12 +16,15 @@ from engine.core.errors import (
     ResultHeldBack,
     SourceMissing,
     SourceUnreadable,
+    TruncatedMedia,
+    UnreadableMedia,
     UnsupportedMedia,
 )
 from engine.core.file_access import RetryingFile, reading
 from engine.core.messages import message
 from engine.video.read.decoder import CHECKED, LOSSLESS, FrameDecoder
 from engine.video.read.frames import PlanarFrame
+from engine.video.read.heif import Heif, HeifCutShort, HeifDamaged, HeifUnknown, still_kind
 from engine.video.read.media_file import (
     MAX_SIDE,
     beginning_of,
@@ -29,9 +32,11 @@ from engine.video.read.media_file import (
     check_size,
     translated,
 )
+from engine.video.read.picture_parts import is_camera_raw
 
 SEQUENCE_RATE = Fraction(25)  # frames/s: FFmpeg's default for pictures without times
 MAX_FILE_BYTES = 4 << 30
+HEIF = ("heic", "avif")
 
 _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "png"),
@@ -66,17 +71,20 @@ _NEEDS_SUFFIX = {
     "pfm": {".pfm"},
     "libjxl": {".jxl"},
 }
+_CANON_RAW = b"ftypcrx "  # CR3
 _NEVER_PICTURE = {".mjpg", ".mjpeg", ".mjp"}  # videos that begin like a JPEG
 _SUFFIX_ONLY = {".tga": "targa", ".pcx": "pcx"}
 
 
 def picture_codec(path: Path) -> str:
-    """FFmpeg's decoder for a file that holds one picture; "" for anything else.
+    """Decoder for a file that holds one picture; "" for anything else.
 
-    The content decides; the name only for formats without a mark. Animated images are videos.
+    FFmpeg's, but "heic" and "avif" for photographs in HEIF files. The content decides; the name
+    only for formats without a mark. Animated images are videos.
 
     Raises:
         SourceMissing, SourceUnreadable, UnreadableMedia: As `check_readable`.
+        UnsupportedMedia: It is a raw photograph of a camera.
     """
     check_readable(path)
     suffix = path.suffix.lower()
@@ -84,6 +92,11 @@ def picture_codec(path: Path) -> str:
         return ""
     with reading(path):
         header = beginning_of(path, 4096)
+    if header[4:12] == _CANON_RAW:
+        raise UnsupportedMedia("camera-raw", name=path.name, path=path)
+    photograph = still_kind(header)
+    if photograph:
+        return photograph
     for offset, mark, codec in _MAGIC:
         if header[offset : offset + len(mark)] == mark:
             suffixes = _NEEDS_SUFFIX.get(codec)
@@ -118,13 +131,52 @@ def read_picture(path: Path, codec: str = "") -> av.VideoFrame:
             raise av.error.InvalidDataError(-1, "not an image")
         with RetryingFile(path) as file:
             data = file.read_all()
-        check_size(path, *_stated_size(data, codec))
-        context = _decoder(codec)
-        frames = [*context.decode(av.Packet(data)), *context.decode(None)]
-        if not frames:
-            raise av.error.InvalidDataError(-1, "no image found")
-    check_size(path, frames[0].width, frames[0].height)
-    return frames[0]
+        if codec in HEIF:
+            frame = _read_heif(path, data)
+        else:
+            if codec == "tiff" and is_camera_raw(data):
+                raise UnsupportedMedia("camera-raw", name=path.name, path=path)
+            check_size(path, *_stated_size(data, codec))
+            frame = _decoded(codec, b"", data)
+    check_size(path, frame.width, frame.height)
+    return frame
+
+
+def _read_heif(path: Path, data: bytes) -> av.VideoFrame:
+    """The photograph of a HEIF file.
+
+    Raises:
+        TruncatedMedia, UnreadableMedia: It is not all there, or damaged.
+        UnsupportedMedia: It is too large, or coded in a way that is not read.
+    """
+    try:
+        heif = Heif(lambda offset, count: data[offset : offset + count])
+        size = heif.size()
+        check_size(path, size.width, size.height)
+        return heif.frame(_decoded)
+    except HeifUnknown as err:
+        raise UnsupportedMedia(
+            "photograph-coding", name=path.name, path=path, coding=err.coding
+        ) from err
+    except HeifCutShort as err:
+        raise TruncatedMedia("end-missing", name=path.name, path=path) from err
+    except HeifDamaged as err:
+        raise UnreadableMedia("undecodable", name=path.name, path=path) from err
+
+
+def _decoded(codec: str, extradata: bytes, data: bytes) -> av.VideoFrame:
+    """The image in some data.
+
+    Raises:
+        av.error.FFmpegError: There is none that can be decoded.
+    """
+    context = _decoder(codec)
+    if extradata:
+        context.extradata = extradata
+    frames = [*context.decode(av.Packet(data)), *context.decode(None)]
+    if not frames:
+        raise av.error.InvalidDataError(-1, "no image found")
+    return frames[-1 if codec == "libdav1d" else 0]  # layers of AV1: the last is the finest
 
 
 def _stated_size(data: bytes, codec: str) -> tuple[int, int]:
@@ -197,7 +249,7 @@ class ImageDecoder(FrameDecoder):
 
 _SUFFIXES_TEXT = """
     .png .jpg .jpeg .jpe .tif .tiff .webp .bmp .dib .exr .dpx .jp2 .j2k .jxl .qoi .psd .hdr .sgi
-    .pgm .ppm .pnm .pam .pfm .tga .pcx
+    .pgm .ppm .pnm .pam .pfm .tga .pcx .heic .heif .hif .avif
 """
 _SUFFIXES = frozenset(_SUFFIXES_TEXT.split())
 _PATTERN = re.compile(r"%%|%(?:0(\d{1,3}))?d")

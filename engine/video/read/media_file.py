@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import av
 from av import Packet
@@ -25,6 +24,7 @@ from engine.core.errors import (
     memory_ran_out,
 )
 from engine.core.file_access import RetryingFile, in_time, read_error, reading
+from engine.video.read.file_ends import is_truncated
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -282,78 +282,3 @@ def readable_packets(
 def empty_packet() -> Packet[Any]:
     """The packet that flushes a decoder."""
     return Packet()
-
-
-_MP4_BOXES = frozenset(
-    (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"moof", b"sidx", b"styp", b"uuid")
-)
-_EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
-
-
-def is_truncated(path: Path) -> bool:
-    """True when a container states that it is longer than the file.
-
-    Knows MP4 and MOV (top-level boxes), Matroska and WebM (a segment of known size), AVI, WAV and
-    WebP (RIFF), PNG and JPEG (end marks). Everything else, and a file that cannot be read, counts
-    as whole. Reads a few bytes of each top-level part.
-    """
-    try:
-        with path.open("rb") as file:
-            length = os.fstat(file.fileno()).st_size
-            header = file.read(12)
-            file.seek(0)
-            if header[4:8] in _MP4_BOXES:
-                return _is_mp4_truncated(file, length)
-            if header[:4] == _EBML:
-                return _is_matroska_truncated(file, length)
-            if header[:4] == b"RIFF":
-                return int.from_bytes(header[4:8], "little") + 8 > length + 1
-            end = b"IEND" if header[:4] == b"\x89PNG" else b"\xff\xd9"
-            if end == b"IEND" or header[:3] == b"\xff\xd8\xff":
-                file.seek(max(0, length - 4096))
-                return end not in file.read(4096)
-    except OSError:
-        return False
-    return False
-
-
-def _is_mp4_truncated(file: BinaryIO, length: int) -> bool:
-    at, seen = 0, set[bytes]()
-    while at + 8 <= length:
-        file.seek(at)
-        header = file.read(16)
-        size, kind = int.from_bytes(header[:4], "big"), header[4:8]
-        if size == 1:
-            size = int.from_bytes(header[8:16], "big")
-        if size == 0:
-            size = length - at  # reaches to the end
-        if size < 8 or (not seen and kind not in _MP4_BOXES):
-            return False  # no MP4 after all
-        seen.add(kind)
-        at += size
-    return at > length or (b"mdat" in seen and b"moov" not in seen)
-
-
-def _is_matroska_truncated(file: BinaryIO, length: int) -> bool:
-    at = 0
-    for _ in range(8):  # the header, perhaps padding, then the segment
-        file.seek(at)
-        header = file.read(12)
-        if len(header) < 5:
-            return False
-        size, width = _variable_size(header[4:])
-        if header[:4] == _SEGMENT:
-            return size is not None and at + 4 + width + size > length
-        if header[:4] != _EBML or size is None:
-            return False
-        at += 4 + width + size
-    return False
-
-
-def _variable_size(data: bytes) -> tuple[int | None, int]:
-    """A size in EBML's variable length, None when unknown, and the bytes it takes."""
-    width = next((n for n in range(1, 9) if data[0] >> (8 - n) & 1), 0)
-    if width == 0 or len(data) < width:
-        return None, 1
-    value = int.from_bytes(data[:width], "big") & ((1 << 7 * width) - 1)
-    return (None if value == (1 << 7 * width) - 1 else value), width

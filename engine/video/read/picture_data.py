@@ -1,7 +1,7 @@
 """What a file holds of its picture besides pixels: its colour profile (ICC) and its EXIF.
 
-Read from PNG, JPEG, WebP and TIFF. TRAP: not from frames of PyAV 18.1, whose `side_data` cannot
-name EXIF, and frees the name of a PNG's profile twice.
+Read from PNG, JPEG, WebP, TIFF and HEIF (HEIC, AVIF). TRAP: not from frames of PyAV 18.1, whose
+`side_data` cannot name EXIF, and frees the name of a PNG's profile twice.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.core.file_access import RetryingFile
 from engine.video.read.exif import MARKS, PROFILE, Exif, read_exif
+from engine.video.read.heif import Heif, HeifDamaged, still_kind
 
 _log = logging.getLogger(__name__)
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -25,10 +26,14 @@ _PROFILE_HEADER = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureData:
-    """Of one picture; `profile` is b"" and `exif` None where there is none that makes sense."""
+    """Of one picture; `profile` is b"" and `exif` None where there is none that makes sense.
+
+    `turn` is clockwise degrees from the stored to the seen picture, and its mirroring after that.
+    """
 
     profile: bytes = b""
     exif: Exif | None = None
+    turn: tuple[int, bool] = (0, False)
 
     @property
     def colour_space(self) -> str:
@@ -66,7 +71,20 @@ def _read(file: RetryingFile) -> PictureData:
         return _of_png(file)
     if head.startswith(b"\xff\xd8"):
         return _of_jpeg(file)
+    if still_kind(head):
+        return _of_heif(file)
     return _of_webp(file) if head[8:] == b"WEBP" else PictureData()
+
+
+def _of_heif(file: RetryingFile) -> PictureData:
+    """It is turned as its own properties say, whatever its EXIF."""
+    try:
+        heif = Heif(lambda offset, count: _at(file, offset, count))
+        found = _data(heif.profile(), _exif(heif.exif()))
+    except HeifDamaged as err:
+        _log.info("Colour profile and EXIF are left out: %s", err)
+        return PictureData()
+    return replace(found, turn=heif.turn())
 
 
 def _of_png(file: RetryingFile) -> PictureData:
@@ -165,4 +183,5 @@ def _data(profile: bytes, exif: Exif | None) -> PictureData:
     is_whole = len(profile) > _PROFILE_HEADER and profile[36:40] == b"acsp"
     if not is_whole or int.from_bytes(profile[:4], "big") != len(profile):
         profile = b""
-    return PictureData(profile=profile, exif=exif)
+    turn = exif.turn if exif is not None else (0, False)
+    return PictureData(profile=profile, exif=exif, turn=turn)

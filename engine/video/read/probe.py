@@ -13,11 +13,12 @@ from av.video.stream import VideoStream
 from engine.core.errors import memory_ran_out
 from engine.core.file_access import advised, reading
 from engine.core.geometry import Size
-from engine.protocol.media import ChapterOrder, MediaInfo, MediaKind, VideoInfo
+from engine.protocol.media import ChapterOrder, MediaInfo, MediaKind, Statement, VideoInfo
 from engine.video.colour.pixel_formats import layout_of
 from engine.video.colour.planes import planes_of
 from engine.video.colour.tags import chroma_location, hdr_of, tags_of
 from engine.video.read.chapter_order import chapter_order
+from engine.video.read.file_ends import is_truncated
 from engine.video.read.frame_times import FrameTimes
 from engine.video.read.images import (
     SEQUENCE_RATE,
@@ -29,12 +30,12 @@ from engine.video.read.images import (
 from engine.video.read.media_file import (
     check_readable,
     check_size,
-    is_truncated,
     open_input,
     packets_of,
     translated,
 )
 from engine.video.read.picture_data import PictureData, read_picture_data
+from engine.video.read.picture_parts import parts_beside
 from engine.video.read.statements import cropping_of, stated_by, stream_statements, with_statements
 from engine.video.read.stream_info import (
     PacketCount,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 
 _FIELD_ORDERS = {2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 _FIELD_CODECS = {"h264", "hevc", "mpeg2video", "vc1", "wmv3", "cavs"}
-_STILL_CONTAINERS = {"gif", "apng", "avif", "webp"}
+_STILL_CONTAINERS = {"gif", "apng", "webp"}
 COUNT_SECONDS = 2.0  # time limit for counting frames
 _PROBED_FRAMES = 3
 _MAX_PACKETS = 2000
@@ -110,7 +111,13 @@ def _probe_picture(path: Path, codec: str) -> MediaInfo:
         bytes=check_readable(path),
         video=_picture_info(path, codec, 1),
         is_cut_short=is_truncated(path),
+        statements=_parts_beside(path, codec),
     )
+
+
+def _parts_beside(path: Path, codec: str) -> tuple[Statement, ...]:
+    with reading(path):
+        return parts_beside(path, codec)
 
 
 def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
@@ -132,8 +139,7 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
     frame = read_picture(path, codec)
     layout = layout_of(frame.format.name)
     data = _picture_data(path)
-    turn = data.exif.turn if data.exif is not None else (0, False)
-    rotation, is_mirrored = turn if any(turn) else rotation_of(frame, codec, {})
+    rotation, is_mirrored = data.turn if any(data.turn) else rotation_of(frame, codec, {})
     tags = tags_of(None, frame)
     tags = replace(tags, chroma_location=chroma_location(codec, layout.chroma, b""))
     return VideoInfo(

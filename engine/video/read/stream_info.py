@@ -39,6 +39,9 @@ _COVER = Disposition.attached_pic | Disposition.timed_thumbnails
 def film_stream(path: Path, container: InputContainer, chosen: int = -1) -> VideoStream:
     """The stream that players show: no cover; the default one, then the largest, then the first.
 
+    A stream of one frame comes after all of its kind: FFmpeg shows the first frame of an animated
+    AVIF also as a stream of its own.
+
     Args:
         path: Of the file.
         container: It, opened.
@@ -52,10 +55,10 @@ def film_stream(path: Path, container: InputContainer, chosen: int = -1) -> Vide
     if not known:
         raise _without_picture(path, container, has_unknown=bool(films))
 
-    def rank(stream: VideoStream) -> tuple[bool, int, int]:
+    def rank(stream: VideoStream) -> tuple[bool, bool, int, int]:
         context = stream.codec_context
         is_default = bool(stream.disposition & Disposition.default)
-        return is_default, context.width * context.height, -stream.index
+        return is_default, stream.frames != 1, context.width * context.height, -stream.index
 
     if chosen >= 0:
         known = [stream for stream in known if stream.index == chosen]

@@ -13,6 +13,8 @@ from engine.protocol.plan import Notice, Plan
 from engine.video.write.containers import CONTAINERS, source_family
 from engine.video.write.track_header import states_projection, states_stereo3d
 
+# What the file of a picture holds besides the one that is taken.
+PARTS = frozenset({"pages", "layers", "images", "mattes", "depth-map", "gain-map", "motion-video"})
 # Kinds with a message of their own; others are shown by their name.
 _NAMED = frozenset(
     {
@@ -20,6 +22,7 @@ _NAMED = frozenset(
         *("hdr-vivid", "ambient-viewing", "icc-profile", "pan-scan", "lcevc", "reference-displays"),
         *("stream-group", "view-id", "exif"),
     }
+    | PARTS
 )
 _DYNAMIC_HDR = frozenset({"dolby-vision", "hdr10-plus", "hdr-vivid"})
 _MINOR = frozenset({"afd", "ambient-viewing", "pan-scan", "reference-displays"})
@@ -111,6 +114,7 @@ def statement_notices(media: MediaInfo, result: StatedResult) -> Iterator[Notice
                 case=_case_of(statement, result),
                 severity="info" if statement.kind in _MINOR else "warning",
                 params={
+                    "name": media.path.name,
                     "kind": statement.kind,
                     "what": name_of(statement),
                     "standard": _STANDARDS[media.video.hdr],
@@ -129,6 +133,8 @@ def has_own_colours(statement: Statement) -> bool:
 
 
 def _case_of(statement: Statement, result: StatedResult) -> str:
+    if statement.kind in PARTS:
+        return "parts"
     if result.container not in CONTAINERS:
         return "pictures"
     if statement.kind in _DYNAMIC_HDR:
