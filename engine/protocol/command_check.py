@@ -24,7 +24,7 @@ def check(command: Command) -> None:
     Raises:
         CommandInvalid: Names the command, the field and the value.
     """
-    kind = type(command)
+    kind: Any = type(command)
     kinds = _kinds(kind)
     for field in fields(command):
         value = getattr(command, field.name)
