@@ -124,7 +124,7 @@ def test_a_turned_film_is_spoken_of_as_it_is_seen():
     assert plan.picture.seen_size == Size(608, 1082)
     (rounded,) = [one for one in plan.notices if one.code == "size-rounded"]
     assert (rounded.params["size"], rounded.params["wanted"]) == ("608x1082", "608x1081")
-    said = plan_words(plan)
+    said = "\n".join(plan_words(plan))
     assert "(360x640, " in said
     assert "608x1082 h264" in said
 

@@ -86,8 +86,8 @@ def test_little_main_memory_is_what_decides() -> None:
     assert reasons(plan).limited_by == "memory"
     step = next(one for one in reasons(plan).alternatives if one.code == "longer-spans")
     assert (step.fits, step.ram_bytes > plan.budget_bytes) == (False, True)
-    assert "of RAM" in plan_words(plan)
-    assert "GPU: about" in plan_words(plan)
+    assert "of RAM" in "\n".join(plan_words(plan))
+    assert "GPU: about" in "\n".join(plan_words(plan))
     tiles = planned(a_machine(6), Size(1920, 1080))
     assert tiles.work.decodes_whole_tiles
     assert "decoder-in-tiles" in {notice.code for notice in tiles.notices}

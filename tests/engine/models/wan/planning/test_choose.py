@@ -130,7 +130,7 @@ def test_choices_are_kept() -> None:
     assert (found.encode_tile, found.decode_tile) == (Size(640, 640), Size(992, 992))
     assert (plan.work.dtype, found.shot_sensitivity) == ("bfloat16", None)
     assert "cuts-not-looked-for" in codes(plan)
-    words = plan_words(plan)
+    words = "\n".join(plan_words(plan))
     assert "wan-2x, cuda, bfloat16, encodes tiles of 640x640, decodes tiles of 992x992" in words
 
 
