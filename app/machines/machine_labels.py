@@ -81,7 +81,7 @@ def lending(state: MachinesState) -> str:
 
 
 def paired(name: str, words: tuple[str, ...]) -> tuple[str, str]:
-    """What was paired, and the words once more: they may have been confirmed in haste."""
+    """The pairing and its words once more: they may have been confirmed in haste."""
     return tr("Paired with {name}.", name=name), tr(
         "Both computers confirmed these words: {words}. If {name} showed other words, press "
         "Forget next to it.",

@@ -87,7 +87,7 @@ def message_box(
     """A box with texts and no buttons yet.
 
     Args:
-        icon: What kind of message it is.
+        icon: Kind of the message.
         text: The message or question.
         consequence: Smaller, below it.
         details: For a report; shown on request.

@@ -136,7 +136,7 @@ class _Question:
     A line that is typed after that answers the old question, not the next one.
 
     Attributes:
-        words: That were shown last.
+        words: Words that were shown last.
     """
 
     def __init__(self, console: Console) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from av.stream import Discard
 
 from engine.protocol.media import MediaInfo
-from engine.video.read.frame_times import BROADCAST, JUMP_S, StampCheck
+from engine.video.read.frame_properties import BROADCAST, JUMP_S, StampCheck
 from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
 
 

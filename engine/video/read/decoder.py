@@ -19,11 +19,10 @@ from engine.core.file_access import reason_of
 from engine.core.messages import Message, message
 from engine.core.units import ratio_text
 from engine.protocol.media import MediaInfo
-from engine.video.colour.pixel_formats import layout_of, planar_format
-from engine.video.colour.planes import planes_of, without_margins
+from engine.video.colour.planes import layout_of, planar_format, planes_of, without_margins
 from engine.video.read import ffv1_crc
 from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
-from engine.video.read.frame_times import BROADCAST, FrameTimes, StampCheck
+from engine.video.read.frame_properties import BROADCAST, FrameTimes, StampCheck
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
     failure_of,

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.protocol.media import VideoInfo
-from engine.video.colour.pixel_formats import layout_of, planar_format
-from engine.video.colour.planes import planes_of
+from engine.video.colour.planes import layout_of, planar_format, planes_of
 from engine.video.read.filter_chain import FieldMatching, FilterChain, FrameFilter
 
 if TYPE_CHECKING:

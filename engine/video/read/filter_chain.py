@@ -13,8 +13,7 @@ from av import VideoFrame
 from av.filter import Graph
 
 from engine.core.geometry import Size
-from engine.video.colour.pixel_formats import layout_of
-from engine.video.colour.planes import frame_of, planes_of
+from engine.video.colour.planes import frame_of, layout_of, planes_of
 from engine.video.read.frames import Plane
 
 _NEIGHBOURS = (0, -1, 1)  # of a frame, in whose fields those of a whole picture are looked for

@@ -9,26 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 import av
 import numpy as np
 
 from engine.core.geometry import Box, Size
 from engine.protocol.media import subsampling
-from engine.video.colour.pixel_formats import PixelLayout, layout_of, planar_format
-from engine.video.colour.planes import frame_of, planes_of
+from engine.video.colour.planes import PixelLayout, frame_of, layout_of, planar_format, planes_of
 from engine.video.read.frames import Plane
 from engine.video.read.media_file import MAX_SIDE
 
 ReadAt = Callable[[int, int], bytes]  # offset, bytes: shorter at the end of the file
 Decode = Callable[[str, bytes, bytes], av.VideoFrame]  # codec, extradata, data
-StillKind = Literal["", "heic", "avif"]
 
-_BRANDS: dict[bytes, StillKind] = {
-    **dict.fromkeys((b"mif1", b"mif2", b"heic", b"heix", b"heim", b"heis"), "heic"),
-    b"avif": "avif",
-}
 # Items that hold an image: FFmpeg's decoder, and the property with its header.
 _CODECS = {"hvc1": ("hevc", "hvcC"), "av01": ("libdav1d", "av1C")}
 _IMAGES = frozenset({*_CODECS, "grid", "iden", "iovl", "tmap", "jpeg", "avc1", "vvc1", "j2k1"})
@@ -77,15 +70,6 @@ class Item:
     def auxiliary(self) -> str:
         """What kind of auxiliary image it is."""
         return self.of("auxC")[4:].partition(b"\0")[0].decode("latin-1")
-
-
-def still_kind(header: bytes) -> StillKind:
-    """Kind of photograph by the first bytes of a file; "" for all else, sequences included."""
-    if header[4:8] != b"ftyp":
-        return ""
-    kind = _BRANDS.get(header[8:12], "")
-    size = int.from_bytes(header[:4], "big")
-    return "avif" if kind and b"avif" in header[16:size] else kind
 
 
 class Heif:

@@ -24,12 +24,13 @@ from engine.core.file_access import RetryingFile, reading
 from engine.core.messages import message
 from engine.video.read.decoder import CHECKED, LOSSLESS, FrameDecoder
 from engine.video.read.frames import PlanarFrame
-from engine.video.read.heif import Heif, HeifCutShort, HeifDamaged, HeifUnknown, still_kind
+from engine.video.read.heif import Heif, HeifCutShort, HeifDamaged, HeifUnknown
 from engine.video.read.media_file import (
     MAX_SIDE,
     beginning_of,
     check_readable,
     check_size,
+    still_kind,
     translated,
 )
 from engine.video.read.picture_parts import is_camera_raw

@@ -14,12 +14,10 @@ from engine.core.errors import memory_ran_out
 from engine.core.file_access import advised, reading
 from engine.core.geometry import Size
 from engine.protocol.media import ChapterOrder, MediaInfo, MediaKind, Statement, VideoInfo
-from engine.video.colour.pixel_formats import layout_of
-from engine.video.colour.planes import planes_of
+from engine.video.colour.planes import layout_of, planes_of
 from engine.video.colour.tags import chroma_location, hdr_of, tags_of
 from engine.video.read.chapter_order import chapter_order
-from engine.video.read.file_ends import is_truncated
-from engine.video.read.frame_times import FrameTimes
+from engine.video.read.frame_properties import FrameTimes
 from engine.video.read.images import (
     SEQUENCE_RATE,
     find_sequence,
@@ -30,6 +28,7 @@ from engine.video.read.images import (
 from engine.video.read.media_file import (
     check_readable,
     check_size,
+    is_truncated,
     open_input,
     packets_of,
     translated,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engine.protocol.media import Deinterlacing, MediaInfo, subsampling
-from engine.video.colour.pixel_formats import layout_of
+from engine.video.colour.planes import layout_of
 from engine.video.film_preparation import deinterlaced
 from engine.video.read.frame_mark import FrameMark
 from engine.video.read.frame_reader import FrameReader

@@ -12,8 +12,8 @@ from PIL import Image, ImageOps, features
 
 from engine.core.errors import EngineError
 from engine.protocol.media import MediaInfo
-from engine.video.read.file_ends import is_truncated
 from engine.video.read.frame_reader import FrameReader
+from engine.video.read.media_file import is_truncated
 from engine.video.read.picture_data import read_picture_data
 from engine.video.read.probe import probe
 from tests.helpers.clips import number_picture

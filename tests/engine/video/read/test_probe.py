@@ -18,7 +18,7 @@ from engine.core.errors import (
 )
 from engine.core.geometry import Size
 from engine.protocol.media import ChapterInfo, ColourTags
-from engine.video.read.file_ends import is_truncated
+from engine.video.read.media_file import is_truncated
 from engine.video.read.probe import probe
 from engine.video.read.stream_info import hdr_metadata_of
 from tests.helpers.clips import cut_short, make_clip, make_picture, make_pictures
