@@ -126,7 +126,7 @@ def test_the_default_or_else_the_largest_picture_is_the_film(tmp_path: Path) -> 
     ffmpeg(*join, "-disposition", "0", tmp_path / "a.mkv")
     media = probe(tmp_path / "a.mkv")
     assert media.video.size == Size(96, 64)
-    assert [(s.kind, s.codec) for s in media.streams] == [("data", "h264")]
+    assert [(s.kind, s.codec) for s in media.streams] == [("video", "h264")]
     marked = ("-disposition:v:1", "0", "-disposition:v:0", "default")
     ffmpeg(*join, *marked, tmp_path / "b.mkv")
     assert probe(tmp_path / "b.mkv").video.size == Size(32, 32)
