@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,9 @@ def test_each_place_is_counted_once_and_a_whole_recording_has_none(film: Path) -
     assert lost(worse) == Losses(film=3)
     worst = lose_packets(worse, film.with_name("c.ts"), 12, pid=FIRST_SOUND)
     assert lost(worst) == Losses(film=3, others=1)
+    media = probe(worst)
+    others = tuple(replace(track, is_of_other_programme=True) for track in media.streams)
+    assert losses(replace(media, streams=others), Control()) == Losses(film=3)
 
 
 def test_packets_with_times_and_with_noise_between_them_are_found(film: Path) -> None:
