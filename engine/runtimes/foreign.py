@@ -1,7 +1,8 @@
 """Configuration for other programs, which the libraries of this one would read as well.
 
-A user's settings for Dask, torch or NumPy are meant for other programs: some change results here,
-and a broken one ends the process that reads it. What this program needs of them has switches.
+A user's settings for Dask, torch, NumPy or GNU OpenMP are meant for other programs: some change
+results here, and a broken one ends the process that reads it, or has it wait for ever. What this
+program needs of them has switches.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from pathlib import PurePath
 from types import ModuleType
 from typing import Any
 
-_PREFIXES = ("DASK_", "NPY_", "PYTORCH_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_")
+_PREFIXES = (
+    "DASK_",
+    "GOMP_",
+    "NPY_",
+    "PYTORCH_",
+    "TORCH_",
+    "TORCHDYNAMO_",
+    "TORCHINDUCTOR_",
+    "TRITON_",
+)
 _PLACES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})  # harm nobody
 _CONFIG = "dask.config"
 

@@ -41,9 +41,10 @@ Every case has a number, which seeds its random choices: `python -m tests.faults
 - **syscalls**: one system call of a job fails with ENOSPC, EIO, EACCES, EROFS or ENOMEM, or one
   memory allocation in FFmpeg's libraries fails; the job is then resumed and its result compared.
 - **farm jobs**: three computers render a video, over TLS through relays with 20 ms and 100 Mbit/s.
-  One of them dies, freezes, loses its link, fills its disk, sends wrong bytes, or has another
-  version or other weights. The segments must equal those of a single process, and no file may
-  remain on the computers.
+  One of them dies, freezes, stalls while its connection lives, loses its link, fills its disk,
+  sends wrong bytes, or has another version or other weights. The segments must equal those of a
+  single process, and no file may remain on the computers. Measured once: a job of 30 spans of 1 s
+  took 34.8 s alone, and 34.9 s with a computer that stalled in its second span.
 
 *refused*: the case ended with an error code and a hint, and a job could be resumed. *FFmpeg
 crashed*: its libraries crash after some failed allocations; these jobs were resumed as well, with

@@ -22,6 +22,7 @@ VARIABLES = {
     "PYTORCH_JIT": "0",
     "PYTORCH_CUDA_ALLOC_CONF": "garbage",
     "TRITON_INTERPRET": "1",
+    "GOMP_CPU_AFFINITY": "x",  # torch waits for ever
     "NPY_ENABLE_CPU_FEATURES": "garbage",
 }
 KEPT = {"CUDA_VISIBLE_DEVICES": "0", "TORCHINDUCTOR_CACHE_DIR": "x", "SSL_CERT_FILE": "y"}
