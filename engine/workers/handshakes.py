@@ -46,9 +46,9 @@ class _BoundedListener(TLSListener):
         late = asyncio.get_running_loop().call_later(FIRST_BYTE_S, _close_silent, stream)
         try:
             await asyncio.wait((handshake,), timeout=_LONGEST_S)
-            if handshake.done() and not handshake.cancelled():
+            if handshake.done() and not handshake.cancelled() and not stream.closed():
                 return handshake.result()
-            logger.info("%s has not shown a certificate", address)
+            logger.info("%s has not shown a certificate, or has gone", address)
             stream.close()
             return None
         finally:
