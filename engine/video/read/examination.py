@@ -66,6 +66,9 @@ class _Sample:
     """Measurements of the frames of all runs."""
 
     steps: list[NDArray[np.float32]] = field(default_factory=list)  # of each run, see `_steps`
+    combs: NDArray[np.float32] | None = (
+        None  # of pairs of lines, sums over frames: see `_lines_agree`
+    )
     lit: NDArray[np.float32] | None = None  # brightest value of each row and column so far
     spectra: list[NDArray[np.float64]] = field(default_factory=list)
     blocking: list[float] = field(default_factory=list)
@@ -119,7 +122,10 @@ def _measure(sample: _Sample, frames: Iterator[VideoFrame], media: MediaInfo) ->
             break
         luma = luma_of(frame, media.video)
         if before is not None:
-            steps.append(_steps(luma, before))
+            combs = _combs(luma, before)
+            steps.append(_steps(luma, before, combs))
+            pairs = _pairs(combs - _combs(before, luma))
+            sample.combs = pairs if sample.combs is None else sample.combs + pairs
         if number % _DETAILED_EVERY == 0:
             _measure_frame(sample, luma, before)
         before = luma
@@ -138,16 +144,32 @@ def luma_of(frame: VideoFrame, video: VideoInfo) -> Luma:
     return luma
 
 
-def _steps(luma: Luma, before: Luma) -> tuple[float, float, float, float]:
-    """Mean difference of two frames in the lines of the top field and of the bottom field.
+def _combs(luma: Luma, before: Luma) -> NDArray[np.float32]:
+    """How much worse each line fits into the frame before than into its own, from the second on.
 
-    Then how much worse these lines fit between those of the other field in the frame before than
-    in their own frame: equally for whole frames, for fields not at all where the time between both
-    is the same.
+    Lines of one field are fitted between those of the other one: equally for whole frames, for
+    fields not at all where the time between both is the same.
     """
-    change = np.abs(luma - before)
     combs = np.abs(before[:-2] + before[2:] - 2 * luma[1:-1])
     combs -= np.abs(luma[:-2] + luma[2:] - 2 * luma[1:-1])
+    found: NDArray[np.float32] = combs.mean(axis=1)
+    return found
+
+
+def _pairs(combs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Differences of neighbouring lines, which belong to different fields."""
+    count = len(combs) // 2
+    return combs[: 2 * count : 2] - combs[1 : 2 * count : 2]
+
+
+def _steps(
+    luma: Luma, before: Luma, combs: NDArray[np.float32]
+) -> tuple[float, float, float, float]:
+    """Mean difference of two frames in the lines of the top field and of the bottom field.
+
+    Then the means of `_combs` of both.
+    """
+    change = np.abs(luma - before)
     top, bottom = combs[1::2].mean(), combs[::2].mean()
     return float(change[::2].mean()), float(change[1::2].mean()), float(top), float(bottom)
 
@@ -171,6 +193,8 @@ _SMALLEST = 64  # px of a side, for detail, blocks and grain
 _COMBED, _WHOLE = 0.55, 0.93  # misfit of the better field, of that of the worse one
 _COMBED_FRAMES, _COMBED_FILM = 0.7, 0.4  # share of moving frames; of telecine three of five
 _CLEAR = 0.15  # misfit of whole frames, of what moves: of noise it is near 0
+_FITS = 1 / 3  # misfit of the better field, of what moves
+_SURE = 4.0  # standard deviations of what chance does
 _CYCLE = 5  # frames of telecine
 _FIELD_REPEATS = 0.5  # of the usual difference: a repeat, coding included
 _STILL = 0.001  # difference of neighbours, of full scale: nothing moves
@@ -203,16 +227,32 @@ def _scan(sample: _Sample) -> tuple[Scan, FieldOrder]:
     if not len(moving):
         return "", "tt"
     least, most = moving[:, 2:].min(axis=1), moving[:, 2:].max(axis=1)
-    is_combed, is_top = least < _COMBED * most, moving[:, 2] < moving[:, 3]
+    moves = moving[:, :2].mean(axis=1)
+    is_combed, is_top = (least < _COMBED * most) & (most > 0), moving[:, 2] < moving[:, 3]
+    fits = least[is_combed].sum() < _FITS * moves[is_combed].sum()
+    is_combed &= bool(fits) and _lines_agree(sample)
     top, bottom = (float((is_combed & each).mean()) for each in (is_top, ~is_top))
     order: FieldOrder = "tt" if top >= bottom else "bb"
     if max(top, bottom) >= _COMBED_FILM and _is_telecined(sample):
         return "telecined", order
     if max(top, bottom) >= _COMBED_FRAMES:
         return "interlaced", order
-    moves = moving[:, :2].mean(axis=1)  # noise fits nowhere, in whole frames and in fields alike
+    # noise fits nowhere, in whole frames and in fields alike
     is_whole = (least > _WHOLE * most) & (least > _CLEAR * moves)
     return ("progressive" if is_whole.mean() >= 0.5 else ""), order
+
+
+def _lines_agree(sample: _Sample) -> bool:
+    """Whether lines all over the frame agree on which field is combed.
+
+    The field that fits the frame before is the one that does not fit the frame after; what patterns
+    in whole frames do to the lines of one field is the same both ways, and cancels out. What is
+    left of whole frames is chance, which a few edges or noise decide in small or short videos.
+    """
+    combs = sample.combs
+    if combs is None or not combs.any():
+        return False
+    return bool(abs(combs.sum()) > _SURE * np.linalg.norm(combs))
 
 
 def _is_telecined(sample: _Sample) -> bool:
