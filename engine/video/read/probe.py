@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 _FIELD_ORDERS = {2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 _FIELD_CODECS = {"h264", "hevc", "mpeg2video", "vc1", "wmv3", "cavs"}
-_STILL_CONTAINERS = {"gif", "apng", "webp"}
+_STILL_CONTAINERS = {"gif", "apng", "webp", "ico", "dds_pipe"}
 COUNT_SECONDS = 2.0  # time limit for counting frames
 _PROBED_FRAMES = 3
 _MAX_PACKETS = 2000
