@@ -194,6 +194,9 @@ def _probe_film(path: Path) -> MediaInfo:
             is_cut_short=is_truncated(path),
             statements=stream_statements(container, stream.index),
         )
+        if media.kind == "image" and media.streams:  # an icon in several sizes
+            others = Statement(kind="images", value=str(len(media.streams)))
+            media = replace(media, streams=(), statements=(*media.statements, others))
         for frame in first.frames:
             media = with_statements(media, stated_by(frame, video.codec))
         return media

@@ -102,4 +102,5 @@ def test_icons_and_textures_are_images(tmp_path: Path, name: str) -> None:
     how = {"sizes": [(16, 16), (64, 64)]} if name == "a.ico" else {}
     _image(mode="RGBA").resize((64, 64)).save(tmp_path / name, **how)
     media = probe(tmp_path / name)
-    assert (media.kind, str(media.video.size)) == ("image", "64x64")
+    assert (media.kind, str(media.video.size), media.streams) == ("image", "64x64", ())
+    assert [one.kind for one in media.statements] == (["images"] if name == "a.ico" else [])
