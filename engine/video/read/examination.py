@@ -47,6 +47,7 @@ _GLANCE_TIME = 0.25  # of the time limit
 _DETAILED_EVERY = 5  # frame of a run that is measured by itself
 Luma = NDArray[np.float32]  # [h, w], 0 to 1 of full scale
 Steps = NDArray[np.float32]  # [n, 4] of a run, see `_steps`
+Combs = NDArray[np.float32]  # of pairs of lines, sums over frames; none for a frame alone
 
 
 def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
@@ -86,6 +87,7 @@ class _Sample:
     video: VideoInfo  # as if all were of this kind
     weight: float = 0.0  # of its frames: a run and a glance have 1
     steps: list[Steps] = field(default_factory=list)  # of each run
+    combs: list[Combs] = field(default_factory=list)  # of each run
     lit: NDArray[np.float32] | None = None  # brightest value of each row and column so far
     spectra: list[NDArray[np.float64]] = field(default_factory=list)
     blocking: list[float] = field(default_factory=list)
@@ -162,6 +164,7 @@ def _measure_run(looks: _Looks, frames: Iterator[VideoFrame]) -> None:
     # with few key frames a seek leads to the place before: on from there
     fresh = (frame for frame in frames if frame.pts is None or frame.pts > looks.last)
     steps: dict[int, list[tuple[float, float, float, float]]] = {}
+    agreed: dict[int, Combs] = {}
     before: Luma | None = None
     sample: _Sample | None = None
     for number, frame in enumerate(islice(fresh, _RUN)):
@@ -171,7 +174,10 @@ def _measure_run(looks: _Looks, frames: Iterator[VideoFrame]) -> None:
         luma = luma_of(frame, sample.video)
         run = steps.setdefault(id(sample), [])
         if before is not None:
-            run.append(_steps(luma, before))
+            combs = _combs(luma, before)
+            run.append(_steps(luma, before, combs))
+            pairs = _pairs(combs - _combs(before, luma))
+            agreed[id(sample)] = agreed.get(id(sample), np.float32(0)) + pairs
         if number % _DETAILED_EVERY == 0:
             _measure_frame(sample, luma, before)
         before = luma
@@ -180,6 +186,7 @@ def _measure_run(looks: _Looks, frames: Iterator[VideoFrame]) -> None:
     for sample in looks.kinds.values():
         if id(sample) in steps:
             sample.steps.append(np.array(steps[id(sample)], dtype=np.float32).reshape(-1, 4))
+            sample.combs.append(agreed.get(id(sample), np.zeros(0, np.float32)))
 
 
 def luma_of(frame: VideoFrame, video: VideoInfo) -> Luma:
@@ -192,16 +199,32 @@ def luma_of(frame: VideoFrame, video: VideoInfo) -> Luma:
     return luma
 
 
-def _steps(luma: Luma, before: Luma) -> tuple[float, float, float, float]:
-    """Mean difference of two frames in the lines of the top field and of the bottom field.
+def _combs(luma: Luma, before: Luma) -> NDArray[np.float32]:
+    """How much worse each line fits into the frame before than into its own, from the second on.
 
-    Then how much worse these lines fit between those of the other field in the frame before than
-    in their own frame: equally for whole frames, for fields not at all where the time between both
-    is the same.
+    Lines of one field are fitted between those of the other one: equally for whole frames, for
+    fields not at all where the time between both is the same.
     """
-    change = np.abs(luma - before)
     combs = np.abs(before[:-2] + before[2:] - 2 * luma[1:-1])
     combs -= np.abs(luma[:-2] + luma[2:] - 2 * luma[1:-1])
+    found: NDArray[np.float32] = combs.mean(axis=1)
+    return found
+
+
+def _pairs(combs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Differences of neighbouring lines, which belong to different fields."""
+    count = len(combs) // 2
+    return combs[: 2 * count : 2] - combs[1 : 2 * count : 2]
+
+
+def _steps(
+    luma: Luma, before: Luma, combs: NDArray[np.float32]
+) -> tuple[float, float, float, float]:
+    """Mean difference of two frames in the lines of the top field and of the bottom field.
+
+    Then the means of `_combs` of both.
+    """
+    change = np.abs(luma - before)
     top, bottom = combs[1::2].mean(), combs[::2].mean()
     return float(change[::2].mean()), float(change[1::2].mean()), float(top), float(bottom)
 
@@ -225,6 +248,8 @@ _SMALLEST = 64  # px of a side, for detail, blocks and grain
 _COMBED, _WHOLE = 0.55, 0.93  # misfit of the better field, of that of the worse one
 _COMBED_FRAMES, _COMBED_FILM = 0.7, 0.4  # share of moving frames; of telecine three of five
 _CLEAR = 0.15  # misfit of whole frames, of what moves: of noise it is near 0
+_FITS = 1 / 3  # misfit of the better field, of what moves
+_SURE = 4.0  # standard deviations of what chance does
 _CYCLE = 5  # frames of telecine
 _FIELD_REPEATS = 0.5  # of the usual difference: a repeat, coding included
 _STILL = 0.001  # difference of neighbours, of full scale: nothing moves
@@ -237,7 +262,7 @@ _DETAIL_DROP = 10**-0.6  # of the whitened spectrum where detail ends
 
 
 def _findings(media: MediaInfo, sample: _Sample) -> Findings:
-    scan, order = _scan(sample.steps)
+    scan, order = _scan(sample.steps, sample.combs)
     return Findings(
         frames=sample.frames,
         scan=scan,
@@ -250,34 +275,48 @@ def _findings(media: MediaInfo, sample: _Sample) -> Findings:
     )
 
 
-def _scan(runs: list[Steps]) -> tuple[Scan, FieldOrder]:
+def _scan(runs: list[Steps], combs: list[Combs]) -> tuple[Scan, FieldOrder]:
     """Whether frames are combed, and which of their fields is first; "" where it is not clear."""
     steps = np.concatenate([*runs, np.zeros((0, 4), np.float32)])
     moving = steps[steps[:, :2].mean(axis=1) >= _STILL]
     if not len(moving):
         return "", "tt"
     least, most = moving[:, 2:].min(axis=1), moving[:, 2:].max(axis=1)
-    is_combed, is_top = least < _COMBED * most, moving[:, 2] < moving[:, 3]
+    moves = moving[:, :2].mean(axis=1)
+    is_combed, is_top = (least < _COMBED * most) & (most > 0), moving[:, 2] < moving[:, 3]
+    fits = least[is_combed].sum() < _FITS * moves[is_combed].sum()
+    is_combed &= bool(fits) and _lines_agree(combs)
     top, bottom = (float((is_combed & each).mean()) for each in (is_top, ~is_top))
     order: FieldOrder = "tt" if top >= bottom else "bb"
     if max(top, bottom) >= _COMBED_FILM and _is_telecined(runs):
         return "telecined", order
     if max(top, bottom) >= _COMBED_FRAMES:
         return "interlaced", order
-    moves = moving[:, :2].mean(axis=1)  # noise fits nowhere, in whole frames and in fields alike
+    # noise fits nowhere, in whole frames and in fields alike
     is_whole = (least > _WHOLE * most) & (least > _CLEAR * moves)
     return ("progressive" if is_whole.mean() >= 0.5 else ""), order
 
 
 def _changes_of_fields(sample: _Sample) -> Iterator[Change]:
     """Runs of whole frames among combed ones, and of another field order."""
-    found = [_scan([run]) for run in sample.steps]
+    found = [_scan([run], [combs]) for run, combs in zip(sample.steps, sample.combs, strict=True)]
     combed = [order for scan, order in found if scan in ("interlaced", "telecined")]
     whole = sum(scan == "progressive" for scan, _ in found)
     if combed and whole:
         yield Change(what="scan", share=whole / (whole + len(combed)))
     if len(set(combed)) > 1:
         yield Change(what="field-order")
+
+
+def _lines_agree(runs: list[Combs]) -> bool:
+    """Whether lines all over the frame agree on which field is combed.
+
+    The field that fits the frame before is the one that does not fit the frame after; what patterns
+    in whole frames do to the lines of one field is the same both ways, and cancels out. What is
+    left of whole frames is chance, which a few edges or noise decide in small or short videos.
+    """
+    combs = sum((run for run in runs if run.size), np.zeros(1, np.float32))
+    return bool(abs(combs.sum()) > _SURE * np.linalg.norm(combs)) and bool(combs.any())
 
 
 def _is_telecined(runs: list[Steps]) -> bool:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 _FIELD_ORDERS = {2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 _FIELD_CODECS = {"h264", "hevc", "mpeg2video", "vc1", "wmv3", "cavs"}
-_STILL_CONTAINERS = {"gif", "apng", "webp"}
+_STILL_CONTAINERS = {"gif", "apng", "webp", "ico", "dds_pipe"}
 COUNT_SECONDS = 2.0  # time limit for counting frames
 _PROBED_FRAMES = 3
 _MAX_PACKETS = 2000
@@ -207,6 +207,9 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
             is_cut_short=is_truncated(path),
             statements=stream_statements(container, stream.index),
         )
+        if media.kind == "image" and media.streams:  # an icon in several sizes
+            others = Statement(kind="images", value=str(len(media.streams)))
+            media = replace(media, streams=(), statements=(*media.statements, others))
         for frame in first.frames:
             media = with_statements(media, stated_by(frame, video.codec))
         return media

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from av.filter import Graph
 
 from engine.core.geometry import Box, Size
 from engine.protocol.media import Findings, MediaInfo
@@ -15,7 +16,7 @@ from engine.video.read.examination import examined
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 from tests.helpers.clips import copied, cut_short, joined, make_clip, make_picture
-from tests.helpers.fields import NTSC, interlaced, picture, telecined, write
+from tests.helpers.fields import NTSC, interlaced, picture, telecined, woven, write
 
 
 def findings(path: Path) -> Findings:
@@ -208,3 +209,51 @@ def test_the_shape_that_a_container_states_counts_for_all_frames(tmp_path):
 def test_fields_that_change_are_named(tmp_path, parts, what):
     media = examined(probe(write(tmp_path / "a.mkv", [one for part in parts for one in part])))
     assert {change.what for change in media.findings.changes} == what
+
+
+def _scroll(width: int, height: int, across: int, down: int) -> np.ndarray:
+    """Frames [n, h, w] of strokes as letters have, which move evenly."""
+    rng = np.random.default_rng(width)
+    page = np.full((height + 64, width + 160), 30, np.uint8)
+    for left in range(0, page.shape[1] - 6, 7):
+        top = rng.integers(0, page.shape[0] - 10)
+        page[top : top + 10, left : left + 2] = 220
+        page[top + 4, left : left + 6] = 220
+    return np.stack([page[n * down :, n * across :][:height, :width] for n in range(30)])
+
+
+def _pattern(name: str, width: int, height: int) -> np.ndarray:
+    """The luma of a test pattern of FFmpeg."""
+    graph = Graph()
+    source = graph.add(name, f"size={width}x{height}")
+    chain = [source, graph.add("format", "gray"), graph.add("buffersink")]
+    graph.link_nodes(*chain).configure()
+    return np.stack([graph.pull().to_ndarray() for _ in range(30)])
+
+
+def _noise(width: int, height: int) -> np.ndarray:
+    rng = np.random.default_rng(height)
+    return np.clip(rng.normal(110, 6, (30, height, width)), 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize("frames", [2, 3, 5, 30])
+@pytest.mark.parametrize(("width", "height"), [(32, 32), (64, 48), (160, 120)])
+def test_small_and_short_videos_are_no_fields_by_chance(tmp_path, width, height, frames):
+    kinds = {
+        **{
+            f"text {dx} {dy}": _scroll(width, height, dx, dy) for dx, dy in ((1, 0), (5, 0), (0, 1))
+        },
+        **{name: _pattern(name, width, height) for name in ("testsrc", "testsrc2", "cellauto")},
+        "noise": _noise(width, height),
+    }
+    for name, pictures in kinds.items():
+        found = findings(write(tmp_path / "a.mkv", list(pictures[:frames])))
+        assert found.scan in ("progressive", ""), name
+
+
+@pytest.mark.parametrize(("across", "down"), [(1, 0), (3, 0), (0, 2)])
+def test_text_of_usual_size_that_moves_in_fields_is_seen(tmp_path, across, down):
+    pictures = _scroll(352, 288, across, down)
+    fields = [woven(*pair, "tt") for pair in zip(pictures[::2], pictures[1::2], strict=True)]
+    found = findings(write(tmp_path / "a.mkv", fields))
+    assert (found.scan, found.field_order) == ("interlaced", "tt")

@@ -1,11 +1,13 @@
 import errno
 import os
 import random
+import struct
 import sys
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
+import av
 import pytest
 
 from engine.core.errors import (
@@ -250,6 +252,74 @@ def test_a_missing_end_is_noticed(tmp_path: Path) -> None:
         for share in (0.3, 0.6, 0.95):
             cut = cut_short(whole, tmp_path / f"cut{whole.suffix}", share)
             assert is_truncated(cut), (name, share)
+
+
+def _box(kind: bytes, *content: bytes) -> bytes:
+    return struct.pack(">I4s", 8 + sum(map(len, content)), kind) + b"".join(content)
+
+
+def _riff(*parts: tuple[int, int]) -> bytes:
+    """RIFF parts of a stated and a real size."""
+    return b"".join(
+        b"RIFF" + struct.pack("<I", stated) + b"AVI " + bytes(real - 4) for stated, real in parts
+    )
+
+
+def test_only_what_is_cut_short_is_called_that(tmp_path: Path) -> None:
+    head, index, samples = _box(b"ftyp", b"isom"), _box(b"moov", bytes(9)), _box(b"mdat", bytes(90))
+    film, part = head + index + samples, _box(b"moof", bytes(20))
+    picture = make_picture(tmp_path / "a.jpg", pixel_format="yuvj420p").read_bytes()
+    drawing = make_picture(tmp_path / "a.png", pixel_format="rgb24").read_bytes()
+    after = bytes(range(200)) * 400
+    files = {
+        "photograph, HEIF": (head + _box(b"meta", bytes(9)) + samples, False),
+        "fragments": (head + index + part + samples, False),
+        "fragment that breaks off": (head + index + part + samples[:-3], True),
+        "segment without its beginning": (_box(b"styp", b"msdh") + part + samples, False),
+        "without an index": (head + samples, True),
+        "other data at the end": (film + b"\xff\xff\0\0SEFT" + after, False),
+        "samples to the end": (head + index + b"\0\0\0\0mdat" + bytes(50), False),
+        "motion photo": (picture + film + after, False),
+        "JPEG that breaks off": (picture[: len(picture) * 2 // 3], True),
+        "data after a PNG": (drawing + after, False),
+        "PNG that breaks off": (drawing[:-14], True),
+        "RIFF to a pipe": (_riff((0xFFFFFFFF, 500)), False),
+        "RIFF without a size": (_riff((0, 500)), False),
+        "OpenDML": (_riff((500, 500), (300, 300)), False),
+        "OpenDML that breaks off": (_riff((500, 500), (300, 200)), True),
+        "data after RIFF": (_riff((500, 500)) + after, False),
+    }
+    for name, (content, is_cut) in files.items():
+        (tmp_path / "file").write_bytes(content)
+        assert is_truncated(tmp_path / "file") is is_cut, name
+
+
+@pytest.mark.parametrize("name", ["live.mkv", "live.webm", "fragmented.mp4"])
+def test_live_recordings_are_whole(tmp_path: Path, name: str) -> None:
+    """Written as to a pipe, so that no size is ever filled in."""
+    buffer = _Pipe()
+    how = {"movflags": "frag_keyframe+empty_moov"} if name.endswith("mp4") else {"live": "1"}
+    kind = {"mkv": "matroska", "webm": "webm", "mp4": "mp4"}[name.partition(".")[2]]
+    with av.open(buffer, "w", format=kind, options=how) as output:
+        stream = output.add_stream("libvpx-vp9" if kind == "webm" else "libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        frames = [av.VideoFrame(64, 48, "yuv420p") for _ in range(3)]
+        for number, frame in enumerate(frames):
+            frame.pts = number
+        for frame in (*frames, None):
+            output.mux(stream.encode(frame))
+    (tmp_path / name).write_bytes(buffer.data)
+    assert not is_truncated(tmp_path / name)
+    assert not probe(tmp_path / name).is_cut_short
+
+
+class _Pipe:
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> int:
+        self.data += data
+        return len(data)
 
 
 def test_other_files_count_as_whole(tmp_path: Path) -> None:

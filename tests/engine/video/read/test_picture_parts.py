@@ -1,0 +1,106 @@
+"""What else the files of stills hold: pages, layers, further images, maps, videos."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from engine.core.errors import EngineError
+from engine.video.read.probe import probe
+from engine.video.write.statements import StatedResult, statement_notices
+from tests.helpers.clips import make_clip, number_picture
+
+
+def _image(number: int = 5, mode: str = "RGB") -> Image.Image:
+    return Image.fromarray(number_picture(number, 96, 64)).convert(mode)
+
+
+def _pages(path: Path) -> None:
+    _image().save(path, save_all=True, append_images=[_image(6), _image(7).resize((40, 30))])
+
+
+def _multi_picture(path: Path) -> None:
+    _image().save(path, "MPO", save_all=True, append_images=[_image(6), _image(7)])
+
+
+def _gain_map(path: Path) -> None:
+    about = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><a hdrgm:Version="1.0"/></x:xmpmeta>'
+    second = _image(6)
+    second.encoderinfo = {"xmp": about}
+    _image().save(path, "MPO", save_all=True, append_images=[second])
+
+
+def _motion_photo(path: Path) -> None:
+    _image().save(path)
+    film = make_clip(path.with_suffix(".mp4"), frames=3)
+    path.write_bytes(path.read_bytes() + film.read_bytes())
+
+
+def _layers(path: Path) -> None:
+    """A PSD as its format asks: header, no palette, no resources, three layers, the whole image."""
+    planes = b"".join(band.tobytes() for band in _image().split())
+    layers = struct.pack(">IIh", 6, 2, -3)
+    head = b"8BPS" + struct.pack(">H6xHIIHH", 1, 3, 64, 96, 8, 3)
+    path.write_bytes(head + bytes(8) + layers + b"\0\0" + planes)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "stated"),
+    [
+        ("a.tif", _pages, {"pages": "2"}),
+        ("a.jpg", _multi_picture, {"images": "2"}),
+        ("b.jpg", _gain_map, {"gain-map": "1"}),
+        ("c.jpg", _motion_photo, {"motion-video": "1"}),
+        ("a.psd", _layers, {"layers": "3"}),
+        ("one.tif", lambda path: _image().save(path), {}),
+        ("one.jpg", lambda path: _image().save(path), {}),
+    ],
+)
+def test_all_that_is_left_out_is_named(
+    tmp_path: Path, name: str, make: Callable[[Path], None], stated: dict[str, str]
+) -> None:
+    make(tmp_path / name)
+    media = probe(tmp_path / name)
+    assert (media.kind, str(media.video.size), media.is_cut_short) == ("image", "96x64", False)
+    assert {one.kind: one.value for one in media.statements} == stated
+    result = StatedResult(container="image", codec="png", frame_rate=None)
+    notices = list(statement_notices(media, result))
+    assert [(one.code, one.case) for one in notices] == [("statement-left-out", "parts")] * len(
+        stated
+    )
+
+
+def _tiff(*tags: tuple[int, int], mark: bytes = b"II*\0\x08\0\0\0") -> bytes:
+    """A directory of whole numbers."""
+    rows = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    return mark + bytes(len(mark) - 8) + struct.pack("<H", len(tags)) + rows + bytes(4)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        _tiff((0x100, 4), (0xC612, 4)),  # DNG
+        _tiff((0xFE, 1), (0x100, 4)),  # begins with a smaller copy: NEF, ARW
+        _tiff((0x106, 32803)),  # a mosaic
+        b"II*\0\x10\0\0\0CR\2\0" + bytes(4) + bytes(6),  # CR2
+        b"\0\0\0\x18ftypcrx \0\0\0\1crx isom",  # CR3
+    ],
+)
+def test_raw_photographs_are_refused_as_that(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.dng").write_bytes(content)
+    with pytest.raises(EngineError) as caught:
+        probe(tmp_path / "a.dng")
+    assert (caught.value.code, caught.value.case) == ("unsupported-media", "camera-raw")
+
+
+@pytest.mark.parametrize("name", ["a.ico", "a.dds"])
+def test_icons_and_textures_are_images(tmp_path: Path, name: str) -> None:
+    how = {"sizes": [(16, 16), (64, 64)]} if name == "a.ico" else {}
+    _image(mode="RGBA").resize((64, 64)).save(tmp_path / name, **how)
+    media = probe(tmp_path / name)
+    assert (media.kind, str(media.video.size), media.streams) == ("image", "64x64", ())
+    assert [one.kind for one in media.statements] == (["images"] if name == "a.ico" else [])
