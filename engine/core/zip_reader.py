@@ -36,8 +36,8 @@ class ZipReader:
     """The files of an open archive, by the one name that each has.
 
     Attributes:
-        members: Entry of each file by its name; directories are left out. A name is as it stands in the
-            archive: not yet one that may be used as a path.
+        members: Entry of each file by its name; directories are left out. A name is as it stands
+            in the archive: not yet one that may be used as a path.
 
     Args:
         file: An archive that can be sought; it stays open, and must not be changed meanwhile.
