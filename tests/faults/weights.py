@@ -7,6 +7,7 @@ import pickle
 import re
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -34,7 +35,8 @@ def _safetensors(path: Path) -> None:
 
 
 def _gguf(path: Path) -> None:
-    write_gguf(path, _tensors())
+    matrices = {name: tensor.flatten(1) for name, tensor in _tensors().items() if tensor.dim() > 1}
+    write_gguf(path, matrices, "Q8_0")
 
 
 def _pickle(path: Path) -> None:
@@ -82,7 +84,8 @@ class Weights(Group):
         for row, (name, make) in self.sources.items():
             make(folder / name)
             self._sources[row] = (folder / name).read_bytes()
-            outcome_of(lambda path=folder / name: user_files.describe(path))  # loads what it needs
+            uses = (outcome_of(partial(use, folder / name)) for use in self.uses(row))
+            assert any(one.kind == OK for one in uses), f"{row} is refused as it is"
         self._mark = folder / "ran"
         registry.families()
 

@@ -95,3 +95,17 @@ def test_a_folder_that_cannot_be_finished_is_removed(tmp_path: Path, small_disk:
         mux_all(media, plan, segments, out)
     assert caught.value.hint
     assert not out.exists()
+
+
+@pytest.mark.parametrize(("field", "value"), [(8, 1), (10, 8), (10, 12), (28, 0), (42, 200)])
+def test_a_segment_whose_contents_are_damaged_is_reported(
+    field: int, value: int, tmp_path: Path
+) -> None:
+    """Encryption, a method of compression, an empty name, and another place in its entry."""
+    media, plan, segments = sequence(tmp_path)
+    data = bytearray(segments[1].path.read_bytes())
+    data[data.index(b"PK\1\2") + field] = value
+    segments[1].path.write_bytes(data)
+    with pytest.raises(OutputError) as caught:
+        mux_all(media, plan, segments, tmp_path / "out")
+    assert caught.value.code == "output-error"
