@@ -24,7 +24,7 @@ def check(command: Command) -> None:
     Raises:
         CommandInvalid: Names the command, the field and the value.
     """
-    kind = type(command)
+    kind: Any = type(command)
     kinds = _kinds(kind)
     for field in fields(command):
         value = getattr(command, field.name)
@@ -48,7 +48,7 @@ def _shown(value: Any) -> str:
 
 
 @cache
-def _kinds(kind: type[Command]) -> Mapping[str, Any]:
+def _kinds(kind: Any) -> Mapping[str, Any]:
     return typing.get_type_hints(kind)
 
 
