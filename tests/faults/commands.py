@@ -60,7 +60,7 @@ class Commands(Group):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.film = make_clip(folder / "film.mkv", frames=30, size=(64, 48), audio_tracks=1)
+        self.film = make_clip(folder / "film.mkv", frames=75, size=(64, 48), audio_tracks=1)
         self._right: dict[str, object] = {}
         for codec in _CODECS:
             walk = _Walk(folder / codec, self.film, self.chances(0))
