@@ -48,7 +48,7 @@ def _shown(value: Any) -> str:
 
 
 @cache
-def _kinds(kind: type[Command]) -> Mapping[str, Any]:
+def _kinds(kind: Any) -> Mapping[str, Any]:
     return typing.get_type_hints(kind)
 
 

@@ -28,7 +28,8 @@ def main() -> int:
     for name in options.only:
         group = GROUPS[name]
         try:
-            found |= _run(group, range(options.count or group.usual), options.jobs, share)
+            cases = range(options.first, options.first + (options.count or group.usual))
+            found |= _run(group, cases, options.jobs, share)
         except Unavailable as err:
             print(f"{name}: skipped, {err}")
     if options.page:
@@ -74,6 +75,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--only", action="append", choices=GROUPS, help="this group; repeatable")
     parser.add_argument("--count", type=int, default=0, help="cases of each group")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--seconds", type=float, default=0, help="for all groups together")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--case", type=int, help="run one case of the group and show its end")

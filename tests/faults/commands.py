@@ -60,7 +60,7 @@ class Commands(Group):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.film = make_clip(folder / "film.mkv", frames=30, size=(64, 48), audio_tracks=1)
+        self.film = make_clip(folder / "film.mkv", frames=75, size=(64, 48), audio_tracks=1)
         self._right: dict[str, object] = {}
         for codec in _CODECS:
             walk = _Walk(folder / codec, self.film, self.chances(0))
@@ -234,7 +234,7 @@ class _Walk:
         moment = self.rng.random()
         if moment < 0.3:
             time.sleep(self.rng.uniform(0, 0.1))
-        elif moment < 0.5:  # the last moments of a job
+        elif moment < 0.5 and "running" in self.heard.states.values():  # its last moments
             before = self.heard.comparisons
             if self.heard.wait(lambda: self.heard.comparisons > before, 0.3):
                 time.sleep(self.rng.uniform(0, _LAST_S))
@@ -265,11 +265,12 @@ class _Walk:
             self._delete(name)
         self._send(c.StartQueue())
         self._answered()
+        for name, state in self.heard.states.items():
+            if state == "paused":
+                self._send(c.ResumeJob(job_id=name))
         for name in self.heard.states:
             while (state := self.heard.states[name]) not in ("finished", "removed"):
-                if state == "paused":
-                    self._send(c.ResumeJob(job_id=name))
-                elif state in ("failed", "cancelled"):
+                if state in ("failed", "cancelled"):
                     self._send(c.RetryJob(job_id=name))
                 self._until(
                     lambda name=name, state=state: self.heard.states[name] != state,

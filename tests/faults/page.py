@@ -20,7 +20,8 @@ _TEXT = """\
 
 This page is written by `python -m tests.faults`; a run replaces the rows of the groups that it ran.
 Every case has a number, which seeds its random choices: `python -m tests.faults --only media --case
-1234` repeats a case and shows how it ended.
+1234` repeats a case and shows how it ended. `--first 20000` runs the cases from that number on
+instead of those from 0 on, with other choices.
 
 - **media**: valid videos and images are damaged: bytes are changed, removed, repeated or inserted,
   integers set to their limits, boxes, elements or packets removed, duplicated or renamed. Each file
@@ -40,6 +41,11 @@ Every case has a number, which seeds its random choices: `python -m tests.faults
   must equal that of an uninterrupted job packet by packet.
 - **syscalls**: one system call of a job fails with ENOSPC, EIO, EACCES, EROFS or ENOMEM, or one
   memory allocation in FFmpeg's libraries fails; the job is then resumed and its result compared.
+- **commands**: 50 random commands at random moments to an engine with up to four jobs that wait or
+  run: 5,000 commands for each of three seeds, with `python -m tests.faults --only commands`. Among
+  them are commands that make no sense, commands in the last moments of a job, and the end of the
+  program with its next start. Then every job has to end, each result must equal that of an
+  undisturbed job packet by packet, and no other file may remain; the program must close within 5 s.
 - **farm jobs**: three computers render a video, over TLS through relays with 20 ms and 100 Mbit/s.
   One of them dies, freezes, stalls while its connection lives, loses its link, fills its disk,
   sends wrong bytes, or has another version or other weights. The segments must equal those of a
@@ -49,7 +55,8 @@ Every case has a number, which seeds its random choices: `python -m tests.faults
 *refused*: the case ended with an error code and a hint, and a job could be resumed. *FFmpeg
 crashed*: its libraries crash after some failed allocations; these jobs were resumed as well, with
 correct results. All counts from *internal error* on should be 0. *hang*: more than 10 s (60 for
-community models). *incomplete*: a file with the final name is incomplete or wrong. *memory*: more
+community models), a job of *commands* that is stuck for 15 s, or a program that closes later than
+it must. *incomplete*: a file with the final name is incomplete or wrong. *memory*: more
 than 400 MiB (600) for a small file. *code ran*: a pickle executed code, or an unknown computer was
 paired or received an answer, or a wheel wrote outside its folder.
 

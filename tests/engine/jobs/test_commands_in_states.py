@@ -24,6 +24,7 @@ from engine.pipeline.prepare import Machine
 from engine.protocol import commands as c
 from engine.protocol.excerpt import Excerpt
 from engine.settings.schema import EngineSettings, JobSettings
+from tests.faults.commands import Commands
 from tests.helpers.plans import a_media, a_plan
 
 # Beside each command the state that follows at once; "=" stays, "!" is refused and stays.
@@ -247,3 +248,8 @@ def test_a_job_that_another_program_has_stays_in_the_queue(
         assert bench.do(COMMANDS["remove"]) == "job-busy"
         assert bench.state == "waiting"
     assert bench.do(COMMANDS["remove"]) == ""
+
+
+def test_random_commands_end_in_the_right_results(tmp_path: Path) -> None:
+    """One case of the 300 that `python -m tests.faults --only commands` runs."""
+    assert Commands(tmp_path).run(1).text == "ok"

@@ -123,7 +123,6 @@ def test_tasks_of_a_kind_wait_for_each_other_and_other_kinds_do_not(
 ) -> None:
     runner.start(task(waits_for(gate)))
     runner.start(task(lambda work: None, subject="b"))
-    runner.start(task(lambda work: None, subject="b"))  # asked for twice
     runner.start(task(lambda work: None, kind=TaskKind.UPDATE, subject=""))
     runner.start(task(lambda work: None, subject="c", turn="at-once"))
     assert {heard.wait(*TASK_ENDS).subject for _ in range(2)} == {"", "c"}
@@ -176,6 +175,22 @@ def test_stop_ends_what_runs_and_what_waits(
     assert sorted(event.subject for event in stopped) == ["a", "c"]
     assert {type(event) for event in stopped} == {e.TaskStopped}
     runner.stop(KIND)  # nothing is left to stop
+
+
+def test_a_stopped_task_has_stopped_whatever_error_ends_it(
+    runner: TaskRunner, heard: Listener, gate: threading.Event
+) -> None:
+    def loses_its_files(work: RunningTask) -> None:
+        work.step(0, 1, message("bench.step.read"))
+        gate.wait(5)
+        raise FileNotFoundError
+
+    runner.start(task(loses_its_files))
+    while not heard.wait(e.TaskProgress).step:
+        pass
+    runner.stop(KIND)
+    gate.set()
+    assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
 
 
 def test_the_end_of_a_task_may_be_answered_by_the_next_one() -> None:
