@@ -189,6 +189,7 @@ class VideoInfo:
     quantiser: float = 0.0  # mean of H.264's first frames, 0 to 51; 0 while unknown
     language: str = ""
     title: str = ""
+    marks: tuple[str, ...] = ()  # as of other streams
     profile: str = ""
     has_exif: bool = False
     cropped: Margins = field(
@@ -221,6 +222,7 @@ class StreamInfo:
     title: str = ""
     is_default: bool = False
     is_forced: bool = False
+    marks: tuple[str, ...] = ()  # FFmpeg's dispositions, as "forced", "hearing_impaired"
     channels: int = 0  # audio
     sample_rate: int = 0  # audio, Hz
     layout: str = ""  # audio: FFmpeg's name of its channels, as "5.1(side)"

@@ -19,6 +19,7 @@ from engine.protocol.plan import PicturePlan, Plan
 from engine.protocol.report import Check
 from engine.verify.phrases import alternatives, clauses
 from engine.video.colour.tags import assumed_matrix, assumed_range
+from engine.video.write.containers import CONTAINERS, Container, source_family
 from engine.video.write.picture_data import is_true_of
 
 _SHAPE = 0.01  # tolerance of the aspect ratio as seen
@@ -222,6 +223,7 @@ def metadata_check(
             faults.append(message("check.metadata.changed", key=key, **values))
     for before, after in ((_film_of(source), _film_of(result)), *pairs):
         faults += _track_faults(before, after, is_mkv)
+        faults += _mark_faults(before, after, CONTAINERS[source_family(result) or "mkv"])
     found = message("check.metadata.kept", count=len(old) - len(without_place))
     if without_place:
         keys = ", ".join(without_place)
@@ -269,7 +271,19 @@ def _film_of(media: MediaInfo) -> StreamInfo:
         codec=film.codec,
         language=film.language,
         title=film.title,
+        marks=film.marks,
     )
+
+
+def _mark_faults(before: StreamInfo, after: StreamInfo, into: Container) -> list[Message]:
+    """Dispositions that are lost though the container has them; "default" is for the muxer."""
+    lost = set(before.marks) - set(after.marks) - {"default"}
+    kind = message("stream.film" if before.kind == "video" else f"stream.{before.kind}")
+    return [
+        message("check.metadata.mark", kind=kind, index=before.index, mark=mark)
+        for mark in sorted(lost)
+        if into.states_mark(mark, before.kind)
+    ]
 
 
 def _track_faults(before: StreamInfo, after: StreamInfo, is_mkv: bool) -> list[Message]:

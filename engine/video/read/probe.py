@@ -47,6 +47,7 @@ from engine.video.read.stream_info import (
     film_stream,
     has_alpha_beside,
     hdr_metadata_of,
+    marks_of,
     mean_quantiser,
     other_programmes,
     other_streams,
@@ -296,6 +297,7 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
         hdr_metadata=hdr_metadata_of(frames, codec),
         bit_rate=_bit_rate(stream, counted, duration),
         language=stream.language or "",
+        marks=marks_of(stream),
         title=title_of(stream.metadata),
     )
 

@@ -194,6 +194,12 @@ def title_of(metadata: Mapping[str, str]) -> str:
     return metadata.get("title", "") or metadata.get("name", "")
 
 
+def marks_of(stream: Any) -> tuple[str, ...]:
+    """What a track is marked as: all of FFmpeg's dispositions but those of covers."""
+    found = (one for one in Disposition if stream.disposition & one & ~_COVER)
+    return tuple(str(one.name) for one in found)
+
+
 def _stream_info(stream: Any) -> StreamInfo:
     context = stream.codec_context
     kinds: dict[str, StreamKind] = {
@@ -222,6 +228,7 @@ def _stream_info(stream: Any) -> StreamInfo:
         title=title_of(stream.metadata),
         is_default=bool(stream.disposition & Disposition.default),
         is_forced=bool(stream.disposition & Disposition.forced),
+        marks=marks_of(stream),
         channels=context.layout.nb_channels if is_sound else 0,
         sample_rate=context.sample_rate if is_sound else 0,
         layout=context.layout.name if is_sound else "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,7 @@ _OF_24_BITS = frozenset(
     {"pcm_bluray", "pcm_dvd", "pcm_s24be", "pcm_s24le_planar", "s302m", "mlp", "truehd"}
     | {"pcm_s24daud", "wmalossless"}
 )
+_MARKS = frozenset({"default", "dub", "comment", "forced", "hearing_impaired", "visual_impaired"})
 _NUMBER = re.compile(r"%0?(\d*)d")
 
 
@@ -55,6 +56,11 @@ class Container:
     has_times: bool = False  # states the time of each packet of PCM: there may be gaps
     cover: frozenset[str] = frozenset()
     data: frozenset[str] = frozenset()
+    marks: frozenset[str] = frozenset({"default"})  # of tracks
+
+    def states_mark(self, mark: str, kind: str) -> bool:
+        """Whether a track can be marked so; MKV has audio descriptions as subtitles only."""
+        return mark in self.marks or (mark, kind, self.name) == ("descriptions", "subtitle", "mkv")
 
 
 CONTAINERS: dict[str, Container] = {
@@ -69,6 +75,7 @@ CONTAINERS: dict[str, Container] = {
         needs_channels=True,
         cover=frozenset({"mjpeg", "png"}),
         data=_DATA,
+        marks=_MARKS | {"captions", "descriptions"},
     ),
     "mov": Container(
         name="mov",
@@ -102,6 +109,7 @@ CONTAINERS: dict[str, Container] = {
             }
         ),
         takes_attachments=True,
+        marks=_MARKS | {"original"},
         keeps_empty=True,
         names_channels=False,
         has_times=True,
@@ -287,8 +295,9 @@ def stream_notices(media: MediaInfo, container: str) -> Iterator[Notice]:
     """What the user should know about the other streams before the start.
 
     Codes: "stream-left-out" for each stream that the result will not have (warning),
-    "sound-converted" (info) for each sound track that is decoded, "container-changed" (info) where
-    the result has another container than the source.
+    "sound-converted" (info) for each sound track that is decoded, "marks-left-out" (info) for each
+    track whose dispositions the container lacks, "container-changed" (info) where the result has
+    another container than the source.
     """
     if container in PICTURES and media.kind != "video":
         return
@@ -298,6 +307,8 @@ def stream_notices(media: MediaInfo, container: str) -> Iterator[Notice]:
     for plan in plans:
         if plan.converted:
             yield _notice(media, container, plan, "sound-converted")
+    if container in CONTAINERS:
+        yield from _mark_notices(media, plans, CONTAINERS[container])
     family = source_family(media)
     if family and container not in (family, *PICTURES):
         old, new = CONTAINERS[family].title, CONTAINERS[container].title
@@ -306,6 +317,36 @@ def stream_notices(media: MediaInfo, container: str) -> Iterator[Notice]:
             severity="info",
             params={"from": family, "to": container, "old": old, "new": new},
         )
+
+
+def _mark_notices(media: MediaInfo, plans: Sequence[PassPlan], into: Container) -> Iterator[Notice]:
+    film = StreamInfo(
+        index=media.video.index, kind="video", codec=media.video.codec, marks=media.video.marks
+    )
+    copied = {plan.index for plan in plans if plan.copied}
+    for stream in (film, *(stream for stream in media.streams if stream.index in copied)):
+        lost = [mark for mark in stream.marks if not into.states_mark(mark, stream.kind)]
+        if lost:
+            keeps = [c.title for c in CONTAINERS.values() if _states_all(c, stream, lost)]
+            yield Notice(
+                code="marks-left-out",
+                case="other-container" if keeps else "",
+                severity="info",
+                params={
+                    "index": str(stream.index),
+                    "stream": message(f"stream.{_FILM if stream is film else stream.kind}"),
+                    "marks": ", ".join(lost),
+                    "title": into.title,
+                    "better": max(keeps, key=lambda title: title == "MKV") if keeps else "",
+                },
+            )
+
+
+_FILM = "film"  # of the messages about streams
+
+
+def _states_all(container: Container, stream: StreamInfo, marks: Iterable[str]) -> bool:
+    return all(container.states_mark(mark, stream.kind) for mark in marks)
 
 
 def trial_notices(media: MediaInfo, before: Plan, after: Plan) -> Iterator[Notice]:

@@ -3,9 +3,13 @@
 from itertools import product
 from pathlib import Path
 
+import av
 import pytest
+from av.stream import Disposition
 
 from engine.verify.verify import verify
+from engine.video.read.probe import probe
+from engine.video.write.containers import stream_notices
 from tests.helpers.clips import make_clip
 from tests.helpers.results import make_identity
 
@@ -35,3 +39,40 @@ def test_an_entry_that_is_lost_is_missed(key: str, tmp_path: Path) -> None:
         is_optional = suffix == "mp4" and key == "custom key"
         assert check.passed == is_optional
         assert key.replace(" ", "_") in str(check.message)
+
+
+MARKS = ("forced", "hearing_impaired", "original", "comment")
+
+
+def marked(path: Path, container: str, marks: tuple[str, ...] = MARKS) -> Path:
+    """A clip whose sound has marks."""
+    source = make_clip(path.with_name("plain.mkv"), frames=3, audio_tracks=1, b_frames=0)
+    with av.open(str(source)) as old, av.open(str(path), "w", format=container) as new:
+        streams = {s.index: new.add_stream_from_template(s, opaque=True) for s in old.streams}
+        streams[1].disposition = sum(Disposition[mark] for mark in marks)
+        for packet in old.demux():
+            if packet.dts is not None:
+                packet.stream = streams[packet.stream.index]
+                new.mux(packet)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("suffix", "kept", "better"),
+    [("mkv", set(MARKS), None), ("mp4", set(MARKS) - {"original"}, "MKV"), ("mov", set(), "MKV")],
+)
+def test_marks_of_tracks_are_kept_or_named(
+    suffix: str, kept: set[str], better: str | None, tmp_path: Path
+) -> None:
+    source = marked(tmp_path / "source.mkv", "matroska")
+    result = tmp_path / f"result.{suffix}"
+    make_identity(source, result)
+    (sound,) = probe(result).audio_streams
+    assert set(sound.marks) - {"default"} == kept
+    named = [one for one in stream_notices(probe(source), suffix) if one.code == "marks-left-out"]
+    assert [one.params["better"] for one in named] == [better] * (kept != set(MARKS))
+    assert verify(source, result).passed
+    if kept:
+        lost = marked(tmp_path / f"lost.{suffix}", "matroska" if suffix == "mkv" else suffix, ())
+        (problem,) = verify(source, lost).problems
+        assert "not marked as forced" in str(problem.message)
