@@ -78,7 +78,7 @@ class Farm:
         door: Door,
         heard: Callable[[Any], None],
         lacks: Callable[[int], bool],
-        is_finished: Callable[[int], bool] = lambda segment: False,
+        is_finished: Callable[[int], bool],
     ) -> None:
         self._order, self._needs, self.door = order, needs, door
         self.is_paused = order.is_paused

@@ -76,7 +76,9 @@ class Host:
         needs = Requirements(version=__version__, device="cpu", bytes=1, files=())
         self.heard: list[Any] = []
         self.scheduler: Any = Scheduler()
-        self.farm = Farm(order, needs, self.door, self.heard.append, lambda one: one == WANTED)
+        self.finished: set[int] = set()
+        asked = (lambda one: one == WANTED), self.finished.__contains__
+        self.farm = Farm(order, needs, self.door, self.heard.append, *asked)
 
     async def open(self) -> None:
         await self.farm.open(self.scheduler)
@@ -124,6 +126,17 @@ def test_what_is_right_is_answered(host: Host) -> None:
         assert [one.name for one in host.folder.iterdir()] == [f"segment_000004.{number}.mkv"]
 
     asyncio.run(talk())
+
+
+def test_a_segment_that_another_worker_was_faster_with_is_no_mistake(host: Host) -> None:
+    async def talk() -> None:
+        await host.open()
+        number = await host.join()
+        host.finished.add(WANTED)
+        assert await host.ask("keep", number=number, **piece_of())
+
+    asyncio.run(talk())
+    assert not list(host.folder.iterdir())
 
 
 @pytest.mark.parametrize(
