@@ -29,6 +29,7 @@ from tools.reports import fidelity_pictures
 from tools.reports.fidelity_photographs import (
     Photograph,
     exif_fault,
+    judged,
     photograph,
     photographs,
     pixel_fault,
@@ -120,7 +121,7 @@ def _row(source: Source, path: Path, engine: Engine, heard: _Queue) -> Row:
 
 
 def _marks(source: Path, result: Path, plan: Plan) -> Iterator[tuple[str, str]]:
-    before, after = described(source), described(result)
+    before, after = described(judged(source)), described(result)
     codes = [notice.code for notice in plan.notices]
     said = {name for code in codes for name in _SAID.get(code, ())}
     for name in PROPERTIES:
@@ -157,7 +158,7 @@ def described(path: Path) -> _Described:
     stamps = _ffprobe(path, *at, "-show_entries", "frame=best_effort_timestamp_time")["frames"]
     times = [float(one.get("best_effort_timestamp_time", "nan")) for one in stamps]
     sounds = [float(one.get("start_time", 0)) for one in streams if one["codec_type"] == "audio"]
-    is_still = path.suffix in (".png", ".tif", ".jpg", ".bmp", ".webp") and len(times) == 1
+    is_still = path.suffix in (".png", ".tif", ".jpg", ".bmp", ".webp", ".avif") and len(times) == 1
     return _Described(
         path=path,
         film=film,
