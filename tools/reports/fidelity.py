@@ -33,6 +33,7 @@ from tools.reports.fidelity_cropping import cropped_sources
 from tools.reports.fidelity_photographs import (
     Photograph,
     exif_fault,
+    judged,
     photograph,
     photographs,
     pixel_fault,
@@ -134,7 +135,8 @@ def _row(source: Source, path: Path, engine: Engine, heard: _Queue) -> Row:
         return Row(source=source, refused=end.error.message)
     assert isinstance(end, events.JobFinished)
     plans = [event.plan for event in seen if isinstance(event, events.PlanChosen)]
-    before, after = described(path, source.cropped), described(end.report.output)
+    before = described(judged(path), source.cropped)
+    after = described(end.report.output)
     return Row(source=source, marks=dict(_marks(before, after, plans[-1])))
 
 
@@ -178,7 +180,7 @@ def described(path: Path, cropped: Margins | None = None) -> _Described:
     at = ("-select_streams", str(film["index"]))
     stamps = _ffprobe(path, *at, "-show_entries", "frame=best_effort_timestamp_time")["frames"]
     times = [float(one.get("best_effort_timestamp_time", "nan")) for one in stamps]
-    is_still = path.suffix in (".png", ".tif", ".jpg", ".bmp", ".webp") and len(times) == 1
+    is_still = path.suffix in (".png", ".tif", ".jpg", ".bmp", ".webp", ".avif") and len(times) == 1
     return _Described(
         path=path,
         film=film,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
+from av.video.reformatter import Colorspace
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageCms, ImageOps, UnidentifiedImageError
 
+from tests.helpers.heif import HeifFile, box, grid
 from tools.reports.fidelity_sources import Make, Source, ffmpeg
 
 _LIKE = 1.0  # mean difference of 255: JPEG and WebP are decoded by others
@@ -90,7 +94,7 @@ def photographs() -> list[Source]:
     """Stills as cameras and programs write them."""
     found = [
         Source(about=f"rotated photograph with profile and EXIF, {name}", name=name, make=_made)
-        for name in ("photo.jpg", "photo.png", "photo.tif", "photo.webp")
+        for name in ("photo.jpg", "photo.png", "photo.tif", "photo.webp", "photo.avif")
     ]
     grey = _maker("L", b"GRAY")
     found.append(Source(about="grey photograph with a grey profile", name="grey.jpg", make=grey))
@@ -100,7 +104,40 @@ def photographs() -> list[Source]:
         Source(
             about="photograph with a profile of another colour space", name="print.jpg", make=other
         ),
+        Source(about="rotated photograph of a phone, in tiles", name="tiles.heic", make=_tiled),
+        Source(about="still with three pages", name="pages.tif", make=_pages),
     ]
+
+
+def judged(path: Path) -> Path:
+    """The file that other programs read in place of a source: of HEIC, the PNG it was made of."""
+    return path.with_suffix(".png") if path.suffix == ".heic" else path
+
+
+def _tiled(path: Path) -> None:
+    """Four tiles without loss, turned a quarter to the right; and the PNG beside it."""
+    frame = av.VideoFrame.from_ndarray(np.asarray(_test_picture()), format="rgb24")
+    frame = frame.reformat(format="yuvj444p", dst_colorspace=Colorspace.ITU601, threads=1)
+    shown = Image.fromarray(frame.to_ndarray(format="rgb24"))
+    shown.transpose(Image.Transpose.ROTATE_270).save(judged(path))
+    planes = frame.to_ndarray()
+    colours = box(b"colr", b"nclx", struct.pack(">HHHB", 1, 13, 6, 0x80))
+    file = HeifFile()
+    file.add(b"grid", grid(2, 2, 96, 64), colours, box(b"irot", b"\3"))
+    halves = (slice(0, 32), slice(32, 64))
+    sides = (slice(0, 48), slice(48, 96))
+    tiles = [
+        file.add_image([np.ascontiguousarray(one[y, x]) for one in planes], "yuv444p")
+        for y in halves
+        for x in sides
+    ]
+    file.refer(b"dimg", 1, *tiles)
+    file.written(path)
+
+
+def _pages(path: Path) -> None:
+    picture = _test_picture()
+    picture.save(path, save_all=True, append_images=[picture, picture])
 
 
 def _maker(mode: str, space: bytes) -> Make:
@@ -126,9 +163,13 @@ def _write(path: Path, profile: bytes, mode: str) -> None:
     place.update({1: "N", 2: (52.0, 31.0, 12.5)})
     whole = Image.Exif()
     whole.load(exif.tobytes())  # Pillow writes the directories of such a one into TIFF too
+    picture = _test_picture().convert(mode)
+    picture.save(path, icc_profile=profile, exif=whole, quality=95)
+
+
+def _test_picture() -> Image.Image:
     raw = ffmpeg(
         *("-f", "lavfi", "-i", "testsrc2=size=96x64,gblur=sigma=1.5", "-frames:v", "1"),
         *("-pix_fmt", "rgb24", "-f", "rawvideo", "-"),
     )
-    picture = Image.frombytes("RGB", (96, 64), raw).convert(mode)
-    picture.save(path, icc_profile=profile, exif=whole, quality=95)
+    return Image.frombytes("RGB", (96, 64), raw)

@@ -94,6 +94,7 @@ _DEFAULT_LOCATIONS = {
     "mpeg4": "left",
     "mpeg1video": "center",
     "mjpeg": "center",
+    "avif": "center",  # its writers average the colours of four pixels
     "theora": "center",
 }
 _HIGH_PROFILES = (100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135)

@@ -24,13 +24,13 @@ from engine.core.file_access import RetryingFile, reading
 from engine.core.messages import message
 from engine.video.read.decoder import CHECKED, LOSSLESS, FrameDecoder
 from engine.video.read.frames import PlanarFrame
-from engine.video.read.heif import Heif, HeifCutShort, HeifDamaged, HeifUnknown
+from engine.video.read.heif import Heif, HeifCutShort, HeifDamaged, HeifUnknown, still_kind
+from engine.video.read.heif_frame import photograph
 from engine.video.read.media_file import (
     MAX_SIDE,
     beginning_of,
     check_readable,
     check_size,
-    still_kind,
     translated,
 )
 from engine.video.read.picture_parts import is_camera_raw
@@ -95,9 +95,9 @@ def picture_codec(path: Path) -> str:
         header = beginning_of(path, 4096)
     if header[4:12] == _CANON_RAW:
         raise UnsupportedMedia("camera-raw", name=path.name, path=path)
-    photograph = still_kind(header)
-    if photograph:
-        return photograph
+    still = still_kind(header)
+    if still:
+        return still
     for offset, mark, codec in _MAGIC:
         if header[offset : offset + len(mark)] == mark:
             suffixes = _NEEDS_SUFFIX.get(codec)
@@ -154,7 +154,7 @@ def _read_heif(path: Path, data: bytes) -> av.VideoFrame:
         heif = Heif(lambda offset, count: data[offset : offset + count])
         size = heif.size()
         check_size(path, size.width, size.height)
-        return heif.frame(_decoded)
+        return photograph(heif, _decoded)
     except HeifUnknown as err:
         raise UnsupportedMedia(
             "photograph-coding", name=path.name, path=path, coding=err.coding

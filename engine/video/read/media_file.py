@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 import os
 import re
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 MAX_SIDE = 16384  # px
 _BUFFER_BYTES = 1 << 18  # of one read
@@ -300,13 +300,6 @@ _PART = 1 << 20  # bytes that are searched at once
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")  # within the pixels of a JPEG: their end
 
 
-StillKind = Literal["", "heic", "avif"]
-_BRANDS: dict[bytes, StillKind] = {
-    **dict.fromkeys((b"mif1", b"mif2", b"heic", b"heix", b"heim", b"heis"), "heic"),
-    b"avif": "avif",
-}
-
-
 class Readable(Protocol):
     """A binary file, at any place."""
 
@@ -462,12 +455,3 @@ def _variable_size(data: bytes) -> tuple[int | None, int]:
         return None, 1
     value = int.from_bytes(data[:width], "big") & ((1 << 7 * width) - 1)
     return (None if value == (1 << 7 * width) - 1 else value), width
-
-
-def still_kind(header: bytes) -> StillKind:
-    """Kind of photograph by the first bytes of a file; "" for all else, sequences included."""
-    if header[4:8] != b"ftyp":
-        return ""
-    kind = _BRANDS.get(header[8:12], "")
-    size = int.from_bytes(header[:4], "big")
-    return "avif" if kind and b"avif" in header[16:size] else kind

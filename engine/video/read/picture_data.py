@@ -14,6 +14,7 @@ from pathlib import Path
 
 from engine.core.file_access import RetryingFile
 from engine.video.read.exif import MARKS, PROFILE, Exif, read_exif
+from engine.video.read.heif import Heif, HeifDamaged, still_kind
 
 _log = logging.getLogger(__name__)
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -70,18 +71,13 @@ def _read(file: RetryingFile) -> PictureData:
         return _of_png(file)
     if head.startswith(b"\xff\xd8"):
         return _of_jpeg(file)
-    if head[4:8] == b"ftyp":
+    if still_kind(head):
         return _of_heif(file)
     return _of_webp(file) if head[8:] == b"WEBP" else PictureData()
 
 
 def _of_heif(file: RetryingFile) -> PictureData:
-    """Data of a HEIF file, and none of any MP4; its own properties turn it, whatever its EXIF."""
-    from engine.video.read.heif import Heif, HeifDamaged  # it needs PyAV, which plans do without
-    from engine.video.read.media_file import still_kind
-
-    if not still_kind(_at(file, 0, 64)):
-        return PictureData()
+    """Data of a HEIF file; its own properties turn it, whatever its EXIF."""
     try:
         heif = Heif(lambda offset, count: _at(file, offset, count))
         found = _data(heif.profile(), _exif(heif.exif()))
