@@ -92,7 +92,7 @@ class Heif:
         self.items: dict[int, Item] = {}
         self._table = b""
         self.photograph = -1
-        self.has_video = False
+        self.has_video = self.has_xmp = False
         meta = b""
         for kind, offset, size in _top_level(read_at):
             self.has_video |= kind in _VIDEOS
@@ -216,6 +216,7 @@ class Heif:
                 item = self._item(one.number(4 if version == 3 else 2))
                 one.number(2)  # protection
                 item.kind = one.take(4).decode("latin-1")
+                self.has_xmp |= item.kind == "mime" and b"application/rdf+xml" in data
 
     def _read_places(self, reader: Reader) -> None:
         version, _ = reader.full()

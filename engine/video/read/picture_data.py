@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,11 @@ _MOST_BYTES = 1 << 24  # of a profile, and of EXIF
 _MOST_CHUNKS = 1 << 16
 _EXIF_MARK, _PROFILE_MARK = b"Exif\0\0", b"ICC_PROFILE\0"
 _PROFILE_HEADER = 128
+_XMP_MARK, _IPTC_MARK = b"http://ns.adobe.com/xap/1.0/\0", b"Photoshop 3.0\0"
+_OTHERS_OF_TIFF = {700: "xmp", 33723: "iptc"}  # tags
+_XMP_KEY = b"XML:com.adobe.xmp"
+_PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+_OF_PROGRAMS = (b"Software", b"date:", b"Creation Time")  # keys of texts that writers add
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +34,13 @@ class PictureData:
     """Of one picture; `profile` is b"" and `exif` None where there is none that makes sense.
 
     `turn` is clockwise degrees from the stored to the seen picture, and its mirroring after that.
+    `also` names what else it states and nothing here keeps: "xmp", "iptc", "text-entries".
     """
 
     profile: bytes = b""
     exif: Exif | None = None
     turn: tuple[int, bool] = (0, False)
+    also: frozenset[str] = frozenset()
 
     @property
     def colour_space(self) -> str:
@@ -65,8 +72,10 @@ def _read(file: RetryingFile) -> PictureData:
     head = _at(file, 0, 12)
     if head[:4] in MARKS:
         exif = _exif(file)
-        profile = exif.main.get(PROFILE) if exif is not None else None
-        return _data(profile.data if profile else b"", exif)
+        tags = exif.main if exif is not None else {}
+        profile = tags.get(PROFILE)
+        also = {name for number, name in _OTHERS_OF_TIFF.items() if number in tags}
+        return _data(profile.data if profile else b"", exif, also)
     if head.startswith(_PNG):
         return _of_png(file)
     if head.startswith(b"\xff\xd8"):
@@ -80,7 +89,8 @@ def _of_heif(file: RetryingFile) -> PictureData:
     """Data of a HEIF file; its own properties turn it, whatever its EXIF."""
     try:
         heif = Heif(lambda offset, count: _at(file, offset, count))
-        found = _data(heif.profile(), _exif(heif.exif()))
+        also = {"xmp"} if heif.has_xmp else set[str]()
+        found = _data(heif.profile(), _exif(heif.exif()), also)
     except HeifDamaged as err:
         _log.info("Colour profile and EXIF are left out: %s", err)
         return PictureData()
@@ -89,37 +99,51 @@ def _of_heif(file: RetryingFile) -> PictureData:
 
 def _of_png(file: RetryingFile) -> PictureData:
     profile = exif = b""
+    also = set[str]()
     for name, offset, size in _chunks(file, start=len(_PNG), order="big"):
-        if name == b"iCCP":
+        if name in _PNG_TEXTS:
+            key = _at(file, offset, min(size, 80)).partition(b"\0")[0]
+            if not key.startswith(_OF_PROGRAMS):
+                also.add("xmp" if key == _XMP_KEY else "text-entries")
+        elif name == b"iCCP":
             packed = _at(file, offset, size).partition(b"\0")[2][1:]
             profile = _unpacked(packed)
         elif name == b"eXIf":
             exif = _at(file, offset, size)
         elif name == b"IEND":
             break
-    return _data(profile, _exif(exif))
+    return _data(profile, _exif(exif), also)
 
 
 def _of_webp(file: RetryingFile) -> PictureData:
     profile = exif = b""
+    also = set[str]()
     for name, offset, size in _chunks(file, start=12, order="little"):
-        if name == b"ICCP":
+        if name == b"XMP ":
+            also.add("xmp")
+        elif name == b"ICCP":
             profile = _at(file, offset, size)
         elif name == b"EXIF":
             exif = _at(file, offset, size).removeprefix(_EXIF_MARK)
-    return _data(profile, _exif(exif))
+    return _data(profile, _exif(exif), also)
 
 
 def _of_jpeg(file: RetryingFile) -> PictureData:
-    exif, parts = b"", dict[int, bytes]()
+    exif, parts, also = b"", dict[int, bytes](), set[str]()
     for marker, offset, size in _segments(file):
-        data = _at(file, offset, size) if marker in (0xE1, 0xE2) else b""
-        if data.startswith(_EXIF_MARK):
+        data = _at(file, offset, size) if marker in (0xE1, 0xE2, 0xED) else b""
+        if data.startswith(_XMP_MARK):
+            also.add("xmp")
+        elif data.startswith(_IPTC_MARK):
+            also.add("iptc")
+        elif marker == 0xFE:
+            also.add("text-entries")
+        elif data.startswith(_EXIF_MARK):
             exif = exif or data[len(_EXIF_MARK) :]
         elif data.startswith(_PROFILE_MARK):
             number = data[len(_PROFILE_MARK)] if size > len(_PROFILE_MARK) else 0
             parts[number] = data[len(_PROFILE_MARK) + 2 :]  # its number, and how many there are
-    return _data(b"".join(parts[number] for number in sorted(parts)), _exif(exif))
+    return _data(b"".join(parts[number] for number in sorted(parts)), _exif(exif), also)
 
 
 def _chunks(file: RetryingFile, *, start: int, order: str) -> Iterator[tuple[bytes, int, int]]:
@@ -178,10 +202,10 @@ def _exif(source: RetryingFile | bytes) -> Exif | None:
         return None
 
 
-def _data(profile: bytes, exif: Exif | None) -> PictureData:
+def _data(profile: bytes, exif: Exif | None, also: Collection[str] = ()) -> PictureData:
     """With a profile only where it is whole: it begins with its own size."""
     is_whole = len(profile) > _PROFILE_HEADER and profile[36:40] == b"acsp"
     if not is_whole or int.from_bytes(profile[:4], "big") != len(profile):
         profile = b""
     turn = exif.turn if exif is not None else (0, False)
-    return PictureData(profile=profile, exif=exif, turn=turn)
+    return PictureData(profile=profile, exif=exif, turn=turn, also=frozenset(also))

@@ -111,13 +111,14 @@ def _probe_picture(path: Path, codec: str) -> MediaInfo:
         bytes=check_readable(path),
         video=_picture_info(path, codec, 1),
         is_cut_short=is_truncated(path),
-        statements=_parts_beside(path, codec),
+        statements=_statements_of_picture(path, codec),
     )
 
 
-def _parts_beside(path: Path, codec: str) -> tuple[Statement, ...]:
+def _statements_of_picture(path: Path, codec: str) -> tuple[Statement, ...]:
     with reading(path):
-        return parts_beside(path, codec)
+        parts, also = parts_beside(path, codec), read_picture_data(path).also
+    return (*parts, *(Statement(kind=kind) for kind in sorted(also)))
 
 
 def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:

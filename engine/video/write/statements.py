@@ -20,12 +20,13 @@ _NAMED = frozenset(
     {
         *("stereo3d", "spherical", "captions", "afd", "time-code", "dolby-vision", "hdr10-plus"),
         *("hdr-vivid", "ambient-viewing", "icc-profile", "pan-scan", "lcevc", "reference-displays"),
-        *("stream-group", "view-id", "exif"),
+        *("stream-group", "view-id", "exif", "xmp", "iptc", "text-entries"),
     }
     | PARTS
 )
 _DYNAMIC_HDR = frozenset({"dolby-vision", "hdr10-plus", "hdr-vivid"})
 _MINOR = frozenset({"afd", "ambient-viewing", "pan-scan", "reference-displays"})
+_MINOR |= {"xmp", "iptc", "text-entries"}
 CAPTIONED = frozenset({"h264", "hevc", "av1"})  # codecs that carry captions
 _TIME_CODE = re.compile(r"^\d\d:\d\d:\d\d([:;.,])\d\d$")
 _STANDARDS: dict[Hdr, str] = {"pq": "HDR10 (PQ)", "hlg": "HDR (HLG)", "": "SDR"}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from engine.core.errors import EngineError
 from engine.video.read.probe import probe
@@ -104,3 +105,24 @@ def test_icons_and_textures_are_images(tmp_path: Path, name: str) -> None:
     media = probe(tmp_path / name)
     assert (media.kind, str(media.video.size), media.streams) == ("image", "64x64", ())
     assert [one.kind for one in media.statements] == (["images"] if name == "a.ico" else [])
+
+
+@pytest.mark.parametrize(("suffix", "more"), [("png", {}), ("jpg", {}), ("webp", {}), ("tif", {})])
+def test_metadata_that_no_result_has_is_named(suffix: str, more: dict, tmp_path: Path) -> None:
+    path, xmp = tmp_path / f"a.{suffix}", b"<x:xmpmeta xmlns:x='adobe:ns:meta/'/>"
+    if suffix == "png":
+        texts = PngInfo()
+        texts.add_text("Software", "a program")
+        texts.add_itxt("XML:com.adobe.xmp", xmp.decode())
+        texts.add_text("parameters", "steps: 20")
+        more = {"pnginfo": texts}
+    elif suffix == "tif":
+        more = {"tiffinfo": {700: xmp, 33723: b"\x1c\x02\x05\0\x01a"}}
+    else:
+        more = {"xmp": xmp}
+    Image.new("RGB", (32, 16)).save(path, **more)
+    wanted = {"png": {"xmp", "text-entries"}, "tif": {"xmp", "iptc"}}.get(suffix, {"xmp"})
+    media = probe(path)
+    assert {one.kind for one in media.statements} == wanted
+    result = StatedResult(container="image", codec="png", frame_rate=None)
+    assert {one.severity for one in statement_notices(media, result)} == {"info"}
