@@ -43,7 +43,7 @@ def setting_text(name: str) -> str:
 def choice_text(setting: str, value: str) -> str:
     """The name of a choice of a setting; the value itself where the catalogue has none."""
     code = f"choice.{setting}.{value}"
-    return text(message(code)) if catalogue("en").has_text(code) else one_line(value)
+    return text(message(code)) if catalogue("en").has_text(code) else one_line(str(value))
 
 
 def choice_hint(setting: str, value: str) -> str:

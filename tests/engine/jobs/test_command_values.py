@@ -64,7 +64,7 @@ COMMANDS = (
     c.StopTask(kind=TaskKind.MODEL_FILE),
     m.ShowMachines(are_shown=False),
     m.PairMachine(address="127.0.0.1:1"),
-    m.ConfirmPairing(are_same=False),
+    m.ConfirmPairing(words=("one", "two"), are_same=False),
     m.ForgetMachine(fingerprint="unknown"),
     m.LendMachine(is_lent=False),
 )
