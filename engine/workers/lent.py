@@ -100,7 +100,10 @@ class _Process:
         threading.Thread(target=listen, name="parent", daemon=True).start()
         answered = time.monotonic()
         while not self._ending.is_set() and time.monotonic() - answered < _IDLE_S:
-            for host in await asyncio.to_thread(answering, self._lent.hosts, self._lent.door):
+            hosts = self._lent.hosts
+            if len(hosts) > 1:  # one at which nobody answers would hold up the others
+                hosts = await asyncio.to_thread(answering, hosts, self._lent.door)
+            for host in hosts:
                 if not self._ending.is_set() and await self._served(host):
                     answered = time.monotonic()
             with suppress(TimeoutError):

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import multiprocessing
 from collections.abc import Iterator
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -18,36 +17,30 @@ from engine.workers.lent import Lent, work
 
 
 @pytest.fixture
-def asks_in_vain(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Connection, list[int]]]:
-    """Its host does not answer until the process has ended, and its parent goes meanwhile.
-
-    Yields:
-        The connection to the parent; the statuses with which the process ended.
-    """
-    here, there = multiprocessing.Pipe()
+def asks_in_vain(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Its host does not answer until the process has ended; the statuses with which it ended."""
     ends: list[int] = []
 
     async def served(process: object, host: str) -> bool:
-        here.close()
         while not ends:
             await asyncio.sleep(0.01)
         return False
 
-    monkeypatch.setattr(lent, "answering", lambda hosts, door: hosts)
     monkeypatch.setattr(lent._Process, "_served", served)
     monkeypatch.setattr(lent, "_ALONE_S", 0.1)
     monkeypatch.setattr(lent.os, "_exit", ends.append)
     monkeypatch.setattr(lent.signal, "signal", lambda number, handler: None)
     logger = logging.getLogger("distributed")
     before = logger.level
-    yield there, ends
+    yield ends
     logger.setLevel(before)
 
 
 def test_without_its_parent_a_process_ends_though_it_waits_for_an_answer(
-    tmp_path: Path, asks_in_vain: tuple[Connection, list[int]]
+    tmp_path: Path, asks_in_vain: list[int]
 ) -> None:
-    there, ends = asks_in_vain
+    here, there = multiprocessing.Pipe()
+    here.close()
     device = LentDevice(gpu="", title="CPU", free_bytes=1)
     work(Lent(hosts=("10.0.0.1:1",), door=own_door(), device=device, folder=tmp_path), there)
-    assert ends == [1]
+    assert asks_in_vain == [1]
