@@ -310,7 +310,8 @@ def _missing(before: _Described, after: _Described, kind: str) -> str:
     pairs = zip(old, new, strict=True)
     same = (
         _has_same_samples(before, a, after, b)
-        if a["codec_name"] != b["codec_name"] and b["codec_name"].startswith(_SAMPLES)
+        if a.get("codec_name") != b.get("codec_name")
+        and b.get("codec_name", "").startswith(_SAMPLES)
         else before.sums.get(a["index"]) == after.sums.get(b["index"])
         for a, b in pairs
     )
@@ -385,8 +386,9 @@ def page(found: Iterable[Row]) -> str:
         "# What is preserved in the result",
         "",
         "This page is written by `python -m tools.reports.fidelity > docs/fidelity.md`: small",
-        "sources, written by ffmpeg and Pillow, are processed by a job without a model,",
-        "and ffprobe, ffmpeg and Pillow compare source and result. The planes of a frame must not",
+        "sources, written by ffmpeg and Pillow (what those cannot write is added byte by byte),",
+        "are processed by a job without a model, and ffprobe, ffmpeg and Pillow compare source and",
+        "result. *statements* are side data of frames and streams. The planes of a frame must not",
         "have moved, and may differ only a little more than after ffmpeg's own conversion of the",
         "source through RGB to the codec of the result. *said* marks a difference that the plan",
         "announces before the start.",
