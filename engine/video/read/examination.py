@@ -64,7 +64,9 @@ def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
 
     def look() -> MediaInfo:
         looks = _looks(media, seconds)
-        stated = with_statements(media, looks.stated)
+        # a time code of the middle would be taken for that of the beginning
+        late = {kind: value for kind, value in looks.stated.items() if kind != "time-code"}
+        stated = with_statements(media, late)
         if not looks.kinds:
             return replace(stated, findings=Findings())
         total = sum(sample.weight for sample in looks.kinds.values())

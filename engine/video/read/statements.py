@@ -71,10 +71,11 @@ _GROUP = re.compile(r"^ +Stream group #\d+:\d+[^:]*: ([\w ]+)")
 _SIDE_DATA = re.compile(r"^    Side data:$")
 _ENTRY = re.compile(r"^      (\S.*?)(?:: (.*))?$")
 _DOLBY = re.compile(r"profile: (\d+).*compatibility id: (\d+)")
+_DROPS = re.compile(r"[.,](\d\d)$")  # other signs for numbers that are dropped: FFmpeg writes ";"
 _CROPPING = re.compile(r"^(\d{1,5})/(\d{1,5})/(\d{1,5})/(\d{1,5})$")
 _IPT = 2  # AVDOVIColorMetadata.signal_color_space
 _SPACE_AT, _OFFSETS = 185, 3  # bytes; sizes at the start of AVDOVIMetadata
-_EMPTY_AT_0 = ("gop-timecode", "stereo3d")  # as encoders write that state none
+_GOP_MARKER = 1 << 12
 _level = threading.Lock()
 _READ_TWICE = ("png", "apng")
 _MOST_UNKNOWN = 8  # kinds in one frame
@@ -173,7 +174,9 @@ def _is_empty(name: str, content: bytes, frame: Any) -> bool:
     if name == "panscan":  # AVPanScan: the window in 1/16 px; MPEG-2 always has one
         _, width, height = np.frombuffer(content, np.int32, 3) // 16
         return width in (0, frame.width) and height in (0, frame.height)
-    return name in _EMPTY_AT_0 and not any(content[:4])
+    if name == "gop-timecode":  # at 0, as encoders write that have none; a bit of it is always set
+        return not int.from_bytes(content[:8], "little") & ~_GOP_MARKER
+    return name == "stereo3d" and not any(content[:4])  # flat
 
 
 class FrameStatements:
@@ -275,7 +278,7 @@ def _of_container(container: InputContainer, index: int) -> Iterator[tuple[str, 
         (code for stream in container.streams if (code := _tag(stream.metadata, "timecode"))), ""
     )
     if code:
-        yield "time-code", code
+        yield "time-code", _DROPS.sub(r";\1", code)
 
 
 def _described_side_data(container: InputContainer, index: int) -> Iterator[tuple[str, str]]:

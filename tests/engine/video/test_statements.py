@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,7 +63,7 @@ FRAMES = {
     ("GOP_TIMECODE", struct.pack("<q", 1 << 24 | 10 << 19 | 4 << 6 | 2)): {
         "time-code": "10:00:04;02"
     },
-    ("GOP_TIMECODE", bytes(8)): {},
+    ("GOP_TIMECODE", struct.pack("<q", 1 << 12)): {},
     ("DOVI_METADATA", dolby(2)): {"dolby-vision": "ipt"},
     ("DOVI_METADATA", dolby(0)): {"dolby-vision": ""},
     ("DYNAMIC_HDR_PLUS", b"x"): {"hdr10-plus": ""},
@@ -238,6 +239,24 @@ def test_side_data_of_later_frames_is_found_by_the_examination(tmp_path: Path) -
     source = captioned(tmp_path / "a.mkv", frames=30, first=10)
     assert "captions" not in stated(source)
     assert [one.kind for one in examined(probe(source)).statements] == ["captions"]
+
+
+def test_a_time_code_of_the_middle_is_not_that_of_the_beginning(tmp_path: Path) -> None:
+    options = {"gop_timecode": "00:00:00:00"}
+    source = make_clip(
+        tmp_path / "a.mkv", codec="mpeg2video", options=options, frames=120, size=(32, 32), gop=5
+    )
+    assert stated(source) == {}
+    assert "time-code" not in {one.kind for one in examined(probe(source)).statements}
+
+
+@pytest.mark.parametrize(("code", "written"), [("01:00:00.02", "01:00:00;02"), ("x", "x")])
+def test_a_time_code_is_compared_whatever_its_sign(code: str, written: str, tmp_path: Path) -> None:
+    source = make_clip(tmp_path / "a.mkv", rate=Fraction(30), metadata={"timecode": code})
+    assert stated(source) == {"time-code": written}
+    for suffix in ("mkv", "mov"):
+        make_identity(source, tmp_path / f"b.{suffix}")
+        assert verify(source, tmp_path / f"b.{suffix}").passed
 
 
 def test_time_codes_of_frames_become_that_of_the_result(tmp_path: Path) -> None:
