@@ -92,6 +92,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"not installed: {', '.join(missing)}")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    """What a test logs is sent from a worker as UTF-8, which has no code for half a character."""
+    report: Any = yield
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
+
+
 def _programs_of(item: pytest.Item) -> set[str]:
     return {name for mark in item.iter_markers("programs") for name in mark.args}
 

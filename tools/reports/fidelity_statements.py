@@ -35,7 +35,7 @@ def stating_sources() -> list[Source]:
             ("side by side", "left_right"),
             ("right view first", "right_left"),
             ("top and bottom", "top_bottom"),
-            ("checkerboard", "checkerboard_lr"),
+            ("chequerboard", "checkerboard_lr"),
         )
     ]
     packed = ("-x264-params", "frame-packing=3")

@@ -23,8 +23,10 @@ from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Learned, Rates
 from engine.protocol import events
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
+from engine.protocol.media import Statement
 from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import JobSettings
+from engine.video.write.statements import StatedResult, statement_notices
 
 if TYPE_CHECKING:
     from tools.screenshots.player import Player
@@ -249,6 +251,23 @@ def _findings(player: Player) -> None:
     show(player, said, FITS, replace(plan, notices=(*found, *plan.notices)))
 
 
+def _statements(player: Player) -> None:
+    """A recording whose captions and layers of HDR the result cannot hold."""
+    said = player.recording.on_gpu
+    telemetry(player, READING)
+    plan = _as_if_here(_plan(said))
+    media = next(e.media for e in said if isinstance(e, events.JobQueued))
+    stated = {"captions": "", "dolby-vision": "8.1", "afd": "", "stereo3d": "4"}
+    film = replace(
+        media,
+        video=replace(media.video, hdr="pq"),
+        statements=tuple(Statement(kind=kind, value=value) for kind, value in stated.items()),
+    )
+    place = StatedResult(container="mov", codec="prores", frame_rate=None)
+    found = tuple(statement_notices(film, place))
+    show(player, said, FITS, replace(plan, notices=(*found, *plan.notices)))
+
+
 def _held_back(player: Player) -> None:
     """The drive of the source has gone in the middle of a job."""
     _on_gpu(player)
@@ -321,6 +340,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "card_refused": _refused,
     "card_spilled": _spilled,
     "card_findings": _findings,
+    "card_statements": _statements,
     "held_back": _held_back,
     "after_queue": _after_queue,
     "last_minute": _last_minute,
