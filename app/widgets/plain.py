@@ -67,7 +67,8 @@ def set_tip(target: _HasTip, text: str) -> None:
 def tip(text: str) -> str:
     """A tool tip as Qt shows it unchanged: what looks like HTML is escaped."""
     text = printable(text)
-    if not QtGui.Qt.mightBeRichText(text):
+    has_sign = "<" in text or "&lt;" in text  # all that Qt knows HTML by
+    if not has_sign or not QtGui.Qt.mightBeRichText(text):
         return text
     return QtGui.Qt.convertFromPlainText(text, Qt.WhiteSpaceMode.WhiteSpacePre)
 
