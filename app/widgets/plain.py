@@ -2,7 +2,7 @@
 
 Qt's labels, message boxes and tool tips take what looks like HTML for HTML: they draw its pictures,
 open the paths of these, which on Windows may be paths in a network, and hide what stands behind
-"<!--". So the window uses what is here in place of `QLabel`, `QMessageBox`, `QTextBrowser` and
+"<!--". The window uses this module instead of `QLabel`, `QMessageBox`, `QTextBrowser` and
 `setToolTip`; `tests/app/test_foreign_text.py` finds what does not.
 """
 

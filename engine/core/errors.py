@@ -262,7 +262,7 @@ class UpdateUntrusted(UpdateError, code="update-untrusted"):
 
 
 class UpdateOutdated(UpdateError, code="update-outdated"):
-    """The answer was signed by us, but is not the newest one, or nobody can say whether it is."""
+    """The answer was signed by us, but is not the newest one, or its age cannot be determined."""
 
 
 class UpdateTooNew(UpdateError, code="update-too-new"):

@@ -125,13 +125,13 @@ class Browser:
 
     @property
     def machines(self) -> tuple[Announced, ...]:
-        """What was announced, the oldest first; one computer may be there several times."""
+        """Announcements, the oldest first; one computer may have several."""
         with self._lock:
             found = dict.fromkeys(one for _, one in self._found)
         return tuple(one for one in found if one.fingerprint != self._own)
 
     def add_service(self, network: Zeroconf, kind: str, key: str) -> None:
-        """As zeroconf calls it, in its thread: a computer announces itself.
+        """Takes an announcement; called by zeroconf in its thread.
 
         The thread waits for no answer: one announcement would hold up all others.
         """

@@ -25,7 +25,7 @@ class Guests(Generic[G]):
 
     Args:
         most: In all; at least 1.
-        most_of_one: Of one host, as `network_of` tells hosts apart; at least 1.
+        most_of_one: Limit for one host, as `network_of` tells hosts apart; at least 1.
         is_silent: Whether a guest has said nothing yet.
     """
 

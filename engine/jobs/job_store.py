@@ -106,8 +106,8 @@ class JobStore:
         """Write a job down before it begins; returns its folder.
 
         Args:
-            job: What is to be done.
-            fingerprint: Of its source; that of now where it is None.
+            job: The job to run.
+            fingerprint: Fingerprint of its source; None for the present one.
 
         Raises:
             DiskFull, OutputUnwritable: The program's own folder cannot take it.

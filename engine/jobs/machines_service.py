@@ -256,7 +256,7 @@ class _Shown(_Background):
         asked: Another computer has begun a pairing; what the user says becomes the result.
         changed: Called from its thread, every second and after `look`.
         jobs_port: As of MachinesService.
-        turn: As of PairingPort.
+        turn: Lock that PairingPort shares.
     """
 
     def __init__(

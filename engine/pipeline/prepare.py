@@ -234,7 +234,7 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
 
     Args:
         path: A file, or what else `engine.video.read.probe` takes.
-        settings: Of the job: they may choose the video track, or have the frame rate of latents.
+        settings: The job's: they may choose the video track, or have the frame rate of latents.
 
     Raises:
         InputError: It cannot be used.
@@ -275,7 +275,7 @@ def described(media: MediaInfo, settings: JobSettings) -> MediaInfo:
 
 
 def _named_by_user(media: MediaInfo) -> Path:
-    """What a source is found by: of a sequence its pattern."""
+    """Path by which a source is found; the pattern of a sequence."""
     return Path(media.pattern) if media.kind == "sequence" else media.path
 
 
@@ -329,7 +329,7 @@ def probe_film(path: Path, video_stream: int = -1) -> MediaInfo:
 
     Args:
         path: The file.
-        video_stream: As `JobSettings.video_stream`.
+        video_stream: Index of the stream, as `JobSettings.video_stream`.
 
     Raises:
         UnsupportedMedia: It holds latents, whose pictures have to be decoded first.

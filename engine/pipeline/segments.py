@@ -28,7 +28,7 @@ def made_path(folder: Path, number: int, worker: int) -> Path:
 
 
 def forget_made(folder: Path) -> None:
-    """Delete what workers have made, or begun to make, and nobody has taken."""
+    """Delete what workers have made, or begun to make, and no job has taken."""
     for pattern in ("segment_*.*.mkv", "segment_*.*.mkv.part"):
         for path in folder.glob(pattern):
             atomic_file.discard(path)

@@ -102,7 +102,7 @@ class SourceWatch:
         media: The source.
 
     Attributes:
-        fingerprint: Of the source as the job began with it; that of now where it is None.
+        fingerprint: Fingerprint of the source when the job began; None for the present one.
     """
 
     def __init__(self, media: MediaInfo, fingerprint: Fingerprint | None = None) -> None:

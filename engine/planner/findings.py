@@ -66,7 +66,7 @@ def _aspect(video: VideoInfo, settings: JobSettings) -> Iterator[Notice]:
 
 
 def _changes(found: Findings, settings: JobSettings) -> Iterator[Notice]:
-    """What is other in parts of a film, and what all of it is taken for."""
+    """Difference in parts of a video, and the value that is used for all of it."""
     for one in found.changes:
         is_shape = one.what in ("aspect", "coded-aspect")
         if is_shape and settings.aspect != "auto":

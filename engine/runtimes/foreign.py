@@ -27,7 +27,7 @@ _PREFIXES = (
     "TORCHINDUCTOR_",
     "TRITON_",
 )
-_PLACES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})  # harm nobody
+_PLACES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})  # harmless
 _CONFIG = "dask.config"
 
 

@@ -31,7 +31,7 @@ def check(found: Manifest, signers: Sequence[str]) -> None:
 
     Raises:
         UpdateOutdated: It has expired, a later one was seen, or this computer's clock is behind
-            the signature, so that nobody can say whether it has expired.
+            the signature, so that its expiry cannot be checked.
     """
     now = _now()
     signed = datetime.fromtimestamp(found.counter, UTC)

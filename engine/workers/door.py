@@ -87,7 +87,7 @@ def own_door(port: int = JOBS_PORT) -> Door:
 def answering(hosts: Sequence[str], door: Door) -> tuple[str, ...]:
     """Where machines listen that are paired with this one, of addresses that may be anybody's.
 
-    They are tried at once: one at which nobody answers, or a stranger, holds up no other one.
+    All are tried at once: one that does not answer, or is a stranger's, holds up no other one.
 
     Args:
         hosts: "host:port" each.

@@ -1,8 +1,8 @@
-"""What a video states beside its code values, by a rule: all that FFmpeg shows and nobody checks.
+"""Statements of a video beside its code values: by a rule, all that no other check covers.
 
 Side data of frames and of the stream, and groups of streams, are read whatever their kind. Left
 out are two lists: kinds that describe only the coding of the source, and kinds that other fields
-of `VideoInfo` hold, whose loss other checks notice. All else, also what nobody knows yet, is a
+of `VideoInfo` hold, whose loss other checks notice. All else, unknown kinds included, is a
 `Statement`.
 """
 
@@ -318,7 +318,7 @@ def described(container: InputContainer) -> str:
         av.logging.set_skip_repeated(False)
         av.logging.set_level(av.logging.INFO)
         try:
-            return str(container.dumps_format())  # type: ignore[attr-defined]  # not in its stubs
+            return str(container.dumps_format())  # type: ignore[attr-defined]  # PyAV's stubs lack it
         finally:
             av.logging.set_level(before)
             av.logging.set_skip_repeated(skips)

@@ -198,7 +198,7 @@ class _MuxRun:
         progress(total, total)
 
     def add_facts(self, target: Path) -> None:
-        """Write what the muxer cannot be told into the finished file."""
+        """Write facts that the muxer does not accept into the finished file."""
         write_facts(target, self._plan.container, self._facts)
 
     def _add_streams(self, output: OutputContainer) -> Any:
@@ -241,7 +241,7 @@ class _MuxRun:
 
     @property
     def _facts(self) -> TrackFacts:
-        """What the muxer cannot be told, and the result is to state."""
+        """Facts that the muxer does not accept and the result must state."""
         picture, container = self._plan.picture, self._plan.container
         result = StatedResult.of_plan(self._plan)
         kept = {one.kind: one.value for one in self._media.statements if result.keeps(one)}

@@ -1,4 +1,4 @@
-"""Facts of the video's track that FFmpeg's muxers are not told: written into the finished file.
+"""Facts of the video's track that FFmpeg's muxers do not accept: written into the finished file.
 
 PyAV cannot pass stereo 3D layouts, projections and, for Matroska, sample aspect ratios to the
 muxer. The header of the finished file is rewritten with the same length, so that nothing behind it
