@@ -158,7 +158,9 @@ def _fixed_seeds() -> None:
     np.random.seed(20260101)
     torch = sys.modules.get("torch")  # never loaded here: most tests do without it
     if torch is not None:
-        torch.manual_seed(20260101)
+        torch.default_generator.manual_seed(20260101)
+        if torch.cuda.is_initialized():  # else the seed waits, with a traceback of each test
+            torch.cuda.manual_seed_all(20260101)
         torch.set_num_threads(1)  # tensors are tiny: a second thread waits longer than it works
 
 

@@ -27,12 +27,12 @@ from tests.helpers.clips import Clip, make_clip, make_pictures
 from tests.helpers.jobs import Events, plan_of, segment_files, settings_of
 
 Change = Callable[[Path], None]
-FILM = Clip(frames=20, size=(64, 48), audio_tracks=1)
+FILM = Clip(frames=12, size=(32, 32), audio_tracks=1)
 
 
 def replaced(source: Path) -> None:
     """Another file takes its place; who has it open reads on in the old one."""
-    make_clip(source.with_name("new.mkv"), Clip(frames=20, size=(64, 48))).replace(source)
+    make_clip(source.with_name("new.mkv"), Clip(frames=12, size=(32, 32))).replace(source)
 
 
 def other_of_equal_size(source: Path) -> None:
@@ -64,7 +64,7 @@ def away_and_back(source: Path) -> None:
 
 def a_job(source: Path, folder: Path, events: Events) -> JobContext:
     plan = plan_of(source, folder / "out.mkv", settings_of("lite", folder))
-    plan = replace(plan, segment_frames=5)
+    plan = replace(plan, segment_frames=4)
     return JobContext(
         job_id="a", media=probe(source), plan=plan, control=events._control, events=events
     )
@@ -82,20 +82,22 @@ def at(moment: str, act: Callable[[], None]) -> Events:
     return Events(answer=answer)
 
 
-@pytest.fixture
-def film(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(file_access, "PAUSES_S", (0.0,))
-    return make_clip(tmp_path / "film.mkv", FILM)
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_clip(tmp_path_factory.mktemp("original") / "film.mkv", FILM)
 
 
-@pytest.fixture
-def right(film: Path, tmp_path: Path) -> dict[str, bytes]:
+@pytest.fixture(scope="module")
+def right(original: Path) -> dict[str, bytes]:
     """Segments of a job that nothing disturbs."""
-    (tmp_path / "right").mkdir()
-    run_job(
-        a_job(film, tmp_path / "right", Events()), Checkpoint(tmp_path / "right"), overwrite=True
-    )
-    return segment_files(tmp_path / "right")
+    run_job(a_job(original, original.parent, Events()), Checkpoint(original.parent), overwrite=True)
+    return segment_files(original.parent)
+
+
+@pytest.fixture
+def film(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(file_access, "PAUSES_S", (0.0,))
+    return Path(shutil.copy2(original, tmp_path))
 
 
 @pytest.mark.parametrize("moment", ["segment", "mux", "verify"])
