@@ -15,10 +15,9 @@ from engine.core.errors import SettingsError
 from engine.core.messages import message, text_of
 from engine.core.units import parse_clock
 from engine.hardware.budget import gpus_here
+from engine.hardware.devices import fastest, from_environment, named_each
 from engine.hardware.devices import named as named_gpu
-from engine.hardware.devices import named_each
 from engine.hardware.gpu_table import GpuSpec
-from engine.hardware.pretended_gpu import fastest, from_environment
 from engine.model_files.store import Store
 from engine.model_files.store import named as named_file
 from engine.planner import preset_choice

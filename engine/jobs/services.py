@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.core.errors import JobError
+from engine.hardware.devices import fastest
 from engine.hardware.gpu_table import GpuSpec
-from engine.hardware.pretended_gpu import fastest
 from engine.jobs import diagnostics_archive
 from engine.jobs.reading_marks import being_read
 from engine.pipeline.model_file_check import ready_vae
