@@ -72,7 +72,7 @@ class Engine:
 
     Args:
         sink: Gets the events.
-        settings: Of the program.
+        settings: Settings of the program.
         jobs_folder: For job folders; None for the one of this user.
         pretend: GPUs, here or in the environment: jobs are planned for them, and no job that needs
             one can start; `pretended` finds them by their names.
@@ -137,7 +137,7 @@ class UnfinishedJob:
 
 
 def probe(source: Path) -> MediaInfo:
-    """What a file is, and what a sample of its frames shows.
+    """Media of a file, with the findings in a sample of its frames.
 
     Raises:
         InputError: It cannot be used.
@@ -146,7 +146,7 @@ def probe(source: Path) -> MediaInfo:
 
 
 def findings(media: MediaInfo) -> tuple[Notice, ...]:
-    """What was found in the frames of a film, and what helps."""
+    """Findings in the frames of a video, and the settings that help."""
     return tuple(source_notices(media, JobSettings()))
 
 
@@ -154,8 +154,8 @@ def pretended(*names: str, memory: str = "") -> tuple[GpuSpec, ...]:
     """GPUs to plan for in the place of this machine's own; () where all texts are empty.
 
     Args:
-        names: As "NVIDIA GeForce RTX 5070 Ti"; none with a memory means this machine's own.
-        memory: What each is to have, as "16GiB"; "" for what it has.
+        names: Names like "NVIDIA GeForce RTX 5070 Ti"; none with a memory means the computer's own.
+        memory: Memory of each, like "16GiB"; "" for its real memory.
 
     Raises:
         SettingsError: There is no such GPU, or no such size.

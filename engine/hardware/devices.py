@@ -148,7 +148,7 @@ def chosen(wanted: str, found: Sequence[Gpu]) -> Gpu | None:
         wanted: "auto" and "cuda" mean the fastest, as does "cpu", whose plans say what is here,
             and "all", where only one can be meant; else a number ("1", "cuda:1"), an id, or a name
             or a part of it that only one has ("5070 Ti").
-        found: Those to choose from.
+        found: Devices to choose from.
     """
     if wanted in UNNAMED:
         return max(found, key=_speed, default=None)
@@ -160,7 +160,7 @@ def together(found: Sequence[Gpu], excluded: Sequence[str] = ()) -> tuple[Gpu, .
     """The GPUs that "all" means, the fastest first; () where there are none at all.
 
     Args:
-        found: Those to choose from.
+        found: Devices to choose from.
         excluded: Names that the setting `excluded_gpus` has, perhaps of GPUs that are not here.
 
     Raises:

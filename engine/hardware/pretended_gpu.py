@@ -18,7 +18,7 @@ def pretended(*names: str, memory: str = "") -> tuple[GpuSpec, ...]:
     """The GPUs that texts request; () where all are empty.
 
     Args:
-        names: As in the table; none with a memory means this machine's own.
+        names: Names in the table; none with a memory means this computer's own GPUs.
         memory: Size that each is given, as "16GiB"; "" for what it has.
 
     Raises:

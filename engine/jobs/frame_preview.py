@@ -23,7 +23,7 @@ def frame_events(job: Job, command: ShowFrame, folder: Path) -> Iterator[JobEven
     Args:
         job: Whose frame it is.
         command: Which frame.
-        folder: Of the job, with latents that were decoded.
+        folder: Folder of the job, with latents that were decoded.
 
     Raises:
         InputError: The source cannot be read.
@@ -52,7 +52,7 @@ def _source_picture(job: Job, command: ShowFrame, folder: Path) -> Picture | Non
 
 
 def _result_picture(job: Job, command: ShowFrame) -> Picture | None:
-    """Of the result, or of an excerpt where the job has none."""
+    """Frame of the result, or of an excerpt where the job has none."""
     plan = _made_plan(job, command.seconds)
     if plan is None:
         return None

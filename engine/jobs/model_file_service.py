@@ -65,7 +65,7 @@ class ModelFileService:
         Raises:
             UnknownWeights: There is neither such a file nor such a path.
             HashMismatch: It is not the published one, or none of them.
-            WeightsMissing, WeightsUnreadable, WeightsBusy, Cancelled: As the store reports.
+            WeightsMissing, WeightsUnreadable, WeightsBusy, Cancelled: Raised by the store.
         """
         if Path(file).is_file():
             return Outcome(result=self._verified_path(Path(file), work))
@@ -200,7 +200,7 @@ def _noted(
 
 
 def _notice_of(own: PublishedState) -> Notice:
-    """What a file of the user's own is, and whose it is."""
+    """Kind and family of a file of the user's own."""
     params: dict[str, Param] = {"title": own.title, "file": own.id}
     if own.network is None:
         return Notice(code="own-weights", severity="warning", params=params)

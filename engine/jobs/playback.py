@@ -48,10 +48,10 @@ def played_frames(
 
     Args:
         media: The source.
-        plan: Of the job.
+        plan: Plan of the job.
         side: Which film.
-        start_s: Where to begin, in s of the source.
-        folder: Of the job, with its segments.
+        start_s: Time to begin at, s of the source.
+        folder: Folder of the job, with its segments.
 
     Raises:
         InputError: A film cannot be read (any more).
@@ -83,7 +83,7 @@ def _whole(film: MediaInfo, shift: float, start_s: float) -> Iterator[PlayedFram
 
 
 def _segments(film: MediaInfo, plan: Plan, start_s: float, folder: Path) -> Iterator[PlayedFrame]:
-    """Those of finished segments, and of others that are finished meanwhile."""
+    """Frames of finished segments, and of those that are finished meanwhile."""
     base, picture = film.video.time_base, plan.picture
     first = (_rounded(start_s) + film.start) / base
     checkpoint = Checkpoint(folder)

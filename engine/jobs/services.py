@@ -30,7 +30,7 @@ class Service(Protocol):
 
     @property
     def kind(self) -> TaskKind:
-        """Of its tasks, and of the TaskFailed where a command is answered at once."""
+        """Kind of its tasks, and of the TaskFailed where a command is answered at once."""
         ...
 
     @property
@@ -210,7 +210,7 @@ class MachinesOnDemand:
         self._loaded: MachinesService | None = None
 
     def answer(self, command: m.MachineCommand) -> Task | tuple[e.Event, ...]:
-        """As of MachinesService."""
+        """Port of MachinesService."""
         if self._loaded is None:
             from engine.jobs.machines_service import MachinesService
 

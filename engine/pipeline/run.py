@@ -48,7 +48,7 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
         overwrite: The result may replace a file of its name.
 
     Returns:
-        What was proved about the result.
+        Report on the checks of the result.
 
     Raises:
         UnreadableMedia: There is no frame in that part of the source.
@@ -211,7 +211,7 @@ def _try_mux(context: JobContext) -> None:
 
 
 def _losses(context: JobContext) -> Iterator[Notice]:
-    """What reception lost of a recording."""
+    """Losses of reception in a recording."""
     found = losses(context.media, context.control)
     places = found.film + found.others
     if places:
@@ -262,7 +262,7 @@ def _progress(context: JobContext, stage: str) -> Callable[[int, int], None]:
 
 
 def _stage_times(context: JobContext) -> tuple[StageTime, ...]:
-    """What stages took, next to what was planned: those of the plan in its order, then others."""
+    """Seconds of stages next to the planned ones: those of the plan in its order, then others."""
     measured = context.meter.seconds(wait=True)
     planned = {one.stage: one.seconds for one in context.plan.stages}
     order = (*(name for name in planned if name in measured), *(measured.keys() - planned))
@@ -273,7 +273,7 @@ def _stage_times(context: JobContext) -> tuple[StageTime, ...]:
 
 
 def _gpu_memory(context: JobContext) -> tuple[StageMemory, ...]:
-    """What stages took of the GPU, next to what was planned; in the log, too."""
+    """GPU memory of stages next to the planned one; also written to the log."""
     measured, parts = context.meter.peaks, context.meter.parts
     found = tuple(
         StageMemory(

@@ -18,7 +18,7 @@ def load_text_embedding(path: Path, config: DitConfig | None = None) -> Tensor:
 
     Args:
         path: File of torch.save or safetensors with one tensor.
-        config: Of the transformer that will read it; None: any width is right.
+        config: Configuration of the transformer that will read it; None: any width is right.
 
     Returns:
         [L, D] in the file's dtype, on the CPU.

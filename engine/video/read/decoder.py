@@ -57,15 +57,15 @@ class FrameDecoder(ABC):
     """Frames of a source, all in the size, chroma and depth of its first one.
 
     Args:
-        media: From `probe`.
+        media: Result of `probe`.
         must_be_whole: Frames that cannot be read, though they should be there, are an error; else
             they are a problem. Frames that are damaged are a problem in any case.
 
     Attributes:
-        problems: What differs from a sound file; complete when the frames are over.
-        taken: Of a film that is deinterlaced: time stamps of its own frames, in the time base of
+        problems: Differences from an undamaged file; complete after the last frame.
+        taken: For deinterlaced video: time stamps of its own frames, in the time base of
             the source.
-        left_out: Those of them that repeat another one, and are not among the frames.
+        left_out: Time stamps among them of repeated frames, which are left out.
 
     Memory: one frame.
     """
@@ -260,7 +260,7 @@ class VideoDecoder(FrameDecoder):
     def _with_checksums(
         self, packets: Iterator[VideoPacket], stream: VideoStream
     ) -> Iterator[VideoPacket]:
-        """The same packets; those of FFV1 whose checksum is wrong are counted."""
+        """Pass packets on, and count those of FFV1 with a wrong checksum."""
         is_ffv1, is_checked = stream.codec_context.name == "ffv1", None
         for packet in packets:
             if is_ffv1 and packet.size:

@@ -52,10 +52,10 @@ class Exif:
     """Tags of a picture, by their number.
 
     Attributes:
-        order: Of all bytes.
+        order: Byte order.
         main: The first directory; of a TIFF file also how its pixels are stored.
         camera: Exposure, lens, times.
-        place: Of the satellites' positions.
+        place: Offset of the GPS positions.
     """
 
     order: ByteOrder
@@ -74,7 +74,7 @@ class Exif:
         return bool(self.camera or self.place or _ABOUT & self.main.keys())
 
     def of_result(self, size: Size) -> Exif:
-        """What stays true of an upright picture of another size; without its thumbnail."""
+        """Entries that stay true for an upright image of another size; without its thumbnail."""
         camera = {n: tag for n, tag in self.camera.items() if n not in _OF_THE_PIXELS}
         for number, side in ((_WIDTH, size.width), (_HEIGHT, size.height)):
             if number in camera:
@@ -83,7 +83,7 @@ class Exif:
         return Exif(order=self.order, main=about, camera=camera, place=self.place)
 
     def in_order(self, order: ByteOrder) -> Exif:
-        """The same in a byte order."""
+        """Entries in a byte order."""
         if order == self.order:
             return self
         parts = (self.main, self.camera, self.place)

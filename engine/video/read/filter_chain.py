@@ -55,7 +55,7 @@ class FilterChain:
         self._graph.configure()
 
     def frames(self, frame: VideoFrame | None) -> Iterator[VideoFrame]:
-        """As `FrameFilter`; times count frames.
+        """Frames through a filter, like `FrameFilter`; times count frames.
 
         Raises:
             av.error.FFmpegError: The filters refuse the frame.
@@ -100,7 +100,7 @@ class FieldMatching:
         self._waiting: deque[VideoFrame | None] = deque()  # woven; None: that of `bwdif` instead
 
     def frames(self, frame: VideoFrame | None) -> Iterator[VideoFrame]:
-        """As `FrameFilter`."""
+        """Frames of a filter, like `FrameFilter`."""
         for matched in self._match.frames(self._luma(frame) if frame is not None else None):
             woven = frame_of(self._woven(matched), self._size, self._format)
             self._waiting.append(None if matched.interlaced_frame else woven)

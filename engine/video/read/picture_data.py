@@ -1,4 +1,4 @@
-"""What a file holds of its picture besides pixels: its colour profile (ICC) and its EXIF.
+"""Data of an image besides its pixels: colour profile (ICC) and EXIF.
 
 Read from PNG, JPEG, WebP, TIFF and HEIF (HEIC, AVIF). TRAP: not from frames of PyAV 18.1, whose
 `side_data` cannot name EXIF, and frees the name of a PNG's profile twice.
@@ -31,7 +31,7 @@ _OF_PROGRAMS = (b"Software", b"date:", b"Creation Time")  # keys of texts that w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureData:
-    """Of one picture; `profile` is b"" and `exif` None where there is none that makes sense.
+    """Data of one image; `profile` is b"" and `exif` None where there is none that makes sense.
 
     `turn` is clockwise degrees from the stored to the seen picture, and its mirroring after that.
     `also` names what else it states and nothing here keeps: "xmp", "iptc", "text-entries".
@@ -44,7 +44,7 @@ class PictureData:
 
     @property
     def colour_space(self) -> str:
-        """What the profile describes: "RGB", "GRAY", "CMYK", ...; "" without one."""
+        """Colour space of the profile: "RGB", "GRAY", "CMYK", ...; "" without one."""
         return self.profile[16:20].decode("ascii", "replace").strip()
 
     @property
@@ -203,7 +203,7 @@ def _exif(source: RetryingFile | bytes) -> Exif | None:
 
 
 def _data(profile: bytes, exif: Exif | None, also: Collection[str] = ()) -> PictureData:
-    """With a profile only where it is whole: it begins with its own size."""
+    """Keep a profile only if it is whole: it begins with its own size."""
     is_whole = len(profile) > _PROFILE_HEADER and profile[36:40] == b"acsp"
     if not is_whole or int.from_bytes(profile[:4], "big") != len(profile):
         profile = b""

@@ -1,4 +1,4 @@
-"""What the file of a picture holds besides the one that is taken: pages, layers, maps, a video."""
+"""Parts of an image file besides the image that is used: pages, layers, maps, a video."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def parts_beside(path: Path, codec: str) -> tuple[Statement, ...]:
 
     Args:
         path: The picture.
-        codec: From `picture_codec`.
+        codec: Result of `picture_codec`.
 
     Raises:
         OSError: The file cannot be read.

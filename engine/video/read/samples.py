@@ -26,7 +26,7 @@ def decoded_frames(decoder: Any, packet: Any) -> list[av.AudioFrame]:
 
     Args:
         decoder: av.AudioStream or av.AudioCodecContext.
-        packet: Of the stream; None, or an empty one, gives what the decoder still holds.
+        packet: Packet of the stream; None, or an empty one, flushes the decoder.
     """
     try:
         return list(decoder.decode(packet))
@@ -100,8 +100,8 @@ def timed_samples(
 
     Args:
         media: The file; read as far as it can be.
-        index: Of the stream.
-        jumps: As `clock.film_jumps`: times go on where a recording was joined.
+        index: Index of the stream.
+        jumps: Result of `clock.film_jumps`: times continue where a recording was joined.
         control: Checked between packets.
 
     Raises:

@@ -32,7 +32,7 @@ def sound_from(media: MediaInfo, start: Fraction, rate: int) -> Iterator[Sound]:
     Packets that cannot be decoded are left out, and so is their time.
 
     Args:
-        media: From `probe`.
+        media: Result of `probe`.
         start: First time included, s from the film's beginning.
         rate: Samples a second.
 

@@ -81,7 +81,7 @@ def mux(
         target: Written under this name; deleted again when something goes wrong.
         control: Checked between packets.
         progress: Called with bytes of the film done and their sum.
-        must_be_whole: As `open_input`, for the other streams.
+        must_be_whole: Passed to `open_input`, for the other streams.
 
     Raises:
         Cancelled: The user stopped.
@@ -122,7 +122,7 @@ def tried(media: MediaInfo, plan: Plan, control: Control) -> Plan:
 
     Args:
         media: The source.
-        plan: Of a film; streams that it copies may be refused.
+        plan: Plan of a video; streams that it copies may be refused.
         control: Checked between packets.
 
     Raises:
@@ -144,7 +144,7 @@ class _MuxRun:
 
     Args:
         media: The source.
-        plan: Of the job.
+        plan: Plan of the job.
         begin: Time of the film's first frame, s.
         source: The opened source; None for pictures.
         film: Its frames; None for a trial, whose film has none.
@@ -327,7 +327,7 @@ def shifted_chapters(source: Any, shift: Fraction, end: Fraction | None) -> list
     Args:
         source: The opened file.
         shift: Seconds to subtract from every time.
-        end: Of the result in seconds, where its end was trimmed. Chapters outside are dropped and
+        end: End of the result in seconds, where it was trimmed. Chapters outside are dropped and
             those across an edge cut; MKV refuses one that begins before 0.
     """
     chapters = []

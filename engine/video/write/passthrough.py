@@ -65,12 +65,12 @@ class CopiedStreams:
         plan: States which streams.
         shift: Seconds to subtract from every time.
         end: End of a trimmed result, in seconds after the shift; None copies everything.
-        options: Of the muxer.
+        options: Options of the muxer.
 
     Attributes:
         refused: Streams that the muxer does not take, by their index in the source.
-        taken: How many packets of each other stream it takes.
-        dropped: How many it does not take.
+        taken: Number of packets it takes of each other stream.
+        dropped: Number of packets it does not take.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class CopiedStreams:
             self._converters[stream.index] = SoundConverter(stream, new, has_times=has_times)
 
     def found(self, stream: PassPlan) -> PassPlan:
-        """What happens to a stream, after all of its packets and `finish`."""
+        """Treatment of a stream, after all of its packets and `finish`."""
         if stream.index in self.refused:
             why = message("reason.stream.refused", title=self._container.title)
             return replace(stream, copied=False, why=why)

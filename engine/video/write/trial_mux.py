@@ -64,7 +64,7 @@ class TrialMux:
     Args:
         add: Adds the stream to a file.
         muxer: FFmpeg's name.
-        options: Of the muxer.
+        options: Options of the muxer.
 
     Raises:
         FFmpegError, ValueError: The muxer refuses the stream.
@@ -83,12 +83,12 @@ class TrialMux:
 
     @property
     def time_base(self) -> Fraction:
-        """That the muxer chose."""
+        """Time base that the muxer chose."""
         return Fraction(self._stream.time_base)
 
     @property
     def least_step(self) -> int:
-        """How far decoding times have to rise, in the time base."""
+        """Least rise of decoding times, in the time base."""
         return 0 if Flags.ts_nonstrict in Flags(self._output.format.flags) else 1
 
     def takes(self, packet: Any) -> bool:
