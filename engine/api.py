@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.core import windows_paths
 from engine.core.errors import EngineError, EngineStopped, ErrorInfo
@@ -38,14 +38,12 @@ from engine.settings.schema import EngineSettings, JobSettings
 from engine.updates.manifest import is_signed
 
 if TYPE_CHECKING:
-    from engine.bench.options import BenchOptions
     from engine.jobs.playback import PlayedFrame
     from engine.video.read.sound import Sound
 
 __all__ = [
     "Engine",
     "UnfinishedJob",
-    "bench",
     "doctor",
     "encode_latents",
     "findings",
@@ -286,22 +284,6 @@ def write_diagnostics(path: Path, lines: Sequence[DoctorLine], *, with_names: bo
     from engine.jobs.diagnostics_archive import write
 
     write(path, lines, with_names=with_names)
-
-
-def bench(
-    cases: Sequence[str],
-    *,
-    options: BenchOptions | None = None,
-    report: Callable[[str], None] = lambda _: None,
-) -> list[dict[str, Any]]:
-    """Measure on this machine; `report` gets a line after each case.
-
-    Raises:
-        SettingsError: There is no such case, or an option is impossible.
-    """
-    from engine.bench.run import run
-
-    return run(cases, options=options, report=report)
 
 
 def job_folders() -> tuple[Path, ...]:

@@ -39,7 +39,7 @@ for name in sys.argv[1:]:
 @pytest.mark.parametrize(
     ("modules", "not_loaded"),
     [
-        (["engine.api", "engine.cli.main"], HEAVY | LATE | {"PySide6"}),
+        (["engine.api", "engine.cli.main", "engine.bench.command"], HEAVY | LATE | {"PySide6"}),
         (LIGHT, HEAVY | {"PySide6"}),
         (["app.application"], HEAVY | LATE),
         (["app.main_window"], HEAVY),
