@@ -13,11 +13,10 @@ from engine.core.control import Control
 from engine.core.errors import HashMismatch, UnknownWeights, WeightsMissing
 from engine.core.messages import Param
 from engine.core.windows_paths import NOT_IN_NAMES
-from engine.downloads.hashing import FileIdentity, hashed, pieces, sha256_of
-from engine.downloads.part_file import PartFile
-from engine.downloads.transfer import Listener
-from engine.model_files.catalogue import PublishedFile
-from engine.model_files.store import Store, download
+from engine.files.catalogue import PublishedFile
+from engine.files.hashing import FileIdentity, PartFile, hashed, pieces, sha256_of
+from engine.files.model_files import Store, download
+from engine.files.transfer import Listener
 from engine.models.user_files import describe
 from engine.protocol import commands as c
 from engine.protocol.events import ModelFilesListed

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from engine.core.geometry import Size
 from engine.core.messages import Message
+from engine.files.model_files import is_changed
 from engine.hardware.budget import Budget
-from engine.model_files.store import is_changed
 from engine.models.planning.search import MemoryRequirement, Room
 from engine.protocol.media import VideoInfo
 from engine.protocol.model_file_state import Kind, NetworkFacts

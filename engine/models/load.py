@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from engine.core.errors import ExtraKeys, MissingKeys, UnknownKeys, WrongNumbers, WrongShapes
 from engine.core.messages import Message, message
-from engine.model_files.formats.open_weights import WeightsFile
-from engine.model_files.keymap import KeyMap
+from engine.files.formats.keymap import KeyMap
+from engine.files.formats.open_weights import WeightsFile
 from engine.ops.transfer.flat_storage import put_tensor
 
 M = TypeVar("M", bound=nn.Module)

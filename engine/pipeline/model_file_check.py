@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, WeightsBusy, WeightsMissing
-from engine.model_files.store import Store, is_changed
+from engine.files.model_files import Store, is_changed
 from engine.models import registry
 from engine.pipeline.context import JobContext, Throttle
 from engine.protocol.events import StageProgress, StageStarted

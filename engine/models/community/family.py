@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from engine.core.errors import WeightsMissing
 from engine.core.geometry import Size
+from engine.files.model_files import named
 from engine.hardware.budget import Budget
-from engine.model_files.store import named
 from engine.models.community.plan import (
     LEAST_OVERLAP,
     CommunityPlan,

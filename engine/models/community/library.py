@@ -25,8 +25,8 @@ from torch import Tensor
 
 from engine.core.errors import HashMismatch, LibraryMissing, WeightsMissing
 from engine.core.zip_reader import ZipReader
-from engine.downloads.hashing import hashed
-from engine.model_files.store import Store
+from engine.files.hashing import hashed
+from engine.files.model_files import Store
 
 NAME, VERSION = "spandrel", "0.4.2"
 _FUNCTIONAL = "torchvision.transforms.functional"

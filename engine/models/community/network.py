@@ -20,8 +20,8 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from engine.core.errors import WrongModel, WrongNumbers, memory_ran_out
-from engine.model_files.formats.open_weights import WeightsFile, open_weights
-from engine.model_files.formats.safetensors_file import TORCH_NAMES
+from engine.files.formats.open_weights import WeightsFile, open_weights
+from engine.files.formats.safetensors_file import TORCH_NAMES
 from engine.models.community.library import spandrel
 from engine.models.community.pretended import new_mode, pretended
 from engine.models.load import check_numbers

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 from engine.core.messages import Message
+from engine.files import catalogue
+from engine.files.formats.safetensors_file import SafetensorsFile
 from engine.hardware.budget import Budget
-from engine.model_files import catalogue
-from engine.model_files.formats.safetensors_file import SafetensorsFile
 from engine.models.contracts import (
     BenchRequest,
     BenchWork,

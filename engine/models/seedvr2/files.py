@@ -9,10 +9,10 @@ from functools import cache
 from math import prod
 from pathlib import Path
 
-from engine.model_files import catalogue
-from engine.model_files.formats.open_weights import WeightsFile, open_weights
-from engine.model_files.formats.scales import FLOATS, scales_of
-from engine.model_files.store import Store, named, planned
+from engine.files import catalogue
+from engine.files.formats.open_weights import WeightsFile, open_weights
+from engine.files.formats.scales import FLOATS, scales_of
+from engine.files.model_files import Store, named, planned
 from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.seedvr2.dit.config import (
     DIT_3B,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from engine.core.errors import UnsafeWeights, WeightsDamaged, WeightsError, WrongModel
 from engine.core.messages import Message, message
-from engine.model_files.formats.open_weights import open_weights
+from engine.files.formats.open_weights import open_weights
 from engine.models.identify import content_message, recognise
 from engine.models.seedvr2.dit.config import DitConfig
 

@@ -18,7 +18,7 @@ from app.state.model_files_model import Package
 from app.status_bar import plan_lines
 from app.widgets.controls import ChoiceBox
 from engine.core.errors import LibraryMissing
-from engine.model_files.catalogue import catalogue
+from engine.files.catalogue import catalogue
 from engine.protocol import commands, events
 from engine.protocol.model_file_state import NetworkFacts, PublishedState
 from tests.app.conftest import Bench, dropped, part, texts

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from engine.core.errors import UnknownKeys
-from engine.model_files.formats.scales import UNUSED
-from engine.model_files.keymap import KeyMap
+from engine.files.formats.keymap import KeyMap
+from engine.files.formats.scales import UNUSED
 from engine.models.shapes import Shapes, agreed, size, stated_in
 from engine.ops.attention.windows import Grid, Window, windows
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from engine.core.errors import WrongModel, WrongNumbers
+from engine.files.formats.open_weights import WeightsFile, open_weights
+from engine.files.formats.scales import FLOATS, Scale, companions, rotated_group, scales_of
 from engine.hardware.devices import ram
-from engine.model_files.formats.open_weights import WeightsFile, open_weights
-from engine.model_files.formats.scales import FLOATS, Scale, companions, rotated_group, scales_of
 from engine.models.identify import REPACKAGED, SEEDVR2_TRANSFORMERS, content_message, recognise
 from engine.models.load import assign, check_filled, check_keys, check_numbers, shapes_of
 from engine.models.seedvr2.dit.config import DIT_KEYS, DitConfig, infer_dit_config

@@ -11,7 +11,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from engine.model_files.formats.safetensors_file import TORCH_NAMES
+from engine.files.formats.safetensors_file import TORCH_NAMES
 from engine.models.load import shapes_of
 from engine.models.seedvr2.dit.config import DitConfig
 from engine.models.seedvr2.dit.plain import SeedVr2Dit

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from engine.core.errors import WrongNumbers
 from engine.core.serialization import parse_json
-from engine.model_files.formats.gguf_header import PREFIX
-from engine.model_files.formats.open_weights import WeightsFile
+from engine.files.formats.gguf_file import PREFIX
+from engine.files.formats.open_weights import WeightsFile
 
 # Tensors of such files that nothing is computed from, as regular expressions.
 UNUSED = (r"\.(input_scale|scale_input)$", r"^scaled_fp8$", r"^(positive|negative)_conditioning$")

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core import errors
-from engine.model_files.formats.gguf_header import FORMATS, PREFIX, GgufFile
+from engine.files.formats.gguf_file import FORMATS, PREFIX, GgufFile
 
 HALF = np.arange(12, dtype=np.float16).reshape(3, 4)
 FLOAT = np.linspace(-1, 1, 7, dtype=np.float32)

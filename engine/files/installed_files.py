@@ -15,8 +15,8 @@ import filelock
 
 from engine.core import atomic_file
 from engine.core.serialization import from_plain, read_json, set_aside, to_plain
-from engine.downloads.folder import DownloadFolder
-from engine.downloads.hashing import FileIdentity
+from engine.files.artifacts import ArtifactFolder
+from engine.files.hashing import FileIdentity
 from engine.protocol.model_file_state import PublishedState, State
 
 _FILE = "files.json"
@@ -115,7 +115,7 @@ _USUAL_COMFYUI = ("ComfyUI", "Documents/ComfyUI", "comfy/ComfyUI", "Desktop/Comf
 
 
 def file_states(
-    folder: DownloadFolder, files: Iterable[PublishedState], records: Sequence[HashRecord]
+    folder: ArtifactFolder, files: Iterable[PublishedState], records: Sequence[HashRecord]
 ) -> list[PublishedState]:
     """The state of every published file, then of every file of the user's own."""
     known = [_published(folder, file, records) for file in files]
@@ -124,7 +124,7 @@ def file_states(
 
 
 def _published(
-    folder: DownloadFolder, file: PublishedState, records: Sequence[HashRecord]
+    folder: ArtifactFolder, file: PublishedState, records: Sequence[HashRecord]
 ) -> PublishedState:
     """State of its best copy, else of an unfinished or quarantined one."""
     found = [_copy(folder, file, path, records) for path in _paths(folder, file, records)]
@@ -136,7 +136,7 @@ def _published(
 
 
 def _paths(
-    folder: DownloadFolder, file: PublishedState, records: Sequence[HashRecord]
+    folder: ArtifactFolder, file: PublishedState, records: Sequence[HashRecord]
 ) -> list[Path]:
     """Complete copies: ours, those with the right hash, those of other programs."""
     read = [r.path for r in records if r.own is None and r.sha256 == file.sha256]
@@ -145,7 +145,7 @@ def _paths(
 
 
 def _copy(
-    folder: DownloadFolder, file: PublishedState, path: Path, records: Sequence[HashRecord]
+    folder: ArtifactFolder, file: PublishedState, path: Path, records: Sequence[HashRecord]
 ) -> PublishedState:
     known = next((r for r in records if r.path == path and r.is_current()), None)
     state: State = "unverified"
@@ -156,7 +156,7 @@ def _copy(
     return dataclasses.replace(_with(file, state, path), borrowed=not folder.owns(path))
 
 
-def _own(folder: DownloadFolder, state: PublishedState, record: HashRecord) -> PublishedState:
+def _own(folder: ArtifactFolder, state: PublishedState, record: HashRecord) -> PublishedState:
     return _copy(folder, state, record.path, (record,)) if record.path.is_file() else state
 
 

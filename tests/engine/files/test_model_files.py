@@ -10,12 +10,12 @@ import pytest
 
 from engine.core import errors
 from engine.core.control import Control
-from engine.downloads.folder import Locks
-from engine.downloads.hashing import FileIdentity, sha256_of
-from engine.downloads.transfer import Listener
-from engine.model_files.catalogue import PublishedFile
-from engine.model_files.formats.file_map import FileMap
-from engine.model_files.store import Store, download
+from engine.files.artifacts import Locks
+from engine.files.catalogue import PublishedFile
+from engine.files.formats.file_map import FileMap
+from engine.files.hashing import FileIdentity, sha256_of
+from engine.files.model_files import Store, download
+from engine.files.transfer import Listener
 from engine.protocol.model_file_state import PublishedState
 from tests.helpers.servers import CONTENT, FaultyServer, published, store_of
 

@@ -1,11 +1,11 @@
-"""SHA-256 of large files, with progress and cancel."""
+"""SHA-256 of large files, with progress and cancel: of whole files, and of parts that grow."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -15,31 +15,25 @@ from engine.core.errors import EngineError, OutOfMemory, WeightsUnreadable, is_m
 
 OnProgress = Callable[[int, int], None]
 """Called with bytes done and bytes in total (0 while unknown)."""
+Guard = Callable[[], AbstractContextManager[None]]
+"""Block around each write; translates errors of the system."""
 
 _PIECE_BYTES = 2**22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIdentity:
-    """What shows that a file is another one than before, or was written to.
-
-    Attributes:
-        bytes, modified_ns: Its size and time of change, which a user can set.
-        changed_ns: What a user cannot set: on POSIX the time of the last change of any kind, also
-            of its name; on Windows that of its creation.
-    """
+    """Facts that show whether a file is another one than before, or was written to."""
 
     bytes: int
-    modified_ns: int
+    modified_ns: int  # time of change, which a user can set
+    # Time that a user cannot set: on POSIX of the last change of any kind, also of its name; on
+    # Windows of its creation.
     changed_ns: int
 
     @classmethod
     def of(cls, file: BinaryIO | Path) -> Self:
-        """That of a file.
-
-        Raises:
-            OSError: It is not there.
-        """
+        """Identity of a file; raises OSError where it is missing."""
         about = file.stat() if isinstance(file, Path) else os.fstat(file.fileno())
         # TRAP: on Windows st_ctime is that of creation for a path, that of change for an open file.
         changed: int = getattr(about, "st_birthtime_ns", about.st_ctime_ns)
@@ -56,7 +50,7 @@ def sha256_of(
     """SHA-256 of a file in hexadecimal digits.
 
     Raises:
-        WeightsUnreadable, Cancelled: As `pieces`.
+        WeightsUnreadable, Cancelled: See `pieces`.
     """
     with hashed(path, on_progress, control) as (_, digest):
         return digest
@@ -71,7 +65,7 @@ def hashed(
     Whatever takes its name meanwhile is another file.
 
     Raises:
-        WeightsUnreadable: As `pieces`; or it was changed until the block ended.
+        WeightsUnreadable: See `pieces`; or it was changed until the block ended.
         Cancelled: The control was cancelled.
     """
     with _opened(path) as file:
@@ -109,21 +103,79 @@ def _pieces(
 ) -> Iterator[bytes]:
     control = control or Control()
     total, done = os.fstat(file.fileno()).st_size, 0
-    while piece := _piece(file, path):
+    while True:
+        try:
+            piece = file.read(_PIECE_BYTES)
+        except OSError as err:
+            raise _unreadable(path, err) from err
+        if not piece:
+            return
         control.check()
         yield piece
         done += len(piece)
         on_progress(done, total)
 
 
-def _piece(file: BinaryIO, path: Path) -> bytes:
-    try:
-        return file.read(_PIECE_BYTES)
-    except OSError as err:
-        raise _unreadable(path, err) from err
-
-
 def _unreadable(path: Path, error: OSError) -> EngineError:
     if is_memory_refusal(error):
         return OutOfMemory("file", name=path.name, path=path)
     return WeightsUnreadable("reason", name=path.name, reason=error.strerror or error, path=path)
+
+
+class PartFile:
+    """A part of a file, opened for appending; what exists of it is read once for the hash."""
+
+    def __init__(
+        self,
+        path: Path,
+        guard: Guard,
+        on_progress: OnProgress = ignore_progress,
+        control: Control | None = None,
+    ) -> None:
+        """Open or create it.
+
+        Raises:
+            EngineError: From `guard`: the folder cannot be written.
+            WeightsUnreadable, Cancelled: The existing part cannot be read; see `pieces`.
+        """
+        self.path = path
+        self._guard = guard
+        self._digest = hashlib.sha256()
+        if path.is_file():
+            for piece in pieces(path, on_progress, control):
+                self._digest.update(piece)
+        with guard():
+            self._file = path.open("ab", buffering=0)  # other processes see its true length
+        self.bytes = self._file.seek(0, os.SEEK_END)
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the content so far, in hexadecimal digits."""
+        return self._digest.hexdigest()
+
+    def write(self, piece: bytes) -> None:
+        """Append; on a full disk the bytes that were written count."""
+        rest = memoryview(piece)
+        while rest:
+            with self._guard():
+                count = self._file.write(rest)
+            self._digest.update(rest[:count])
+            self.bytes += count
+            rest = rest[count:]
+
+    def clear(self) -> None:
+        """Remove the content."""
+        with self._guard():
+            self._file.truncate(0)
+        self._digest = hashlib.sha256()
+        self.bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close it; without an exception the content is on the disk afterwards."""
+        with self._file:
+            if kind is None:
+                with self._guard():
+                    os.fsync(self._file.fileno())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.errors import UnknownWeights, WeightsError
-from engine.model_files.catalogue import (
+from engine.files.catalogue import (
     best_present,
     best_vae,
     catalogue,
@@ -14,7 +14,7 @@ from engine.model_files.catalogue import (
     precisions_of,
     suited_precision,
 )
-from engine.model_files.keymap import KeyMap
+from engine.files.formats.keymap import KeyMap
 from engine.protocol.model_file_state import LIBRARIES, PublishedState, is_library
 from engine.settings.schema import SEEDVR2, JobSettings, describe
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
-from engine.model_files.formats.file_map import unreadable
-from engine.model_files.formats.gguf_header import MAGIC, GgufFile
-from engine.model_files.formats.pickle_file import OLDER, ZIP, PickleFile
-from engine.model_files.formats.safetensors_file import SafetensorsFile
+from engine.files.formats.file_map import unreadable
+from engine.files.formats.gguf_file import MAGIC, GgufFile
+from engine.files.formats.pickle_file import OLDER, ZIP, PickleFile
+from engine.files.formats.safetensors_file import SafetensorsFile
 
 if TYPE_CHECKING:
     import torch

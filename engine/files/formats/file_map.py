@@ -1,4 +1,10 @@
-"""A weights file that is open for reading by memory map: what all formats share."""
+"""Weights files that are open for reading by memory map: base classes of all formats.
+
+The package `safetensors` and torch read such files too, but map the whole file copy-on-write: the
+system counts every byte of it as memory that could be needed (Windows then refuses large models
+with error 1455), what was read stays resident, and a file that shrinks meanwhile ends the process.
+They return neither the offsets of tensors nor a reason of refusal that users understand.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, Self, TypeVar
 
 from engine.core.errors import (
     EngineError,
@@ -20,9 +26,10 @@ from engine.core.errors import (
     WeightsUnreadable,
     is_memory_refusal,
 )
-from engine.downloads.hashing import FileIdentity
+from engine.files.hashing import FileIdentity
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 T = TypeVar("T")
@@ -40,12 +47,8 @@ class FileMap:
     """The bytes of a file as tensors; torch and numpy are loaded with the first of them.
 
     Maps are read-only, so a system that counts what could become memory (Windows) counts none of
-    it. Writing to such a tensor ends the process: they are for copying from.
-
-    Attributes:
-        path: Of the file.
-        file: For reading its header.
-        size: Bytes of the file when it was opened.
+    it. Writing to such a tensor ends the process: they are for copying from. A system that refuses
+    to read raises WeightsUnreadable, a file that became shorter WeightsTruncated.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,7 +65,7 @@ class FileMap:
             raise WeightsUnreadable("folder", name=path.name, path=path)
         try:
             self.file = path.open("rb")
-            self.size = self.file.seek(0, 2)
+            self.size = self.file.seek(0, 2)  # bytes when it was opened
             self.file.seek(0)
             self._identity = FileIdentity.of(self.file)
         except FileNotFoundError as err:
@@ -74,12 +77,7 @@ class FileMap:
             raise changed(path)
 
     def header(self, read: Callable[[BinaryIO, Path], T]) -> T:
-        """The header as `read` returns it; the file is closed when `read` refuses it.
-
-        Raises:
-            WeightsUnreadable: The disk fails.
-            WeightsError: From `read`.
-        """
+        """The header as `read` returns it; the file is closed when `read` refuses it."""
         try:
             return read(self.file, self.path)
         except OSError as err:
@@ -91,11 +89,7 @@ class FileMap:
 
     @contextmanager
     def window(self, begin: int, end: int) -> Iterator[Tensor]:
-        """Bytes from `begin` to `end`, uint8 [n], mapped while the block runs.
-
-        Raises:
-            WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
-        """
+        """Bytes from `begin` to `end`, uint8 [n], mapped while the block runs."""
         import torch
 
         if begin == end:
@@ -110,9 +104,6 @@ class FileMap:
 
         The file stays mapped, and on Windows cannot be deleted, while such a tensor exists, also
         after `close`.
-
-        Raises:
-            WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
         """
         import torch
 
@@ -169,6 +160,79 @@ def _tensor(found: mmap.mmap, begin: int, length: int) -> Tensor:
     import torch
 
     return torch.from_numpy(np.asarray(_MappedArray(found, begin, length)))
+
+
+class _Entry(Protocol):
+    """One tensor in a file."""
+
+    @property
+    def begin(self) -> int:
+        """Byte from the start of the file."""
+
+    @property
+    def end(self) -> int:
+        """Byte after the last one."""
+
+
+E = TypeVar("E", bound=_Entry)
+
+
+class MappedWeights(Generic[E]):
+    """Tensors of a file by name; opening reads the header only and loads no torch.
+
+    Each tensor is mapped by itself, copied and unmapped: reading a whole model never has more
+    than one tensor of the file in memory, and after `close` (or the `with` block) Windows can
+    delete or rename the file. An unknown name raises KeyError.
+    """
+
+    shapes: dict[str, tuple[int, ...]]  # of each tensor, by name
+    dtypes: dict[str, str]  # as the format names them: "F16", "Q4_K"
+    nbytes: dict[str, int]
+
+    def __init__(
+        self, path: Path, read: Callable[[BinaryIO, Path], tuple[dict[str, E], dict[str, str]]]
+    ) -> None:
+        """Open a file and check its header by `read`: the tensors by name, and free text.
+
+        Raises:
+            WeightsMissing, WeightsUnreadable: See `FileMap`.
+            WeightsError: From `read`.
+        """
+        self.path = path
+        self._map = FileMap(path)
+        self._entries, self.metadata = self._map.header(read)
+        self.nbytes = {name: one.end - one.begin for name, one in self._entries.items()}
+
+    def tensor(
+        self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """A contiguous copy of one tensor on `device`, converted to `dtype` when one is given."""
+        entry = self._entries[name]
+        with self._map.window(entry.begin, entry.end) as found:
+            stored = self._view(found, entry)
+            return stored.to(device, dtype or stored.dtype, copy=True).contiguous()
+
+    def raw(self, name: str) -> Tensor:
+        """A read-only view of one tensor in the file; takes no memory.
+
+        While it exists the file stays mapped, also after `close`; Windows does not delete it then.
+        """
+        entry = self._entries[name]
+        return self._view(self._map.bytes(entry.begin, entry.end), entry)
+
+    def _view(self, found: Tensor, entry: E) -> Tensor:
+        """Bytes of a tensor in its dtype and shape."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the file; tensors that were read stay valid."""
+        self._map.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def unreadable(path: Path, error: OSError) -> EngineError:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled, DiskFull, EngineError, HashMismatch, OutputUnwritable
-from engine.downloads import transfer
-from engine.downloads.folder import DownloadFolder, Locks, is_complete
-from engine.downloads.part_file import PartFile
-from engine.downloads.transfer import Listener, RemoteFile, RetryPolicy, Transfer, ensure
+from engine.core.errors import Cancelled, DiskFull, EngineError, HashMismatch
+from engine.files import transfer
+from engine.files.artifacts import ArtifactFolder, ArtifactKind, Locks, ensure, is_complete
+from engine.files.hashing import PartFile
+from engine.files.transfer import Listener, RemoteFile, RetryPolicy, Transfer
 from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer, faulty_server
 
 
@@ -22,22 +22,17 @@ class Busy(EngineError):
     """The lock is held."""
 
 
-class Folder(DownloadFolder):
-    reserve_bytes = 10
-
-    def busy(self, name: str) -> EngineError:
-        return Busy("busy", name=name)
-
-    def too_small(self, free: int, needed: int) -> DiskFull:
-        return DiskFull("models", folder=self.folder, free=free, needed=needed)
-
-    def unwritable(self, why: str) -> OutputUnwritable:
-        return OutputUnwritable("models", folder=self.folder, reason=why)
+KIND = ArtifactKind(
+    reserve_bytes=10,
+    busy=lambda name: Busy("busy", name=name),
+    disk_full="models",
+    unwritable="models",
+)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "files")
+def folder(tmp_path: Path) -> ArtifactFolder:
+    return ArtifactFolder(tmp_path / "files", KIND)
 
 
 @pytest.fixture
@@ -52,7 +47,7 @@ def remote(server: FaultyServer) -> RemoteFile:
 
 
 def test_a_wrong_file_is_quarantined_and_downloaded_again(
-    folder: Folder, remote: RemoteFile, server: FaultyServer
+    folder: ArtifactFolder, remote: RemoteFile, server: FaultyServer
 ) -> None:
     folder.folder.mkdir()
     folder.target("tiny.bin").write_bytes(b"wrong")
@@ -71,7 +66,7 @@ def test_a_wrong_file_is_quarantined_and_downloaded_again(
     assert folder.files_of("tiny.bin") == set()
 
 
-def test_a_held_file_is_busy_or_waited_for(folder: Folder, remote: RemoteFile) -> None:
+def test_a_held_file_is_busy_or_waited_for(folder: ArtifactFolder, remote: RemoteFile) -> None:
     control = Control()
     with folder.held("tiny"):
         assert folder.is_held("tiny")
@@ -104,17 +99,17 @@ def test_processes_that_look_at_a_lock_do_not_see_each_other(tmp_path: Path) -> 
 
 
 def test_the_reserve_of_the_disk_stays_free(
-    folder: Folder, remote: RemoteFile, monkeypatch: pytest.MonkeyPatch
+    folder: ArtifactFolder, remote: RemoteFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Folder, "free_bytes", lambda _: len(CONTENT) + 9)
+    monkeypatch.setattr(ArtifactFolder, "free_bytes", lambda _: len(CONTENT) + 9)
     with pytest.raises(DiskFull):
         ensure(remote, folder, Listener())
-    monkeypatch.setattr(Folder, "free_bytes", lambda _: len(CONTENT) + 10)
+    monkeypatch.setattr(ArtifactFolder, "free_bytes", lambda _: len(CONTENT) + 10)
     ensure(remote, folder, Listener())
 
 
 def test_a_cancelled_download_continues(
-    folder: Folder, remote: RemoteFile, server: FaultyServer
+    folder: ArtifactFolder, remote: RemoteFile, server: FaultyServer
 ) -> None:
     control = Control()
     server.always = Fault(drip=20_000)
@@ -132,7 +127,9 @@ def test_a_cancelled_download_continues(
     assert server.ranges[-1] == f"bytes={kept}-"
 
 
-def test_tries_that_bring_a_megabyte_are_no_failures(tmp_path: Path, folder: Folder) -> None:
+def test_tries_that_bring_a_megabyte_are_no_failures(
+    tmp_path: Path, folder: ArtifactFolder
+) -> None:
     content = bytes(range(256)) * 20_000  # 5.12 MB
     with faulty_server() as server:
         server.files["/large"] = content

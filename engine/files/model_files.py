@@ -13,8 +13,6 @@ from pathlib import Path
 
 from engine.core.control import Control
 from engine.core.errors import (
-    DiskFull,
-    EngineError,
     HashMismatch,
     LibraryMissing,
     OutputUnwritable,
@@ -23,27 +21,34 @@ from engine.core.errors import (
     WeightsMissing,
 )
 from engine.core.paths import models_folder
-from engine.core.units import bytes_text
-from engine.downloads.folder import DownloadFolder, is_complete
-from engine.downloads.hashing import FileIdentity, OnProgress, hashed, ignore_progress, sha256_of
-from engine.downloads.transfer import Listener, RemoteFile, fetch, mismatch
-from engine.model_files import catalogue
-from engine.model_files.catalogue import PublishedFile
-from engine.model_files.formats.file_map import expect
-from engine.model_files.installed_files import HashCache, HashRecord, file_states, record_of
+from engine.files import catalogue
+from engine.files.artifacts import ArtifactFolder, ArtifactKind, fetch, is_complete, mismatch
+from engine.files.catalogue import PublishedFile
+from engine.files.formats.file_map import expect
+from engine.files.hashing import FileIdentity, OnProgress, hashed, ignore_progress, sha256_of
+from engine.files.installed_files import HashCache, HashRecord, file_states, record_of
+from engine.files.transfer import Listener, RemoteFile
 from engine.protocol.model_file_state import PublishedState
 from engine.protocol.plan import WeightsPlan
 
+logger = logging.getLogger(__name__)
 
-class Store(DownloadFolder):
+_HUB = "https://huggingface.co/"
+_KIND = ArtifactKind(
+    reserve_bytes=64 * 10**6,
+    busy=lambda name: WeightsBusy(file=name),
+    disk_full="models",
+    unwritable="models",
+)
+
+
+class Store(ArtifactFolder):
     """The folder of model files, and model files in folders of other programs."""
-
-    reserve_bytes = 64 * 10**6
 
     def __init__(
         self, folder: Path | None = None, *, files: catalogue.ModelCatalogue | None = None
     ) -> None:
-        super().__init__(folder or models_folder())
+        super().__init__(folder or models_folder(), _KIND)
         self._files = files
         self._hashes = HashCache(self.folder)
 
@@ -230,7 +235,10 @@ class Store(DownloadFolder):
             mine = self._files_of(state)
             linked = {record.path for record in self._hashes.records() if _is_link(record, state)}
             if not mine and not linked:
-                raise self._not_ours(state)
+                about = {"name": state.filename, "file": state.id}
+                if state.path is None:
+                    raise WeightsMissing("nothing-to-remove", **about)
+                raise WeightsError("not-ours", folder=state.path.parent, **about)
             with self.writing():
                 for path in mine:
                     path.unlink(missing_ok=True)
@@ -251,27 +259,6 @@ class Store(DownloadFolder):
     def _with_busy(self, state: PublishedState) -> PublishedState:
         return dataclasses.replace(state, state="busy") if self.is_held(state.id) else state
 
-    # --- errors
-
-    def busy(self, name: str) -> EngineError:
-        """Another thread or process holds a model file."""
-        return WeightsBusy(file=name)
-
-    def too_small(self, free: int, needed: int) -> DiskFull:
-        """The disk has too little space for a model file."""
-        space = {"free": bytes_text(free), "needed": bytes_text(needed)}
-        return DiskFull("models", folder=self.folder, **space)
-
-    def unwritable(self, why: str) -> OutputUnwritable:
-        """The folder of the models cannot be written."""
-        return OutputUnwritable("models", folder=self.folder, reason=why)
-
-    def _not_ours(self, state: PublishedState) -> EngineError:
-        if state.path is None:
-            return WeightsMissing("nothing-to-remove", name=state.filename, file=state.id)
-        folder = state.path.parent
-        return WeightsError("not-ours", name=state.filename, folder=folder, file=state.id)
-
 
 def _mismatch(path: Path, state: PublishedState) -> HashMismatch:
     return mismatch(path, state.id, state.sha256)
@@ -287,11 +274,6 @@ def _is_link(record: HashRecord, state: PublishedState) -> bool:
     if record.own is not None:
         return record.own.id == state.id
     return record.linked and record.sha256 == state.sha256
-
-
-logger = logging.getLogger(__name__)
-
-_HUB = "https://huggingface.co/"
 
 
 def download(file: PublishedFile, store: Store, listener: Listener | None = None) -> None:

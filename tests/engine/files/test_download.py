@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from engine.core import errors
 from engine.core.control import Control
-from engine.downloads.part_file import PartFile
-from engine.downloads.transfer import Listener, RetryPolicy
-from engine.model_files.catalogue import PublishedFile
-from engine.model_files.store import Store, download, remote_file
+from engine.files.catalogue import PublishedFile
+from engine.files.hashing import PartFile
+from engine.files.model_files import Store, download, remote_file
+from engine.files.transfer import Listener, RetryPolicy
 from tests.helpers.servers import (
     CONTENT,
     GOOD,

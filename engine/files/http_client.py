@@ -299,7 +299,7 @@ def _number(text: str) -> int:
 
 
 def _checked(address: httpx.URL) -> httpx.URL:
-    """The same address; raises ValueError where its name (IDNA) or its port is impossible.
+    """Returns the address; raises ValueError where its name (IDNA) or its port is impossible.
 
     httpx finds neither before it connects.
     """

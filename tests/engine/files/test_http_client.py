@@ -10,9 +10,9 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled
-from engine.downloads import http_client
-from engine.downloads.http_client import HttpError, PermanentHttpError
-from engine.downloads.transfer import host
+from engine.files import http_client
+from engine.files.http_client import HttpError, PermanentHttpError
+from engine.files.transfer import host
 from tests.helpers.certificates import signed_certificate
 from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer
 

@@ -1,10 +1,4 @@
-"""Safetensors files: header without torch, tensors one at a time by memory map.
-
-The package `safetensors` reads them too, but `safe_open` maps the whole file copy-on-write: the
-system counts every byte of it as memory that could be needed (Windows then refuses large models
-with error 1455), what was read stays resident, and a file that shrinks meanwhile ends the process.
-It returns neither the offsets of tensors nor a reason of refusal that users understand.
-"""
+"""Safetensors files: header without torch, tensors one at a time by memory map."""
 
 from __future__ import annotations
 
@@ -12,15 +6,14 @@ import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from engine.core.errors import NotSafetensors, WrongNumbers
 from engine.core.messages import message
 from engine.core.serialization import parse_json
-from engine.model_files.formats.file_map import FileMap, damaged, truncated
+from engine.files.formats.file_map import MappedWeights, damaged, truncated
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 _PREFIX = 8  # bytes of the header's length
@@ -45,85 +38,6 @@ _OTHER_KINDS = (
 )
 
 
-class SafetensorsFile:
-    """Tensors of a file by name; opening reads the header only and loads no torch.
-
-    Each tensor is mapped by itself, copied and unmapped: reading a whole model never has more
-    than one tensor of the file in memory, and after `close` (or the `with` block) Windows can
-    delete or rename the file.
-
-    Attributes:
-        path: Of the file.
-        shapes, dtypes, nbytes: Of each tensor, by name; dtypes as the format names them ("F16").
-        metadata: Free text that is stored with the tensors.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Open and check a file.
-
-        Raises:
-            WeightsMissing: There is no such file.
-            WeightsUnreadable: It may not be read.
-            NotSafetensors: It is empty or of another kind.
-            WeightsTruncated: It ends before its header or its last tensor does.
-            WeightsDamaged: The header is no JSON, or tensors overlap, leave holes or have
-                impossible sizes.
-        """
-        self.path = path
-        self._map = FileMap(path)
-        self._entries, self.metadata = self._map.header(_read_header)
-        self.shapes = {name: entry.shape for name, entry in self._entries.items()}
-        self.dtypes = {name: entry.dtype for name, entry in self._entries.items()}
-        self.nbytes = {name: entry.end - entry.begin for name, entry in self._entries.items()}
-
-    def tensor(
-        self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
-    ) -> Tensor:
-        """A copy of one tensor on `device`, converted to `dtype` when one is given.
-
-        Raises:
-            KeyError: There is no tensor of that name; an internal error.
-            WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
-            WrongNumbers: torch has no such dtype.
-        """
-        entry = self._entries[name]
-        kind = self._torch_dtype(entry)
-        with self._map.window(entry.begin, entry.end) as found:
-            stored = found.view(kind).reshape(entry.shape)
-            return stored.to(device, dtype or kind, copy=True)
-
-    def raw(self, name: str) -> Tensor:
-        """A read-only view of one tensor in the file; takes no memory.
-
-        While it exists the file stays mapped, also after `close`; Windows does not delete it then.
-
-        Raises:
-            KeyError, WeightsUnreadable, WeightsTruncated, WrongNumbers: As `tensor`.
-        """
-        entry = self._entries[name]
-        kind = self._torch_dtype(entry)
-        return self._map.bytes(entry.begin, entry.end).view(kind).reshape(entry.shape)
-
-    def _torch_dtype(self, entry: SafetensorsEntry) -> torch.dtype:
-        import torch
-
-        kind = getattr(torch, TORCH_NAMES.get(entry.dtype, ""), None)
-        if isinstance(kind, torch.dtype):
-            return kind
-        name, dtype = self.path.name, entry.dtype
-        raise WrongNumbers("safetensors", name=name, dtype=dtype, path=self.path)
-
-    def close(self) -> None:
-        """Close the file; tensors that were read stay valid."""
-        self._map.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafetensorsEntry:
     """One tensor in a file: `begin` and `end` are bytes from the start of the file."""
@@ -132,6 +46,33 @@ class SafetensorsEntry:
     shape: tuple[int, ...]
     begin: int
     end: int
+
+
+class SafetensorsFile(MappedWeights[SafetensorsEntry]):
+    """Tensors of a safetensors file by name; `metadata` is free text that is stored with them."""
+
+    def __init__(self, path: Path) -> None:
+        """Open and check a file.
+
+        Raises:
+            WeightsMissing, WeightsUnreadable: See `FileMap`.
+            NotSafetensors: It is empty or of another kind.
+            WeightsTruncated: It ends before its header or its last tensor does.
+            WeightsDamaged: The header is no JSON, or tensors overlap, leave holes or have
+                impossible sizes.
+        """
+        super().__init__(path, _read_header)
+        self.shapes = {name: entry.shape for name, entry in self._entries.items()}
+        self.dtypes = {name: entry.dtype for name, entry in self._entries.items()}
+
+    def _view(self, found: Tensor, entry: SafetensorsEntry) -> Tensor:
+        import torch
+
+        kind = getattr(torch, TORCH_NAMES.get(entry.dtype, ""), None)
+        if not isinstance(kind, torch.dtype):
+            about = {"name": self.path.name, "path": self.path}
+            raise WrongNumbers("safetensors", dtype=entry.dtype, **about)
+        return found.view(kind).reshape(entry.shape)
 
 
 Header = tuple[dict[str, SafetensorsEntry], dict[str, str]]  # tensors, metadata

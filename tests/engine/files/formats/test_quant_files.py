@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from engine.model_files.formats.open_weights import open_weights
+from engine.files.formats.open_weights import open_weights
 from engine.ops.linear.gguf import dequantise
 from tests.helpers.model_files import write_fp8, write_gguf
 from tests.helpers.tensors import relative_rms

@@ -1,4 +1,4 @@
-"""Header of a GGUF file: names, formats, shapes and offsets of its tensors. No torch.
+"""GGUF files: names, formats, shapes and offsets of tensors without torch.
 
 Read without the package `gguf`, because users need to know what is wrong with a file; sizes are
 checked against the file's length. The format is described in ggml's `docs/gguf.md`.
@@ -10,10 +10,10 @@ import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO
 
 from engine.core.errors import NotGguf, WrongNumbers
-from engine.model_files.formats.file_map import FileMap, damaged, truncated
+from engine.files.formats.file_map import MappedWeights, damaged, truncated
 
 if TYPE_CHECKING:
     import torch
@@ -64,27 +64,13 @@ _OTHERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufEntry:
-    """One tensor in a file: `begin` and `end` are bytes from the start of the file.
-
-    Attributes:
-        format: Storage format of its values.
-        shape: Of the model's tensor.
-        row: Values of one stored row; may differ from the last side of `shape`.
-    """
+    """One tensor in a file: `begin` and `end` are bytes from the start of the file."""
 
     format: GgufFormat
-    shape: tuple[int, ...]
-    row: int
+    shape: tuple[int, ...]  # of the model's tensor
+    row: int  # values of one stored row; may differ from the last side of `shape`
     begin: int
     end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GgufHeader:
-    """Tensors and metadata of a file; names are without `PREFIX`."""
-
-    entries: dict[str, GgufEntry]
-    metadata: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +83,8 @@ class _TensorInfo:
     offset: int
 
 
-def read_gguf_header(file: BinaryIO, path: Path) -> GgufHeader:
-    """Read and check the header of an open file; `path` is for messages only.
+def _read_header(file: BinaryIO, path: Path) -> tuple[dict[str, GgufEntry], dict[str, str]]:
+    """Tensors by name, and metadata, of an open file; `path` is for messages only.
 
     Raises:
         NotGguf: The file is of another kind, version or byte order.
@@ -120,7 +106,7 @@ def read_gguf_header(file: BinaryIO, path: Path) -> GgufHeader:
     except (ValueError, KeyError, TypeError, struct.error, OverflowError) as err:
         raise damaged(path) from err
     _check_offsets(entries, reader.size, path)
-    return GgufHeader(entries=entries, metadata={k: str(v) for k, v in metadata.items()})
+    return entries, {key: str(value) for key, value in metadata.items()}
 
 
 class _Reader:
@@ -257,15 +243,11 @@ _TORCH_NAMES = {
 }  # fmt: skip
 
 
-class GgufFile:
-    """Tensors of a file by name, as in `SafetensorsFile`; opening reads the header only.
+class GgufFile(MappedWeights[GgufEntry]):
+    """Tensors of a GGUF file by name, without `PREFIX`; `nbytes` are those of their blocks.
 
-    Attributes:
-        path: Of the file.
-        shapes: Of each tensor of the model, by name without `model.diffusion_model.`.
-        dtypes: As the format names them: "F16", "Q4_K".
-        nbytes: Of each tensor, in its blocks.
-        metadata: Of the file, as text.
+    Quantised blocks are returned as they are stored, uint8 [rows, bytes of a row], and take no
+    dtype: `engine.ops.linear.gguf` dequantises them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -273,66 +255,24 @@ class GgufFile:
 
         Raises:
             WeightsMissing, WeightsUnreadable: See `FileMap`.
-            NotGguf, WeightsTruncated, WeightsDamaged, WrongNumbers: See `read_gguf_header`.
+            NotGguf, WeightsTruncated, WeightsDamaged, WrongNumbers: See `_read_header`.
         """
-        self.path = path
-        self._map = FileMap(path)
-        header = self._map.header(read_gguf_header)
-        self._entries = header.entries
-        self.metadata = header.metadata
-        self.shapes = {name: entry.shape for name, entry in header.entries.items()}
-        self.dtypes = {name: entry.format.name for name, entry in header.entries.items()}
-        self.nbytes = {name: entry.end - entry.begin for name, entry in header.entries.items()}
+        super().__init__(path, _read_header)
+        self.shapes = {name: entry.shape for name, entry in self._entries.items()}
+        self.dtypes = {name: entry.format.name for name, entry in self._entries.items()}
 
     def tensor(
         self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
     ) -> Tensor:
-        """A copy of one tensor on `device`, converted to `dtype` when one is given.
-
-        Quantised blocks are returned as they are stored, as by `raw`, and take no `dtype`:
-        `engine.ops.linear.gguf` dequantises them.
-
-        Raises:
-            KeyError, ValueError: No such tensor, or a `dtype` for blocks; an internal error.
-            WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
-        """
+        """A contiguous copy; raises ValueError, an internal error, for a `dtype` of blocks."""
         if dtype is not None and self.dtypes[name] not in _TORCH_NAMES:
             raise ValueError(f"{name} is in blocks of {self.dtypes[name]}, not in {dtype}")
-        entry = self._entries[name]
-        with self._map.window(entry.begin, entry.end) as found:
-            stored = _stored(found, entry)
-            return stored.to(device, dtype or stored.dtype, copy=True)
+        return super().tensor(name, device=device, dtype=dtype)
 
-    def raw(self, name: str) -> Tensor:
-        """A read-only view of one tensor in the file; takes no memory.
+    def _view(self, found: Tensor, entry: GgufEntry) -> Tensor:
+        import torch
 
-        While it exists the file stays mapped, also after `close`; Windows does not delete it then.
-
-        Returns:
-            Blocks as uint8 [rows, bytes of a row]; other tensors in their own shape.
-
-        Raises:
-            KeyError: There is no tensor of that name; an internal error.
-            WeightsUnreadable, WeightsTruncated: The disk fails, or the file was changed.
-        """
-        entry = self._entries[name]
-        return _stored(self._map.bytes(entry.begin, entry.end), entry)
-
-    def close(self) -> None:
-        """Close the file; tensors that were read stay valid."""
-        self._map.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _stored(found: Tensor, entry: GgufEntry) -> Tensor:
-    import torch
-
-    kind = _TORCH_NAMES.get(entry.format.name)
-    if kind is None:
-        return found.reshape(-1, entry.row // entry.format.values * entry.format.bytes)
-    return found.view(getattr(torch, kind)).reshape(entry.shape)
+        kind = _TORCH_NAMES.get(entry.format.name)
+        if kind is None:
+            return found.reshape(-1, entry.row // entry.format.values * entry.format.bytes)
+        return found.view(getattr(torch, kind)).reshape(entry.shape)

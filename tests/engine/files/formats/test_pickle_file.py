@@ -16,10 +16,10 @@ import torch
 from safetensors.torch import save_file
 
 from engine.core import errors
-from engine.model_files.formats.gguf_header import GgufFile
-from engine.model_files.formats.open_weights import WeightsFile, open_weights
-from engine.model_files.formats.pickle_file import PickleFile
-from engine.model_files.formats.safetensors_file import SafetensorsFile
+from engine.files.formats.gguf_file import GgufFile
+from engine.files.formats.open_weights import WeightsFile, open_weights
+from engine.files.formats.pickle_file import PickleFile
+from engine.files.formats.safetensors_file import SafetensorsFile
 
 
 @pytest.fixture

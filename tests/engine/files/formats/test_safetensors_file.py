@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save, save_file
 
 from engine.core import errors
-from engine.model_files.formats.safetensors_file import SafetensorsFile
+from engine.files.formats.safetensors_file import SafetensorsFile
 
 TENSORS = {
     "half": torch.randn(3, 5).half(),
@@ -210,7 +210,7 @@ def test_a_file_that_shrinks_or_has_a_format_that_torch_does_not_have(path: Path
 def test_looking_at_a_file_does_not_load_torch(path: Path) -> None:
     code = (
         "import sys; from pathlib import Path;"
-        "from engine.model_files.formats.safetensors_file import SafetensorsFile;"
+        "from engine.files.formats.safetensors_file import SafetensorsFile;"
         f"print(len(SafetensorsFile(Path({str(path)!r})).shapes), 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
