@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
-from app.models import models_page
+from app.installs import models_page
 from app.state.job_row import JobState
 from app.state.model_files_model import Package
 from app.status_bar import plan_lines

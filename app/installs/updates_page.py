@@ -13,8 +13,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.i18n import current_language, mark, tr
-from app.models.model_labels import problem
-from app.models.model_labels import progress as figures_of
+from app.installs.model_labels import problem
+from app.installs.model_labels import progress as figures_of
 from app.state.listings import UpdateModel
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon

@@ -15,8 +15,8 @@ from PySide6.QtWidgets import (
 
 from app.engine_messages import text
 from app.i18n import tr
-from app.runtimes import runtime_labels
-from app.runtimes.runtime_row import GAP, RuntimeRow
+from app.installs import runtime_labels
+from app.installs.runtime_row import GAP, RuntimeRow
 from app.state.runtimes_model import RuntimesModel, Situation, find
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon

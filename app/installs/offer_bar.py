@@ -6,8 +6,8 @@ from PySide6.QtCore import QElapsedTimer, Qt, Signal
 from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QWidget
 
 from app.i18n import mark, tr
-from app.runtimes import runtime_labels
-from app.runtimes.runtime_labels import Message
+from app.installs import runtime_labels
+from app.installs.runtime_labels import Message
 from app.state.runtimes_model import (
     RuntimesModel,
     RuntimeStatus,

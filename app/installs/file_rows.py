@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 from app import labels
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
-from app.models import model_labels
+from app.installs import model_labels
 from app.state.model_files_model import FileStatus, Package, status_of
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap

@@ -19,8 +19,8 @@ from PySide6.QtWidgets import (
 
 from app import desktop
 from app.i18n import tr
-from app.models import model_labels
-from app.models.file_rows import (
+from app.installs import model_labels
+from app.installs.file_rows import (
     GAP,
     SHARED,
     ColumnHeads,
@@ -29,7 +29,7 @@ from app.models.file_rows import (
     ImportRow,
     group_texts,
 )
-from app.models.recommended import Recommended
+from app.installs.recommended import Recommended
 from app.state.model_files_model import MB, ModelFilesModel, Package
 from app.state.telemetry_model import TelemetryModel
 from app.theme.icons import icon

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import desktop
-from app.models.models_page import ModelsPage
+from app.installs.models_page import ModelsPage
 from engine.core.errors import DiskFull, ErrorInfo, NotSafetensors
 from engine.core.messages import message
 from engine.protocol import commands, events

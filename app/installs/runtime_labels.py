@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
-from app.models.model_labels import progress
+from app.installs.model_labels import progress
 from app.state.runtimes_model import (
     RuntimesModel,
     RuntimeStatus,

@@ -8,8 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
 
 from app.i18n import tr
-from app.models import model_labels
-from app.runtimes import runtime_labels
+from app.installs import model_labels, runtime_labels
 from app.state.listings import PresetsModel
 from app.state.model_files_model import ModelFilesModel, Package, size_of
 from app.state.runtimes_model import RuntimesModel, Situation, can_repair

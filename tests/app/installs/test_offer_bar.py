@@ -5,7 +5,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QFileDialog, QPushButton
 
 from app import desktop
-from app.runtimes.runtime_labels import HINTS
+from app.installs.runtime_labels import HINTS
 from app.ui_state import UiState
 from engine.core.errors import (
     DiskFull,

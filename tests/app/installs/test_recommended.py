@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from app.models.models_page import ModelsPage
-from app.runtimes.runtime_labels import title_of
+from app.installs.models_page import ModelsPage
+from app.installs.runtime_labels import title_of
 from engine.core.messages import message
 from engine.core.units import bytes_text
 from engine.protocol import commands, events

@@ -15,8 +15,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.i18n import mark, tr
-from app.models.model_labels import progress
-from app.runtimes import runtime_labels
+from app.installs import runtime_labels
+from app.installs.model_labels import progress
 from app.state.runtimes_model import is_known
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap

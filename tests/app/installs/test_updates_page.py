@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QMessageBox, QPushButton, QTextBrowser, QWidget
 from app import desktop
 from app.application import start_next
 from app.controllers import restart
-from app.updates.view import UpdateView
+from app.installs.updates_page import UpdateView
 from engine.core import paths
 from engine.core.errors import UpdateDamaged, UpdateOutdated, UpdateUnreachable, UpdateUntrusted
 from engine.core.messages import message

@@ -6,11 +6,11 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QPushButton
 
 from app import desktop
-from app.runtimes.runtime_view import RuntimeView
+from app.installs.runtimes_page import RuntimeView
 from engine.core.messages import message
 from engine.protocol import commands
 from tests.app.conftest import part
-from tests.app.runtimes.conftest import Over
+from tests.app.installs.conftest import Over
 from tests.app.test_narrow_window import cut_off, settle
 from tests.helpers.fake_states import NO_GPU, OFFLINE, make_listed, make_older, make_runtime
 
