@@ -49,7 +49,7 @@ class Service(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceHost:
-    """What the engine thread offers to the services of wings."""
+    """Interface of the engine thread for the services of wings."""
 
     sink: e.EventSink
     send: Callable[[c.Command], None]  # from any thread

@@ -201,7 +201,7 @@ class FieldFilter:
         Args:
             frame: All have one size; its own times are not read.
             pts: In the time base of the source, rising.
-            duration: The same; 0 while unknown.
+            duration: Duration in that time base; 0 while unknown.
 
         Raises:
             av.error.FFmpegError: The filters refuse the format or the size.
