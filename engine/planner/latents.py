@@ -1,34 +1,31 @@
-"""Jobs whose source holds latents: how they become pictures, before anything else is done."""
+"""Jobs whose source holds latents: they become a video before anything else is done.
+
+That is a pass of a family like the others of a plan, which keeps only what may differ of it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.latents import Guess, LatentFormat, LatentHeader
 from engine.protocol.media import MediaInfo, Reading, VideoInfo
-from engine.protocol.plan import LatentPlan
+from engine.protocol.plan import LatentPlan, PassName, Plan, WorkPlan
 from engine.settings.schema import JobSettings
 
 _BYTES_PER_PIXEL = 6  # of 16 bits a colour
 
 
-def choose(media: MediaInfo, settings: JobSettings, budget: Budget, device: str) -> LatentPlan:
-    """How a source of latents is decoded.
-
-    Args:
-        media: The source, which holds latents.
-        settings: What the user wants.
-        budget: What the machine has.
-        device: That the job runs on.
+def choose(media: MediaInfo, settings: JobSettings, device: str) -> LatentPlan:
+    """The largest way to decode a source of latents on the device of the job.
 
     Raises:
         InputError: The latents cannot be used.
-        WeightsError: The user's VAE is not there, or is another one.
+        WeightsError: The user's VAE is missing, or is another one.
     """
     latents, header, guess = examined(media)
-    plan = latents.choose(header, settings, budget, device)
+    plan = latents.choose(header, settings, device)
     return replace(plan, normalised=reading_of(settings, guess) == "normalised")
 
 
@@ -48,5 +45,30 @@ def examined(media: MediaInfo) -> tuple[LatentFormat, LatentHeader, Guess]:
 
 
 def film_bytes(video: VideoInfo) -> int:
-    """Most that the decoded film takes on the disk: noise in the lowest bits stays as it is."""
+    """Most that the decoded video takes on the disk: noise in the lowest bits stays as it is."""
     return video.size.pixels * video.frame_count * _BYTES_PER_PIXEL
+
+
+def decoding(plan: Plan) -> WorkPlan | None:
+    """The pass that decodes the source; None where it holds no latents."""
+    latent = plan.latent
+    if latent is None:
+        return None
+    return registry.latent_format_of(latent.model).decoding(latent, plan.source_size, plan.work)
+
+
+def pass_of(plan: Plan, name: PassName) -> WorkPlan:
+    """A pass of a plan that has it."""
+    found: WorkPlan | None = decoding(plan) if name == "latent" else getattr(plan, name)
+    assert found is not None
+    return found
+
+
+def with_pass(plan: Plan, name: PassName, work: WorkPlan) -> Plan:
+    """The plan with another plan of one of its passes."""
+    changed: dict[str, Any] = {name: work}
+    if name == "latent":
+        assert plan.latent is not None
+        formats = registry.latent_format_of(plan.latent.model)
+        changed = {name: formats.planned(plan.latent, work)}
+    return replace(plan, **changed)
