@@ -120,7 +120,7 @@ class _Decoding:
         """Write the video; it is there whole, or not at all. Decode here, compress in a thread."""
         context, latent = self._context, self._context.plan.latent
         assert latent is not None
-        work = choice.pass_of(context.plan, "latent")
+        work = registry.pass_of(context.plan, "latent")
         torch.set_num_threads(work.threads)
         found = registry.latent_format_of(latent.model).decode(
             context.media.path,

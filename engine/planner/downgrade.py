@@ -11,7 +11,7 @@ from engine.core.messages import Message, Param, message
 from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
-from engine.planner import latents, peaks
+from engine.planner import peaks
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import Notice, PassName, Plan, StagePlan, WorkPlan
 
@@ -35,9 +35,9 @@ def next_plan(
         failed: The pass that was at work; None where that is not known.
     """
     for name in _in_turn(plan, why, failed):
-        other = next_work(latents.pass_of(plan, name), why, of_main_memory=of_main_memory)
+        other = next_work(registry.pass_of(plan, name), why, of_main_memory=of_main_memory)
         if other is not None:
-            return _remeasured_plan(latents.with_pass(plan, name, other))
+            return _remeasured_plan(registry.with_pass(plan, name, other))
     return None
 
 
@@ -164,7 +164,7 @@ def _changes(before: Plan, after: Plan) -> Iterator[Message]:
         for change in _changes_of(before.first_pass, after.first_pass):
             yield message("change.first-pass", change=change)
     yield from _changes_of(before.work, after.work)
-    was, is_ = latents.decoding(before), latents.decoding(after)
+    was, is_ = registry.decoding(before), registry.decoding(after)
     if was is not None and is_ is not None:
         yield from _changes_of(was, is_)
 

@@ -1,17 +1,13 @@
-"""Jobs whose source holds latents: they become a video before anything else is done.
-
-That is a pass of a family like the others of a plan, which keeps only what may differ of it.
-"""
+"""Jobs whose source holds latents: they become a video before anything else is done."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from engine.models import registry
 from engine.models.latents import Guess, LatentFormat, LatentHeader
 from engine.protocol.media import MediaInfo, Reading, VideoInfo
-from engine.protocol.plan import LatentPlan, PassName, Plan, WorkPlan
+from engine.protocol.plan import LatentPlan
 from engine.settings.schema import JobSettings
 
 _BYTES_PER_PIXEL = 6  # of 16 bits a colour
@@ -47,28 +43,3 @@ def examined(media: MediaInfo) -> tuple[LatentFormat, LatentHeader, Guess]:
 def film_bytes(video: VideoInfo) -> int:
     """Most that the decoded video takes on the disk: noise in the lowest bits stays as it is."""
     return video.size.pixels * video.frame_count * _BYTES_PER_PIXEL
-
-
-def decoding(plan: Plan) -> WorkPlan | None:
-    """The pass that decodes the source; None where it holds no latents."""
-    latent = plan.latent
-    if latent is None:
-        return None
-    return registry.latent_format_of(latent.model).decoding(latent, plan.source_size, plan.work)
-
-
-def pass_of(plan: Plan, name: PassName) -> WorkPlan:
-    """A pass of a plan that has it."""
-    found: WorkPlan | None = decoding(plan) if name == "latent" else getattr(plan, name)
-    assert found is not None
-    return found
-
-
-def with_pass(plan: Plan, name: PassName, work: WorkPlan) -> Plan:
-    """The plan with another plan of one of its passes."""
-    changed: dict[str, Any] = {name: work}
-    if name == "latent":
-        assert plan.latent is not None
-        formats = registry.latent_format_of(plan.latent.model)
-        changed = {name: formats.planned(plan.latent, work)}
-    return replace(plan, **changed)

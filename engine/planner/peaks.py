@@ -8,7 +8,6 @@ from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
 from engine.models.planning.search import MemoryRequirement
-from engine.planner import latents
 from engine.protocol.plan import Plan, WorkPlan
 
 _DEINTERLACED = 9  # frames that wait for their cycle of telecine, and for their neighbours
@@ -176,7 +175,7 @@ def _reducing(large: Size, picture: Size) -> int:
 
 def _latents(plan: Plan) -> dict[str, StagePeak]:
     """Of a source of latents, which becomes a film first."""
-    work = latents.decoding(plan)
+    work = registry.decoding(plan)
     if work is None:
         return {}
     found, is_cpu = registry.family_of(work).needs(work), work.device == "cpu"

@@ -233,8 +233,8 @@ def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
 
 
 def _with_fitted(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Plan:
-    work, room = latents.pass_of(plan, which), _room(plan, which, budget, rates)
-    return latents.with_pass(plan, which, registry.family_of(work).fitted(work, room))
+    work, room = registry.pass_of(plan, which), _room(plan, which, budget, rates)
+    return registry.with_pass(plan, which, registry.family_of(work).fitted(work, room))
 
 
 def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
@@ -242,8 +242,8 @@ def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
     return Room(
         budget=budget,
         frames=plan.frames,
-        ram=lambda work: peaks.ram_bytes(latents.with_pass(plan, which, work)),
-        device=lambda work: peaks.device_bytes(latents.with_pass(plan, which, work)),
+        ram=lambda work: peaks.ram_bytes(registry.with_pass(plan, which, work)),
+        device=lambda work: peaks.device_bytes(registry.with_pass(plan, which, work)),
         seconds=lambda work: times.model_seconds(work, plan.frames, budget, rates),
         processes=max(1, len(plan.workers)),
     )

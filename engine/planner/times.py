@@ -12,7 +12,7 @@ from engine.hardware.budget import Budget
 from engine.hardware.gpu_table import Generation, GpuSpec, counted_gpu
 from engine.models import registry
 from engine.models.contracts import WorkKind
-from engine.planner import latents, sharing, workers
+from engine.planner import sharing, workers
 from engine.planner.rates import Rates, Spread
 from engine.protocol.plan import Plan, WorkPlan
 
@@ -96,7 +96,7 @@ def fixed_seconds(plan: Plan, known: Rates) -> float:
 def _loading(plan: Plan) -> float:
     """CPU seconds of getting the model ready."""
     found = 0.0
-    first = latents.decoding(plan)
+    first = registry.decoding(plan)
     for work in (*plan.passes, *([] if first is None else [first])):
         found += _LOAD_S * sum(file.bytes for file in work.weights_files)
         found += registry.family_of(work).loading_seconds(work)
@@ -213,7 +213,7 @@ def stages_alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
         for stage, seconds in _on_gpu(work, plan.frames, budget, known).items()
     }
     on_gpu["restore"] = restore_seconds(gpu_of(budget), plan.picture.size.pixels * plan.frames)
-    first = latents.decoding(plan)
+    first = registry.decoding(plan)
     if first is not None and first.device == "cuda":
         found[FIRST] += sum(_on_gpu(first, plan.frames, budget, known).values())
     order = (FIRST, "read", *on_gpu, "write", LAST)
@@ -234,7 +234,7 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
     picture, on_gpu = plan.picture, plan.work.device == "cuda"
     source = plan.source_size.pixels * plan.frames / 1e6
     output = picture.size.pixels * plan.frames / 1e6
-    first, found = latents.decoding(plan), dict[str, float]()
+    first, found = registry.decoding(plan), dict[str, float]()
     if first is not None:
         found[FIRST] = source * known.cost("ffv1")
         if first.device != "cuda":
