@@ -8,10 +8,10 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from app.controllers.queue import QueueController
+from app.installs import model_labels
+from app.installs.models_page import ModelsPage
+from app.installs.recommended import Recommended
 from app.main_window import MainWindow
-from app.models import model_labels
-from app.models.models_page import ModelsPage
-from app.models.recommended import Recommended
 from app.state.downloads_model import MISSING
 from app.state.listings import PresetsModel
 from app.state.model_files_model import ModelFilesModel

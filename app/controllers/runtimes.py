@@ -14,10 +14,10 @@ from app.bridge.engine_bridge import EventHub
 from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.i18n import tr
+from app.installs import runtime_labels
+from app.installs.offer_bar import OfferBar
+from app.installs.runtimes_page import RuntimeLine, RuntimeView
 from app.main_window import MainWindow
-from app.runtimes import runtime_labels
-from app.runtimes.offer_bar import OfferBar
-from app.runtimes.runtime_view import RuntimeLine, RuntimeView
 from app.state.runtimes_model import RuntimesModel, find
 from app.ui_state import UiState
 from app.widgets.controls import bring_up, is_confirmed

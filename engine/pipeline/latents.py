@@ -17,7 +17,7 @@ from engine.core.errors import DiskFull, OutOfMemory, WeightsUnreadable
 from engine.core.geometry import Box, Size
 from engine.core.messages import message
 from engine.core.units import bytes_text
-from engine.downloads.hashing import sha256_of
+from engine.files.hashing import sha256_of
 from engine.models import registry
 from engine.models.latents import LatentDecoder
 from engine.models.upscalers import DecodedTile

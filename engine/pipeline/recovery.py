@@ -45,7 +45,7 @@ class Failure:
 
 
 def reason_of(error: BaseException) -> Failure | None:
-    """What a job can do something about; None for everything else."""
+    """Error that a job can do something about; None for everything else."""
     if isinstance(error, MemoryReleased):
         return Failure(why=None, error=error)
     if isinstance(error, Spilled):
@@ -145,7 +145,7 @@ def with_one_retry(activity: Message, work: Callable[[], T]) -> T:
     """Do some work that has no smaller plan; once more when memory ran out.
 
     Args:
-        activity: What the work does: "checking the result".
+        activity: Name of the work: "checking the result".
         work: May be done again from its beginning.
 
     Raises:

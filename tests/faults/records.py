@@ -10,11 +10,11 @@ from pathlib import Path
 from engine.api import unfinished
 from engine.core import atomic_file, paths
 from engine.core.serialization import to_plain
-from engine.downloads.hashing import FileIdentity
+from engine.files.hashing import FileIdentity
+from engine.files.installed_files import HashCache, record_of
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.job import Job
 from engine.jobs.job_store import JobStore
-from engine.model_files.installed_files import HashCache, record_of
 from engine.pipeline.segments import SegmentRecord
 from engine.planner import rates
 from engine.planner.preset_choice import offered

@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 
 from engine.core.control import Control
-from engine.downloads.transfer import Listener, RetryPolicy
-from engine.model_files.store import download
+from engine.files.model_files import download
+from engine.files.transfer import Listener, RetryPolicy
 from engine.updates.store import description
 from tests.faults.group import Group
 from tests.faults.outcomes import INCOMPLETE, Outcome, outcome_of

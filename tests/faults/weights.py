@@ -13,7 +13,7 @@ from random import Random
 
 import torch
 
-from engine.model_files.formats.open_weights import open_weights
+from engine.files.formats.open_weights import open_weights
 from engine.models import registry, user_files
 from engine.models.wan.latents.format import WanLatents
 from tests.faults import mutators

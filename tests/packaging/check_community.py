@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.core import paths
-from engine.model_files.catalogue import PublishedFile, catalogue
+from engine.files.catalogue import PublishedFile, catalogue
 from tests.helpers.community import write_network, write_wheel
 from tests.packaging.trial import ROOT, SAMPLE, TrialFailed, expect, run_step
 

@@ -51,17 +51,17 @@ FILES: Final = (
     "tests/engine/runtimes",
     "tests/engine/jobs/test_presets.py",
     # downloads
-    "tests/engine/model_files/test_catalogue.py",
-    "tests/engine/model_files/test_download.py",
-    "tests/engine/downloads",
-    "tests/engine/model_files/test_store.py",
+    "tests/engine/files/test_catalogue.py",
+    "tests/engine/files/test_download.py",
+    "tests/engine/files",
+    "tests/engine/files/test_store.py",
     "tests/engine/updates",
     "tests/engine/jobs/test_task_runner.py",
     "tests/engine/jobs/test_model_file_service.py",
 )
 
 DESELECTED: Final[dict[str, str]] = {
-    "tests/engine/model_files/test_store.py::test_only_the_very_file_that_was_hashed_is_opened": (
+    "tests/engine/files/test_store.py::test_only_the_very_file_that_was_hashed_is_opened": (
         "Wine says of a file that it was created when it was changed"
     ),
 }

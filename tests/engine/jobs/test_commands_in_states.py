@@ -108,7 +108,7 @@ class Bench:
             patch.setattr(job_service, name, lambda *_: a_plan())
         patch.setattr(job_service, "keep_awake", nullcontext)
         shown = SimpleNamespace(frame_events=lambda *_: ())
-        patch.setitem(sys.modules, "engine.jobs.frame_preview", shown)
+        patch.setitem(sys.modules, "engine.jobs.playback", shown)
 
     def _run(self, job: Job, *_: Any) -> Any:
         looks, fails = self.looks, self.fails
