@@ -137,8 +137,8 @@ class StagesTimed(JobEvent):
 
     Attributes:
         seconds: Seconds of the stages of the plan, of "load" (models get ready, and give memory
-            back) and of "wait" (for frames, and for pieces to be checked). "read" and "write" go on next to
-            the others, which take turns and are all of "run".
+            back) and of "wait" (for frames, and for pieces to be checked). "read" and "write" go
+            on next to the others, which take turns and are all of "run".
     """
 
     seconds: Mapping[str, float]
