@@ -15,7 +15,7 @@ REWRITTEN = """
 app/bench app/bridge app/desktop app/help app/machines app/models app/runtimes app/settings
 app/theme app/updates app/widgets engine/bench/calibration engine/bench/report engine/cli
 engine/files engine/models/copy engine/models/lite engine/ops/colour engine/ops/kernels
-engine/ops/norm engine/ops/transfer engine/runtimes engine/tiling engine/updates engine/verify
+engine/ops/norm engine/ops/transfer engine/runtimes engine/tiling engine/delivery engine/verify
 installer tools/training/generated tools/windows_build
 """
 DESCRIBED = re.compile(r"(?:Args|Attributes):\n((?:[ ]{4}.*\n?|\n)+)")

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 from random import Random
 
-from engine.runtimes.unpack_wheel import needed_bytes, unpack
+from engine.delivery.wheels import needed_bytes, unpack
 from tests.faults import mutators
 from tests.faults.group import Group
 from tests.faults.outcomes import RAN, Outcome, outcome_of
