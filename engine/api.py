@@ -16,7 +16,7 @@ from engine.core.errors import EngineError, EngineStopped, ErrorInfo, UpdateNotI
 from engine.core.paths import jobs_folder as default_jobs_folder
 from engine.core.wings import wings
 from engine.files.hashing import signers
-from engine.hardware import pretended_gpu
+from engine.hardware import devices
 from engine.hardware.gpu_table import GpuSpec
 from engine.jobs import made_results as made_results_record
 from engine.jobs.checkpoint import Checkpoint
@@ -91,7 +91,7 @@ class Engine:
         machine = Machine(
             settings=settings or EngineSettings(),
             jobs_folder=jobs_folder or default_jobs_folder(),
-            pretend=tuple(pretend) or pretended_gpu.from_environment(),
+            pretend=tuple(pretend) or devices.from_environment(),
             numbers_results=numbers_results,
         )
         self._thread = EngineThread(sink, machine)
@@ -159,7 +159,7 @@ def pretended(*names: str, memory: str = "") -> tuple[GpuSpec, ...]:
     Raises:
         SettingsError: There is no such GPU, or no such size.
     """
-    return pretended_gpu.pretended(*names, memory=memory)
+    return devices.pretended(*names, memory=memory)
 
 
 def plan(
@@ -179,7 +179,7 @@ def plan(
     machine = Machine(
         settings=engine_settings or EngineSettings(),
         jobs_folder=default_jobs_folder(),
-        pretend=tuple(pretend) or pretended_gpu.from_environment(),
+        pretend=tuple(pretend) or devices.from_environment(),
     )
     media = examined_source(probe_source(source, settings))
     return make_plan(media, settings, output, machine)

@@ -400,7 +400,7 @@ class JobService:
         self._sink.emit(e.ExcerptReady(job_id=job.id, excerpt=command.excerpt))
 
     def _show_frame(self, command: c.ShowFrame) -> None:
-        from engine.jobs.frame_preview import frame_events
+        from engine.jobs.playback import frame_events
 
         job = self._jobs.get(command.job_id)
         for event in frame_events(job, command, self._store.folder(job.id)):

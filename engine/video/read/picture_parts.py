@@ -9,9 +9,9 @@ from pathlib import Path
 
 from engine.core.file_access import RetryingFile
 from engine.protocol.media import Statement
-from engine.video.read.exif import MARKS
 from engine.video.read.heif import Heif, HeifDamaged
 from engine.video.read.media_file import jpeg_end
+from engine.video.read.picture_data import MARKS
 
 _MOST_PAGES = 1 << 16
 _MOST_TAGS = 1000

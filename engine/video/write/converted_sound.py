@@ -10,7 +10,7 @@ import av
 import numpy as np
 from av.container import OutputContainer
 
-from engine.video.read.samples import ROUNDED_S, SampleDecoder
+from engine.video.read.sound import ROUNDED_S, SampleDecoder
 
 
 def converted_stream(output: OutputContainer, stream: Any, codec: str) -> Any:

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from engine.core.geometry import Size
 from engine.protocol.plan import PicturePlan
-from engine.video.read.exif import PROFILE, Exif, Tag, read_exif
-from engine.video.read.picture_data import PictureData
+from engine.video.read.picture_data import PROFILE, Exif, PictureData, Tag, read_exif
 
 _PNG_HEAD = 8 + 25  # bytes: its mark and the chunk IHDR, which comes first
 _SPACES = {"rgb": "RGB", "gray": "GRAY"}
