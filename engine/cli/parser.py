@@ -15,8 +15,6 @@ from engine.cli import (
     machines,
     models,
     presets,
-    runtime,
-    update,
     worker,
 )
 from engine.cli.context import CommandContext
@@ -78,8 +76,6 @@ def build() -> argparse.ArgumentParser:
     _resume(add)
     latents.register(add)
     models.register(add)
-    runtime.register(add)
-    update.register(add)
     presets.register(add)
     machines.register(add)
     worker.register(add)

@@ -37,8 +37,6 @@ from engine.protocol import events as e
 from engine.protocol.command_check import check
 from engine.protocol.plan import notice_of_error
 from engine.protocol.tasks import Task, TaskKind
-from engine.runtimes.service import RuntimeService
-from engine.updates.service import UpdateService
 
 logger = logging.getLogger(__name__)
 
@@ -66,15 +64,12 @@ class EngineThread(threading.Thread):
         self._jobs = JobService(
             sink, machine, self.send, may_run=lambda: not any(map(self._tasks.runs, _ALONE))
         )
-        self._updates = UpdateService()
         is_measured = partial(self._tasks.runs, TaskKind.BENCHMARK)
         self._excerpts = ExcerptService(self._jobs, self.send, is_measured)
         self._machines = MachinesOnDemand(sink, self.send, lambda: self._jobs.farm_port)
         host = ServiceHost(sink=sink, send=self.send, is_busy=self._is_busy)
         self._services: tuple[Service, ...] = (
             ModelFileService(),
-            RuntimeService(),
-            self._updates,
             self._excerpts,
             DiagnosticsService(),
             LatentService(),
@@ -135,7 +130,8 @@ class EngineThread(threading.Thread):
                 prepared()
                 self._sink.emit(e.EngineReady(seconds=time.monotonic() - begin))
                 self._sink.emit(devices_here(self._pretend))
-                self._updates.tidy()
+                for wing in wings():
+                    wing.tidy()
                 self._excerpts.tidy()
             case c.StopTask(kind=kind, subject=subject):
                 self._tasks.stop(kind, subject)

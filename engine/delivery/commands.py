@@ -1,4 +1,4 @@
-"""`runtime`: builds of torch for NVIDIA GPUs; download, import, select and remove them."""
+"""`runtime`: builds of torch for NVIDIA GPUs; `update`: a newer version of the program."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from engine.cli.tasks import TaskSession, task_session
 from engine.core.errors import RuntimeBroken, RuntimeNotAccepted
 from engine.core.serialization import to_plain
 from engine.core.units import bytes_text
+from engine.delivery.updates import start_update
 from engine.hardware import torch_memory
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import RuntimeTrial
 from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import TaskKind
+from engine.protocol.update_state import UpdateState
 from engine.runtimes import start
 
-_EXAMPLES = """examples:
+_RUNTIME = """examples:
   python -m engine runtime list
   python -m engine runtime install                 the recommended one for your GPU
   python -m engine runtime import D:/torch-2.13.0+cu130-cp312-cp312-win_amd64.whl
@@ -38,13 +40,22 @@ them in the terminal, or with --accept-sha256 SUM in a script.
 A runtime is used from the next start on. UPREEL_RUNTIME=bundled|installed|ID selects one for a
 single start; if Upreel runs from source, this is the only way.
 """
-BUNDLED = start.BUNDLED
+_UPDATE = """examples:
+  python -m engine update check                    show whether a newer version exists
+  python -m engine update install                  download its setup and start it
+
+Upreel checks for updates only with these commands and the button of the window. A setup is accepted
+only if its description is signed with Upreel's key and its SHA-256 matches.
+"""
+
+
+_Ended = tuple[int, UpdateState]  # exit status, and the state of the update
 
 
 def register(add: Callable[..., Any]) -> None:
-    """Put `runtime` with its verbs on the command line."""
+    """Put `runtime` and `update` with their verbs on the command line."""
     text = "list, download, import, select or remove NVIDIA builds of torch"
-    command = add("runtime", run, text, _EXAMPLES)
+    command = add("runtime", _run_runtime, text, _RUNTIME)
     verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
     add_verb(verbs, "list", _list, "show which runtimes are installed, which one is used, and why")
     verb = add_verb(
@@ -60,11 +71,23 @@ def register(add: Callable[..., Any]) -> None:
     verb.add_argument("paths", nargs="+", type=Path, metavar="WHEEL|FOLDER")
     _add_acceptance(verb)
     verb = add_verb(verbs, "use", _use, "select an installed runtime for the next start")
-    verb.add_argument("id", metavar=f"ID|{BUNDLED}")
+    verb.add_argument("id", metavar=f"ID|{start.BUNDLED}")
     verb = add_verb(verbs, "remove", _remove, "remove a runtime")
     verb.add_argument("id", metavar="ID")
     verb = add_verb(verbs, "try", _try, "load the runtime of this process and compute with it")
     verb.add_argument("--out", type=Path, metavar="FILE", help="write the result as JSON")
+    command = add(
+        "update",
+        _run_update,
+        "check for a newer version of Upreel, download and install it",
+        _UPDATE,
+    )
+    verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
+    add_verb(verbs, "check", _check_update, "show whether a newer version exists")
+    add_verb(verbs, "download", _download_update, "download its setup, or resume the download")
+    add_verb(
+        verbs, "install", _install_update, "start its setup; close other windows of Upreel first"
+    )
 
 
 def _add_acceptance(verb: argparse.ArgumentParser) -> None:
@@ -78,8 +101,7 @@ def _add_acceptance(verb: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace, context: CommandContext) -> int:
-    """Do one verb."""
+def _run_runtime(args: argparse.Namespace, context: CommandContext) -> int:
     return int(args.verb(args, context))
 
 
@@ -140,7 +162,7 @@ def _run_accepted(
 
 def _use(args: argparse.Namespace, context: CommandContext) -> int:
     with _tasks(context) as tasks:
-        return tasks.run(c.UseRuntime(runtime="" if args.id == BUNDLED else args.id))
+        return tasks.run(c.UseRuntime(runtime="" if args.id == start.BUNDLED else args.id))
 
 
 def _remove(args: argparse.Namespace, context: CommandContext) -> int:
@@ -204,3 +226,59 @@ def _line(state: RuntimeState, suited: str) -> str:
     words += ["used now"] if state.is_used else []
     words += ["selected for the next start"] if state.is_chosen else []
     return "  ".join(words)
+
+
+# --- update
+
+
+def _run_update(args: argparse.Namespace, context: CommandContext) -> int:
+    with task_session(context, TaskKind.UPDATE, prints_events=False) as tasks:
+        status, state = args.verb(tasks)
+    if status != DONE:
+        return int(status)
+    _show_update(state, context)
+    if args.verb is _install_update and state.newer:
+        path = start_update()
+        context.console.note(f"{path.name} was started. Close all open windows of Upreel.")
+    return DONE
+
+
+def _check_update(tasks: TaskSession) -> _Ended:
+    return _ended(tasks, c.CheckUpdate())
+
+
+def _download_update(tasks: TaskSession) -> _Ended:
+    status, state = _check_update(tasks)
+    if status == DONE and state.newer:
+        return _ended(tasks, c.DownloadUpdate())
+    return status, state
+
+
+def _install_update(tasks: TaskSession) -> _Ended:
+    status, state = _check_update(tasks)
+    if status != DONE or not state.newer:
+        return status, state
+    if state.installed_as == "setup" and not state.is_ready:
+        status, state = _ended(tasks, c.DownloadUpdate())
+    return _ended(tasks, c.InstallUpdate()) if status == DONE else (status, state)
+
+
+def _ended(tasks: TaskSession, command: c.UpdateCommand) -> _Ended:
+    """Exit status, and the state of the update."""
+    status = tasks.run(command)
+    return status, tasks.ask(c.ShowUpdate(), e.UpdateKnown).state
+
+
+def _show_update(state: UpdateState, context: CommandContext) -> None:
+    console = context.console
+    if console.json:
+        console.data(state)
+        return
+    if not state.newer:
+        console.say(f"Upreel {state.version} is the newest version.")
+        return
+    where = (
+        "its setup is downloaded" if state.is_ready else f"{bytes_text(state.bytes)} to download"
+    )
+    console.say(f"Upreel {state.newer} of {state.date}; {where}. You have {state.version}.")
+    console.say(*state.notes["en"].strip().splitlines())

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.delivery.runtimes import RuntimeStore
 from engine.runtimes.catalogue import catalogue
-from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
 from tests.helpers.servers import FaultyServer
 

@@ -10,10 +10,10 @@ import pytest
 
 from engine.cli.main import main
 from engine.core.messages import message
+from engine.delivery import runtime_service as runtime_trial
 from engine.protocol.report import RuntimeTrial
 from engine.runtimes import installation as folders
 from engine.runtimes import start
-from engine.runtimes import trial as runtime_trial
 from engine.runtimes.catalogue import catalogue
 from tests.helpers import runtimes
 from tests.helpers.command_line import Terminal

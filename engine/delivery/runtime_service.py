@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from engine.core.control import Control
-from engine.core.errors import (
-    RuntimeBroken,
-    RuntimeBusy,
-    RuntimeNotAccepted,
-    UnsuitableWheel,
-)
+from engine.core.errors import RuntimeBroken, RuntimeBusy, RuntimeNotAccepted, UnsuitableWheel
 from engine.core.messages import Message, message
+from engine.core.serialization import from_plain, read_json
 from engine.core.units import bytes_text
+from engine.delivery.runtimes import RuntimeStore
 from engine.files.transfer import Listener, host
-from engine.hardware import devices
+from engine.hardware.process import NO_CONSOLE
 from engine.protocol import commands as c
 from engine.protocol.events import RuntimesListed
 from engine.protocol.plan import Notice
@@ -25,12 +29,15 @@ from engine.protocol.report import RuntimeTrial
 from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Outcome, Phase, RunningTask, Task, TaskKind
 from engine.runtimes import installation as folders
-from engine.runtimes import start, trial
-from engine.runtimes.advice import DetectedGpu, advice
+from engine.runtimes import start
+from engine.runtimes.advice import DetectedGpu, advice, detected_gpu
 from engine.runtimes.catalogue import Runtime
-from engine.runtimes.store import RuntimeStore
 
 Try = Callable[[Path, Control], RuntimeTrial]
+
+_LONGEST_TRIAL_S = 300.0  # a virus scanner reads gigabytes of new libraries at the first start
+_CHECK_EVERY_S = 0.1
+_LAST_LINES = 3
 
 
 class RuntimeService:
@@ -46,14 +53,10 @@ class RuntimeService:
 
     def __init__(self, store: RuntimeStore | None = None, try_: Try | None = None) -> None:
         self._own_store = store
-        self._try = try_ or trial.try_runtime
+        self._try = try_ or try_runtime
 
     def answer(self, command: c.RuntimeCommand) -> Task | tuple[RuntimesListed]:
-        """The list, or a task.
-
-        Raises:
-            RuntimePackError: The program's own files are incomplete.
-        """
+        """The list, or a task."""
         match command:
             case c.InstallRuntime(runtime=name, accepted=sums):
                 return self._task(name, "download", partial(self._install, name, sums))
@@ -74,7 +77,12 @@ class RuntimeService:
 
     def _task(self, name: str, phase: Phase, do: Callable[[RunningTask], Outcome]) -> Task:
         return Task(
-            kind=self.kind, subject=name, phase=phase, do=do, busy=_busy, state=self._listed
+            kind=self.kind,
+            subject=name,
+            phase=phase,
+            do=do,
+            busy=lambda running: RuntimeBusy("at-work", runtime=running),
+            state=self._listed,
         )
 
     # --- tasks
@@ -150,7 +158,7 @@ class RuntimeService:
     # --- the list
 
     def _listed(self) -> RuntimesListed:
-        """State of every runtime, and which suits this machine."""
+        """State of every runtime, and which suits this computer."""
         store, gpu = self._store, detected_gpu()
         found = advice(gpu, store.catalogue)
         return RuntimesListed(
@@ -175,21 +183,76 @@ def _changed(case: str = "", **params: str) -> Outcome:
     return Outcome(notice=notice)
 
 
-def _busy(running: str) -> RuntimeBusy:
-    return RuntimeBusy("at-work", runtime=running)
-
-
-def detected_gpu() -> DetectedGpu:
-    """The GPU that torch would take, as its driver describes it."""
-    gpu = devices.in_use()
-    if gpu is None:
-        return DetectedGpu()
-    return DetectedGpu(name=gpu.name, driver=gpu.driver, capability=gpu.capability)
-
-
 def _on(gpu: DetectedGpu, state: RuntimeState, store: RuntimeStore) -> RuntimeState:
     known = {runtime.id: runtime for runtime in store.catalogue}
     if state.id not in known or not gpu.name:
         return state
     suits = known[state.id].runs_on(gpu.driver, gpu.capability)
     return dataclasses.replace(state, suits_card=suits)
+
+
+# --- trial of an installed runtime, in a process of its own, so that a crash does no harm
+
+
+def try_runtime(folder: Path, control: Control) -> RuntimeTrial:
+    """Load the torch of a runtime and compute with it, on the GPU too where there is one.
+
+    Args:
+        folder: Folder of the runtime.
+        control: Cancels the trial.
+
+    Raises:
+        RuntimeBroken: It does not load or computes wrongly; with the last lines of its output.
+        Cancelled: The control was cancelled.
+    """
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        out, errors = Path(temporary) / "trial.json", Path(temporary) / "errors.txt"
+        with errors.open("wb") as output:
+            status = _run(
+                [*_program(), "runtime", "try", "--out", str(out)], folder, output, control
+            )
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            found = from_plain(RuntimeTrial, read_json(out))
+            if status == 0:
+                return found
+        text = errors.read_text(encoding="utf-8", errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
+    raise _broken(folder, " ".join(lines) or message("reason.runtime.trial-status", status=status))
+
+
+def _broken(folder: Path, why: str | Message) -> RuntimeBroken:
+    return RuntimeBroken("trial", runtime=folder.name, why=why)
+
+
+def _program() -> list[str]:
+    """The command line of this program."""
+    if not getattr(sys, "frozen", False):
+        return [sys.executable, "-m", "engine"]
+    is_console = Path(sys.executable).stem.endswith("-cli")
+    return [sys.executable] if is_console else [sys.executable, "--headless"]
+
+
+def _run(command: list[str], folder: Path, output: BinaryIO, control: Control) -> int:
+    root = None if getattr(sys, "frozen", False) else Path(__file__).parents[2]
+    child = subprocess.Popen(  # noqa: S603 - this program with words of its own
+        command,
+        env=os.environ | {"UPREEL_RUNTIME": folder.name},
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=output,
+        creationflags=NO_CONSOLE,
+    )
+    end = time.monotonic() + _LONGEST_TRIAL_S
+    try:
+        while child.poll() is None:
+            control.check()
+            if time.monotonic() > end:
+                seconds = f"{_LONGEST_TRIAL_S:.0f}"
+                raise _broken(folder, message("reason.runtime.trial-timeout", seconds=seconds))
+            time.sleep(_CHECK_EVERY_S)
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+    return child.returncode

@@ -9,7 +9,7 @@ import pytest
 
 from engine import __version__
 from engine.cli.main import main
-from engine.updates import installer
+from engine.delivery import manifest
 from tests.helpers.servers import NEWER, SETUP, Fault, Release
 
 Output = pytest.CaptureFixture[str]
@@ -43,8 +43,7 @@ def test_install_loads_and_starts(
 ) -> None:
     started: list[Any] = []
     monkeypatch.setattr(subprocess, "Popen", lambda words, **_: started.append(words))
-    monkeypatch.setattr(installer, "installed_as", lambda: "setup")
-    monkeypatch.setattr("engine.updates.build.installed_as", lambda: "setup")
+    monkeypatch.setattr(manifest, "installed_as", lambda: "setup")
     assert main(["update", "install"]) == 0
     assert [Path(words[0]).name for words in started] == [f"upreel-{NEWER}-setup.exe"]
     assert "was started. Close all" in capsys.readouterr().err

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from nacl.signing import SigningKey
 
 from engine.core.errors import UpdateTooNew, UpdateUntrusted
-from engine.updates import manifest
+from engine.delivery import manifest
+from engine.files.hashing import signers
 from tests.helpers.servers import NEWER, SETUP, description, signed
 
 KEY, OTHER = SigningKey(b"a" * 32), SigningKey(b"b" * 32)
@@ -33,8 +34,8 @@ def test_the_signature_is_that_of_the_standard() -> None:
         "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
         "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
     )
-    assert manifest.is_signed(b"\x72", base64.b64encode(signature).decode(), [public])
-    assert not manifest.is_signed(b"\x73", base64.b64encode(signature).decode(), [public])
+    assert signers(b"\x72", base64.b64encode(signature).decode(), [public])
+    assert not signers(b"\x73", base64.b64encode(signature).decode(), [public])
 
 
 @given(st.integers(0, 8 * len(CONTENT) - 1))
@@ -45,7 +46,7 @@ def test_no_bit_of_it_or_of_the_signature_can_be_changed(bit: int) -> None:
         read(bytes(changed), signed(CONTENT, KEY))
     signature = bytearray(KEY.sign(CONTENT).signature)
     signature[bit // 8 % 64] ^= 1 << bit % 8
-    assert not manifest.is_signed(CONTENT, base64.b64encode(signature).decode(), [PUBLIC])
+    assert not signers(CONTENT, base64.b64encode(signature).decode(), [PUBLIC])
 
 
 def test_keys_can_be_changed_while_old_versions_are_in_use() -> None:
@@ -56,7 +57,7 @@ def test_keys_can_be_changed_while_old_versions_are_in_use() -> None:
     for signatures in (other, b"", b"\n", b"no Base64!", b"QUJD", "ключ".encode()):
         with pytest.raises(UpdateUntrusted):
             read(CONTENT, signatures)
-    assert not manifest.is_signed(CONTENT, signed(CONTENT, KEY).decode(), [])
+    assert not signers(CONTENT, signed(CONTENT, KEY).decode(), [])
 
 
 def parsed(**changes: Any) -> manifest.Manifest:

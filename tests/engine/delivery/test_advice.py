@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.messages import message
+from engine.delivery.runtimes import RuntimeStore
 from engine.files.transfer import Listener
 from engine.hardware import budget, devices
 from engine.hardware.budget import gpu_here
@@ -12,7 +13,6 @@ from engine.runtimes import advice as advice_module
 from engine.runtimes import start
 from engine.runtimes.advice import DetectedGpu, advice, lines, needed_runtime
 from engine.runtimes.catalogue import catalogue
-from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
 
 GPU = DetectedGpu(name="RTX 5070 Ti", driver="581.29", capability=(12, 0))

@@ -13,11 +13,11 @@ from nacl.signing import SigningKey
 from engine import __version__
 from engine.core import errors, paths
 from engine.core.control import Control
+from engine.delivery import updates as store_module
+from engine.delivery.updates import UpdateStore
 from engine.files.artifacts import ArtifactFolder, Locks
 from engine.files.hashing import sha256_of
 from engine.files.transfer import Listener, RetryPolicy
-from engine.updates import store as store_module
-from engine.updates.store import UpdateStore
 from tests.helpers.servers import NEWER, SETUP, Fault, Release
 
 QUICK = RetryPolicy(tries=3, first_tries=2, first_wait_s=0.01, timeout_s=1.0)

@@ -8,16 +8,15 @@ import pytest
 from engine import api
 from engine.core.control import Control
 from engine.core.errors import UpdateDamaged, UpdateMissing, UpdateNotInstallable
+from engine.delivery import manifest
+from engine.delivery import updates as service_module
+from engine.delivery.updates import UpdateService, UpdateStore
 from engine.files import transfer
 from engine.jobs.task_runner import TaskRunner
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.tasks import TaskKind
 from engine.protocol.update_state import UpdateState
-from engine.updates import installer
-from engine.updates import service as service_module
-from engine.updates.service import UpdateService
-from engine.updates.store import UpdateStore
 from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
 from tests.helpers.servers import NEWER, Fault, Release
 
@@ -102,7 +101,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, 
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installer, "installed_as", lambda: "setup")
+    monkeypatch.setattr(manifest, "installed_as", lambda: "setup")
 
 
 @pytest.fixture
@@ -139,7 +138,7 @@ def test_other_copies_get_a_hint(
     setup: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for how, what in (("portable", "new archive"), ("sources", "git pull")):
-        monkeypatch.setattr(installer, "installed_as", lambda how=how: how)
+        monkeypatch.setattr(manifest, "installed_as", lambda how=how: how)
         with pytest.raises(UpdateNotInstallable) as refused:
             api.start_update()
         assert what in refused.value.hint

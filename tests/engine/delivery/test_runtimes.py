@@ -8,11 +8,11 @@ import pytest
 from engine.core import errors
 from engine.core.control import Control
 from engine.core.messages import message
+from engine.delivery import runtimes as runtime_store
+from engine.delivery.runtimes import RuntimeStore
 from engine.files.artifacts import ArtifactFolder
 from engine.files.transfer import Listener, RetryPolicy
 from engine.runtimes import installation as folders
-from engine.runtimes import store as runtime_store
-from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
 from tests.helpers.servers import Fault, FaultyServer
 

@@ -6,7 +6,7 @@ import pytest
 
 from engine import __version__
 from engine.core.errors import UpdateNotInBuild
-from engine.updates import build, manifest
+from engine.delivery import manifest
 
 ROOT = Path(__file__).parents[3]
 KEY = "ab" * 32
@@ -30,19 +30,19 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_the_sources_look_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not build.source().is_here
+    assert not manifest.source().is_here
     monkeypatch.setenv("UPREEL_UPDATES", "https://example.org/update.json")
-    assert not build.source().is_here  # without a key nothing could be verified
+    assert not manifest.source().is_here  # without a key nothing could be verified
 
 
 def test_a_release_names_address_and_keys(resources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(resources, "https://example.org/update.json", KEY)
-    assert build.source() == build.UpdateSource(
+    assert manifest.source() == manifest.UpdateSource(
         address="https://example.org/update.json", keys=(KEY,)
     )
     monkeypatch.setenv("UPREEL_UPDATES", "http://127.0.0.1:8000/update.json")
-    assert build.source().address == "http://127.0.0.1:8000/update.json"
-    assert build.source().keys == (KEY,)  # whoever sets the environment brings no key along
+    assert manifest.source().address == "http://127.0.0.1:8000/update.json"
+    assert manifest.source().keys == (KEY,)  # whoever sets the environment brings no key along
 
 
 def test_the_address_has_to_be_encrypted(resources: Path) -> None:
@@ -50,28 +50,28 @@ def test_the_address_has_to_be_encrypted(resources: Path) -> None:
     for address in (*plain, "/a", "https:///a", "http://[:"):
         fill(resources, address, KEY)
         with pytest.raises(UpdateNotInBuild, match="not an https:// address"):
-            build.source()
+            manifest.source()
 
 
 def test_a_missing_or_damaged_file_is_reported(resources: Path) -> None:
     (resources / "update.toml").unlink()
     with pytest.raises(UpdateNotInBuild):
-        build.source()
+        manifest.source()
     for text in ("address =", "keys = 3", 'keys = ["ab"]', 'keys = ["ABAB"]'):
         (resources / "update.toml").write_text(text, encoding="utf-8")
         with pytest.raises(UpdateNotInBuild, match="damaged"):
-            build.source()
+            manifest.source()
 
 
 def test_only_what_a_setup_installed_is_updated_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert build.installed_as() == "sources"
+    assert manifest.installed_as() == "sources"
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "upreel.exe"))
     monkeypatch.setattr(sys, "platform", "linux")
-    assert build.installed_as() == "portable"
+    assert manifest.installed_as() == "portable"
     (tmp_path / "uninstall.exe").touch()
-    assert build.installed_as() == "portable"  # there are no setups for it
+    assert manifest.installed_as() == "portable"  # there are no setups for it
     monkeypatch.setattr(sys, "platform", "win32")
-    assert build.installed_as() == "setup"
+    assert manifest.installed_as() == "setup"

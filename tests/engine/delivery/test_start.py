@@ -12,10 +12,10 @@ import pytest
 
 from engine.core import paths
 from engine.core.messages import message
+from engine.delivery.runtimes import RuntimeStore
 from engine.files.transfer import Listener
 from engine.runtimes import environment, start
 from engine.runtimes import installation as folders
-from engine.runtimes.store import RuntimeStore
 from engine.settings.optimisations import RunSwitches
 from tests.helpers import runtimes
 

@@ -7,7 +7,12 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.errors import RuntimeBroken, RuntimeNotAccepted
+from engine.delivery import runtime_service as service_module
+from engine.delivery import runtime_service as trial
+from engine.delivery.runtime_service import RuntimeService
+from engine.delivery.runtimes import RuntimeStore
 from engine.files.transfer import Listener as Tells
+from engine.hardware import devices
 from engine.hardware.devices import Gpu
 from engine.jobs.task_runner import TaskRunner
 from engine.protocol import commands as c
@@ -15,10 +20,6 @@ from engine.protocol import events as e
 from engine.protocol.report import RuntimeTrial
 from engine.protocol.tasks import Task, TaskKind
 from engine.runtimes import installation as folders
-from engine.runtimes import service as service_module
-from engine.runtimes import trial
-from engine.runtimes.service import RuntimeService
-from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
 from tests.helpers.jobs import TASK_ENDS, Listener
 from tests.helpers.servers import Fault, FaultyServer
@@ -111,7 +112,7 @@ def test_what_is_not_pinned_waits_for_a_yes(
         assert unpinned.state("cu999").state == "missing"
         old = dataclasses.replace(GPU, driver="560.1")
         with monkeypatch.context() as patch:
-            patch.setattr(service_module.devices, "gpus", lambda old=old: (old,))
+            patch.setattr(devices, "gpus", lambda old=old: (old,))
             runner.start(service.answer(dataclasses.replace(command, accepted=pinned.hashes)))
             assert heard.failed().error.code == "unsuitable-wheel"
         runner.start(service.answer(dataclasses.replace(command, accepted=pinned.hashes)))
@@ -163,7 +164,7 @@ def test_the_list_has_the_suited_runtime(
         ("560.1", "", "update it to 580.0 or newer"),
     ):
         gpu = dataclasses.replace(GPU, driver=driver)
-        monkeypatch.setattr(service_module.devices, "gpus", lambda gpu=gpu: (gpu,))
+        monkeypatch.setattr(devices, "gpus", lambda gpu=gpu: (gpu,))
         (listed,) = RuntimeService(store).answer(c.ListRuntimes())
         assert listed.suited == suited
         assert words in str(listed.advice)

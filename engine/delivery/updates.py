@@ -1,4 +1,4 @@
-"""The newer version of the program on this machine: its description and its setup.
+"""The newer version of the program on this computer: looked up, downloaded, verified, started.
 
 updates/update.json       the last description with a valid signature that was fresh
 updates/update.json.sig   its signatures; both are verified whenever they are read
@@ -8,10 +8,13 @@ updates/upreel-...exe     the setup, under its name only when its SHA-256 was ri
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import logging
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -26,82 +29,36 @@ from engine.core.errors import (
     UpdateError,
     UpdateMissing,
     UpdateNotInBuild,
+    UpdateNotInstallable,
     UpdateUnreachable,
     WeightsError,
 )
 from engine.core.messages import message
 from engine.core.paths import cache_folder
+from engine.delivery import manifest
+from engine.delivery.manifest import Manifest, UpdateSource
 from engine.files import http_client
 from engine.files.artifacts import ArtifactFolder, ArtifactKind, ensure
-from engine.files.hashing import sha256_of
+from engine.files.hashing import sha256_of, signers
 from engine.files.http_client import HttpError
 from engine.files.transfer import Listener, RemoteFile, host
+from engine.hardware.process import NO_CONSOLE
+from engine.protocol import commands as c
+from engine.protocol.events import UpdateKnown
+from engine.protocol.tasks import Phase, RunningTask, Task, TaskKind
 from engine.protocol.update_state import UpdateState
-from engine.updates import build, freshness, manifest
-from engine.updates.build import UpdateSource
-from engine.updates.manifest import Manifest
+
+logger = logging.getLogger(__name__)
 
 _TIMEOUT_S = 10.0
-
-
-def busy(_running: str = "") -> UpdateBusy:
-    """The error while a task of this program, or another program, works on the update."""
-    return UpdateBusy()
-
-
+_SWITCH = "/UPDATE"  # no questions; waits for this process to end, then starts the new version
 _KIND = ArtifactKind(
     reserve_bytes=700 * 10**6,  # what the setup unpacks, and a little more
-    busy=busy,
+    busy=lambda _: UpdateBusy(),
     disk_full="update",
     unwritable="updates",
     states_reserve=True,
 )
-
-
-def remote_setup(found: Manifest, source: UpdateSource) -> RemoteFile:
-    """The setup of a version; it is published next to the description."""
-    base = source.address.partition("?")[0].rpartition("/")[0]
-    return RemoteFile(
-        id=found.setup.name,
-        name=found.setup.name,
-        urls=(f"{base}/{found.setup.name}",),
-        sha256=found.setup.sha256,
-        bytes=found.setup.bytes,
-    )
-
-
-def description(address: str, control: Control) -> tuple[bytes, bytes]:
-    """The description and its signatures as they came, not verified.
-
-    Raises:
-        UpdateUnreachable: The server does not answer, or with something else.
-        Cancelled: The control was cancelled.
-    """
-    content = _small_file(address, control)
-    return content, _small_file(urljoin(address, manifest.SIGNATURE), control)
-
-
-def _small_file(address: str, control: Control) -> bytes:
-    control.check()
-    try:
-        with http_client.get(address, timeout_s=_TIMEOUT_S, control=control) as reply:
-            if reply.status == 200 and reply.is_web_page:
-                raise _unreachable(address, HttpError("web-page"), "web-page")
-            return reply.read_whole(manifest.MOST_BYTES)
-    except HttpError as err:
-        raise _unreachable(address, err) from err
-
-
-def _unreachable(address: str, error: HttpError, help: str = "try-again") -> UpdateUnreachable:
-    return UpdateUnreachable(
-        "description",
-        host=host(address),
-        why=error.why,
-        help=message(f"help.transfer.{help}"),
-    )
-
-
-logger = logging.getLogger(__name__)
 
 
 class UpdateStore:
@@ -113,14 +70,15 @@ class UpdateStore:
 
     def __init__(self, version: str = __version__) -> None:
         self._version = version
-        self._files = ArtifactFolder(windows_paths.openable(cache_folder() / "updates"), _KIND)
+        folder = windows_paths.openable(cache_folder() / "updates")
+        self._files = ArtifactFolder(folder, _KIND)
         self.folder = self._files.folder
 
     def state(self) -> UpdateState:
         """Returns the state that is known without a request."""
-        state = UpdateState(version=self._version, installed_as=build.installed_as())
+        state = UpdateState(version=self._version, installed_as=manifest.installed_as())
         try:
-            source = build.source()
+            source = manifest.source()
         except UpdateNotInBuild as err:
             logger.warning("%s", err.message)
             return state
@@ -151,12 +109,12 @@ class UpdateStore:
             DiskFull, OutputUnwritable: The folder cannot take it.
             Cancelled: The control was cancelled.
         """
-        source = _here()
+        source = _source()
         content, signatures = description(source.address, control)
         text = signatures.decode("ascii", "replace")
         found = _read(content, text, source)
         is_newer = manifest.is_newer(found.version, self._version)
-        freshness.remember(found, manifest.signers(content, text, source.keys))
+        manifest.remember(found, signers(content, text, source.keys))
         with self._files.writing():
             if is_newer:
                 atomic_file.write_bytes(self.folder / manifest.NAME, content)
@@ -171,9 +129,9 @@ class UpdateStore:
             UpdateBusy: Another thread or process is downloading it.
             UpdateUnreachable: The server does not deliver it.
             UpdateDamaged: What came is not the setup that was published; it was deleted.
-            DiskFull, OutputUnwritable, Cancelled: As a download.
+            DiskFull, OutputUnwritable, Cancelled: See `engine.files.artifacts.ensure`.
         """
-        source = _here()
+        source = _source()
         found = self._known(source)
         setup = remote_setup(found, source)
         try:
@@ -183,7 +141,7 @@ class UpdateStore:
             raise UpdateUnreachable("setup", problem=err.as_message) from err
         except HashMismatch as err:
             self._sweep(setup.name)
-            raise _damaged(found) from err
+            raise UpdateDamaged("setup", version=found.version) from err
         except WeightsError as err:
             problem = err.as_message
             raise UpdateError("model-file", problem=problem, help=problem.hint) from err
@@ -202,7 +160,7 @@ class UpdateStore:
             Cancelled: The listener's control was cancelled.
         """
         listener = listener or Listener()
-        found = self._known(_here())
+        found = self._known(_source())
         path = self.folder / found.setup.name
         if not path.is_file():
             raise UpdateMissing("setup", version=found.version)
@@ -221,14 +179,14 @@ class UpdateStore:
                 return
         with contextlib.suppress(OSError):
             path.unlink()
-        raise _damaged(found)
+        raise UpdateDamaged("setup", version=found.version)
 
     def tidy(self) -> None:
         """Delete what was downloaded of a version that is installed by now; sends no request."""
         if not any(self.folder.glob("up*")):
             return
         with contextlib.suppress(UpdateNotInBuild, OSError):
-            source = build.source()
+            source = manifest.source()
             if source.is_here and self._kept(source) is None:
                 self._sweep("")
 
@@ -263,8 +221,61 @@ class UpdateStore:
                     path.unlink()
 
 
+def _source() -> UpdateSource:
+    source = manifest.source()
+    if not source.is_here:
+        raise UpdateNotInBuild()
+    return source
+
+
+def _read(content: bytes, signatures: str, source: UpdateSource) -> Manifest:
+    """A signed and fresh description; raises as `manifest.read` and `manifest.check_fresh`."""
+    found = manifest.read(content, signatures, source.keys)
+    manifest.check_fresh(found, signers(content, signatures, source.keys))
+    return found
+
+
+def remote_setup(found: Manifest, source: UpdateSource) -> RemoteFile:
+    """The setup of a version; it is published next to the description."""
+    base = source.address.partition("?")[0].rpartition("/")[0]
+    return RemoteFile(
+        id=found.setup.name,
+        name=found.setup.name,
+        urls=(f"{base}/{found.setup.name}",),
+        sha256=found.setup.sha256,
+        bytes=found.setup.bytes,
+    )
+
+
+def description(address: str, control: Control) -> tuple[bytes, bytes]:
+    """The description and its signatures as they came, not verified.
+
+    Raises:
+        UpdateUnreachable: The server does not answer, or with something else.
+        Cancelled: The control was cancelled.
+    """
+    content = _small_file(address, control)
+    return content, _small_file(urljoin(address, manifest.SIGNATURE), control)
+
+
+def _small_file(address: str, control: Control) -> bytes:
+    control.check()
+    help = "try-again"
+    try:
+        with http_client.get(address, timeout_s=_TIMEOUT_S, control=control) as reply:
+            if reply.status == 200 and reply.is_web_page:
+                help = "web-page"
+                raise HttpError("web-page")
+            return reply.read_whole(manifest.MOST_BYTES)
+    except HttpError as err:
+        about = {"host": host(address), "why": err.why, "help": message(f"help.transfer.{help}")}
+        raise UpdateUnreachable("description", **about) from err
+
+
+# --- start of the setup
+
+
 if sys.platform == "win32":
-    import ctypes
     from ctypes import wintypes
 
     _READ, _SHARE_READ, _EXISTING = 0x80000000, 1, 3  # GENERIC_READ, FILE_SHARE_READ, OPEN_EXISTING
@@ -275,7 +286,7 @@ if sys.platform == "win32":
         """No program can change, replace or delete the file in the block; it can be read and run.
 
         Raises:
-            OSError: It is not there, or another program has it open to change it.
+            OSError: It is missing, or another program has it open to change it.
         """
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
         kernel.CreateFileW.restype = wintypes.HANDLE
@@ -294,28 +305,120 @@ else:
 
     @contextlib.contextmanager
     def _held(path: Path) -> Iterator[None]:
-        """The block alone: other systems than Windows keep no program from changing a file.
-
-        Raises:
-            OSError: It is not there.
-        """
+        """The block alone: other systems than Windows keep no program from changing a file."""
         with path.open("rb"):
             yield
 
 
-def _read(content: bytes, signatures: str, source: UpdateSource) -> Manifest:
-    """A description that is signed and fresh; raises as `manifest.read` and `freshness.check`."""
-    found = manifest.read(content, signatures, source.keys)
-    freshness.check(found, manifest.signers(content, signatures, source.keys))
-    return found
+def check_installable() -> None:
+    """Refuse copies of the program that a setup cannot update.
+
+    Raises:
+        UpdateNotInstallable: This copy was not installed by a setup; the hint has the alternative.
+    """
+    how = manifest.installed_as()
+    if how != "setup":
+        raise UpdateNotInstallable("installed-otherwise", help=message(f"help.update.{how}"))
 
 
-def _here() -> UpdateSource:
-    source = build.source()
-    if not source.is_here:
-        raise UpdateNotInBuild()
-    return source
+def start_update(store: UpdateStore | None = None) -> Path:
+    """Start the downloaded setup; this process has to end then, as the setup waits for that.
+
+    Its SHA-256 is computed again right before, and until it runs no other program can change it.
+
+    Returns:
+        The setup.
+
+    Raises:
+        UpdateNotInstallable: A setup cannot update this copy, or it does not start.
+        UpdateMissing, UpdateDamaged: It was not downloaded, or was changed.
+    """
+    check_installable()
+    with (store or UpdateStore()).ready() as path:
+        logger.info("starting %s", path.name)
+        try:
+            _start(path)
+        except OSError as err:
+            reason = err.strerror or err
+            raise UpdateNotInstallable(
+                "does-not-start", name=path.name, reason=reason, path=path
+            ) from err
+    return path
 
 
-def _damaged(found: Manifest) -> UpdateDamaged:
-    return UpdateDamaged("setup", version=found.version)
+def _start(path: Path) -> None:
+    """Start it detached: it outlives this process and uses neither its folder nor its console."""
+    environment = os.environ | {"PYINSTALLER_RESET_ENVIRONMENT": "1"}  # it may start a new Upreel
+    flags = NO_CONSOLE
+    if sys.platform == "win32":
+        flags |= subprocess.CREATE_NEW_PROCESS_GROUP  # it ignores Ctrl-C in our console
+        # else it would load libraries from our folder
+        ctypes.windll.kernel32.SetDllDirectoryW(None)
+    subprocess.Popen(  # noqa: S603 - the setup whose SHA-256 was signed and has been checked
+        [windows_paths.shown(path), _SWITCH],
+        creationflags=flags,
+        cwd=windows_paths.shown(path.parent),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+# --- commands
+
+
+class UpdateService:
+    """Answers commands about updates: what is known at once, everything else as a task.
+
+    A second task is refused while the first runs.
+
+    Args:
+        store: Store of this computer; made on first use.
+    """
+
+    kind = TaskKind.UPDATE
+    commands = c.UpdateCommand
+
+    def __init__(self, store: UpdateStore | None = None) -> None:
+        self._own_store = store
+        self._was_checked = False
+
+    def answer(self, command: c.UpdateCommand) -> Task | tuple[UpdateKnown]:
+        """The known state, or a task."""
+        match command:
+            case c.CheckUpdate():
+                return self._task("check", self._check)
+            case c.DownloadUpdate():
+                return self._task("download", lambda work: self._store.download(_listener(work)))
+            case c.InstallUpdate():
+                return self._task("install", self._install)
+        return (self._known(),)
+
+    @property
+    def _store(self) -> UpdateStore:
+        if self._own_store is None:
+            self._own_store = UpdateStore()
+        return self._own_store
+
+    def _task(self, phase: Phase, do: Callable[[RunningTask], None]) -> Task:
+        return Task(
+            kind=self.kind, phase=phase, do=do, busy=lambda _: UpdateBusy(), state=self._known
+        )
+
+    def _check(self, work: RunningTask) -> None:
+        self._store.check(work.control)
+        self._was_checked = True
+
+    def _install(self, work: RunningTask) -> None:
+        check_installable()
+        with self._store.ready(_listener(work)):
+            pass
+
+    def _known(self) -> UpdateKnown:
+        state = dataclasses.replace(self._store.state(), was_checked=self._was_checked)
+        return UpdateKnown(state=state)
+
+
+def _listener(work: RunningTask) -> Listener:
+    return Listener(on_progress=work.progress, control=work.control)

@@ -8,8 +8,8 @@ from nacl.signing import SigningKey
 
 from engine.core import errors, paths
 from engine.core.control import Control
-from engine.updates import freshness
-from engine.updates.store import UpdateStore
+from engine.delivery import manifest
+from engine.delivery.updates import UpdateStore
 from tests.helpers.servers import NEWER, Release
 
 DAY = 86_400
@@ -19,7 +19,7 @@ DAY = 86_400
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
     """What this computer's clock is ahead."""
     ahead = [timedelta(0)]
-    monkeypatch.setattr(freshness, "_now", lambda: datetime.now(UTC) + ahead[0])
+    monkeypatch.setattr(manifest, "_now", lambda: datetime.now(UTC) + ahead[0])
     return ahead
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.errors import UnsafeArchive
-from engine.runtimes.unpack_wheel import unpack
+from engine.delivery.wheels import unpack
 
 
 def archive(path: Path, *members: tuple[str | zipfile.ZipInfo, bytes]) -> Path:

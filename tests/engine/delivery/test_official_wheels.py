@@ -4,7 +4,7 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, DownloadFailed, UnsuitableWheel
-from engine.runtimes import official_wheels
+from engine.delivery import wheels as official_wheels
 from engine.runtimes.catalogue import Runtime, catalogue
 from tests.helpers import runtimes
 from tests.helpers.servers import Fault, FaultyServer
