@@ -53,7 +53,7 @@ class ModelsController(QObject):
         self._here: frozenset[str] | None = None
         self._modes: dict[str, ImportMode] = {}  # of imports, by path
         self._view: ModelsPage | None = None
-        window.page_requested.connect(self._open)
+        window.actions_["models"].triggered.connect(self.open_view)
         controller.models_found.connect(self.take_dropped)
         model.changed.connect(self._plan_again)
         model.changed.connect(self._show)
@@ -211,10 +211,6 @@ class ModelsController(QObject):
 
     def _keep_fold(self, is_open: bool) -> None:
         self._ui_state.shows_all_models = is_open
-
-    def _open(self, page: str) -> None:
-        if page == "models":
-            self.open_view()
 
     def _show(self, _file: str = "") -> None:
         model = self.model

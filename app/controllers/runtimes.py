@@ -56,7 +56,7 @@ class RuntimesController(QObject):
         window.add_bar(self.bar)
         self.bar.requested.connect(self.act)
         restart.changed.connect(lambda: self.bar.show_waiting(restart.waits_for))
-        window.page_requested.connect(self._open)
+        window.actions_["runtime"].triggered.connect(self.open_view)
         controller.wheels_found.connect(self.offer_import)
         model.restore_hidden(ui_state.runtime_hidden)
         for ended in (events.TaskDone, events.TaskFailed, events.TaskStopped):
@@ -203,10 +203,6 @@ class RuntimesController(QObject):
         if self._view is not None and self._view.isVisible():
             return self._view
         return self._window
-
-    def _open(self, page: str) -> None:
-        if page == "runtime":
-            self.open_view()
 
     def _order(self, command: _Request, phase: Phase, runtime: str) -> None:
         if not self._model.is_running:

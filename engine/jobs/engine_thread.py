@@ -13,19 +13,20 @@ from functools import partial
 
 from engine.core.errors import EngineError
 from engine.core.file_access import reported
+from engine.core.wings import wings
 from engine.hardware import torch_memory
 from engine.hardware.telemetry import Sampler
 from engine.jobs.excerpts import ExcerptService
 from engine.jobs.job_service import JobService
 from engine.jobs.model_file_service import ModelFileService
 from engine.jobs.services import (
-    BenchmarkService,
     DiagnosticsService,
     ExaminationService,
     LatentService,
     MachinesOnDemand,
     PresetService,
     Service,
+    ServiceHost,
 )
 from engine.jobs.stored_run import prepared
 from engine.jobs.task_runner import TaskRunner
@@ -69,18 +70,22 @@ class EngineThread(threading.Thread):
         is_measured = partial(self._tasks.runs, TaskKind.BENCHMARK)
         self._excerpts = ExcerptService(self._jobs, self.send, is_measured)
         self._machines = MachinesOnDemand(sink, self.send, lambda: self._jobs.farm_port)
+        host = ServiceHost(sink=sink, send=self.send, is_busy=self._is_busy)
         self._services: tuple[Service, ...] = (
             ModelFileService(),
             RuntimeService(),
             self._updates,
-            BenchmarkService(lambda: self._jobs.is_running or self._tasks.runs(TaskKind.EXCERPT)),
             self._excerpts,
             DiagnosticsService(),
             LatentService(),
             ExaminationService(self.send),
             PresetService(machine.pretend),
             self._machines,
+            *(service for wing in wings() for service in wing.services(host)),
         )
+
+    def _is_busy(self) -> bool:
+        return self._jobs.is_running or self._tasks.runs(TaskKind.EXCERPT)
 
     def send(self, command: c.Command) -> None:
         """Take a command; returns at once, from any thread."""
@@ -143,7 +148,7 @@ class EngineThread(threading.Thread):
 
 
 def _refusal(command: c.Command, kind: TaskKind | None, error: EngineError) -> e.Event:
-    """How the error of a command reaches the user."""
+    """Report the error of a command to the user."""
     job_id = str(getattr(command, "job_id", ""))  # of a refused command it may be anything
     if kind is not None:
         return e.TaskFailed(kind=kind, subject=job_id, error=error.info())

@@ -16,7 +16,7 @@ from app.state.job_row import JobState
 from app.status_bar import plan_lines
 from app.widgets.controls import ChoiceBox
 from engine.core.errors import LibraryMissing
-from engine.model_files.catalogue import catalogue
+from engine.files.catalogue import catalogue
 from engine.protocol import commands, events
 from engine.protocol.model_file_state import NetworkFacts, PublishedState
 from tests.app.conftest import Bench, dropped, part, texts
@@ -238,7 +238,7 @@ def test_a_first_pass_that_is_chosen_changes_the_plan_and_the_film(
     pick(box, "1x_clean.pth")
     qtbot.waitUntil(lambda: row.plan is not None and row.plan.first_pass is not None)
     assert "1x_clean.pth" in plan_lines(row.plan)[0]
-    program.window.do("start")
+    program.window.actions_["start"].trigger()
     qtbot.waitUntil(lambda: row.state is JobState.DONE, timeout=60_000)
     assert "clean" in {one.stage for one in row.report.stage_times}
 
@@ -263,7 +263,7 @@ def test_each_architecture_goes_from_a_drop_to_a_finished_film(
     row = program.queue.find(program.controller.add_file(film))
     program.models.act("use", own_files()[0].id)
     wait(lambda: row.plan is not None and row.plan.work.model == "community")
-    program.window.do("start")
+    program.window.actions_["start"].trigger()
     wait(lambda: row.state not in (JobState.WAITING, JobState.RUNNING))
     assert (row.state, row.error) == (JobState.DONE, None)
     # networks of random numbers make pictures that look like nothing
