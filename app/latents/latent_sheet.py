@@ -19,7 +19,8 @@ from PySide6.QtWidgets import (
 
 from app.engine_messages import setting_title
 from app.i18n import tr
-from app.installs.model_labels import problem, progress, size
+from app.installs.installable import problem, progress
+from app.installs.model_labels import size
 from app.latents import readings_form
 from app.latents.readings_form import RateForm, ReadingsForm
 from app.settings.editors import make_editor
