@@ -12,12 +12,10 @@ from engine.cli import (
     inspection,
     jobs,
     latents,
-    machines,
     models,
     presets,
     runtime,
     update,
-    worker,
 )
 from engine.cli.context import CommandContext
 from engine.cli.options import DEVICE_HELP, settings_help
@@ -81,8 +79,6 @@ def build() -> argparse.ArgumentParser:
     runtime.register(add)
     update.register(add)
     presets.register(add)
-    machines.register(add)
-    worker.register(add)
     for wing in wings():
         wing.add_commands(add)
     _machine(add)
