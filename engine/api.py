@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from engine.core import windows_paths
 from engine.core.errors import EngineError, EngineStopped, ErrorInfo
 from engine.core.paths import jobs_folder as default_jobs_folder
-from engine.hardware import pretended_gpu
+from engine.hardware import devices
 from engine.hardware.gpu_table import GpuSpec
 from engine.jobs import made_results as made_results_record
 from engine.jobs.checkpoint import Checkpoint
@@ -70,7 +70,7 @@ class Engine:
 
     Args:
         sink: Gets the events.
-        settings: Of the program.
+        settings: Settings of the program.
         jobs_folder: For job folders; None for the one of this user.
         pretend: GPUs, here or in the environment: jobs are planned for them, and no job that needs
             one can start; `pretended` finds them by their names.
@@ -90,7 +90,7 @@ class Engine:
         machine = Machine(
             settings=settings or EngineSettings(),
             jobs_folder=jobs_folder or default_jobs_folder(),
-            pretend=tuple(pretend) or pretended_gpu.from_environment(),
+            pretend=tuple(pretend) or devices.from_environment(),
             numbers_results=numbers_results,
         )
         self._thread = EngineThread(sink, machine)
@@ -135,7 +135,7 @@ class UnfinishedJob:
 
 
 def probe(source: Path) -> MediaInfo:
-    """What a file is, and what a sample of its frames shows.
+    """Media of a file, with the findings in a sample of its frames.
 
     Raises:
         InputError: It cannot be used.
@@ -144,7 +144,7 @@ def probe(source: Path) -> MediaInfo:
 
 
 def findings(media: MediaInfo) -> tuple[Notice, ...]:
-    """What was found in the frames of a film, and what helps."""
+    """Findings in the frames of a video, and the settings that help."""
     return tuple(source_notices(media, JobSettings()))
 
 
@@ -152,13 +152,13 @@ def pretended(*names: str, memory: str = "") -> tuple[GpuSpec, ...]:
     """GPUs to plan for in the place of this machine's own; () where all texts are empty.
 
     Args:
-        names: As "NVIDIA GeForce RTX 5070 Ti"; none with a memory means this machine's own.
-        memory: What each is to have, as "16GiB"; "" for what it has.
+        names: Names like "NVIDIA GeForce RTX 5070 Ti"; none with a memory means the computer's own.
+        memory: Memory of each, like "16GiB"; "" for its real memory.
 
     Raises:
         SettingsError: There is no such GPU, or no such size.
     """
-    return pretended_gpu.pretended(*names, memory=memory)
+    return devices.pretended(*names, memory=memory)
 
 
 def plan(
@@ -178,7 +178,7 @@ def plan(
     machine = Machine(
         settings=engine_settings or EngineSettings(),
         jobs_folder=default_jobs_folder(),
-        pretend=tuple(pretend) or pretended_gpu.from_environment(),
+        pretend=tuple(pretend) or devices.from_environment(),
     )
     media = examined_source(probe_source(source, settings))
     return make_plan(media, settings, output, machine)

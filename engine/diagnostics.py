@@ -32,8 +32,8 @@ from engine.hardware import (
     shared_memory,
     torch_memory,
 )
+from engine.hardware.devices import fastest, from_environment
 from engine.hardware.gpu_table import GIB
-from engine.hardware.pretended_gpu import fastest, from_environment
 from engine.models import registry
 from engine.planner.preset_choice import offered
 from engine.protocol.report import STATES, DoctorLine, State

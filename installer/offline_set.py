@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.core.errors import EngineError
-from engine.downloads.transfer import Listener
+from engine.files.transfer import Listener
 from engine.runtimes.catalogue import load
 from engine.runtimes.store import RuntimeStore
 from installer import project

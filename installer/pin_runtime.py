@@ -20,8 +20,8 @@ from zipfile import ZipInfo
 
 from engine.core.errors import EngineError
 from engine.core.zip_reader import UnreadableZip, ZipReader
-from engine.downloads import http_client
-from engine.downloads.http_client import HttpError
+from engine.files import http_client
+from engine.files.http_client import HttpError
 from engine.runtimes import official_wheels
 from engine.runtimes.catalogue import Runtime, RuntimeCatalogue, Wheel, load
 from engine.runtimes.unpack_wheel import place_of

@@ -33,7 +33,7 @@ from typing import Any
 from nacl.signing import SigningKey
 
 from engine.core.errors import EngineError
-from engine.downloads.http_client import is_safe
+from engine.files.http_client import is_safe
 from engine.updates import build, freshness, manifest
 from installer import project
 from installer.project import ROOT, PackagingError

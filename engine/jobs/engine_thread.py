@@ -151,7 +151,7 @@ class EngineThread(threading.Thread):
 
 
 def _refusal(command: c.Command, kind: TaskKind | None, error: EngineError) -> e.Event:
-    """How the error of a command reaches the user."""
+    """Report the error of a command to the user."""
     job_id = str(getattr(command, "job_id", ""))  # of a refused command it may be anything
     if kind is not None:
         return e.TaskFailed(kind=kind, subject=job_id, error=error.info())

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from engine.hardware.devices import fastest
 from engine.hardware.gpu_table import GpuSpec
-from engine.hardware.pretended_gpu import fastest
 from engine.jobs import diagnostics_archive
 from engine.jobs.reading_marks import being_read
 from engine.pipeline.model_file_check import ready_vae
@@ -26,7 +26,7 @@ class Service(Protocol):
 
     @property
     def kind(self) -> TaskKind:
-        """Of its tasks, and of the TaskFailed where a command is answered at once."""
+        """Kind of its tasks, and of the TaskFailed where a command is answered at once."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Service(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceHost:
-    """What the engine thread offers to the services of wings."""
+    """Interface of the engine thread for the services of wings."""
 
     sink: e.EventSink
     send: Callable[[c.Command], None]  # from any thread

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine.core.messages import Message, message
+from engine.files import catalogue
 from engine.hardware import devices
 from engine.hardware.budget import gpus_here, titles_of
 from engine.hardware.gpu_table import GpuSpec
-from engine.model_files import catalogue
 from engine.models import registry
 from engine.protocol.events import DeviceChoice, DevicesListed
 from engine.settings.optimisations import choices

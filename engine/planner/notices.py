@@ -308,11 +308,11 @@ def _latents(
     """What the user should know about a source of latents."""
     if plan.latent is None:
         return
-    format_, header, guess = latents.examined(media)
+    _, header, guess = latents.examined(media)
     yield from _missing_vae(plan.latent, header.title)
-    yield from _latent_memory(
-        plan.latent, format_.needs(plan.latent, plan.source_size).device, budget
-    )
+    needed = max((s.device_bytes for s in plan.stages if s.stage == "latents"), default=0)
+    if needed > budget.vram_bytes:
+        yield _too_large("gpu-memory", needed, budget.vram_bytes, "advice.processor")
     yield from _film_disk(media, budget)
     yield from _reading(plan.latent, media, settings, guess)
     rate, title = rate_text(media.video.frame_rate), header.title
@@ -339,11 +339,6 @@ def _missing_vae(plan: LatentPlan, title: str) -> Iterator[Notice]:
             severity="refusal",
             params={"files": file, "file": file, "names": plan.vae.path.name, "model": title},
         )
-
-
-def _latent_memory(plan: LatentPlan, device: int, budget: Budget) -> Iterator[Notice]:
-    if plan.device == "cuda" and device > budget.vram_bytes:
-        yield _too_large("gpu-memory", device, budget.vram_bytes, "advice.processor")
 
 
 def _reading(

@@ -175,10 +175,9 @@ def _reducing(large: Size, picture: Size) -> int:
 
 def _latents(plan: Plan) -> dict[str, StagePeak]:
     """Of a source of latents, which becomes a film first."""
-    latent = plan.latent
-    if latent is None:
+    work = registry.decoding(plan)
+    if work is None:
         return {}
-    found = registry.latent_format_of(latent.model).needs(latent, plan.source_size)
-    is_cpu = latent.device == "cpu"
+    found, is_cpu = registry.family_of(work).needs(work), work.device == "cpu"
     ram = found.host + (found.device if is_cpu else 0)
     return {"latents": StagePeak(ram=ram, device=0 if is_cpu else found.device)}

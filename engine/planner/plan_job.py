@@ -154,9 +154,7 @@ def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
         start=start,
         stop=stop,
         work=replace(work, switches=switches),
-        latent=latents.choose(media, settings, budget, work.device)
-        if media.holds_latents
-        else None,
+        latent=latents.choose(media, settings, work.device) if media.holds_latents else None,
         picture=picture,
         streams=containers.plan_streams(media, container),
         segment_frames=max(1, round(settings.segment_seconds * picture.frame_rate)),
@@ -219,19 +217,25 @@ def device_of(settings: JobSettings, budget: Budget) -> str:
 
 
 def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
-    """The fastest plan of its model within the budget; the smallest where none is.
+    """The fastest plan of each pass within the budget; the smallest where none is.
 
-    A first pass gets what the model leaves: it loses little by small tiles.
+    A first pass gets what the model leaves: it loses little by small tiles. Latents are decoded
+    before, with all the room.
     """
     alone, first = replace(plan, latent=None), plan.first_pass
     if first is not None:
         alone = replace(alone, first_pass=first_pass.smallest(first))
-    room = _room(alone, "work", budget, rates)
-    alone = replace(alone, work=registry.family_of(plan.work).fitted(plan.work, room))
+    alone = _with_fitted(alone, "work", budget, rates)
     if first is not None:
-        room = _room(alone, "first_pass", budget, rates)
-        alone = replace(alone, first_pass=registry.family_of(first).fitted(first, room))
-    return replace(alone, latent=plan.latent)
+        alone = _with_fitted(replace(alone, first_pass=first), "first_pass", budget, rates)
+    if plan.latent is None:
+        return alone
+    return _with_fitted(replace(alone, latent=plan.latent), "latent", budget, rates)
+
+
+def _with_fitted(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Plan:
+    work, room = registry.pass_of(plan, which), _room(plan, which, budget, rates)
+    return registry.with_pass(plan, which, registry.family_of(work).fitted(work, room))
 
 
 def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
@@ -239,8 +243,8 @@ def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
     return Room(
         budget=budget,
         frames=plan.frames,
-        ram=lambda work: peaks.ram_bytes(plan.with_pass(which, work)),
-        device=lambda work: peaks.device_bytes(plan.with_pass(which, work)),
+        ram=lambda work: peaks.ram_bytes(registry.with_pass(plan, which, work)),
+        device=lambda work: peaks.device_bytes(registry.with_pass(plan, which, work)),
         seconds=lambda work: times.model_seconds(work, plan.frames, budget, rates),
         processes=max(1, len(plan.workers)),
     )

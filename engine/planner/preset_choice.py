@@ -15,9 +15,9 @@ from typing import Any
 from engine.core.errors import EngineError, SettingsError
 from engine.core.paths import resource
 from engine.core.serialization import read_toml
+from engine.files import catalogue
 from engine.hardware.budget import gpu_here
 from engine.hardware.gpu_table import GIB, GpuSpec
-from engine.model_files import catalogue
 from engine.runtimes.advice import needed_runtime
 from engine.settings import preset_store
 from engine.settings.presets import Goal, Preset, Value, applied

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -71,11 +71,9 @@ class LatentPlan:
     device: str = "cpu"
     dtype: str = "float32"
     decode_tile: Size | None = None  # px, halo included; None for whole frames
-
-    @property
-    def weights(self) -> tuple[WeightsPlan, ...]:
-        """The files that are needed."""
-        return (self.vae,)
+    at_once: int = 1  # tiles in work at a time
+    warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
+    parks: bool = False  # carries of whole frames wait in main memory while tiles are visited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +253,7 @@ class WorkerPlan:
     share: float = 0.0  # of the frames, that it is expected to make; 0 for the processor
 
 
-PassName = Literal["first_pass", "work"]  # fields of a plan
+PassName = Literal["latent", "first_pass", "work"]  # fields of a plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,11 +308,6 @@ class Plan:
     def passes(self) -> tuple[WorkPlan, ...]:
         """How each model works that frames go through, in their order."""
         return (self.work,) if self.first_pass is None else (self.first_pass, self.work)
-
-    def with_pass(self, name: PassName, work: WorkPlan) -> Plan:
-        """The same with another plan of one of the models."""
-        is_first = name == "first_pass"
-        return replace(self, first_pass=work) if is_first else replace(self, work=work)
 
     @property
     def frames(self) -> int:

@@ -6,44 +6,21 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.core.errors import DiskFull, EngineError, OutputUnwritable, RuntimeBusy, WeightsMissing
+from engine.core.errors import RuntimeBusy, WeightsMissing
 from engine.core.paths import runtimes_folder
-from engine.core.units import bytes_text
-from engine.downloads.folder import DownloadFolder
-from engine.downloads.transfer import RemoteFile
+from engine.files.artifacts import ArtifactFolder, ArtifactKind
+from engine.files.transfer import RemoteFile
 from engine.protocol.runtime_state import RuntimeState
 from engine.runtimes import installation as folders
 from engine.runtimes import start
 from engine.runtimes.catalogue import Runtime, RuntimeCatalogue, Wheel, catalogue
 
-
-class RuntimeFolder(DownloadFolder):
-    """The folder of installed runtimes, or that of wheels until they are unpacked."""
-
-    reserve_bytes = 256 * 10**6
-
-    def wheel_bytes(self, runtime: Runtime) -> int:
-        """Bytes that are here of a runtime's wheels; quarantined ones do not count."""
-        return sum(self._bytes_of(wheel) for wheel in pinned_wheels(runtime))
-
-    def _bytes_of(self, wheel: Wheel) -> int:
-        target, part = self.target(wheel.filename), self.part(wheel.filename)
-        if target.is_file() and target.stat().st_size == wheel.bytes:
-            return wheel.bytes
-        return part.stat().st_size if part.is_file() else 0
-
-    def busy(self, name: str) -> EngineError:
-        """Another thread or process is working on a runtime."""
-        return RuntimeBusy("at-work", runtime=name)
-
-    def too_small(self, free: int, needed: int) -> DiskFull:
-        """The disk has too little space for a runtime."""
-        space = {"free": bytes_text(free), "needed": bytes_text(needed)}
-        return DiskFull("runtime", folder=self.folder, **space)
-
-    def unwritable(self, why: str) -> OutputUnwritable:
-        """The folder cannot be written."""
-        return OutputUnwritable("runtimes", folder=self.folder, reason=why)
+KIND = ArtifactKind(
+    reserve_bytes=256 * 10**6,
+    busy=lambda name: RuntimeBusy("at-work", runtime=name),
+    disk_full="runtime",
+    unwritable="runtimes",
+)
 
 
 def pinned_wheels(runtime: Runtime) -> tuple[Wheel, ...]:
@@ -93,9 +70,9 @@ class InstalledRuntimes:
 
     def __init__(self, known: RuntimeCatalogue | None = None) -> None:
         self._published = known
-        self.files = RuntimeFolder(runtimes_folder())
+        self.files = ArtifactFolder(runtimes_folder(), KIND)
         self.folder = self.files.folder
-        self.wheels = RuntimeFolder(self.folder / _DOWNLOADS)
+        self.wheels = ArtifactFolder(self.folder / _DOWNLOADS, KIND)
 
     @property
     def published(self) -> RuntimeCatalogue:
@@ -149,10 +126,15 @@ class InstalledRuntimes:
                 path=folder,
                 done_bytes=installed.bytes,
             )
-        done = self.wheels.wheel_bytes(runtime)
+        done = self.wheel_bytes(runtime)
         if done:
             return dataclasses.replace(state, state="partial", done_bytes=done)
         return state
+
+    def wheel_bytes(self, runtime: Runtime) -> int:
+        """Bytes of a runtime's wheels that are downloaded."""
+        wheels = (remote_wheel(wheel, self.published) for wheel in pinned_wheels(runtime))
+        return sum(map(self.wheels.done_bytes, wheels))
 
     def is_whole(self, runtime_id: str) -> bool:
         """True where a runtime is installed and every file has its length."""

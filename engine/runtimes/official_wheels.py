@@ -14,9 +14,9 @@ from urllib.parse import unquote, urldefrag, urljoin
 from engine.core.control import Control
 from engine.core.errors import DownloadFailed, UnsuitableWheel
 from engine.core.messages import message
-from engine.downloads import http_client
-from engine.downloads.http_client import HttpError
-from engine.downloads.transfer import host
+from engine.files import http_client
+from engine.files.http_client import HttpError
+from engine.files.transfer import host
 from engine.runtimes.catalogue import Runtime, Wheel
 
 _MOST_PAGE_BYTES = 2**23

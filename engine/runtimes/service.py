@@ -16,7 +16,7 @@ from engine.core.errors import (
 )
 from engine.core.messages import Message, message
 from engine.core.units import bytes_text
-from engine.downloads.transfer import Listener, host
+from engine.files.transfer import Listener, host
 from engine.hardware import devices
 from engine.protocol import commands as c
 from engine.protocol.events import RuntimesListed

@@ -24,8 +24,9 @@ from engine.core.errors import (
     UnsuitableWheel,
     WeightsMissing,
 )
-from engine.downloads.hashing import OnProgress, hashed, sha256_of
-from engine.downloads.transfer import Listener, ensure, mismatch
+from engine.files.artifacts import ensure, mismatch
+from engine.files.hashing import OnProgress, hashed, sha256_of
+from engine.files.transfer import Listener
 from engine.runtimes import installation as folders
 from engine.runtimes import official_wheels, start
 from engine.runtimes.catalogue import Runtime, Wheel, own_tags
@@ -83,7 +84,7 @@ class RuntimeStore(InstalledRuntimes):
         if not runtime.is_pinned:
             raise ValueError(f"nothing is known that {runtime.id} could be compared with")
         with self.files.held(runtime.id):
-            missing = runtime.bytes - self.wheels.wheel_bytes(runtime)
+            missing = runtime.bytes - self.wheel_bytes(runtime)
             self.files.need(missing + self.disk_bytes(runtime))
             wheels = [remote_wheel(wheel, self.catalogue) for wheel in runtime.wheels]
             try:

@@ -14,7 +14,7 @@ from engine.core.control import Control
 from engine.core.errors import UnsafeArchive
 from engine.core.windows_paths import LONG, problem_on_windows
 from engine.core.zip_reader import AmbiguousZip, UnreadableZip, ZipReader
-from engine.downloads.hashing import OnProgress, ignore_progress
+from engine.files.hashing import OnProgress, ignore_progress
 
 _MOST_FILES = 100_000
 _MOST_GROWTH = 60  # times the size of the wheel: text packs to a twentieth at best

@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.core.errors import UpdateNotInBuild
 from engine.core.paths import resource
 from engine.core.serialization import from_plain, read_toml
-from engine.downloads.http_client import is_safe
+from engine.files.http_client import is_safe
 from engine.protocol.update_state import Install
 
 _KEY = re.compile(r"[0-9a-f]{64}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from engine.downloads.transfer import Listener
+from engine.files.transfer import Listener
 from engine.protocol import commands as c
 from engine.protocol.events import UpdateKnown
 from engine.protocol.tasks import Phase, RunningTask, Task, TaskKind

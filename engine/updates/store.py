@@ -19,11 +19,8 @@ from engine import __version__
 from engine.core import atomic_file, windows_paths
 from engine.core.control import Control
 from engine.core.errors import (
-    DiskFull,
     DownloadFailed,
-    EngineError,
     HashMismatch,
-    OutputUnwritable,
     UpdateBusy,
     UpdateDamaged,
     UpdateError,
@@ -34,12 +31,11 @@ from engine.core.errors import (
 )
 from engine.core.messages import message
 from engine.core.paths import cache_folder
-from engine.core.units import bytes_text
-from engine.downloads import http_client
-from engine.downloads.folder import DownloadFolder
-from engine.downloads.hashing import sha256_of
-from engine.downloads.http_client import HttpError
-from engine.downloads.transfer import Listener, RemoteFile, ensure, host
+from engine.files import http_client
+from engine.files.artifacts import ArtifactFolder, ArtifactKind, ensure
+from engine.files.hashing import sha256_of
+from engine.files.http_client import HttpError
+from engine.files.transfer import Listener, RemoteFile, host
 from engine.protocol.update_state import UpdateState
 from engine.updates import build, freshness, manifest
 from engine.updates.build import UpdateSource
@@ -48,40 +44,18 @@ from engine.updates.manifest import Manifest
 _TIMEOUT_S = 10.0
 
 
-class SetupFolder(DownloadFolder):
-    """The folder of the description and the setup of a newer version."""
-
-    reserve_bytes = 700 * 10**6  # what the setup unpacks, and a little more
-
-    def done_bytes(self, setup: RemoteFile) -> int:
-        """Bytes of the setup that are here."""
-        if self.is_complete(setup):
-            return setup.bytes
-        part = self.part(setup.name)
-        return part.stat().st_size if part.is_file() else 0
-
-    def is_complete(self, setup: RemoteFile) -> bool:
-        """True where the setup has its name and size; its content is not read."""
-        path = self.target(setup.name)
-        return path.is_file() and path.stat().st_size == setup.bytes
-
-    def busy(self, name: str) -> EngineError:
-        """Another thread or process is downloading the setup."""
-        return busy()
-
-    def too_small(self, free: int, needed: int) -> DiskFull:
-        """The disk has too little space for the setup and what it unpacks."""
-        space = {"free": bytes_text(free), "needed": bytes_text(needed + self.reserve_bytes)}
-        return DiskFull("update", folder=self.folder, **space)
-
-    def unwritable(self, why: str) -> OutputUnwritable:
-        """The folder of the updates cannot be written."""
-        return OutputUnwritable("updates", folder=self.folder, reason=why)
-
-
 def busy(_running: str = "") -> UpdateBusy:
     """The error while a task of this program, or another program, works on the update."""
     return UpdateBusy()
+
+
+_KIND = ArtifactKind(
+    reserve_bytes=700 * 10**6,  # what the setup unpacks, and a little more
+    busy=busy,
+    disk_full="update",
+    unwritable="updates",
+    states_reserve=True,
+)
 
 
 def remote_setup(found: Manifest, source: UpdateSource) -> RemoteFile:
@@ -139,7 +113,7 @@ class UpdateStore:
 
     def __init__(self, version: str = __version__) -> None:
         self._version = version
-        self._files = SetupFolder(windows_paths.openable(cache_folder() / "updates"))
+        self._files = ArtifactFolder(windows_paths.openable(cache_folder() / "updates"), _KIND)
         self.folder = self._files.folder
 
     def state(self) -> UpdateState:
@@ -163,7 +137,7 @@ class UpdateStore:
             setup=found.setup.name,
             bytes=found.setup.bytes,
             done_bytes=self._files.done_bytes(setup),
-            is_ready=self._files.is_complete(setup),
+            is_ready=self._files.has(setup),
         )
 
     def check(self, control: Control) -> None:

@@ -12,9 +12,9 @@ from app.controllers import restart
 from app.state.job_row import JobState
 from app.state.runtimes_model import Situation
 from engine.core import paths
+from engine.files import catalogue as model_files
 from engine.hardware import devices
 from engine.hardware.devices import Gpu
-from engine.model_files import catalogue as model_files
 from engine.runtimes import installation as folders
 from engine.runtimes import service
 from engine.runtimes.advice import DetectedGpu

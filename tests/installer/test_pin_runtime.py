@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.core import paths
-from engine.downloads.transfer import Listener
+from engine.files.transfer import Listener
 from engine.runtimes.catalogue import load
 from engine.runtimes.store import RuntimeStore
 from engine.runtimes.unpack_wheel import needed_bytes

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.messages import message
-from engine.downloads.transfer import Listener
+from engine.files.transfer import Listener
 from engine.hardware import budget, devices
 from engine.hardware.budget import gpu_here
 from engine.runtimes import advice as advice_module

@@ -7,7 +7,7 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.errors import RuntimeBroken, RuntimeNotAccepted
-from engine.downloads.transfer import Listener as Tells
+from engine.files.transfer import Listener as Tells
 from engine.hardware.devices import Gpu
 from engine.jobs.task_runner import TaskRunner
 from engine.protocol import commands as c

@@ -12,7 +12,7 @@ import pytest
 
 from engine.core import paths
 from engine.core.messages import message
-from engine.downloads.transfer import Listener
+from engine.files.transfer import Listener
 from engine.runtimes import environment, start
 from engine.runtimes import installation as folders
 from engine.runtimes.store import RuntimeStore

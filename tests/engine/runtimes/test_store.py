@@ -8,10 +8,10 @@ import pytest
 from engine.core import errors
 from engine.core.control import Control
 from engine.core.messages import message
-from engine.downloads.transfer import Listener, RetryPolicy
+from engine.files.artifacts import ArtifactFolder
+from engine.files.transfer import Listener, RetryPolicy
 from engine.runtimes import installation as folders
 from engine.runtimes import store as runtime_store
-from engine.runtimes.installed import RuntimeFolder
 from engine.runtimes.store import RuntimeStore
 from tests.helpers import runtimes
 from tests.helpers.servers import Fault, FaultyServer
@@ -52,7 +52,7 @@ def test_a_runtime_is_whole_and_its_wheel_goes(store: RuntimeStore, server: Faul
     assert files == kept, "headers and import libraries are left out"
     state = store.state("cu999")
     assert (state.state, state.path) == ("here", folder)
-    assert store.wheels.wheel_bytes(store.catalogue.runtimes[0]) == 0
+    assert store.wheel_bytes(store.catalogue.runtimes[0]) == 0
     assert leftovers(store) == []
     assert server.asked[0][0] == f"/whl/{runtimes.PLACE}"
 
@@ -73,7 +73,7 @@ def test_a_full_disk_leaves_what_was_downloaded_and_nothing_else(
     store: RuntimeStore, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(RuntimeFolder, "free_bytes", lambda self: 256 * 10**6 + 1)
+        patch.setattr(ArtifactFolder, "free_bytes", lambda self: 256 * 10**6 + 1)
         with pytest.raises(errors.DiskFull, match="NVIDIA runtime needs"):
             store.download("cu999", listener())
         assert server.asked == [], "it is reported before the first byte"

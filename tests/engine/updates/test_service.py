@@ -8,7 +8,7 @@ import pytest
 from engine import api
 from engine.core.control import Control
 from engine.core.errors import UpdateDamaged, UpdateMissing, UpdateNotInstallable
-from engine.downloads import transfer
+from engine.files import transfer
 from engine.jobs.task_runner import TaskRunner
 from engine.protocol import commands as c
 from engine.protocol import events as e

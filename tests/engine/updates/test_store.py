@@ -13,9 +13,9 @@ from nacl.signing import SigningKey
 from engine import __version__
 from engine.core import errors, paths
 from engine.core.control import Control
-from engine.downloads.folder import DownloadFolder, Locks
-from engine.downloads.hashing import sha256_of
-from engine.downloads.transfer import Listener, RetryPolicy
+from engine.files.artifacts import ArtifactFolder, Locks
+from engine.files.hashing import sha256_of
+from engine.files.transfer import Listener, RetryPolicy
 from engine.updates import store as store_module
 from engine.updates.store import UpdateStore
 from tests.helpers.servers import NEWER, SETUP, Fault, Release
@@ -293,7 +293,7 @@ def test_a_held_setup_or_a_full_disk_is_reported_before_the_download(
     locks = Locks(checked.folder / ".locks")
     with locks.held(f"upreel-{NEWER}-setup.exe"), pytest.raises(errors.UpdateBusy):
         checked.download(listener())
-    monkeypatch.setattr(DownloadFolder, "free_bytes", lambda self: 1000)
+    monkeypatch.setattr(ArtifactFolder, "free_bytes", lambda self: 1000)
     with pytest.raises(errors.DiskFull, match="the update needs"):
         checked.download(listener())
     assert asked(release)[-1].endswith(".sig")
