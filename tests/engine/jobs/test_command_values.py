@@ -19,7 +19,7 @@ from engine.pipeline.prepare import Machine
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol import machines as m
-from engine.protocol.command_check import check
+from engine.protocol.commands import check
 from engine.protocol.excerpt import Excerpt
 from engine.protocol.tasks import Task, TaskKind
 from engine.settings.schema import EngineSettings, JobSettings
