@@ -214,7 +214,6 @@ class LatentSheet(Themed, QDialog):
         """All texts in the current language."""
         self._rate_label.setText(setting_title("latent_rate"))
         self._vae_label.setText(setting_title("latent_vae"))
-        self._vae.retranslate_ui()
         self._cancel.setText(tr("Cancel"))
         self._add.setText(tr("Add to queue"))
         set_tip(self._add, tr("Decodes only, keeps the size"))

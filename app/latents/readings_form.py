@@ -103,7 +103,6 @@ class RateForm(Translated, QWidget):
         self._row.set_labels({_OTHER: tr("Custom")})
         self._row.set_tips({"16": "Wan 2.1", "24": "Wan 2.2 5B"})
         self._row.setAccessibleName(setting_title(_NAME))
-        self._field.retranslate_ui()
         self._show()
 
     def _choose(self, key: str) -> None:
