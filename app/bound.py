@@ -1,4 +1,4 @@
-"""What widgets show, set once: at once, and again when the language or the theme changes."""
+"""Texts and icons bound to widgets: set now, and again when the language or the theme changes."""
 
 from __future__ import annotations
 

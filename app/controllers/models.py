@@ -8,10 +8,10 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from app.controllers.queue import QueueController
+from app.installs import model_labels
+from app.installs.models_page import ModelsPage
+from app.installs.recommended import Recommended
 from app.main_window import MainWindow
-from app.models import model_labels
-from app.models.models_page import ModelsPage
-from app.models.recommended import Recommended
 from app.state.downloads_model import MISSING
 from app.state.listings import PresetsModel
 from app.state.model_files_model import ModelFilesModel
@@ -47,7 +47,7 @@ class ModelsController(QObject):
         self._here: frozenset[str] | None = None
         self._modes: dict[str, ImportMode] = {}  # of imports, by path
         self._view: ModelsPage | None = None
-        window.page_requested.connect(self._open)
+        window.actions_["models"].triggered.connect(self.open_view)
         controller.models_found.connect(self.take_dropped)
         model.changed.connect(self._plan_again)
         model.changed.connect(self._show)
@@ -139,10 +139,6 @@ class ModelsController(QObject):
 
     def _keep_fold(self, is_open: bool) -> None:
         self._ui_state.shows_all_models = is_open
-
-    def _open(self, page: str) -> None:
-        if page == "models":
-            self.open_view()
 
     def _show(self, _file: str = "") -> None:
         model = self.model

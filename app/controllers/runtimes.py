@@ -14,10 +14,10 @@ from app.bridge.engine_bridge import EventHub
 from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.i18n import tr
+from app.installs import runtime_labels
+from app.installs.offer_bar import OfferBar
+from app.installs.runtimes_page import RuntimeLine, RuntimeView
 from app.main_window import MainWindow
-from app.runtimes import runtime_labels
-from app.runtimes.offer_bar import OfferBar
-from app.runtimes.runtime_view import RuntimeLine, RuntimeView
 from app.state.runtimes_model import RuntimesModel, find
 from app.ui_state import UiState
 from app.widgets.controls import bring_up, is_confirmed
@@ -57,7 +57,7 @@ class RuntimesController(QObject):
         window.add_bar(self.bar)
         self.bar.requested.connect(self.act)
         restart.changed.connect(lambda: self.bar.show_waiting(restart.waits_for))
-        window.page_requested.connect(self._open)
+        window.actions_["runtime"].triggered.connect(self.open_view)
         controller.wheels_found.connect(self.offer_import)
         model.restore_hidden(ui_state.runtime_hidden)
         for ended in (events.TaskDone, events.TaskFailed, events.TaskStopped):
@@ -213,10 +213,6 @@ class RuntimesController(QObject):
         if self._view is not None and self._view.isVisible():
             return self._view
         return self._window
-
-    def _open(self, page: str) -> None:
-        if page == "runtime":
-            self.open_view()
 
     def _order(self, command: _Request, phase: Phase, runtime: str) -> None:
         if not self._model.is_running:

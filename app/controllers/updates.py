@@ -11,11 +11,11 @@ from PySide6.QtWidgets import QMessageBox
 from app import desktop
 from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
+from app.installs.model_labels import problem
+from app.installs.updates_page import UpdateLine, UpdateView
 from app.main_window import MainWindow
-from app.models.model_labels import problem
 from app.state.listings import UpdateModel
 from app.state.queue_model import QueueModel
-from app.updates.view import UpdateLine, UpdateView
 from app.widgets.controls import bring_up
 from app.widgets.plain import message_box
 from engine.core.errors import EngineError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
 
+from app.actions import Actions
 from app.bound import bind
 from app.engine_messages import text
 from app.i18n import tr
@@ -56,46 +57,48 @@ def primary_action(
 class DecisionPanel(QWidget):
     """Shows at most one of four cards, what can be done, and what concerns the film that runs."""
 
-    action_requested = Signal(str)  # names of `primary_action`, and of `error_view.Help.action`
     choices_requested = Signal(dict)  # settings by name, that a refused plan offers
     stop_requested = Signal(bool)  # after the film that runs; False takes that back
 
     def __init__(
-        self, model: QueueModel, downloads: DownloadsModel, parent: QWidget | None = None
+        self,
+        model: QueueModel,
+        downloads: DownloadsModel,
+        actions: Actions,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         named(self, "decisionPanel", has_ground=True)
-        self._model, self._downloads = model, downloads
+        self._model, self._downloads, self._actions = model, downloads, actions
         self._row: JobRow | None = None
         self._names = ("start", "")
         self.held = ""  # why nothing may start
         self._offers_unfinished = False
-        self.plan, self.doubt, self.error = PlanCard(downloads), DoubtCard(), ErrorCard()
+        self.plan, self.doubt = PlanCard(downloads, actions), DoubtCard()
+        self.error = ErrorCard(actions)
         self._hint = _HintCard()
         self._primary = button(
             name="primaryAction",
             kind="primary",
-            on=lambda: self.action_requested.emit(self._names[0]),
+            on=lambda: actions[self._names[0]].trigger(),
         )
         self._second = button(
             name="secondAction",
             kind="large",
-            on=lambda: self.action_requested.emit(self._names[1]),
+            on=lambda: actions[self._names[1]].trigger(),
         )
         self._primary.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._is_low = False
-        self._running = _RunningRow()
+        self._running = _RunningRow(actions)
         self._stops = named(Switch(), "stopsAfterThis")
         cards = QWidget()
         column(self._hint, self.plan, self.doubt, self.error, on=cards)
         self._cards = CompactScroll(cards)
         buttons = row((self._primary, 1), self._second, spacing=8)
         column(self._cards, self._running, self._stops, buttons, on=self)
-        self._running.action_requested.connect(self.action_requested)
         self._stops.clicked.connect(self.stop_requested)
-        self.plan.action_requested.connect(self.action_requested)
         self.plan.choices_requested.connect(self.choices_requested)
-        self.error.action_requested.connect(self.action_requested)
+        actions["start"].changed.connect(self._show_buttons)
         downloads.changed.connect(lambda: self.show_job(self._row))
         self.set_low(False)
         self.show_job(None)
@@ -169,7 +172,7 @@ class DecisionPanel(QWidget):
         self._second.setVisible(bool(second))
         self._running.show_active(active, is_selected=active is self._row)
         self._stops.setVisible(active is not None)
-        startable = self._model.can_start and not self.held and active is None
+        startable = self._actions["start"].isEnabled()
         is_able = first != "start" or startable
         if self._primary.hasFocus() and not is_able and active is not None:
             self._running.setFocus()  # else Qt moves it to the log, and the next key opens that
@@ -225,20 +228,15 @@ class DecisionPanel(QWidget):
 class _RunningRow(QWidget):
     """Pause and Cancel of the film that runs; hidden while none does."""
 
-    action_requested = Signal(str)  # "pause", "resume" or "cancel"
-
-    def __init__(self) -> None:
+    def __init__(self, actions: Actions) -> None:
         super().__init__()
-        self._name = "pause"
         self._pause = button(
             name="pauseAction",
             kind="large",
             tip=lambda: "Ctrl+P",
-            on=lambda: self.action_requested.emit(self._name),
+            on=actions["pause"].trigger,
         )
-        self._cancel = button(
-            "Cancel", "cancelAction", "large", on=lambda: self.action_requested.emit("cancel")
-        )
+        self._cancel = button("Cancel", "cancelAction", "large", on=actions["cancel"].trigger)
         self.setFocusProxy(self._pause)
         self._pause.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         row(self._pause, self._cancel, spacing=8, on=self)
@@ -251,9 +249,9 @@ class _RunningRow(QWidget):
         whole = active.name
         name = "" if is_selected else self._short(whole)
         if active.state is JobState.PAUSED:
-            self._name, text = "resume", tr("Resume {name}", name=name) if name else tr("Resume")
+            text = tr("Resume {name}", name=name) if name else tr("Resume")
         else:
-            self._name, text = "pause", tr("Pause {name}", name=name) if name else tr("Pause")
+            text = tr("Pause {name}", name=name) if name else tr("Pause")
         self._pause.setText(caption(text))
         what = tr("Cancel {name}", name=whole)
         set_tip(self._cancel, what)

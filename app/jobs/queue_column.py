@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
+from app.actions import Actions
 from app.bound import bind
 from app.i18n import tr
 from app.jobs.found_files import FoundFiles
@@ -28,15 +29,16 @@ if TYPE_CHECKING:
 class QueueColumn(QWidget):
     """Shows the queue and asks for more files."""
 
-    files_requested = Signal()
-    folder_requested = Signal()
     answer_requested = Signal()  # a question or a message is there, which is to be seen
     continue_requested = Signal()  # unfinished jobs of an earlier run
     discard_requested = Signal()
-    clear_requested = Signal()  # of the finished films
 
     def __init__(
-        self, model: QueueModel, removals: Removals, parent: QWidget | None = None
+        self,
+        model: QueueModel,
+        removals: Removals,
+        actions: Actions,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         named(self, "queueColumn", has_ground=True)
@@ -48,15 +50,14 @@ class QueueColumn(QWidget):
         self._drop = named(DropZone(self), "dropZone")
         self._banner = UnfinishedBanner(self)
         self._undo = UndoLine(removals, self)
-        self._foot = QueueFoot(model, self)
+        self._foot = QueueFoot(model, actions, self)
         self.added = AddedLine(self)
         self.watch = WatchLine(self)
         self._nothing = label("Your videos will appear here.", "secondary", wraps=True)
-        self._lay_out()
-        self._drop.clicked.connect(self.files_requested)
+        self._lay_out(actions)
+        self._drop.clicked.connect(actions["add_files"].trigger)
         self._banner.accepted.connect(self.continue_requested)
         self._banner.declined.connect(self.discard_requested)
-        self._foot.clear_requested.connect(self.clear_requested)
         model.queue_changed.connect(self._show_count)
         bind(self, self._show_count)
         self.view.setVisible(False)
@@ -84,20 +85,20 @@ class QueueColumn(QWidget):
         self._nothing.setVisible(count == 0)
         self._heading.setText(f"{tr('Queue')} · {count}" if count else tr("Queue"))
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, actions: Actions) -> None:
         add = button(
             "Add files",
             "addFiles",
             icon="add",
             tip="Add videos or images (Ctrl+O)",
-            on=self.files_requested,
+            on=actions["add_files"].trigger,
         )
         folder = icon_button(
             "folder",
             "Add folder",
             "addFolder",
             tip="Add all videos in a folder (Ctrl+Shift+O)",
-            on=self.folder_requested,
+            on=actions["add_folder"].trigger,
         )
         bind(
             self._drop,

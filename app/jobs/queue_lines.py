@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app import labels
+from app.actions import Actions
 from app.bound import bind
 from app.engine_messages import text
 from app.i18n import tr
@@ -70,13 +71,12 @@ class QueueFoot(QWidget):
     Hidden while it has nothing to say: one video that waits says all on its card.
     """
 
-    clear_requested = Signal()
-
-    def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
+    def __init__(self, model: QueueModel, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._model = model
         self._time = label(kind="secondary", name="queueTime")
-        self._clear = button("Clear finished", "clearFinished", "quiet", on=self.clear_requested)
+        clear = actions["clear_finished"].trigger
+        self._clear = button("Clear finished", "clearFinished", "quiet", on=clear)
         row((self._time, 1), self._clear, margins=(2, 0, 0, 0), on=self)
         model.queue_changed.connect(self._show)
         model.job_changed.connect(lambda _job_id: self._show())

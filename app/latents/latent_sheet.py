@@ -19,9 +19,9 @@ from PySide6.QtWidgets import (
 
 from app.engine_messages import setting_title
 from app.i18n import tr
+from app.installs.model_labels import problem, progress, size
 from app.latents import readings_form
 from app.latents.readings_form import RateForm, ReadingsForm
-from app.models.model_labels import problem, progress, size
 from app.settings.editors import make_editor
 from app.state.model_files_model import Package
 from app.state.tasks_model import TaskState

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 from app import labels
 from app.engine_messages import setting_title
 from app.i18n import mark, tr
-from app.models.model_labels import model_title
+from app.installs.model_labels import model_title
 from app.settings.editors import make_editor
 from app.state.job_row import image_of
 from app.theme import tokens

@@ -5,8 +5,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.i18n import tr
-from app.models import model_labels
-from app.runtimes import runtime_labels
+from app.installs import model_labels, runtime_labels
 from app.state.downloads_model import DownloadsModel
 from app.state.job_row import JobRow
 from app.state.tasks_model import TaskState

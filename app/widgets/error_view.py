@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app import engine_messages
+from app.actions import Actions
 from app.bound import bind
 from app.engine_messages import hint, text, title
 from app.theme import tokens
@@ -15,14 +15,14 @@ from app.widgets.layouts import TOP, column, row
 from app.widgets.parts import button, label, named
 from engine.core.errors import EngineError, ErrorInfo
 
-ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its button helps with
+ACTIONS = {  # names of actions, with the codes of the errors that they help with
     "accept": "result-held-back",
     "choices": (
         "encoder-missing container-mismatch hardware-error no-usable-gpu pretended-card "
         "feature-missing capacity-error plan-does-not-fit numeric-overflow settings-error"
     ),
     "folder": "output-error output-unwritable",
-    "log": (
+    "show_log": (
         "engine-error identity-damaged machine-error unknown-machine not-gguf update-error "
         "update-not-in-build update-unreachable update-outdated "
         "update-untrusted update-too-new update-damaged update-missing update-busy "
@@ -61,11 +61,10 @@ def error_title(error: ErrorInfo) -> str:
 class ErrorCard(QFrame):
     """Title, the engine's sentence with its figures, hint, and one button."""
 
-    action_requested = Signal(str)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         named(self, "errorCard", "card")
+        self._actions = actions
         self._error: ErrorInfo | None = None
         self._icon, self._title = label(), label(kind="error", wraps=True)
         self._message = label(wraps=True, selectable=True)
@@ -97,4 +96,4 @@ class ErrorCard(QFrame):
 
     def _act(self) -> None:
         if self._error is not None:
-            self.action_requested.emit(ACTION_OF.get(self._error.code, "log"))
+            self._actions[ACTION_OF.get(self._error.code, "show_log")].trigger()

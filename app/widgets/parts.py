@@ -119,7 +119,7 @@ def button(
         tip: Tool tip.
         says: Name for screen readers, where it is not the text.
         on: Slot or signal that follows a press.
-        focus: How it takes the focus.
+        focus: Way in which it takes the focus.
         auto_default: Whether Enter may press it in a dialog while another control has the focus.
     """
     made = QPushButton()
@@ -151,7 +151,7 @@ def icon_button(
         size: Edge of the icon, px.
         tip: Tool tip.
         on: Slot or signal that follows a press.
-        focus: How it takes the focus.
+        focus: Way in which it takes the focus.
     """
     return _dressed(QToolButton(), name, kind, (icon, size), tip or text, text, on, focus)
 

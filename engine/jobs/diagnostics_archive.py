@@ -30,7 +30,7 @@ def write(path: Path, lines: Sequence[DoctorLine], *, with_names: bool = False) 
 
     Args:
         path: A .zip.
-        lines: What the self-test found.
+        lines: Findings of the self-test.
         with_names: Keep names of files, folders and computers, titles and metadata of films.
 
     Raises:

@@ -35,14 +35,14 @@ _ANSWER_S = 0.1  # how soon a pairing notices that it was given up
 
 
 class _Answer(Future[bool]):
-    """What the user says of the words; a task that is cancelled has no answer."""
+    """Answer of the user to the words; a task that is cancelled has none."""
 
     def __init__(self, control: Control | None = None) -> None:
         super().__init__()
         self.control = control
 
     def done(self) -> bool:
-        """As of a Future; who waits for it looks every tenth of a second."""
+        """Result, like that of a Future; polled every 0.1 s."""
         if self.control is not None and self.control.is_cancelled:
             self.cancel()
         return super().done()
@@ -63,7 +63,7 @@ class MachinesService:
     Args:
         sink: Gets MachinesKnown while computers are shown, whenever something has changed.
         send: Takes what comes from another computer, as a command to this service.
-        jobs_port: Of this computer, where others come in while a job uses them.
+        jobs_port: Port of this computer for others while a job uses them.
     """
 
     kind = TaskKind.PAIRING
@@ -255,7 +255,7 @@ class _Shown(_Background):
     Args:
         asked: Another computer has begun a pairing; what the user says becomes the result.
         changed: Called from its thread, every second and after `look`.
-        jobs_port: As of MachinesService.
+        jobs_port: Passed to MachinesService.
         turn: Lock that PairingPort shares.
     """
 
@@ -291,7 +291,7 @@ class _Shown(_Background):
         self._bell.set()
 
     def end(self) -> None:
-        """As of the base."""
+        """Result of the base class."""
         super().end()
         self._bell.set()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from engine.core.errors import JobError
+from engine.hardware.devices import fastest
 from engine.hardware.gpu_table import GpuSpec
-from engine.hardware.pretended_gpu import fastest
 from engine.jobs import diagnostics_archive
 from engine.jobs.reading_marks import being_read
 from engine.pipeline.model_file_check import ready_vae
@@ -18,7 +18,7 @@ from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol import machines as m
-from engine.protocol.tasks import Outcome, RunningTask, Task, TaskKind
+from engine.protocol.tasks import RunningTask, Task, TaskKind
 from engine.settings import preset_store
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Service(Protocol):
 
     @property
     def kind(self) -> TaskKind:
-        """Of its tasks, and of the TaskFailed where a command is answered at once."""
+        """Kind of its tasks, and of the TaskFailed where a command is answered at once."""
         ...
 
     @property
@@ -47,35 +47,13 @@ class Service(Protocol):
         ...
 
 
-class BenchmarkService:
-    """Measures this machine while no job runs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceHost:
+    """Interface of the engine thread for the services of wings."""
 
-    Args:
-        runs_job: Whether a job runs.
-    """
-
-    kind = TaskKind.BENCHMARK
-    commands = c.RunBenchmark
-
-    def __init__(self, runs_job: Callable[[], bool]) -> None:
-        self._runs_job = runs_job
-
-    def answer(self, command: c.RunBenchmark) -> Task:
-        """A task; one that runs already goes on.
-
-        Raises:
-            JobError: A job runs.
-        """
-        if self._runs_job():
-            raise JobError("benchmark-waits")
-        return Task(kind=self.kind, do=partial(_measure, command.quick))
-
-
-def _measure(quick: bool, work: RunningTask) -> Outcome:
-    from engine.bench import full_run
-
-    report = full_run.examine(quick=quick, report=work.step, stop=lambda: work.control.is_cancelled)
-    return Outcome(result=report)
+    sink: e.EventSink
+    send: Callable[[c.Command], None]  # from any thread
+    is_busy: Callable[[], bool]  # whether a job or an excerpt runs
 
 
 class DiagnosticsService:
@@ -210,7 +188,7 @@ class MachinesOnDemand:
         self._loaded: MachinesService | None = None
 
     def answer(self, command: m.MachineCommand) -> Task | tuple[e.Event, ...]:
-        """As of MachinesService."""
+        """Port of MachinesService."""
         if self._loaded is None:
             from engine.jobs.machines_service import MachinesService
 

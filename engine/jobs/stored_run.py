@@ -65,14 +65,14 @@ def run_stored(
     """Run a job, from its last checkpoint where it has one.
 
     Args:
-        job: What to do.
-        store: Where it is written down.
-        machine: Where it runs.
+        job: Job to run.
+        store: Store that records it.
+        machine: Environment that it runs in.
         events: Gets its events.
         send: Takes the commands of a job that pauses itself.
 
     Raises:
-        EngineError: What stopped it.
+        EngineError: Error that stopped it.
         Cancelled: The user did.
     """
     if job.plan_error is not None:

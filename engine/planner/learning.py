@@ -1,4 +1,4 @@
-"""What a job teaches about the speed of this computer, and of others that helped."""
+"""Speeds learned from a job, of this computer and of others that helped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def learn(plan: Plan, seconds: float, memory: float | None = None) -> Learned | 
     """Correct the rates of this machine by a job that has finished; returns as `rates.learn`.
 
     Args:
-        plan: As the job ended, with the frames that it had.
+        plan: Plan at the end of the job, with the frames that it had.
         seconds: It took, pauses left out.
         memory: Its most bytes on the GPU over the planned ones; None: not measured.
     """
@@ -38,10 +38,10 @@ def learn_part(plan: Plan, frames: float, seconds: float, fingerprint: str = "")
     Next to as long as a job takes to start, a short time counts little.
 
     Args:
-        plan: Of the job.
-        frames: That all its devices have made.
+        plan: Plan of the job.
+        frames: Frames that all its devices have made.
         seconds: They took, without loading and waiting.
-        fingerprint: Of its certificate; "" for this computer, which has one process.
+        fingerprint: Fingerprint of its certificate; "" for this computer, which has one process.
     """
     known = rates.load_rates()
     if fingerprint:
@@ -57,7 +57,7 @@ def learn_part(plan: Plan, frames: float, seconds: float, fingerprint: str = "")
 
 
 def _budget(plan: Plan) -> Budget:
-    """What a plan used of this machine."""
+    """Budget that a plan used of this computer."""
     gpu = next((gpu for gpu in gpu_table.gpu_specs() if gpu.title == plan.card), None)
     is_other = plan.work.device == "cuda" and gpu is None
     own = devices.chosen(plan.gpu, devices.gpus()) if is_other else None

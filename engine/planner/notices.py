@@ -35,9 +35,9 @@ def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tu
     """Everything worth knowing about this plan, refusals first.
 
     Args:
-        plan: With its predictions.
+        plan: Plan with its predictions.
         request: Source and settings.
-        budget: What the machine has.
+        budget: Budget of the computer.
         wanted: Size asked for, before the codec rounded it.
     """
     media, settings = request.media, request.settings
@@ -108,10 +108,10 @@ def refusal_of(plan: Plan) -> Notice | None:
 
 
 def other_model(plan: Plan, chosen: str) -> Notice:
-    """What "auto" does not stand for here, and why.
+    """Notice of a model that "auto" does not choose here, and why.
 
     Args:
-        plan: Of the model that would be preferred; it does not fit.
+        plan: Plan of the model that would be preferred; it does not fit.
         chosen: Id of the one that is taken instead.
     """
     refusal = refusal_of(plan)
@@ -127,7 +127,7 @@ def _disk_may_fill(case: str, free: int, needed: int) -> Notice:
     """A warning: too little space on a disk.
 
     Args:
-        case: What it is the disk for: "result", "job-folder" or "decoded-film".
+        case: Use of the disk: "result", "job-folder" or "decoded-film".
         free: Bytes.
         needed: Bytes.
     """
@@ -221,7 +221,7 @@ def _source(media: MediaInfo) -> Iterator[Notice]:
 
 
 def _order(order: ChapterOrder) -> Iterator[Notice]:
-    """What a file states about its order, which is not that of the result."""
+    """Notice of a playback order that the result does not have."""
     if order.elsewhere:
         params: dict[str, Param] = {"count": str(order.elsewhere)}
         yield Notice(code="chapters-ordered", case="other-files", severity="warning", params=params)
@@ -252,7 +252,7 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
 
 
 def choice_notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:
-    """What cannot be carried out on the plan's device (refusals), and what makes it inexact."""
+    """Refusals of choices that the plan's device cannot carry out, and notices of inexact ones."""
     work, place = plan.work, (plan.work.device, budget.capability)
     of_latents = [] if plan.latent is None else [registry.latent_family(plan.latent.model).name]
     yield from refusals(settings, (work.family, *of_latents), *place)
@@ -272,10 +272,10 @@ def refusals(
     """A refusal for each choice that a device cannot carry out.
 
     Args:
-        settings: What the user wants.
+        settings: Settings of the user.
         families: Whose choices count.
         device: "cpu" or "cuda".
-        capability: Of the GPU.
+        capability: Compute capability of the GPU.
     """
     for name, entry, value in _chosen(with_environment(settings), families):
         why = entry.missing(value, device, capability)
@@ -306,14 +306,14 @@ def _chosen(
 def _latents(
     plan: Plan, media: MediaInfo, settings: JobSettings, budget: Budget
 ) -> Iterator[Notice]:
-    """What the user should know about a source of latents."""
+    """Notices about a source of latents."""
     if plan.latent is None:
         return
-    format_, header, guess = latents.examined(media)
+    _, header, guess = latents.examined(media)
     yield from _missing_vae(plan.latent, header.title)
-    yield from _latent_memory(
-        plan.latent, format_.needs(plan.latent, plan.source_size).device, budget
-    )
+    needed = max((s.device_bytes for s in plan.stages if s.stage == "latents"), default=0)
+    if needed > budget.vram_bytes:
+        yield _too_large("gpu-memory", needed, budget.vram_bytes, "advice.processor")
     yield from _film_disk(media, budget)
     yield from _reading(plan.latent, media, settings, guess)
     rate, title = rate_text(media.video.frame_rate), header.title
@@ -340,11 +340,6 @@ def _missing_vae(plan: LatentPlan, title: str) -> Iterator[Notice]:
             severity="refusal",
             params={"files": file, "file": file, "names": plan.vae.path.name, "model": title},
         )
-
-
-def _latent_memory(plan: LatentPlan, device: int, budget: Budget) -> Iterator[Notice]:
-    if plan.device == "cuda" and device > budget.vram_bytes:
-        yield _too_large("gpu-memory", device, budget.vram_bytes, "advice.processor")
 
 
 def _reading(

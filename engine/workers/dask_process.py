@@ -14,7 +14,7 @@ Its connections inside one process: Dask names them by the address of this compu
 by a connection to one of the internet. The local address does as well.
 
 Its processes: in them Dask would be loaded before this program, and read files that a user has for
-other programs (`engine.runtimes.foreign`). The class of these processes is one of this program.
+other programs (`engine.runtimes.environment`). The class of these processes is one of this program.
 """
 
 from __future__ import annotations

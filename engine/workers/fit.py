@@ -15,10 +15,10 @@ from engine.core.errors import EngineError
 from engine.core.messages import Message, message
 from engine.core.paths import models_folder
 from engine.core.units import memory_text
+from engine.files import model_files as store
+from engine.files.model_files import Store
 from engine.hardware import devices
 from engine.hardware.budget import title_of
-from engine.model_files import store
-from engine.model_files.store import Store
 from engine.pipeline.model_file_check import files_of
 from engine.planner import peaks
 from engine.protocol.plan import Plan, WeightsPlan

@@ -10,9 +10,9 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox, QWidget
 
+from app.installs.updates_page import UpdateView
 from app.jobs.report_dialog import ReportDialog
 from app.latents.latent_sheet import LatentSheet
-from app.updates.view import UpdateView
 from app.widgets.controls import bring_up
 from tests.app.conftest import Bench, dropped
 from tests.app.plan.test_plan_card import plan

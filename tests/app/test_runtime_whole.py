@@ -12,11 +12,11 @@ from app.controllers import restart
 from app.state.job_row import JobState
 from app.state.runtimes_model import Situation
 from engine.core import paths
+from engine.delivery import runtime_service as service
+from engine.files import catalogue as model_files
 from engine.hardware import devices
 from engine.hardware.devices import Gpu
-from engine.model_files import catalogue as model_files
 from engine.runtimes import installation as folders
-from engine.runtimes import service
 from engine.runtimes.advice import DetectedGpu
 from engine.runtimes.catalogue import RuntimeCatalogue, catalogue
 from tests.app.conftest import part, real_program

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 from app.state.job_row import JobState
 from engine.api import probe
 from engine.core.geometry import Size
-from engine.model_files import catalogue
+from engine.files import catalogue
 from engine.protocol import events
 from engine.protocol.tasks import TaskKind
 from tests.app.conftest import part, texts

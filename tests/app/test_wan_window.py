@@ -13,7 +13,7 @@ from app.preview.scene import Mode
 from app.state.job_row import JobState
 from engine.api import probe
 from engine.core.geometry import Size
-from engine.models.wan.latents.writer import LatentWriter
+from engine.models.wan.latents.file import LatentWriter
 from tests.app.conftest import dropped, part, texts
 from tests.helpers.wan import tiny_wan_config, write_wan
 
@@ -63,7 +63,7 @@ def test_latents_in_both_readings_become_a_film(program, qtbot, tmp_path):
     assert row.picture is not None
     wait(qtbot, lambda: row.plan is not None)
     assert row.plan.fits, row.plan.notices
-    program.window.do("start")
+    program.window.actions_["start"].trigger()
     wait(qtbot, lambda: row.state not in (JobState.WAITING, JobState.RUNNING))
     assert (row.state, row.error) == (JobState.DONE, None)
     report = row.report

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.errors import ErrorInfo, LibraryMissing
 from engine.core.messages import message
-from engine.model_files.catalogue import catalogue
+from engine.files.catalogue import catalogue
 from engine.models.community.plan import CommunityPlan, NetworkCall, NetworkCost
 from engine.planner import first_pass, preset_choice
 from engine.protocol import events
