@@ -8,6 +8,7 @@ from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QDialog, QFrame, QLineEdit, QScrollArea, QWidget
 
+from app.actions import SPECS
 from app.bench.table import SwitchesTable
 from app.bound import bind
 from app.engine_messages import hint, text
@@ -40,7 +41,7 @@ class BenchView(QDialog):
         self.setObjectName("benchDialog")
         self.setMinimumSize(_SMALL)
         self.resize(_SMALL)
-        bind_text(self, self.setWindowTitle, "Speed test and benchmark")
+        bind_text(self, self.setWindowTitle, SPECS["bench"].text)
         self._model = model
         self._busy = ""
         self._shown: tuple[MeasuredSwitch, ...] = ()
