@@ -64,7 +64,7 @@ class DownloadsController(QObject):
         for file in left.files:
             self._models.get(file)
         if left.runtime:
-            self._runtimes.act_on("download", left.runtime)
+            self._runtimes.act("download", left.runtime)
         self._model.begin(row.job_id, needs)
 
     def expect(self, job_id: str) -> None:

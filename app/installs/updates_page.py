@@ -13,8 +13,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.i18n import current_language, mark, tr
-from app.installs.model_labels import problem
-from app.installs.model_labels import progress as figures_of
+from app.installs.installable import problem
+from app.installs.installable import progress as figures_of
 from app.state.listings import UpdateModel
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon
@@ -49,7 +49,7 @@ _INSTEAD = {
 }
 
 
-class UpdateView(QDialog):
+class UpdatesPage(QDialog):
     """Shows the model; emits requests of the user."""
 
     requested = Signal(str)  # "check", "download", "install", "stop"

@@ -20,7 +20,8 @@ from app import labels
 from app.bound import bind
 from app.engine_messages import setting_title
 from app.i18n import mark, tr
-from app.installs.model_labels import model_title, problem, progress, size
+from app.installs.installable import problem, progress
+from app.installs.model_labels import model_title, size
 from app.settings.editors import make_editor
 from app.state.job_row import image_of
 from app.state.model_files_model import Package

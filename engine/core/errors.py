@@ -262,7 +262,7 @@ class UpdateUntrusted(UpdateError, code="update-untrusted"):
 
 
 class UpdateOutdated(UpdateError, code="update-outdated"):
-    """The answer was signed by us, but is not the newest one, or its age cannot be determined."""
+    """A signed description of updates that is not the newest one, or of unknown age."""
 
 
 class UpdateTooNew(UpdateError, code="update-too-new"):

@@ -54,7 +54,7 @@ def files_used(context: JobContext) -> tuple[ModelFile, ...]:
         WeightsUnreadable, Cancelled: Raised while they are read.
     """
     store, plan = Store(), context.plan
-    named = [("", file) for file in (plan.latent.weights if plan.latent else ())]
+    named = [("", file) for file in ((plan.latent.vae,) if plan.latent else ())]
     named += [(work.architecture, file) for work in plan.passes for file in work.weights_files]
     return tuple(
         ModelFile(
@@ -69,7 +69,7 @@ def files_used(context: JobContext) -> tuple[ModelFile, ...]:
 def files_of(plan: Plan) -> tuple[WeightsPlan, ...]:
     """Weights files that a job needs and that are no part of the program."""
     of_passes = (file for work in plan.passes for file in work.weights_files)
-    return (*(plan.latent.weights if plan.latent else ()), *of_passes)
+    return (*((plan.latent.vae,) if plan.latent else ()), *of_passes)
 
 
 def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> WeightsPlan:

@@ -82,7 +82,7 @@ def presets_of(title: str, memory_bytes: int) -> tuple[Preset, ...]:
     """Fast, Balanced and Best for a GPU, also for one that is in no table; fewer where they agree.
 
     Args:
-        title: Of the GPU, as "RTX 5070 Ti, 16 GB"; "" without one.
+        title: Title of the GPU, like "RTX 5070 Ti, 16 GB"; "" without one.
         memory_bytes: Size of its memory; 0 without one.
     """
     tier = tier_of(memory_bytes)
@@ -124,7 +124,7 @@ class Offered:
     """Presets to choose from.
 
     Attributes:
-        presets: Those for the GPU, then the user's own by title.
+        presets: Presets for the GPU, then the user's own by title.
         gpu: Title of the GPU that they are for; "" for a processor.
         failures: Files of the user's presets that cannot be read.
     """

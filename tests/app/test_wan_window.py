@@ -13,7 +13,7 @@ from app.preview.scene import Mode
 from app.state.job_row import JobState
 from engine.api import probe
 from engine.core.geometry import Size
-from engine.models.wan.latents.writer import LatentWriter
+from engine.models.wan.latents.file import LatentWriter
 from tests.app.conftest import dropped, part, texts
 from tests.helpers.wan import tiny_wan_config, write_wan
 

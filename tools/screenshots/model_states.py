@@ -85,14 +85,13 @@ def _models(player: Player) -> None:
 
 def _fetching(player: Player) -> None:
     _models(player)
-    view = player.program.models.view
-    view.get_requested.emit(DIT)
+    player.program.models.get(DIT)
     _list(player, **_shared(player))
     for file in _companions(player):
         player.say([events.TaskDone(kind=FILE, subject=file.id, phase="download", result=file)])
     for done in (2712.0, 2715.4):
         player.say([progress(DIT, done, 6780.0)])
-    view.get_requested.emit(LARGE)
+    player.program.models.get(LARGE)
     player.settle()
 
 

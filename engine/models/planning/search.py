@@ -157,21 +157,6 @@ class Room:
         return self.ram(work) <= self.budget.ram_bytes
 
 
-def fits(needs: MemoryRequirement, device: str, budget: Budget, host_bytes: int) -> bool:
-    """Whether a job stays within the budget of main memory and of the GPU.
-
-    Args:
-        needs: Of the model.
-        device: Where it runs.
-        budget: What the machine has.
-        host_bytes: That the rest of the job takes of main memory.
-    """
-    if device == "cuda":
-        in_ram = host_bytes + needs.host <= budget.ram_bytes
-        return in_ram and needs.device <= budget.vram_bytes
-    return host_bytes + needs.host + needs.device <= budget.ram_bytes
-
-
 def pairs_within(
     first: int, second: int, fits: Callable[[int, int], bool]
 ) -> Iterator[tuple[int, int]]:

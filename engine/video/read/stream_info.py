@@ -130,7 +130,8 @@ def other_programmes(container: InputContainer, film: VideoStream) -> frozenset[
     """
 
     def companion(kind: str, stream: Any) -> int:
-        best: Any = container.streams.best(kind, related=stream)  # type: ignore[arg-type]
+        streams: Any = container.streams  # PyAV types `kind` and `related` more narrowly
+        best = streams.best(kind, related=stream)
         return -1 if best is None else best.index
 
     own = companion("video", film)

@@ -29,7 +29,7 @@ def job(path: Path, heard: list[Event] | None = None, *, of_latents: bool = Fals
     times = {"bytes": now.st_size, "modified_ns": now.st_mtime_ns}
     files = (WeightsPlan(path=path, published="tiny", **times),)
     work = SimpleNamespace(weights_files=() if of_latents else files)
-    latent = SimpleNamespace(weights=files) if of_latents else None
+    latent = SimpleNamespace(vae=files[0]) if of_latents else None
     plan = SimpleNamespace(passes=(work,), latent=latent)
     events = SimpleNamespace(emit=(heard if heard is not None else []).append)
     return SimpleNamespace(job_id="a", plan=plan, events=events, control=Control())

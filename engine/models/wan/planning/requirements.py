@@ -39,8 +39,10 @@ _NOTHING = Streamed(
 
 @lru_cache(maxsize=4096)
 def needs(plan: WanPlan) -> MemoryRequirement:
-    """What a job with Wan 2x takes."""
+    """What a plan takes."""
     encode, decode = passes(plan)
+    if plan.stages != WanPlan.stages:
+        return encode_needs(encode) if "encode" in plan.stages else decode_needs(decode)
     waiting = STEP * (_delay(encode) + _delay(decode))
     found = _job(encode, encode_way(encode), decode_way(decode))
     sources = waiting * encode.frame.pixels * _SOURCE_BYTES
@@ -114,7 +116,8 @@ def _delay(asked: Pass) -> int:
 def stage_work(plan: WanPlan, frames: int) -> dict[str, float]:
     """Floating-point operations for so many frames, stage by stage."""
     encode, decode = passes(plan)
-    return {"encode": frames * encode_work(encode), "decode": frames * decode_work(decode)}
+    found = {"encode": frames * encode_work(encode), "decode": frames * decode_work(decode)}
+    return {stage: found[stage] for stage in plan.stages}
 
 
 def encode_work(asked: Pass) -> float:
@@ -145,7 +148,7 @@ def padded_size(config: WanConfig, size: Size) -> Size:
 
 
 def passes(plan: WanPlan) -> tuple[Pass, Pass]:
-    """How a job with Wan 2x encodes and decodes."""
+    """How a plan encodes and decodes."""
     encode = Pass(
         config=files.wan_config(plan.vae, plan.model),
         frame=plan.padded,
@@ -158,7 +161,7 @@ def passes(plan: WanPlan) -> tuple[Pass, Pass]:
         switches=plan.switches.vae,
         at_once=plan.encode_at_once,
     )
-    drips = len(encode_tiles(encode)) == 1
+    drips = "encode" in plan.stages and len(encode_tiles(encode)) == 1
     decode = replace(encode, tile=plan.decode_tile, drips=drips, at_once=plan.decode_at_once)
     return encode, decode
 
