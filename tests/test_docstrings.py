@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 # Folders, without those in them.
 REWRITTEN = """
 app/bench app/bridge app/desktop app/help app/machines app/models app/runtimes app/settings
-app/theme app/updates app/widgets engine/bench/calibration engine/bench/report engine/cli
+app/theme app/updates app/widgets engine/cli
 engine/model_files engine/models/copy engine/models/lite engine/ops/colour engine/ops/kernels
 engine/ops/norm engine/ops/transfer engine/runtimes engine/tiling engine/updates engine/verify
 installer tools/training/generated tools/windows_build

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.bench.eight_bit_conv import EightBit, convolve_in_eight_bits
-from engine.bench.report.markdown import piped
+from engine.bench.report import piped
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.plain import SeedVr2Vae

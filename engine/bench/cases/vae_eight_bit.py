@@ -17,26 +17,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.bench.accuracy import relative_error
-from engine.bench.cases.round_trip import clip_run, weights_of
-from engine.bench.cases.runs import (
-    build_vae,
-    device_of,
-    dit_run,
-    random_weights,
-    vae_input,
-    vae_run,
-    vae_work,
-)
-from engine.bench.cases.vae_models import VaeRun
+from engine.bench.cases.vae import clip_run, weights_of
 from engine.bench.eight_bit_conv import (
     EightBit,
     EightBitConv,
     add_in_float32,
     convolve_in_eight_bits,
 )
-from engine.bench.options import BenchOptions
-from engine.bench.report.machine import Row
-from engine.bench.timing.clock import measure
+from engine.bench.report import Row
+from engine.bench.run import BenchOptions
+from engine.bench.timing import measure
+from engine.bench.workload import (
+    VaeRun,
+    device_of,
+    dit_run,
+    vae_run,
+)
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.sampler import condition, sample, seeded_noise
@@ -86,11 +82,11 @@ def _models(options: BenchOptions) -> Iterator[tuple[str, VaeRun, Tensor, Build]
         run, device = vae_run(options, "encode"), device_of(options)
         size = options.size or Size(_SIDE[device], _SIDE[device])
         run = replace(run, frames=options.frames[0], size=size)
-        clip = vae_input(run)
-    weights = random_weights(run)
-    yield "random", run, clip, partial(build_vae, weights=weights)
+        clip = run.input()
+    weights = run.weights()
+    yield "random", run, clip, partial(VaeRun.built, weights=weights)
     outliers = {name: _with_outliers(name, value) for name, value in weights.items()}
-    yield "random, outliers", run, clip, partial(build_vae, weights=outliers)
+    yield "random, outliers", run, clip, partial(VaeRun.built, weights=outliers)
 
 
 def _with_outliers(name: str, weight: Tensor) -> Tensor:
@@ -116,7 +112,7 @@ class _Losses:
         vae, given, exact = self._built("float32"), dict[Side, Tensor](), dict[Side, Tensor]()
         given["encode"] = self.clip
         exact["encode"] = self._through(vae, "encode", given["encode"])
-        given["decode"] = exact["encode"] if self.options.clip else vae_input(self._side("decode"))
+        given["decode"] = exact["encode"] if self.options.clip else self._side("decode").input()
         exact["decode"] = self._through(vae, "decode", given["decode"])
         del vae
         sides = self.options.vae_model.sides
@@ -166,7 +162,7 @@ class _Losses:
 
     def _through(self, vae: Any, side: Side, given: Tensor) -> Tensor:
         dtype = next(vae.parameters()).dtype
-        return vae_work(self._side(side), vae, given.to(self.run.device, dtype))().double()
+        return self._side(side).work_of(vae, given.to(self.run.device, dtype))().double()
 
     def _row(self, side: Side, name: str, found: Tensor, exact: Tensor) -> Row:
         error = relative_error(found, exact)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from engine.bench import eight_bit_conv
 from engine.bench.eight_bit_conv import EightBit, EightBitConv, convolve_in_eight_bits
-from engine.bench.timing.profiler import peak_bytes
+from engine.bench.memory import peak_bytes
 from engine.ops.conv.causal_conv import CausalConv3d
 from engine.ops.linear.formats import working
 from tests.helpers.extended import rest_extended

@@ -4,10 +4,9 @@ from pathlib import Path
 import pytest
 
 from engine.bench.cases.vae_eight_bit import speed_rows
-from engine.bench.clips import make_clip
-from engine.bench.options import BenchOptions
-from engine.bench.report.machine import Row
-from engine.bench.run import run
+from engine.bench.jobs import make_clip
+from engine.bench.report import Row
+from engine.bench.run import BenchOptions, run
 from engine.core.geometry import Size
 from engine.ops.linear.formats import working
 from tests.helpers.extended import extended
