@@ -26,7 +26,7 @@ LIGHT = [
     "engine.models.seedvr2.vae.tiling",
     "engine.ops.attention.windows",
     "engine.video.shots",
-    "engine.model_files.formats.safetensors_file",
+    "engine.files.formats.safetensors_file",
 ]
 IMPORTS = """
 import importlib, sys

@@ -6,22 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QColor, QHideEvent, QImage, QPainter, QPaintEvent
+from PySide6.QtGui import QHideEvent, QImage
 from PySide6.QtWidgets import (
     QCheckBox,
     QDialog,
     QHBoxLayout,
     QPushButton,
-    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
 
 from app.i18n import mark, tr
 from app.preview.film_clock import clock
-from app.theme import tokens
 from app.widgets.controls import ChoiceBox, FlowLayout, Themed
 from app.widgets.notice_line import NoticeLine
+from app.widgets.picture_box import PictureBox
 from app.widgets.plain import Label, caption
 from engine.protocol.excerpt import Scene
 
@@ -72,31 +71,6 @@ class LoopPane(QWidget):
         use.setSizePolicy(policy)
         use.setVisible(bool(snippet.name))
         column.addWidget(use, 0, Qt.AlignmentFlag.AlignLeft)
-
-
-class PictureBox(QWidget):
-    """The frame of a loop, as large as fits."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.image = QImage()
-        self.setMinimumSize(120, 68)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-
-    def show_image(self, image: QImage) -> None:
-        """The next frame."""
-        self.image = image
-        self.update()
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        """The frame in the middle."""
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor(tokens.SURROUND))
-        if not self.image.isNull():
-            painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-            size = self.image.size().scaled(self.size(), Qt.AspectRatioMode.KeepAspectRatio)
-            left, top = (self.width() - size.width()) // 2, (self.height() - size.height()) // 2
-            painter.drawImage(self.rect().adjusted(left, top, -left, -top), self.image)
 
 
 class TasteView(Themed, QDialog):

@@ -2,54 +2,40 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
+from app.bound import bind
 from app.i18n import tr
 from app.jobs.found_files import MOST_FILES, FoundFiles
-from app.theme.icons import icon
-from app.widgets.controls import Themed
-from app.widgets.plain import Label, set_tip
+from app.widgets.layouts import TOP, column, row
+from app.widgets.parts import icon_button, label, named
+from app.widgets.plain import set_tip
 from engine.core.plain_text import one_line
 
 _MOST_NAMES = 12  # in the tool tip
 
 
-class AddedLine(Themed, QFrame):
+class AddedLine(QFrame):
     """Hidden where nothing was left out, and once it was closed."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("addedLine")
-        self.setProperty("kind", "card")
+        named(self, "addedLine", "card")
         self._found = FoundFiles()
-        self._text, self._reasons = Label(), Label()
-        self._reasons.setProperty("kind", "secondary")
-        for label in (self._text, self._reasons):
-            label.setWordWrap(True)
-        self._close = QToolButton()
-        self._close.setObjectName("closeAdded")
-        self._close.setProperty("kind", "quiet")
-        self._close.clicked.connect(self.hide)
-        texts = QVBoxLayout()
-        texts.setSpacing(2)
-        texts.addWidget(self._text)
-        texts.addWidget(self._reasons)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(12, 8, 8, 8)
-        row.addLayout(texts, 1)
-        row.addWidget(self._close, 0, Qt.AlignmentFlag.AlignTop)
-        self.retranslate_ui()
+        self._text, self._reasons = label(wraps=True), label(kind="secondary", wraps=True)
+        close = icon_button("cancel", "Close", "closeAdded", "quiet", size=14, on=self.hide)
+        texts = column(self._text, self._reasons, spacing=2)
+        row((texts, 1), (close, 0, TOP), margins=(12, 8, 8, 8), on=self)
+        bind(self, self._show)
         self.hide()
 
     def show_found(self, found: FoundFiles) -> None:
         """Say what became of the files of a folder."""
         self._found = found
-        self.retranslate_ui()
+        self._show()
         self.setVisible(bool(found.skipped))
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
+    def _show(self) -> None:
         added, skipped = len(self._found.files), self._found.skipped
         left_out = sum(map(len, skipped.values()))
         self._text.setText(tr("{added} added, {skipped} skipped", added=added, skipped=left_out))
@@ -58,6 +44,3 @@ class AddedLine(Themed, QFrame):
         names = [one_line(path.name) for files in skipped.values() for path in files]
         shown = names[:_MOST_NAMES] + (["…"] if len(names) > _MOST_NAMES else [])
         set_tip(self._reasons, "\n".join(shown))
-        self._close.setIcon(icon("cancel", size=14))
-        set_tip(self._close, tr("Close"))
-        self._close.setAccessibleName(tr("Close"))

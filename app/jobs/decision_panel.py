@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.actions import Actions
 from app.engine_messages import text
 from app.i18n import tr
 from app.jobs.report_dialog import DoubtCard
@@ -61,22 +62,26 @@ def primary_action(
 class DecisionPanel(QWidget):
     """Shows at most one of four cards, what can be done, and what concerns the film that runs."""
 
-    action_requested = Signal(str)  # names of `primary_action`, and of `error_view.Help.action`
     choices_requested = Signal(dict)  # settings by name, that a refused plan offers
     stop_requested = Signal(bool)  # after the film that runs; False takes that back
 
     def __init__(
-        self, model: QueueModel, downloads: DownloadsModel, parent: QWidget | None = None
+        self,
+        model: QueueModel,
+        downloads: DownloadsModel,
+        actions: Actions,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.setObjectName("decisionPanel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._model, self._downloads = model, downloads
+        self._model, self._downloads, self._actions = model, downloads, actions
         self._row: JobRow | None = None
         self._names = ("start", "")
         self.held = ""  # why nothing may start
         self._offers_unfinished = False
-        self.plan, self.doubt, self.error = PlanCard(downloads), DoubtCard(), ErrorCard()
+        self.plan, self.doubt = PlanCard(downloads, actions), DoubtCard()
+        self.error = ErrorCard(actions)
         self._hint = _HintCard()
         self._primary, self._second = QPushButton(), QPushButton()
         self._primary.setObjectName("primaryAction")
@@ -85,7 +90,7 @@ class DecisionPanel(QWidget):
         self._second.setProperty("kind", "large")
         self._primary.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._is_low = False
-        self._running = _RunningRow()
+        self._running = _RunningRow(actions)
         self._stops = Switch()
         self._stops.setObjectName("stopsAfterThis")
         buttons = QHBoxLayout()
@@ -103,13 +108,11 @@ class DecisionPanel(QWidget):
         column.addWidget(self._running)
         column.addWidget(self._stops)
         column.addLayout(buttons)
-        self._primary.clicked.connect(lambda: self.action_requested.emit(self._names[0]))
-        self._second.clicked.connect(lambda: self.action_requested.emit(self._names[1]))
-        self._running.action_requested.connect(self.action_requested)
+        self._primary.clicked.connect(lambda: actions[self._names[0]].trigger())
+        self._second.clicked.connect(lambda: actions[self._names[1]].trigger())
         self._stops.clicked.connect(self.stop_requested)
-        self.plan.action_requested.connect(self.action_requested)
         self.plan.choices_requested.connect(self.choices_requested)
-        self.error.action_requested.connect(self.action_requested)
+        actions["start"].changed.connect(self._show_buttons)
         downloads.changed.connect(lambda: self.show_job(self._row))
         self.set_low(False)
         self.show_job(None)
@@ -186,7 +189,7 @@ class DecisionPanel(QWidget):
         self._running.show_active(active, is_selected=active is self._row)
         self._stops.setText(tr("Stop after this video"))
         self._stops.setVisible(active is not None)
-        startable = self._model.can_start and not self.held and active is None
+        startable = self._actions["start"].isEnabled()
         is_able = first != "start" or startable
         if self._primary.hasFocus() and not is_able and active is not None:
             self._running.setFocus()  # else Qt moves it to the log, and the next key opens that
@@ -242,11 +245,8 @@ class DecisionPanel(QWidget):
 class _RunningRow(QWidget):
     """Pause and Cancel of the film that runs; hidden while none does."""
 
-    action_requested = Signal(str)  # "pause", "resume" or "cancel"
-
-    def __init__(self) -> None:
+    def __init__(self, actions: Actions) -> None:
         super().__init__()
-        self._name = "pause"
         self._pause, self._cancel = QPushButton(), QPushButton()
         self._pause.setObjectName("pauseAction")
         self.setFocusProxy(self._pause)
@@ -258,8 +258,8 @@ class _RunningRow(QWidget):
         for button in (self._pause, self._cancel):
             button.setProperty("kind", "large")
             row.addWidget(button)
-        self._pause.clicked.connect(lambda: self.action_requested.emit(self._name))
-        self._cancel.clicked.connect(lambda: self.action_requested.emit("cancel"))
+        self._pause.clicked.connect(actions["pause"].trigger)
+        self._cancel.clicked.connect(actions["cancel"].trigger)
 
     def show_active(self, active: JobRow | None, *, is_selected: bool) -> None:
         """Show the film that runs; it is named where another one is selected."""
@@ -269,9 +269,9 @@ class _RunningRow(QWidget):
         whole = active.name
         name = "" if is_selected else self._short(whole)
         if active.state is JobState.PAUSED:
-            self._name, text = "resume", tr("Resume {name}", name=name) if name else tr("Resume")
+            text = tr("Resume {name}", name=name) if name else tr("Resume")
         else:
-            self._name, text = "pause", tr("Pause {name}", name=name) if name else tr("Pause")
+            text = tr("Pause {name}", name=name) if name else tr("Pause")
         self._pause.setText(caption(text))
         set_tip(self._pause, "Ctrl+P")
         self._cancel.setText(tr("Cancel"))

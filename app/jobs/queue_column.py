@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.actions import Actions
 from app.engine_messages import text
 from app.i18n import tr
 from app.jobs.added_line import AddedLine
@@ -42,15 +43,16 @@ _MIDDLE = Qt.TextElideMode.ElideMiddle
 class QueueColumn(Themed, QWidget):
     """Shows the queue and asks for more files."""
 
-    files_requested = Signal()
-    folder_requested = Signal()
     answer_requested = Signal()  # a question or a message is there, which is to be seen
     continue_requested = Signal()  # unfinished jobs of an earlier run
     discard_requested = Signal()
-    clear_requested = Signal()  # of the finished films
 
     def __init__(
-        self, model: QueueModel, removals: Removals, parent: QWidget | None = None
+        self,
+        model: QueueModel,
+        removals: Removals,
+        actions: Actions,
+        parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.setObjectName("queueColumn")
@@ -69,19 +71,18 @@ class QueueColumn(Themed, QWidget):
         self._drop.setObjectName("dropZone")
         self._banner = _Banner(self)
         self._undo = UndoLine(removals, self)
-        self._foot = QueueFoot(model, self)
+        self._foot = QueueFoot(model, actions, self)
         self.added = AddedLine(self)
         self.watch = WatchLine(self)
         self._nothing = Label()
         self._nothing.setProperty("kind", "secondary")
         self._nothing.setWordWrap(True)
         self._lay_out()
-        self._add.clicked.connect(self.files_requested)
-        self._folder.clicked.connect(self.folder_requested)
-        self._drop.clicked.connect(self.files_requested)
+        self._add.clicked.connect(actions["add_files"].trigger)
+        self._folder.clicked.connect(actions["add_folder"].trigger)
+        self._drop.clicked.connect(actions["add_files"].trigger)
         self._banner.accepted.connect(self.continue_requested)
         self._banner.declined.connect(self.discard_requested)
-        self._foot.clear_requested.connect(self.clear_requested)
         model.queue_changed.connect(self._show_count)
         self.retranslate_ui()
         self.view.setVisible(False)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app import labels
+from app.actions import Actions
 from app.i18n import tr
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
@@ -16,9 +16,7 @@ from app.widgets.plain import Label
 class QueueFoot(Translated, QWidget):
     """Hidden while it has nothing to say: one film that waits says all on its card."""
 
-    clear_requested = Signal()
-
-    def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
+    def __init__(self, model: QueueModel, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._model = model
         self._time, self._clear = Label(), QPushButton()
@@ -30,7 +28,7 @@ class QueueFoot(Translated, QWidget):
         row.setContentsMargins(2, 0, 0, 0)
         row.addWidget(self._time, 1)
         row.addWidget(self._clear)
-        self._clear.clicked.connect(self.clear_requested)
+        self._clear.clicked.connect(actions["clear_finished"].trigger)
         model.queue_changed.connect(self.retranslate_ui)
         model.job_changed.connect(lambda _job_id: self.retranslate_ui())
         self.retranslate_ui()

@@ -7,7 +7,7 @@ from pathlib import Path
 from PySide6.QtWidgets import QWidget
 
 from app.i18n import tr
-from app.models.model_labels import problem
+from app.installs.installable import problem
 from app.state.listings import DiagnosticsModel
 from app.widgets.notice_line import PageLine
 

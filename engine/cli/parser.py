@@ -12,12 +12,8 @@ from engine.cli import (
     inspection,
     jobs,
     latents,
-    machines,
     models,
     presets,
-    runtime,
-    update,
-    worker,
 )
 from engine.cli.context import CommandContext
 from engine.cli.options import DEVICE_HELP, settings_help
@@ -78,11 +74,7 @@ def build() -> argparse.ArgumentParser:
     _resume(add)
     latents.register(add)
     models.register(add)
-    runtime.register(add)
-    update.register(add)
     presets.register(add)
-    machines.register(add)
-    worker.register(add)
     for wing in wings():
         wing.add_commands(add)
     _machine(add)

@@ -10,7 +10,7 @@ from typing import Any
 from engine.cli.context import DONE, CommandContext
 from engine.cli.options import add_verb
 from engine.core.errors import OutputExists
-from engine.hardware.pretended_gpu import fastest, from_environment
+from engine.hardware.devices import fastest, from_environment
 from engine.planner import preset_choice
 from engine.settings import preset_store
 from engine.settings.assignments import with_text

@@ -23,7 +23,6 @@ from engine.jobs.services import (
     DiagnosticsService,
     ExaminationService,
     LatentService,
-    MachinesOnDemand,
     PresetService,
     Service,
     ServiceHost,
@@ -37,8 +36,6 @@ from engine.protocol import events as e
 from engine.protocol.command_check import check
 from engine.protocol.plan import notice_of_error
 from engine.protocol.tasks import Task, TaskKind
-from engine.runtimes.service import RuntimeService
-from engine.updates.service import UpdateService
 
 logger = logging.getLogger(__name__)
 
@@ -66,22 +63,22 @@ class EngineThread(threading.Thread):
         self._jobs = JobService(
             sink, machine, self.send, may_run=lambda: not any(map(self._tasks.runs, _ALONE))
         )
-        self._updates = UpdateService()
         is_measured = partial(self._tasks.runs, TaskKind.BENCHMARK)
         self._excerpts = ExcerptService(self._jobs, self.send, is_measured)
-        self._machines = MachinesOnDemand(sink, self.send, lambda: self._jobs.farm_port)
-        host = ServiceHost(sink=sink, send=self.send, is_busy=self._is_busy)
+        self._host = ServiceHost(
+            sink=sink,
+            send=self.send,
+            is_busy=self._is_busy,
+            jobs_port=lambda: self._jobs.farm_port,
+        )
         self._services: tuple[Service, ...] = (
             ModelFileService(),
-            RuntimeService(),
-            self._updates,
             self._excerpts,
             DiagnosticsService(),
             LatentService(),
             ExaminationService(self.send),
             PresetService(machine.pretend),
-            self._machines,
-            *(service for wing in wings() for service in wing.services(host)),
+            *(service for wing in wings() for service in wing.services(self._host)),
         )
 
     def _is_busy(self) -> bool:
@@ -103,7 +100,8 @@ class EngineThread(threading.Thread):
         finally:
             self._tasks.close(_CLOSE_S)
             self._excerpts.close()
-            self._machines.close(_CLOSE_S)
+            for end in self._host.at_end:
+                end(_CLOSE_S)
             sampler.stop()
             self._sink.emit(e.EngineClosed())
 
@@ -135,7 +133,8 @@ class EngineThread(threading.Thread):
                 prepared()
                 self._sink.emit(e.EngineReady(seconds=time.monotonic() - begin))
                 self._sink.emit(devices_here(self._pretend))
-                self._updates.tidy()
+                for wing in wings():
+                    wing.tidy()
                 self._excerpts.tidy()
             case c.StopTask(kind=kind, subject=subject):
                 self._tasks.stop(kind, subject)
@@ -148,7 +147,7 @@ class EngineThread(threading.Thread):
 
 
 def _refusal(command: c.Command, kind: TaskKind | None, error: EngineError) -> e.Event:
-    """How the error of a command reaches the user."""
+    """Report the error of a command to the user."""
     job_id = str(getattr(command, "job_id", ""))  # of a refused command it may be anything
     if kind is not None:
         return e.TaskFailed(kind=kind, subject=job_id, error=error.info())

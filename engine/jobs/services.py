@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from engine.hardware.devices import fastest
 from engine.hardware.gpu_table import GpuSpec
-from engine.hardware.pretended_gpu import fastest
 from engine.jobs import diagnostics_archive
 from engine.jobs.reading_marks import being_read
 from engine.pipeline.model_file_check import ready_vae
@@ -17,12 +17,8 @@ from engine.pipeline.prepare import examined_source, required_latents
 from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol import machines as m
 from engine.protocol.tasks import RunningTask, Task, TaskKind
 from engine.settings import preset_store
-
-if TYPE_CHECKING:
-    from engine.jobs.machines_service import MachinesService
 
 
 class Service(Protocol):
@@ -30,7 +26,7 @@ class Service(Protocol):
 
     @property
     def kind(self) -> TaskKind:
-        """Of its tasks, and of the TaskFailed where a command is answered at once."""
+        """Kind of its tasks, and of the TaskFailed where a command is answered at once."""
         ...
 
     @property
@@ -49,11 +45,13 @@ class Service(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceHost:
-    """What the engine thread offers to the services of wings."""
+    """Interface of the engine thread for the services of wings."""
 
     sink: e.EventSink
     send: Callable[[c.Command], None]  # from any thread
     is_busy: Callable[[], bool]  # whether a job or an excerpt runs
+    jobs_port: Callable[[], int]  # port of this computer at which others join its jobs
+    at_end: list[Callable[[float], None]] = field(default_factory=list)  # called with seconds
 
 
 class DiagnosticsService:
@@ -171,31 +169,3 @@ class PresetService:
         failures = found.failures if isinstance(command, c.ListPresets) else ()
         failed = (e.TaskFailed(kind=self.kind, error=failure.info()) for failure in failures)
         return (listed, *failed)
-
-
-class MachinesOnDemand:
-    """`engine.jobs.machines_service`, loaded with its first command: few users need it.
-
-    Args:
-        about: Arguments of MachinesService.
-    """
-
-    kind = TaskKind.PAIRING
-    commands = m.MachineCommand
-
-    def __init__(self, *about: Any) -> None:
-        self._about = about
-        self._loaded: MachinesService | None = None
-
-    def answer(self, command: m.MachineCommand) -> Task | tuple[e.Event, ...]:
-        """As of MachinesService."""
-        if self._loaded is None:
-            from engine.jobs.machines_service import MachinesService
-
-            self._loaded = MachinesService(*self._about)
-        return self._loaded.answer(command)
-
-    def close(self, timeout_s: float) -> None:
-        """End what runs, and wait for it."""
-        if self._loaded is not None:
-            self._loaded.close(timeout_s)

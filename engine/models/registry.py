@@ -14,7 +14,7 @@ from engine.core.errors import SettingsError, UnknownWeights
 from engine.hardware.budget import Budget
 from engine.models.contracts import AnyFamily
 from engine.models.latents import LatentFormat
-from engine.protocol.plan import WorkPlan
+from engine.protocol.plan import PassName, Plan, WorkPlan
 from engine.settings import schema
 from engine.settings.schema import JobSettings
 
@@ -127,6 +127,34 @@ def latent_family(model: str) -> AnyFamily:
             return one
     known = tuple(name for one in latent_formats() for name in one.titles)
     raise UnknownWeights("latents-vae", file=model, known=known)
+
+
+def decoding(plan: Plan) -> WorkPlan | None:
+    """The pass that makes frames of a source of latents, before all others; None without one.
+
+    A plan keeps only what may differ of it.
+    """
+    latent = plan.latent
+    if latent is None:
+        return None
+    return latent_format_of(latent.model).decoding(latent, plan.source_size, plan.work)
+
+
+def pass_of(plan: Plan, name: PassName) -> WorkPlan:
+    """A pass of a plan that has it."""
+    found: WorkPlan | None = decoding(plan) if name == "latent" else getattr(plan, name)
+    assert found is not None
+    return found
+
+
+def with_pass(plan: Plan, name: PassName, work: WorkPlan) -> Plan:
+    """The plan with another plan of one of its passes."""
+    changed: dict[str, Any] = {name: work}
+    if name == "latent":
+        assert plan.latent is not None
+        formats = latent_format_of(plan.latent.model)
+        changed = {name: formats.planned(plan.latent, work)}
+    return replace(plan, **changed)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,25 +12,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.core import atomic_file
-from engine.core.errors import DiskFull, OutOfMemory, WeightsUnreadable
+from engine.core.errors import DiskFull, WeightsUnreadable
 from engine.core.geometry import Box, Size
 from engine.core.messages import message
 from engine.core.units import bytes_text
-from engine.downloads.hashing import sha256_of
+from engine.files.hashing import sha256_of
 from engine.models import registry
-from engine.models.latents import LatentDecoder
 from engine.models.upscalers import DecodedTile
 from engine.pipeline.context import JobContext
 from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.prepare import decoded, film_at, film_path
-from engine.pipeline.recovery import Failure, attempt, change_plan, with_one_retry
+from engine.pipeline.recovery import Recovery, attempt, with_one_retry
 from engine.pipeline.stages.progress import Progress, ShownTiles
 from engine.pipeline.stream import Stream, Threads
 from engine.planner import latents as choice
 from engine.planner.notices import SPARE_BYTES
 from engine.protocol.events import StageStarted
 from engine.protocol.media import MediaInfo
-from engine.protocol.plan import LatentPlan
 from engine.video.write.segment_writer import LosslessWriter
 
 Planes = list[NDArray[np.uint16]]
@@ -44,8 +41,8 @@ def film_of(context: JobContext, folder: Path) -> MediaInfo:
     """The film that a job reads: its source, or what is decoded of it, now or in an earlier run.
 
     Args:
-        context: Of the job; its plan may become smaller meanwhile.
-        folder: Of the job; the film stays there until the job is done.
+        context: Context of the job; its plan may become smaller meanwhile.
+        folder: Folder of the job; the video stays there until the job is done.
 
     Raises:
         InputError: The latents cannot be used (any more).
@@ -71,7 +68,7 @@ def film_of(context: JobContext, folder: Path) -> MediaInfo:
 
 
 def _checksum_of(film: Path) -> Path:
-    """Where the SHA-256 of a decoded film is kept: the result is compared with that film alone."""
+    """Path of the SHA-256 of a decoded video: the result is compared with that video alone."""
     return film.with_suffix(".sha256")
 
 
@@ -101,43 +98,18 @@ def _check_disk(media: MediaInfo, folder: Path) -> None:
 def _decode(context: JobContext, film: Path) -> None:
     """Decode all; again with a smaller plan for lack of memory, a wider dtype after overflow.
 
-    A pause keeps the memory: the film would have to be decoded from its beginning.
+    A pause keeps the memory: the video would have to be decoded from its beginning.
     """
-    was_smallest = False
-    while True:
-        plan = context.plan.latent
-        assert plan is not None
-        failure = attempt(_Decoding(context, plan, film).run)
-        if failure is None:
-            return
-        if (other := _other(context, plan, failure)) is not None:
-            change_plan(context, replace(context.plan, latent=other), failure)
-        elif was_smallest:
-            raise OutOfMemory("decoding-latents")
-        else:
-            was_smallest = True  # other programs take memory and give it back: once more
-
-
-def _other(context: JobContext, plan: LatentPlan, failure: Failure) -> LatentPlan | None:
-    """A plan with a wider dtype or less memory; None where there is none.
-
-    Raises:
-        NumericOverflow: There is no wider dtype.
-    """
-    latents = registry.latent_format_of(plan.model)
-    if failure.why != "overflow":
-        return latents.smaller(plan, latents.header(context.media.path).padded)
-    other = latents.wider(plan)
-    if other is None:
-        raise failure.error
-    return other
+    recovery = Recovery(context, "latent")
+    while (failure := attempt(_Decoding(context, film).run)) is not None:
+        recovery.go_on(failure, 0)
 
 
 class _Decoding:
     """One attempt, from the first latent to the last."""
 
-    def __init__(self, context: JobContext, plan: LatentPlan, film: Path) -> None:
-        self._context, self._plan, self._film = context, plan, film
+    def __init__(self, context: JobContext, film: Path) -> None:
+        self._context, self._film = context, film
         video = context.media.video
         self._size = video.size
         self._total = video.frame_count
@@ -145,18 +117,19 @@ class _Decoding:
         self._tiles = ShownTiles(context)
 
     def run(self) -> None:
-        """Write the film; it is there whole, or not at all."""
-        plan, work = self._plan, self._context.plan.work
+        """Write the video; it is there whole, or not at all. Decode here, compress in a thread."""
+        context, latent = self._context, self._context.plan.latent
+        assert latent is not None
+        work = registry.pass_of(context.plan, "latent")
         torch.set_num_threads(work.threads)
-        decoder = registry.latent_format_of(plan.model).decoder(plan, work.switches.vae)
-        with closing(decoder):  # the model that comes next needs the room
-            self._write(decoder)
-
-    def _write(self, decoder: LatentDecoder) -> None:
-        """Decode here, compress in another thread."""
-        context = self._context
-        found = decoder.frames(context.media.path, self._show, context.control.check)
-        with closing(found), Threads() as threads:
+        found = registry.latent_format_of(latent.model).decode(
+            context.media.path,
+            work,
+            normalised=latent.normalised,
+            watch=self._show,
+            check=context.control.check,
+        )
+        with closing(found), Threads() as threads:  # the model that comes next needs the room
             ready = threads.stream(_WAITING, list[Planes])
             threads.start("write video", lambda: self._store(ready))
             left = self._total

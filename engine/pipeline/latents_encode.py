@@ -28,8 +28,8 @@ from engine.core.units import memory_text, parse_clock
 from engine.hardware import torch_memory
 from engine.hardware.budget import PROGRAM_BYTES, Budget, measure_budget
 from engine.models import registry
-from engine.models.latents import EncodeRoom, LatentEncoding, LatentFilm, LatentFormat
-from engine.models.planning.search import MemoryRequirement, fits
+from engine.models.latents import LatentFilm, LatentFormat
+from engine.models.planning.search import Room
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.display import turn
 from engine.pipeline.model_file_check import ready_vae
@@ -37,10 +37,13 @@ from engine.pipeline.output import check_output, part_path, publish
 from engine.pipeline.prepare import examined_source, probe_film
 from engine.pipeline.recovery import Failure, attempt
 from engine.pipeline.stages.restore import SourceColours
+from engine.planner.downgrade import next_work
 from engine.planner.notices import refusals
 from engine.planner.plan_job import device_of
+from engine.planner.rates import Rates
+from engine.planner.times import model_seconds
 from engine.protocol.media import MediaInfo
-from engine.protocol.plan import WeightsPlan
+from engine.protocol.plan import WeightsPlan, WorkPlan
 from engine.protocol.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.settings.switches import switches_of
@@ -144,52 +147,47 @@ class _Encoding:
 
         Raises:
             FeatureMissing: The device cannot carry out one of the choices.
+            PlanDoesNotFit: Even the smallest tiles need too much.
             OutOfMemory, NumericOverflow: There is no smaller tile, no wider dtype.
         """
         settings, device = self.settings, device_of(self.settings, budget)
-        family = registry.latent_family(self.model).name
-        for notice in refusals(settings, [family], device, budget.capability):
+        family = registry.latent_family(self.model)
+        for notice in refusals(settings, [family.name], device, budget.capability):
             raise FeatureMissing(notice.case, **notice.params)
-        switches = switches_of(settings.switches, device, budget.capability)
-        room = EncodeRoom(budget=budget, device=device, switches=switches.vae)
-        plan = self.format.encoding(self.model, vae, self.padded, settings, room)
-        _check_fits(self.format.encode_needs(plan), device, budget)
+        size, switches = (
+            self.media.video.seen_size,
+            switches_of(settings.switches, device, budget.capability),
+        )
+        work = self.format.encoding(self.model, vae, size, settings, device)
+        room = _room(budget, self.media.video.frame_count)
+        work = family.fitted(replace(work, threads=budget.threads, switches=switches), room)
+        if not room.holds(work):
+            needed = family.needs(work).device + family.needs(work).host
+            raise PlanDoesNotFit("encoding", size=memory_text(needed), needed=needed)
         torch.set_num_threads(budget.threads)
-        made: list[int] = []
+        made: list[tuple[int, int]] = []
         while not made:
 
-            def work(plan: LatentEncoding = plan) -> None:
+            def encode(work: WorkPlan = work) -> None:
+                self.frames = 0
                 with arithmetic_of(switches.run):
-                    made.append(self._attempt(plan, part))
+                    made.append(
+                        self.format.encode(
+                            part,
+                            work,
+                            self._slices(device),
+                            self._film,
+                            normalised=settings.latents == "normalised",
+                            check=self.control.check,
+                        )
+                    )
 
             with writing(part):
-                failure = attempt(work)
+                failure = attempt(encode)
             if failure is not None:
-                plan = self._other(plan, failure)
-        return made[0]
-
-    def _other(self, plan: LatentEncoding, failure: Failure) -> LatentEncoding:
-        """The next smaller or wider plan after a failure that calls for it."""
-        if failure.why == "overflow":
-            if plan.dtype == "float32":
-                raise failure.error
-            return replace(plan, dtype="float32")
-        smaller = self.format.smaller_encoding(plan)
-        if smaller is None:
-            raise OutOfMemory("encoding-latents")
-        return smaller
-
-    def _attempt(self, plan: LatentEncoding, part: Path) -> int:
-        encoder = self.format.encoder(plan, part, self.control.check)
-        self.frames = 0
-        try:
-            with torch.inference_mode():
-                for frames, last in self._slices(plan.device):
-                    encoder.push(frames, last=last)
-            self.latents = encoder.length
-            return encoder.close(self._film())
-        finally:
-            encoder.discard()
+                work = _next(work, failure)
+        self.latents, written = made[0]
+        return written
 
     def _film(self) -> LatentFilm:
         video = self.media.video
@@ -242,13 +240,30 @@ class _Encoding:
         return torch.cat([rgb, rgb[-1:].expand(whole - len(rgb), -1, -1, -1)])
 
 
-def _check_fits(needs: MemoryRequirement, device: str, budget: Budget) -> None:
-    """Refuse what cannot work before minutes have gone by.
+def _room(budget: Budget, frames: int) -> Room:
+    """Budget of encoding alone."""
+
+    def ram(work: WorkPlan) -> int:
+        needs = registry.family_of(work).needs(work)
+        return PROGRAM_BYTES + needs.host + (0 if work.device == "cuda" else needs.device)
+
+    return Room(
+        budget=budget,
+        frames=frames,
+        ram=ram,
+        device=lambda work: registry.family_of(work).needs(work).device,
+        seconds=lambda work: model_seconds(work, frames, budget, Rates()),
+    )
+
+
+def _next(work: WorkPlan, failure: Failure) -> WorkPlan:
+    """The next smaller or wider plan after a failure that calls for it.
 
     Raises:
-        PlanDoesNotFit: Even the smallest tiles need too much.
+        OutOfMemory, NumericOverflow: There is none.
     """
-    if fits(needs, device, budget, PROGRAM_BYTES):
-        return
-    needed = needs.device + needs.host
-    raise PlanDoesNotFit("encoding", size=memory_text(needed), needed=needed)
+    assert failure.why is not None  # nothing gives memory back here
+    found = next_work(work, failure.why, of_main_memory=failure.of_main_memory)
+    if found is not None:
+        return found
+    raise failure.error if failure.why == "overflow" else OutOfMemory("encoding-latents")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, WeightsBusy, WeightsMissing
-from engine.model_files.store import Store, is_changed
+from engine.files.model_files import Store, is_changed
 from engine.models import registry
 from engine.pipeline.context import JobContext, Throttle
 from engine.protocol.events import StageProgress, StageStarted
@@ -48,13 +48,13 @@ def check_weights(context: JobContext) -> None:
 
 
 def files_used(context: JobContext) -> tuple[ModelFile, ...]:
-    """What a report says of the model files of a job; reads those that were not read yet.
+    """Model files of a job for its report; reads those that were not read yet.
 
     Raises:
-        WeightsUnreadable, Cancelled: As reading them.
+        WeightsUnreadable, Cancelled: Raised while they are read.
     """
     store, plan = Store(), context.plan
-    named = [("", file) for file in (plan.latent.weights if plan.latent else ())]
+    named = [("", file) for file in ((plan.latent.vae,) if plan.latent else ())]
     named += [(work.architecture, file) for work in plan.passes for file in work.weights_files]
     return tuple(
         ModelFile(
@@ -69,7 +69,7 @@ def files_used(context: JobContext) -> tuple[ModelFile, ...]:
 def files_of(plan: Plan) -> tuple[WeightsPlan, ...]:
     """Weights files that a job needs and that are no part of the program."""
     of_passes = (file for work in plan.passes for file in work.weights_files)
-    return (*(plan.latent.weights if plan.latent else ()), *of_passes)
+    return (*((plan.latent.vae,) if plan.latent else ()), *of_passes)
 
 
 def ready_vae(model: str, own: str = "", *, control: Control | None = None) -> WeightsPlan:

@@ -28,7 +28,7 @@ from engine.planner.downgrade import (
     notice_of,
 )
 from engine.protocol.events import PlanDowngraded, Warned
-from engine.protocol.plan import Notice, Plan
+from engine.protocol.plan import Notice, PassName, Plan
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Failure:
 
 
 def reason_of(error: BaseException) -> Failure | None:
-    """What a job can do something about; None for everything else."""
+    """Error that a job can do something about; None for everything else."""
     if isinstance(error, MemoryReleased):
         return Failure(why=None, error=error)
     if isinstance(error, Spilled):
@@ -85,10 +85,15 @@ class Recovery:
 
     The smallest plan is tried once more whenever something was finished since: other
     programs take memory and give it back.
+
+    Args:
+        context: Context of the job.
+        failing: The pass that is at work; None where that is not known.
     """
 
-    def __init__(self, context: JobContext) -> None:
+    def __init__(self, context: JobContext, failing: PassName | None = None) -> None:
         self._context = context
+        self._failing = failing
         self._failed_at = -1  # frames that were finished when the smallest plan failed last
 
     def go_on(self, failure: Failure, done: int) -> None:
@@ -107,7 +112,9 @@ class Recovery:
             self._context.control.check()  # until it is resumed
             return
         before = self._context.plan
-        after = next_plan(before, failure.why, of_main_memory=failure.of_main_memory)
+        after = next_plan(
+            before, failure.why, of_main_memory=failure.of_main_memory, failed=self._failing
+        )
         if after is None:
             self._at_smallest(failure, done)
         else:
@@ -120,6 +127,8 @@ class Recovery:
             self._context.guard = None  # slow is better than never
             _warn(self._context, Notice(code="spilled-at-floor", severity="warning"))
             return
+        if self._failed_at >= done and self._failing == "latent":
+            raise OutOfMemory("decoding-latents")
         if self._failed_at >= done:
             raise smallest_plan_error(self._context.plan, self._context)
         self._failed_at = done
@@ -145,7 +154,7 @@ def with_one_retry(activity: Message, work: Callable[[], T]) -> T:
     """Do some work that has no smaller plan; once more when memory ran out.
 
     Args:
-        activity: What the work does: "checking the result".
+        activity: Name of the work: "checking the result".
         work: May be done again from its beginning.
 
     Raises:

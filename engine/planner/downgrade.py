@@ -1,4 +1,4 @@
-"""From a plan that did not work to the next smaller one, and the notice of it; no torch."""
+"""The next smaller plan after one that did not work, and the notice of it; no torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from engine.core.messages import Message, Param, message
 from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
-from engine.models.planning.notices import tiles_change
 from engine.planner import peaks
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import Notice, PassName, Plan, StagePlan, WorkPlan
@@ -27,23 +26,25 @@ def next_plan(
 
     Of two passes that one changes which failed, else that which needs more memory, and if it cannot
     the other one. Which of them overflowed is not known: the first one, which costs less, is
-    widened first.
+    widened first. Where decoding of latents failed, nothing else changes.
 
     Args:
-        plan: That did not work.
-        why: What was wrong with it.
+        plan: Plan that did not work.
+        why: Error of it.
         of_main_memory: Main memory was short, not that of a GPU.
         failed: The pass that was at work; None where that is not known.
     """
     for name in _in_turn(plan, why, failed):
-        other = _other(getattr(plan, name), why, of_main_memory=of_main_memory)
+        other = next_work(registry.pass_of(plan, name), why, of_main_memory=of_main_memory)
         if other is not None:
-            return _remeasured_plan(plan.with_pass(name, other))
+            return _remeasured_plan(registry.with_pass(plan, name, other))
     return None
 
 
 def _in_turn(plan: Plan, why: Why, failed: PassName | None) -> tuple[PassName, ...]:
     """Which of the passes are to change, the best one first."""
+    if failed == "latent":
+        return ("latent",)
     if plan.first_pass is None:
         return ("work",)
     passes: tuple[PassName, PassName] = ("first_pass", "work")
@@ -55,8 +56,8 @@ def _in_turn(plan: Plan, why: Why, failed: PassName | None) -> tuple[PassName, .
     return passes if why == "overflow" or is_largest else passes[::-1]
 
 
-def _other(work: WorkPlan, why: Why, *, of_main_memory: bool) -> WorkPlan | None:
-    """The next plan of one model."""
+def next_work(work: WorkPlan, why: Why, *, of_main_memory: bool) -> WorkPlan | None:
+    """The plan of one pass to go on with; None where there is none."""
     family = registry.family_of(work)
     if why == "overflow":
         return family.wider(work)
@@ -93,7 +94,7 @@ def notice_of(
     spilled_bytes: int = 0,
     users: Sequence[GpuProcess] = (),
 ) -> Notice:
-    """What became smaller, why, and which program holds the GPU's memory where that is known."""
+    """Notice of what became smaller, why, and which program holds the GPU's memory."""
     return Notice(
         code="plan-changed",
         case=why,
@@ -109,7 +110,7 @@ def notice_of(
 
 
 def _dtype_before(before: Plan, after: Plan) -> str:
-    """Of what has changed: decoding, a first pass or the model."""
+    """Title of the changed pass: decoding, a first pass or the model."""
     if before.latent is not None and before.latent != after.latent:
         return before.latent.dtype
     if before.first_pass is not None and before.first_pass != after.first_pass:
@@ -118,7 +119,7 @@ def _dtype_before(before: Plan, after: Plan) -> str:
 
 
 def change_of(before: Plan, after: Plan) -> Message:
-    """What is different, the main thing alone: "clips of 9 instead of 21 frames"."""
+    """The main difference alone: "clips of 9 instead of 21 frames"."""
     return next(_changes(before, after), message("change.smaller-pieces"))
 
 
@@ -127,7 +128,7 @@ def no_smaller(plan: Plan, free_bytes: int, users: Sequence[GpuProcess] = ()) ->
 
     Args:
         plan: The smallest one.
-        free_bytes: Of the GPU, or of main memory where the processor computes.
+        free_bytes: Free bytes of the GPU, or of RAM where the CPU computes.
         users: Processes that hold memory of the GPU.
     """
     needed, on_gpu = plan.peak_bytes, plan.work.device == "cuda"
@@ -163,11 +164,9 @@ def _changes(before: Plan, after: Plan) -> Iterator[Message]:
         for change in _changes_of(before.first_pass, after.first_pass):
             yield message("change.first-pass", change=change)
     yield from _changes_of(before.work, after.work)
-    if before.latent is not None and after.latent is not None:
-        was, is_ = before.latent, after.latent
-        if was.dtype != is_.dtype:
-            yield message("change.dtype", before=was.dtype, after=is_.dtype)
-        yield from tiles_change("decoding", was.decode_tile, is_.decode_tile)
+    was, is_ = registry.decoding(before), registry.decoding(after)
+    if was is not None and is_ is not None:
+        yield from _changes_of(was, is_)
 
 
 def _changes_of(old: WorkPlan, new: WorkPlan) -> Iterator[Message]:

@@ -1,10 +1,9 @@
-"""Jobs whose source holds latents: how they become pictures, before anything else is done."""
+"""Jobs whose source holds latents: they become a video before anything else is done."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.latents import Guess, LatentFormat, LatentHeader
 from engine.protocol.media import MediaInfo, Reading, VideoInfo
@@ -14,21 +13,15 @@ from engine.settings.schema import JobSettings
 _BYTES_PER_PIXEL = 6  # of 16 bits a colour
 
 
-def choose(media: MediaInfo, settings: JobSettings, budget: Budget, device: str) -> LatentPlan:
-    """How a source of latents is decoded.
-
-    Args:
-        media: The source, which holds latents.
-        settings: What the user wants.
-        budget: What the machine has.
-        device: That the job runs on.
+def choose(media: MediaInfo, settings: JobSettings, device: str) -> LatentPlan:
+    """The largest way to decode a source of latents on the device of the job.
 
     Raises:
         InputError: The latents cannot be used.
-        WeightsError: The user's VAE is not there, or is another one.
+        WeightsError: The user's VAE is missing, or is another one.
     """
     latents, header, guess = examined(media)
-    plan = latents.choose(header, settings, budget, device)
+    plan = latents.choose(header, settings, device)
     return replace(plan, normalised=reading_of(settings, guess) == "normalised")
 
 
@@ -48,5 +41,5 @@ def examined(media: MediaInfo) -> tuple[LatentFormat, LatentHeader, Guess]:
 
 
 def film_bytes(video: VideoInfo) -> int:
-    """Most that the decoded film takes on the disk: noise in the lowest bits stays as it is."""
+    """Most that the decoded video takes on the disk: noise in the lowest bits stays as it is."""
     return video.size.pixels * video.frame_count * _BYTES_PER_PIXEL

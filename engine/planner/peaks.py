@@ -29,7 +29,7 @@ class StagePeak:
     """Bytes of one stage while it works.
 
     Attributes:
-        ram: Of main memory, without what the program needs with nothing to do.
+        ram: Bytes of RAM, without those of the idle program.
         device: On the GPU, weights included; 0 for what a processor computes.
     """
 
@@ -174,11 +174,10 @@ def _reducing(large: Size, picture: Size) -> int:
 
 
 def _latents(plan: Plan) -> dict[str, StagePeak]:
-    """Of a source of latents, which becomes a film first."""
-    latent = plan.latent
-    if latent is None:
+    """Peak of a source of latents, which becomes a video first."""
+    work = registry.decoding(plan)
+    if work is None:
         return {}
-    found = registry.latent_format_of(latent.model).needs(latent, plan.source_size)
-    is_cpu = latent.device == "cpu"
+    found, is_cpu = registry.family_of(work).needs(work), work.device == "cpu"
     ram = found.host + (found.device if is_cpu else 0)
     return {"latents": StagePeak(ram=ram, device=0 if is_cpu else found.device)}

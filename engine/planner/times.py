@@ -14,7 +14,7 @@ from engine.models import registry
 from engine.models.contracts import WorkKind
 from engine.planner import sharing, workers
 from engine.planner.rates import Rates, Spread
-from engine.protocol.plan import LatentPlan, Plan, WorkPlan
+from engine.protocol.plan import Plan, WorkPlan
 
 _MOST_CORES = 16  # that work can be spread over
 _READ_THREADS = 2  # of the decoder
@@ -96,12 +96,10 @@ def fixed_seconds(plan: Plan, known: Rates) -> float:
 def _loading(plan: Plan) -> float:
     """CPU seconds of getting the model ready."""
     found = 0.0
-    for work in plan.passes:
+    first = registry.decoding(plan)
+    for work in (*plan.passes, *([] if first is None else [first])):
         found += _LOAD_S * sum(file.bytes for file in work.weights_files)
         found += registry.family_of(work).loading_seconds(work)
-    if plan.latent is not None:
-        fold = registry.latent_format_of(plan.latent.model).fold_seconds
-        found += (_LOAD_S + fold) * plan.latent.vae.bytes
     return found
 
 
@@ -132,7 +130,7 @@ def _own_cores(plan: Plan, budget: Budget) -> int:
 
 
 def stage_seconds(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
-    """What each stage would take by itself, in the order of the work.
+    """Seconds of each stage by itself, in the order of the work.
 
     Stages as in `peaks`, and "verify". Some overlap: a job on a GPU takes less than their sum.
     """
@@ -151,10 +149,10 @@ def model_seconds(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> 
     """Seconds that the model alone takes for so many frames, without any correction.
 
     Args:
-        work: Of any family.
-        frames: Of the source.
+        work: Work of any family.
+        frames: Number of frames of the source.
         budget: The GPU and the cores.
-        known: What is known of their speed.
+        known: Knowledge of their speed.
     """
     if work.device == "cuda":
         return sum(_on_gpu(work, frames, budget, known).values())
@@ -168,7 +166,7 @@ def spread(plan: Plan, budget: Budget, known: Rates) -> Spread:
 
 
 def _spread(plan: Plan, budget: Budget, known: Rates) -> Spread:
-    """Of one GPU, or of the processor."""
+    """Seconds on one GPU, or on the CPU."""
     learned = known.learned(kind(plan), gpu_title(plan.work, budget))
     on_gpu = plan.work.device == "cuda"
     if learned is not None:
@@ -215,8 +213,9 @@ def stages_alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
         for stage, seconds in _on_gpu(work, plan.frames, budget, known).items()
     }
     on_gpu["restore"] = restore_seconds(gpu_of(budget), plan.picture.size.pixels * plan.frames)
-    if plan.latent is not None and plan.latent.device == "cuda":
-        found[FIRST] += _latent_on_gpu(plan, plan.latent, budget, known)
+    first = registry.decoding(plan)
+    if first is not None and first.device == "cuda":
+        found[FIRST] += sum(_on_gpu(first, plan.frames, budget, known).values())
     order = (FIRST, "read", *on_gpu, "write", LAST)
     return {name: (found | on_gpu)[name] for name in order if name in found | on_gpu}
 
@@ -235,12 +234,11 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
     picture, on_gpu = plan.picture, plan.work.device == "cuda"
     source = plan.source_size.pixels * plan.frames / 1e6
     output = picture.size.pixels * plan.frames / 1e6
-    latent, found = plan.latent, dict[str, float]()
-    if latent is not None:
+    first, found = registry.decoding(plan), dict[str, float]()
+    if first is not None:
         found[FIRST] = source * known.cost("ffv1")
-        if latent.device != "cuda":
-            operations = _latent_operations(plan, latent)
-            found[FIRST] += operations / 1e12 * known.cost(f"vae-{latent.dtype}")
+        if first.device != "cuda":
+            found[FIRST] += sum(_on_processor(first, plan.frames, known).values())
     found["read"] = source * known.cost("read") + plan.frames * known.cost("frame")
     if not on_gpu:
         for work in plan.passes:
@@ -268,7 +266,7 @@ def _cores(threads: int) -> int:
 
 
 def _threads(stage: str, cores: int) -> int:
-    """That a stage of the processor can use."""
+    """Number of threads a stage on the CPU can use."""
     return min(cores, {"read": _READ_THREADS, LAST: _VERIFY_THREADS}.get(stage, cores))
 
 
@@ -304,28 +302,13 @@ def _on_gpu(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> dict[s
     return found or {"upscale": 0.0}
 
 
-def _latent_operations(plan: Plan, latent: LatentPlan) -> float:
-    """Floating-point operations of decoding a source of latents."""
-    latents = registry.latent_format_of(latent.model)
-    return latents.operations(latent, plan.source_size, plan.frames)
-
-
-def _latent_on_gpu(plan: Plan, latent: LatentPlan, budget: Budget, known: Rates) -> float:
-    """Device seconds of the same."""
-    operations = _latent_operations(plan, latent)
-    measured = known.gpu_cost(gpu_title(plan.work, budget), f"vae-{latent.dtype}")
-    if measured is not None:
-        return operations / 1e12 * measured
-    return compute_seconds(gpu_of(budget), "vae", latent.dtype, operations)
-
-
 def gpu_of(budget: Budget) -> GpuSpec:
     """The GPU that a job counts with."""
     return counted_gpu(budget.gpu, budget.capability)
 
 
 def gpu_title(work: WorkPlan, budget: Budget) -> str:
-    """What the speed of the GPU that a plan computes on is kept under; "" for the processor."""
+    """Key of the speed of the GPU that a plan computes on; "" for the CPU."""
     return name_of(budget.gpu, budget.capability) if work.device == "cuda" else ""
 
 
@@ -369,8 +352,8 @@ def compute_seconds(gpu: GpuSpec, kind: WorkKind, dtype: str, operations: float)
     """Seconds of so many floating-point operations.
 
     Args:
-        gpu: What it can do at most.
-        kind: Of the work.
+        gpu: Specification with its theoretical maxima.
+        kind: Kind of the work.
         dtype: GPUs before Ampere do not multiply bfloat16 in matrix units.
         operations: One multiply-add is two.
     """

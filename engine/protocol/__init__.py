@@ -1,1 +1,1 @@
-"""What crosses the engine's boundary: commands, events and the plain data they carry."""
+"""Data that crosses the engine's boundary: commands, events and what they carry."""

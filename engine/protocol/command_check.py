@@ -34,7 +34,7 @@ def check(command: Command) -> None:
 
 
 def _amount(value: Any) -> float:
-    """What the "low" of a field is compared with."""
+    """Value that the "low" of a field is compared with."""
     if isinstance(value, tuple):
         return len(value)
     return value if isinstance(value, int | float) else math.inf

@@ -52,7 +52,7 @@ class ExamineSource(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceExamined(Command):
-    """What a job's source shows; answered by PlanChosen where that changes anything."""
+    """Request to examine a job's source; answered by PlanChosen where that changes anything."""
 
     job_id: str
     media: MediaInfo
@@ -180,7 +180,7 @@ class MakeExcerpt(ExcerptCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcerptMade(Command):
-    """What a task made for MakeExcerpt; answered by ExcerptReady."""
+    """Request for the excerpt that a task of MakeExcerpt made; answered by ExcerptReady."""
 
     job_id: str
     excerpt: Excerpt
@@ -300,7 +300,7 @@ class RemoveModelFile(ModelFileCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeCommand(Command):
-    """Of NVIDIA runtimes, builds of torch; jobs go on meanwhile. All but the list are tasks."""
+    """Commands for NVIDIA runtimes, builds of torch; jobs continue. All but the list are tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +322,7 @@ class InstallRuntime(RuntimeCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRuntime(RuntimeCommand):
-    """The same with wheels of the user's: files, or folders with wheels in them."""
+    """Install a runtime from the user's wheels: files, or folders with wheels in them."""
 
     paths: tuple[Path, ...] = at_least(1)
     accepted: tuple[str, ...] = ()

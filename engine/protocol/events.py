@@ -69,7 +69,7 @@ class JobRemoved(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChosen(JobEvent):
-    """What will be done; sent again whenever the settings change.
+    """Plan of a job; sent again whenever the settings change.
 
     Attributes:
         media: The source, where other settings, or a sample of its frames, show it differently.
@@ -112,7 +112,7 @@ class StageStarted(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageProgress(JobEvent):
-    """How far a stage is."""
+    """Progress of a stage."""
 
     stage: str  # "decode", "read", "upscale", "write", "mux", "verify"
     done: int  # units of this stage: frames, or bytes for "mux"
@@ -123,7 +123,7 @@ class StageProgress(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerProgress(JobEvent):
-    """Where one of several worker processes of a job is."""
+    """Progress of one of several worker processes of a job."""
 
     worker: int  # of the plan, from 1 on; those of other computers follow
     frame: int  # of the film, which it has reached
@@ -133,12 +133,12 @@ class WorkerProgress(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagesTimed(JobEvent):
-    """How long the stages inside of "run" took so far, about once a second.
+    """Seconds of the stages inside of "run" so far, about once a second.
 
     Attributes:
-        seconds: Of the stages of the plan, of "load" (models get ready, and give memory back) and
-            of "wait" (for frames, and for pieces to be checked). "read" and "write" go on next to
-            the others, which take turns and are all of "run".
+        seconds: Seconds of the stages of the plan, of "load" (models get ready, and give memory
+            back) and of "wait" (for frames, and for pieces to be checked). "read" and "write" go
+            on next to the others, which take turns and are all of "run".
     """
 
     seconds: Mapping[str, float]
@@ -239,7 +239,7 @@ class JobCancelled(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry(Event):
-    """How the machine feels, about once a second."""
+    """Telemetry of this computer, about once a second."""
 
     gpu: GpuReading | None  # that jobs run on, the fastest of several; None without an NVIDIA GPU
     other_gpus: tuple[GpuReading, ...] = ()  # in the order of their slots
@@ -322,7 +322,7 @@ class TaskEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgress(TaskEvent):
-    """How far a task is, in MB, steps of a benchmark or frames; all zero while it waits."""
+    """Progress of a task, in MB, steps of a benchmark or frames; all zero while it waits."""
 
     done: float = 0.0
     total: float = 0.0  # 0 while unknown
@@ -360,7 +360,7 @@ class DeviceChoice:
     """A device that jobs can run on.
 
     Attributes:
-        value: Of the setting `device`.
+        value: Value of the setting `device`.
         title: "RTX 5070 Ti, 16 GB", with its number where several are alike; "" for the processor.
         unavailable: Setting -> value that cannot be chosen with this device -> why.
     """
@@ -372,7 +372,7 @@ class DeviceChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicesListed(Event):
-    """What jobs can run on, and what can be chosen there; sent once, after EngineReady.
+    """Devices that jobs can run on, with their choices; sent once, after EngineReady.
 
     Attributes:
         devices: GPUs in the order of their slots, then the processor.

@@ -15,7 +15,7 @@ SCENE_KINDS: tuple[SceneKind, ...] = get_args(SceneKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Where models tell themselves apart."""
+    """A place in a video where models differ."""
 
     kind: SceneKind
     seconds: float  # of the source
@@ -26,10 +26,10 @@ class Excerpt:
     """A part of a film that was tried.
 
     Attributes:
-        settings: That it was made with.
-        plan: Of the whole film with these settings, but for its part, its result and its streams:
-            the result has pictures only.
-        frames: That were made.
+        settings: Settings that it was made with.
+        plan: Plan of the whole video with these settings, but for its part, its result and its
+            streams: the result has images only.
+        frames: Frames that were made.
         frames_per_second: Measured, without loading the model; 0 where it was over too soon.
         device_bytes: Most that was measured on the GPU; 0 for the processor.
     """

@@ -18,14 +18,14 @@ class MachineInfo:
 
     Attributes:
         fingerprint: SHA-256 of its certificate, in hexadecimal.
-        name: That its owner gave it.
+        name: Name that its owner gave it.
         address: "host:port" of its jobs, that it had at the pairing.
         state: "helped" has this computer work for it, "refused" does not fit (another version,
             other weights), "left-out" failed three times in this job.
-        devices: What computes there: names of GPUs, or of the processor.
+        devices: Names of its GPUs, or of its CPU.
         free_bytes: Memory that is free there, of the GPUs or main memory.
-        frames_per_second: Of the present job; 0 while unknown.
-        film: That it works on; "" for none.
+        frames_per_second: Speed in the current job; 0 while unknown.
+        film: Name of the video that it works on; "" for none.
         spans_done: In the present job.
         why: It is refused, left out or paused.
     """
@@ -52,14 +52,14 @@ class FoundMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachinesState:
-    """What is known of other computers.
+    """Knowledge of other computers.
 
     Attributes:
-        machines: That are paired, by name.
-        found: That wait to be paired.
-        name: Of this computer.
-        address: Of this computer in its network, to be typed on another one; "" while it does not
-            listen.
+        machines: Paired computers, by name.
+        found: Computers that wait to be paired.
+        name: Name of this computer.
+        address: Address of this computer in its network, to be typed on another one; "" while it
+            does not listen.
         is_lent: This computer works for others.
         lent_to: Name of the computer that it works for at this moment; "" for none.
         problem: Why other computers cannot reach or find this one; None where they can.
@@ -104,7 +104,7 @@ class ConfirmPairing(MachineCommand):
     """Whether the words on both screens are the same; without it a pairing lapses.
 
     Attributes:
-        words: That were compared; no pairing with other words is answered.
+        words: Words that were compared; no pairing with other words is answered.
         are_same: They are those of the other screen.
     """
 
@@ -142,7 +142,7 @@ class PairingWords(Event):
 
     Attributes:
         words: Six of them.
-        name: That the other computer gives itself.
+        name: Name that the other computer gives itself.
         asks: The other computer began.
     """
 

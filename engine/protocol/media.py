@@ -1,4 +1,4 @@
-"""What a source file is: plain data that events carry and the planner reads."""
+"""Facts about a source file: plain data that events carry and the planner reads."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class ColourTags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HdrMetadata:
-    """Of the display on which an HDR film was graded (SMPTE ST 2086), and its light (CTA-861.3).
+    """Mastering display of an HDR video (SMPTE ST 2086), and its light level (CTA-861.3).
 
     Attributes:
         primaries: x and y of red, green, blue and white; () where not stated.
         luminance: Least and most of the display, cd/m2; () where not stated.
-        light_level: Of the brightest pixel and the brightest frame, cd/m2; () where not stated.
+        light_level: Brightest pixel and brightest frame, cd/m2; () where not stated.
     """
 
     primaries: tuple[Fraction, ...] = ()
@@ -85,7 +85,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deinterlacing:
-    """How the fields of a film become whole frames: the mapping of frames in to frames out.
+    """Mapping of the fields of a video to whole frames.
 
     `rendering` is "frames" (a frame for each frame: 50i to 25p), "fields" (a frame for each field:
     50i to 50p) or "film" (four frames for five, of which one repeats another: 60i to 24p).
@@ -127,18 +127,18 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a sample of decoded frames shows, whatever the file states.
+    """Findings in a sample of decoded frames, whatever the file states.
 
     Attributes:
-        frames: That were looked at; 0 where none could be.
+        frames: Number of frames examined; 0 where none could be.
         scan: Whether frames are combed; "" where nothing moves.
-        field_order: Of combed frames.
+        field_order: Field order of combed frames.
         repeats: Share of frames that repeat the one before, 0 to 1.
         picture: The part within black bars, as stored; None where there are none.
         detail_height: px, the height at which the film would hold the same detail; 0 for its own.
         blocking: Steps at the edges of 8x8 blocks, compared with those inside; 1 is none.
         grain: Standard deviation of noise in flat parts, of full scale.
-        changes: What is other in parts of the film; `VideoInfo` has what most frames state.
+        changes: Differences in parts of the video; `VideoInfo` has what most frames state.
     """
 
     frames: int = 0
@@ -245,10 +245,10 @@ class ChapterInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChapterOrder:
-    """What a Matroska file states about the order in which players show it.
+    """Playback order that a Matroska file states.
 
     Attributes:
-        editions: How many lists of chapters it has.
+        editions: Number of its lists of chapters.
         is_ordered: Whether players are to show the chapters in the order of the list.
         elsewhere: Chapters whose frames are in other files.
         is_linked: Whether another file comes before or after it.

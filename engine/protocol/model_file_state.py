@@ -17,7 +17,7 @@ LIBRARIES = ("spandrel",)  # ids of files of that kind: Python packages, as whee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFacts:
-    """What a network of one frame states about itself.
+    """Facts that a network of single frames states about itself.
 
     Attributes:
         architecture: Its title, "RealESRGAN Compact".
@@ -99,7 +99,7 @@ def is_library(path: Path) -> bool:
 
 
 def facts_of(file: PublishedState) -> tuple[Message, ...]:
-    """What a community model states about itself: size, channels, limits, dtype, licence."""
+    """Facts that a community model states: size, channels, limits, dtype, licence."""
     network = file.network
     if network is None:
         return ()

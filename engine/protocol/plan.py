@@ -1,9 +1,9 @@
-"""What will be done: every number decided before the start. Plain data."""
+"""Plan of a job: every number decided before the start. Plain data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -63,7 +63,7 @@ class WeightsPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentPlan:
-    """How a source of latents becomes pictures, once, before anything else is done."""
+    """Decoding of a source of latents, once, before anything else is done."""
 
     vae: WeightsPlan
     model: str  # "wan21-vae" or "wan22-vae"
@@ -71,16 +71,14 @@ class LatentPlan:
     device: str = "cpu"
     dtype: str = "float32"
     decode_tile: Size | None = None  # px, halo included; None for whole frames
-
-    @property
-    def weights(self) -> tuple[WeightsPlan, ...]:
-        """The files that are needed."""
-        return (self.vae,)
+    at_once: int = 1  # tiles in work at a time
+    warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
+    parks: bool = False  # carries of whole frames wait in main memory while tiles are visited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkPlan:
-    """How the picture is redrawn: what holds for every family of models.
+    """Work of a model: the part of the plan that holds for every family.
 
     Each family of models has a class of its own with the rest, in its folder. The field `family` is
     the tag by which a plan is read back from JSON; the properties are what others may ask of a plan
@@ -102,7 +100,7 @@ class WorkPlan:
 
     @property
     def shot_sensitivity(self) -> int | None:
-        """How readily a cut is seen, %; None where no cuts are looked for."""
+        """Sensitivity to cuts, %; None where no cuts are looked for."""
         return None
 
     @property
@@ -122,7 +120,7 @@ class WorkPlan:
 
     @property
     def steadiness(self) -> str:
-        """How frames are blended with their neighbours in still areas: "off" or "mild"."""
+        """Blending of frames with their neighbours in still areas: "off" or "mild"."""
         return "off"
 
     @property
@@ -132,7 +130,7 @@ class WorkPlan:
 
     @property
     def architecture(self) -> str:
-        """Of the network in those files, where `model` does not tell it."""
+        """Title of the network in those files, where `model` does not tell it."""
         return ""
 
     @property
@@ -158,7 +156,7 @@ class WorkPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PicturePlan:
-    """How the new picture is written."""
+    """Encoding of the result."""
 
     size: Size  # of the result as stored
     codec: str  # "h264", "hevc", "av1", "prores", "ffv1", "png", "tiff"
@@ -185,7 +183,7 @@ class PicturePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassPlan:
-    """What happens to one other stream: copied unchanged, decoded, or left out and why."""
+    """Treatment of one other stream: copied unchanged, decoded, or left out and why."""
 
     index: int  # in the source
     kind: str
@@ -240,7 +238,7 @@ class Reasons(HasMessage):
 
     @property
     def as_message(self) -> Message:
-        """What limits the plan."""
+        """Limit of the plan."""
         return Message(f"reason.limit.{self.limited_by}", dict(self.params))
 
 
@@ -255,7 +253,7 @@ class WorkerPlan:
     share: float = 0.0  # of the frames, that it is expected to make; 0 for the processor
 
 
-PassName = Literal["first_pass", "work"]  # fields of a plan
+PassName = Literal["latent", "first_pass", "work"]  # fields of a plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,13 +306,8 @@ class Plan:
 
     @property
     def passes(self) -> tuple[WorkPlan, ...]:
-        """How each model works that frames go through, in their order."""
+        """Work of each model that frames go through, in their order."""
         return (self.work,) if self.first_pass is None else (self.first_pass, self.work)
-
-    def with_pass(self, name: PassName, work: WorkPlan) -> Plan:
-        """The same with another plan of one of the models."""
-        is_first = name == "first_pass"
-        return replace(self, first_pass=work) if is_first else replace(self, work=work)
 
     @property
     def frames(self) -> int:

@@ -150,7 +150,7 @@ def _write(path: Path, title: str, description: str, changes: dict[str, Value]) 
 
 
 def _of_presets(values: dict[str, Any]) -> dict[str, Any]:
-    """Those values that a preset may have."""
+    """Values that a preset may have."""
     about = describe(JobSettings)
     return {
         name: value

@@ -1,4 +1,4 @@
-"""What of a film's settings belongs to that film alone, and what other films may get."""
+"""Settings that belong to one video alone, and those that other videos may get."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def for_next_films(settings: JobSettings) -> JobSettings:
 
 
 def changes_for_others(before: JobSettings, after: JobSettings) -> dict[str, object]:
-    """What differs, by name, without what belongs to one film only."""
+    """Differences by name, without those that belong to one video only."""
     before, after = for_next_films(before), for_next_films(after)
     values = dataclasses.asdict(after)
     return {name: value for name, value in values.items() if value != getattr(before, name)}

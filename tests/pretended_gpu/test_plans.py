@@ -15,7 +15,7 @@ from engine.models import registry
 from engine.models.contracts import BenchRequest
 from engine.models.lite import upscaler as lite
 from engine.models.lite.plan import CUDA_PIXELS
-from engine.models.planning.search import fits
+from engine.models.planning.search import Room
 from engine.models.seedvr2.dit import load, random_dit
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.load import LoadOptions
@@ -141,7 +141,14 @@ def test_what_fits_is_asked_of_both_memories() -> None:
     work = planned(machine(8)).work
     needs = registry.family_of(work).needs(work)
     for vram, ram, does in ((8, 24, True), (1, 24, False), (8, 1, False)):
-        assert fits(needs, "cuda", machine(vram, ram), 0) == does
+        room = Room(
+            budget=machine(vram, ram),
+            frames=1,
+            ram=lambda _: needs.host,
+            device=lambda _: needs.device,
+            seconds=lambda _: 1.0,
+        )
+        assert room.holds(work) == does
 
 
 def test_a_plan_takes_the_dtypes_that_its_gpu_is_fast_in() -> None:

@@ -25,7 +25,7 @@ from engine.bench.timing import Effort, compare, matrix_ceiling, measure
 from engine.bench.workload import VaeRun, device_of, vae_run
 from engine.core.geometry import Size
 from engine.core.messages import message
-from engine.model_files.store import named
+from engine.files.model_files import named
 from engine.models import registry
 from engine.models.community.family import FAMILY
 from engine.models.community.library import spandrel

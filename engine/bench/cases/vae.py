@@ -42,8 +42,8 @@ from engine.bench.workload import VaeRun, capability_of, vae_run, variants
 from engine.core.errors import SettingsError, WeightsMissing
 from engine.core.geometry import Size
 from engine.core.messages import message
+from engine.files.model_files import Store, named, planned
 from engine.hardware.stage_meter import StageMeter
-from engine.model_files.store import Store, named, planned
 from engine.models.video_vae.layers import Mark
 from engine.models.video_vae.measured import Side
 from engine.models.video_vae.runner import FastSlicedVae

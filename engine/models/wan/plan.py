@@ -1,8 +1,12 @@
-"""How Wan 2x enlarges a film: shot by shot, encoded and decoded twice as large."""
+"""How Wan 2x enlarges a video: shot by shot, encoded and decoded twice as large.
+
+Files of latents are written and read by plans of the same kind that only encode or only decode.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from engine.core.geometry import Size
 from engine.models.contracts import ShotPlan
@@ -14,6 +18,7 @@ from engine.protocol.plan import Notice, WeightsPlan
 class WanPlan(ShotPlan):
     """Sizes, tiles and where carries wait."""
 
+    stages: ClassVar[tuple[str, ...]] = ("encode", "decode")
     family: str = "wan"
     model: str = "wan-2x"
     clip_frames: int = 4
@@ -60,3 +65,15 @@ class WanPlan(ShotPlan):
     def summary(self) -> tuple[Notice, ...]:
         """Tiles."""
         return tuple(tiles_phrases(self.encode_tile, self.decode_tile))
+
+
+class WanEncodePlan(WanPlan):
+    """Plan of a VAE that writes a file of latents."""
+
+    stages = ("encode",)
+
+
+class WanDecodePlan(WanPlan):
+    """Plan of a VAE that decodes a file of latents."""
+
+    stages = ("decode",)

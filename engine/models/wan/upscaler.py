@@ -61,6 +61,36 @@ def resumption(config: WanConfig, frame: int) -> Resumption:
     return Resumption(encode_from, decode_from, wanted)
 
 
+def streamings(plan: WanPlan, step: int, parking: Parking) -> tuple[Streaming, Streaming]:
+    """Slices and tiles of encoder and decoder; `step` frames are a latent."""
+    encode = Streaming(
+        tile=plan.encode_tile,
+        warm_up=plan.warm_up,
+        parks=plan.parks,
+        slice_latents=plan.clip_frames // step,
+        parking=parking,
+        at_once=plan.encode_at_once,
+    )
+    return encode, replace(encode, tile=plan.decode_tile, at_once=plan.decode_at_once)
+
+
+def load_vae(plan: WanPlan) -> Wan:
+    """The fast variant of the VAE of a plan, on its device.
+
+    Raises:
+        WeightsError: The file is missing, damaged or of another model.
+
+    Memory: the model, and the tables of one layer.
+    """
+    return load_wan(
+        plan.vae.path,
+        form="fast",
+        device=plan.device,
+        dtype=getattr(torch, plan.dtype),
+        switches=plan.switches.vae,
+    )
+
+
 class WanUpscaler(ShotModel):
     """The VAE of one job.
 
@@ -106,16 +136,7 @@ class WanUpscaler(ShotModel):
         """Begin a shot, or continue it at `wanted`; frames come out soon, whatever `stop` is."""
         plan, config = self._plan, self._vae.config
         at = resumption(config, wanted - shot)
-        size = plan.clip_frames // config.temporal_factor
-        decode = Streaming(
-            tile=plan.decode_tile,
-            warm_up=plan.warm_up,
-            parks=plan.parks,
-            slice_latents=size,
-            parking=self._parking,
-            at_once=plan.decode_at_once,
-        )
-        encode = replace(decode, tile=plan.encode_tile, at_once=plan.encode_at_once)
+        encode, decode = streamings(plan, config.temporal_factor, self._parking)
         first = shot + config.temporal_factor * at.decode_from
         ways = (
             WanEncodeStream(self._vae, plan.padded, encode, lambda: self.advance("encode", 0)),
@@ -200,20 +221,10 @@ class _Running(RunningShot):
 
 
 def load_wan_upscaler(plan: WanPlan) -> WanUpscaler:
-    """Read the file of a plan.
+    """Load the VAE of a plan.
 
     Raises:
-        WeightsError: It is missing, damaged, of another model, or a VAE that does not enlarge.
-
-    Memory: the model, and the tables of one layer.
+        WeightsError: As `load_vae`, or it is a VAE that does not enlarge.
     """
     wan_config(plan.vae, "wan-2x")
-    dtype: torch.dtype = getattr(torch, plan.dtype)
-    vae = load_wan(
-        plan.vae.path,
-        form="fast",
-        device=plan.device,
-        dtype=dtype,
-        switches=plan.switches.vae,
-    )
-    return WanUpscaler(plan, vae)
+    return WanUpscaler(plan, load_vae(plan))

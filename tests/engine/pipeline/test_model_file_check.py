@@ -6,7 +6,7 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, HashMismatch, WeightsMissing
-from engine.model_files.store import Store
+from engine.files.model_files import Store
 from engine.pipeline.model_file_check import check_weights
 from engine.protocol.events import Event, StageProgress
 from engine.protocol.plan import WeightsPlan
@@ -16,7 +16,7 @@ from tests.helpers.servers import CONTENT, published, store_of
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = store_of(tmp_path / "models", None, published())
-    monkeypatch.setattr("engine.model_files.catalogue.catalogue", lambda: store.catalogue)
+    monkeypatch.setattr("engine.files.catalogue.catalogue", lambda: store.catalogue)
     monkeypatch.setenv("UPREEL_MODELS", str(store.folder))
     store.folder.mkdir()
     store.target("tiny.safetensors").write_bytes(CONTENT)
@@ -29,7 +29,7 @@ def job(path: Path, heard: list[Event] | None = None, *, of_latents: bool = Fals
     times = {"bytes": now.st_size, "modified_ns": now.st_mtime_ns}
     files = (WeightsPlan(path=path, published="tiny", **times),)
     work = SimpleNamespace(weights_files=() if of_latents else files)
-    latent = SimpleNamespace(weights=files) if of_latents else None
+    latent = SimpleNamespace(vae=files[0]) if of_latents else None
     plan = SimpleNamespace(passes=(work,), latent=latent)
     events = SimpleNamespace(emit=(heard if heard is not None else []).append)
     return SimpleNamespace(job_id="a", plan=plan, events=events, control=Control())

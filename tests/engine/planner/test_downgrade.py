@@ -78,7 +78,7 @@ def test_of_two_passes_one_changes() -> None:
     for work, first, how, name, change in ORDER:
         passes = {"work": replace(MODEL, **work), "first_pass": replace(MODEL, **first)}
         plan = a_plan(source_size=MEGAPIXEL, **passes)
-        wanted = plan.with_pass(name, replace(passes[name], **change))
+        wanted = replace(plan, **{name: replace(passes[name], **change)})
         after = next_plan(plan, **how)
         assert after is not None
         assert after.passes == wanted.passes, (work, first, how)

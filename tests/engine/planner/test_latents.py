@@ -6,17 +6,17 @@ import pytest
 
 from engine.core.errors import WeightsMissing, WrongModel
 from engine.core.geometry import Size
-from engine.models import registry
 from engine.models.latents import Guess
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.latents.spaces import raw
 from engine.pipeline.prepare import probe_source
+from engine.planner.downgrade import next_plan
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import LatentPlan, Notice, Plan, WeightsPlan
 from engine.settings.schema import JobSettings
-from tests.helpers.plans import a_budget, a_media
+from tests.helpers.plans import a_budget, a_media, a_plan
 from tests.helpers.wan import a_latent, tiny_wan_config, write_latent, write_wan
 
 
@@ -136,22 +136,28 @@ def test_a_gpu_too_small_is_a_refusal(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_tiles_shrink_to_what_still_shows_something() -> None:
     for model, least in (("wan21-vae", 256), ("wan22-vae", 392)):
-        latents, large = registry.latent_format_of(model), Size(1920, 1088)
-        edges, plan = [], latents.smaller(replace(LATENT, model=model), large)
-        while plan is not None:
-            edges.append(plan.decode_tile.width)
-            last, plan = plan, latents.smaller(plan, large)
+        plan = a_plan(source_size=Size(1920, 1088), latent=replace(LATENT, model=model))
+        edges = []
+        while (after := next_plan(plan, "out-of-memory", failed="latent")) is not None:
+            assert after == replace(plan, latent=after.latent, **memory_of(after))
+            assert after.latent is not None
+            assert after.latent.decode_tile is not None
+            edges.append(after.latent.decode_tile.width)
+            plan = after
         assert edges == sorted(edges, reverse=True)
         assert 0 <= edges[-1] - least < 64
-        assert latents.smaller(replace(last, decode_tile=Size(64, 64)), large) is None
+
+
+def memory_of(plan: Plan) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in ("stages", "peak_bytes", "device_bytes")}
 
 
 def test_wider_numbers() -> None:
-    latents = registry.latent_format_of(LATENT.model)
-    wide = latents.wider(replace(LATENT, dtype="float16"))
+    plan = a_plan(source_size=Size(64, 48), latent=replace(LATENT, dtype="float16"))
+    wide = next_plan(plan, "overflow", failed="latent")
     assert wide is not None
-    assert wide.dtype == "float32"
-    assert latents.wider(wide) is None
+    assert wide.latent == replace(LATENT, dtype="float32")
+    assert next_plan(wide, "overflow", failed="latent") is None
 
 
 def test_what_a_gpu_cannot_decode_latents_with_is_refused_once(tmp_path: Path, vae: Path) -> None:

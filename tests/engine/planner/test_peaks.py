@@ -13,7 +13,6 @@ import torch
 from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
-from engine.models.planning.search import PhaseMemory
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.upscaler import SeedVr2
@@ -115,8 +114,13 @@ def test_bytes_of_each_stage(work: RoundPlan, changes: Any, wanted: dict[str, fl
 
 @pytest.mark.usefixtures("round_family")
 def test_main_memory_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    needs, three = PhaseMemory(device=1500 * MB, host=500 * MB), {"workers": (WorkerPlan(),) * 3}
-    latents = SimpleNamespace(needs=lambda latent, size: needs)
+    takes = replace(round_needs(0, decode=1500), hosts={"decode": 500 * MB})
+    three = {"workers": (WorkerPlan(),) * 3}
+
+    def decoding(latent: LatentPlan, size: Size, work: WorkPlan) -> WorkPlan:
+        return RoundPlan(takes=takes, device=latent.device)
+
+    latents = SimpleNamespace(decoding=decoding)
     monkeypatch.setattr(registry, "latent_format_of", lambda model: latents)
     for changes, wanted, on_device in (
         ({}, TOGETHER, 0),

@@ -3,80 +3,78 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
-from engine.models.latents import Check, LatentDecoder, LatentEncoder, LatentEncoding, LatentFilm
+from engine.models.latents import Check, LatentFilm
 from engine.models.upscalers import Watch
-from engine.models.wan.latents.file import LatentFile, metadata_of
-from engine.models.wan.latents.spaces import MODELS, normalised, raw
-from engine.models.wan.latents.writer import LatentWriter
-from engine.models.wan.vae.interface import WanVaeVariant
-from engine.models.wan.vae.load import load_wan
+from engine.models.wan.latents.file import LatentFile, LatentWriter, metadata_of
+from engine.models.wan.latents.spaces import MODELS, TEMPORAL_FACTOR, normalised, raw
+from engine.models.wan.plan import WanPlan
+from engine.models.wan.upscaler import load_vae, streamings
+from engine.models.wan.vae.load import Wan, load_wan
 from engine.models.wan.vae.split import LATENTS_PER_VISIT
-from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
-from engine.protocol.plan import LatentPlan, WeightsPlan
-from engine.settings.optimisations import VaeSwitches
+from engine.models.wan.vae.streams import WanDecodeStream, WanEncodeStream
+from engine.ops.transfer.parking import Parking
+from engine.protocol.plan import WeightsPlan
 
 
-class WanLatentDecoder(LatentDecoder):
-    """A VAE that decodes files of latents, some latents at a time."""
+def decode(
+    path: Path, plan: WanPlan, is_normalised: bool, watch: Watch, check: Check
+) -> Generator[Tensor, None, None]:
+    """Frames of a file, some latents at a time; see `LatentFormat.decode`."""
+    return _frames(load_vae(plan), path, plan, is_normalised, watch, check)
 
-    def __init__(self, plan: LatentPlan, switches: VaeSwitches) -> None:
-        self._plan = plan
-        self._vae = _loaded(plan.vae, plan.device, plan.dtype, switches)
 
-    def frames(self, path: Path, watch: Watch, check: Check) -> Generator[Tensor, None, None]:
-        """Frames [n, 3, H, W] in [-1, 1] of all latents of a file."""
-        plan, dtype = self._plan, getattr(torch, self._plan.dtype)
+def _frames(
+    vae: Wan, path: Path, plan: WanPlan, is_normalised: bool, watch: Watch, check: Check
+) -> Generator[Tensor, None, None]:
+    dtype, parking = getattr(torch, plan.dtype), Parking(plan.park_pin_bytes)
+    _, streaming = streamings(plan, TEMPORAL_FACTOR, parking)
+    try:
         with LatentFile(path) as file:
             length = file.header.length
-            streaming = Streaming(tile=plan.decode_tile)
-            stream = WanDecodeStream(self._vae, file.header.padded, streaming, watch)
+            stream = WanDecodeStream(vae, file.header.padded, streaming, watch)
             for start in range(0, length, LATENTS_PER_VISIT):
                 check()
                 stop = min(length, start + LATENTS_PER_VISIT)
                 latents = file.latents(start, stop)
-                latents = raw(latents) if plan.normalised else latents
+                latents = raw(latents) if is_normalised else latents
                 yield from stream.push(latents[None].to(plan.device, dtype), last=stop == length)
+    finally:
+        vae.release()
+        parking.release()
 
-    def close(self) -> None:
-        """Give back buffers."""
-        self._vae.release()
 
-
-class WanLatentEncoder(LatentEncoder):
-    """A VAE that encodes one film into a file, slice by slice."""
-
-    def __init__(self, plan: LatentEncoding, path: Path, check: Check) -> None:
-        self._plan, self._dtype = plan, getattr(torch, plan.dtype)
-        vae = _loaded(plan.vae, plan.device, plan.dtype, plan.switches)
-        self._stream = WanEncodeStream(vae, plan.padded, Streaming(tile=plan.tile), check)
-        space, size = MODELS[plan.model], plan.padded
-        grid = Size(size.width // space.factor, size.height // space.factor)
-        self._writer = LatentWriter(path, space.channels, grid)
-
-    @property
-    def length(self) -> int:
-        """Latents so far."""
-        return self._writer.length
-
-    def push(self, frames: Tensor, *, last: bool) -> None:
-        """Encode the next frames."""
-        latents = self._stream.push(frames.to(self._dtype), last=last)[0].float()
-        self._writer.add(normalised(latents) if self._plan.normalised else latents)
-
-    def close(self, film: LatentFilm) -> int:
-        """Complete the file."""
-        return self._writer.close(metadata_of(film))
-
-    def discard(self) -> None:
-        """Give up what was not completed."""
-        self._writer.discard()
+def encode(
+    path: Path,
+    plan: WanPlan,
+    slices: Iterable[tuple[Tensor, bool]],
+    film: Callable[[], LatentFilm],
+    *,
+    is_normalised: bool,
+    check: Check,
+) -> tuple[int, int]:
+    """Frames to a file, slice by slice; see `LatentFormat.encode`."""
+    vae, dtype, parking = load_vae(plan), getattr(torch, plan.dtype), Parking(plan.park_pin_bytes)
+    streaming, _ = streamings(plan, TEMPORAL_FACTOR, parking)
+    stream = WanEncodeStream(vae, plan.padded, streaming, check)
+    space, padded = MODELS[plan.model], plan.padded
+    grid = Size(padded.width // space.factor, padded.height // space.factor)
+    writer = LatentWriter(path, space.channels, grid)
+    try:
+        with torch.inference_mode():
+            for frames, last in slices:
+                latents = stream.push(frames.to(dtype), last=last)[0].float()
+                writer.add(normalised(latents) if is_normalised else latents)
+        return writer.length, writer.close(metadata_of(film()))
+    finally:
+        writer.discard()
+        parking.release()
 
 
 def first_frames(
@@ -87,7 +85,7 @@ def first_frames(
     box = middle(header.grid, most_pixels // header.factor**2)
     latent = file.latents(0, 1)[:, :, box.y : box.bottom, box.x : box.right]
     readings = torch.stack([latent, raw(latent)])
-    model = _loaded(vae, "cpu", "float32", VaeSwitches())
+    model = load_wan(vae.path, form="fast", device="cpu", dtype=torch.float32)
     with torch.inference_mode():
         frames = model.decode(readings)[:, :, 0].add(1).mul_(0.5).clamp_(0, 1)
     size = header.film.size  # without what was added on the right and below before encoding
@@ -96,13 +94,7 @@ def first_frames(
 
 
 def middle(grid: Size, most: int) -> Box:
-    """The whole grid, or a box in its middle, of its shape, with at most about so many places."""
+    """The whole grid, or a box in its middle, of its shape, with at most about `most` places."""
     share = min(1.0, math.sqrt(most / grid.pixels))
     width, height = (max(1, math.floor(side * share)) for side in (grid.width, grid.height))
     return Box((grid.width - width) // 2, (grid.height - height) // 2, width, height)
-
-
-def _loaded(vae: WeightsPlan, device: str, dtype: str, switches: VaeSwitches) -> WanVaeVariant:
-    return load_wan(
-        vae.path, form="fast", device=device, dtype=getattr(torch, dtype), switches=switches
-    )

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from engine.core.geometry import Size
 from engine.models.planning.search import MemoryRequirement, PhaseMemory, Streamed, peak_use
-from engine.models.video_vae.workload import Launch, VaeWorkload
+from engine.models.video_vae.workload import VaeWorkload
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning.vae_memory import (
     STEP,
     Pass,
-    decode_launches,
     decode_tiles,
     decode_way,
-    encode_launches,
     encode_tiles,
     encode_way,
     features_of,
@@ -41,8 +39,10 @@ _NOTHING = Streamed(
 
 @lru_cache(maxsize=4096)
 def needs(plan: WanPlan) -> MemoryRequirement:
-    """What a job with Wan 2x takes."""
+    """What a plan takes."""
     encode, decode = passes(plan)
+    if plan.stages != WanPlan.stages:
+        return encode_needs(encode) if "encode" in plan.stages else decode_needs(decode)
     waiting = STEP * (_delay(encode) + _delay(decode))
     found = _job(encode, encode_way(encode), decode_way(decode))
     sources = waiting * encode.frame.pixels * _SOURCE_BYTES
@@ -116,7 +116,8 @@ def _delay(asked: Pass) -> int:
 def stage_work(plan: WanPlan, frames: int) -> dict[str, float]:
     """Floating-point operations for so many frames, stage by stage."""
     encode, decode = passes(plan)
-    return {"encode": frames * encode_work(encode), "decode": frames * decode_work(decode)}
+    found = {"encode": frames * encode_work(encode), "decode": frames * decode_work(decode)}
+    return {stage: found[stage] for stage in plan.stages}
 
 
 def encode_work(asked: Pass) -> float:
@@ -147,7 +148,7 @@ def padded_size(config: WanConfig, size: Size) -> Size:
 
 
 def passes(plan: WanPlan) -> tuple[Pass, Pass]:
-    """How a job with Wan 2x encodes and decodes."""
+    """How a plan encodes and decodes."""
     encode = Pass(
         config=files.wan_config(plan.vae, plan.model),
         frame=plan.padded,
@@ -160,20 +161,18 @@ def passes(plan: WanPlan) -> tuple[Pass, Pass]:
         switches=plan.switches.vae,
         at_once=plan.encode_at_once,
     )
-    drips = len(encode_tiles(encode)) == 1
+    drips = "encode" in plan.stages and len(encode_tiles(encode)) == 1
     decode = replace(encode, tile=plan.decode_tile, drips=drips, at_once=plan.decode_at_once)
     return encode, decode
 
 
-def tile_launches(plan: WanPlan) -> dict[str, Callable[[], tuple[Launch, ...]]]:
-    """Convolutions of a slice of a tile, see `two_tiles.with_two_at_once`."""
+def tiled(plan: WanPlan) -> Iterator[str]:
+    """Directions with several tiles, see `search.with_two_at_once`."""
     encode, decode = passes(plan)
-    found = dict[str, Callable[[], tuple[Launch, ...]]]()
     if len(encode_tiles(encode)) > 1:
-        found["encode_at_once"] = partial(encode_launches, encode)
+        yield "encode_at_once"
     if len(decode_tiles(decode)) > 1:
-        found["decode_at_once"] = partial(decode_launches, decode)
-    return found
+        yield "decode_at_once"
 
 
 def _repeated(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:

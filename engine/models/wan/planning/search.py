@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 from engine.core.geometry import Size
 from engine.models.planning.search import (
@@ -16,7 +17,7 @@ from engine.models.planning.search import (
 )
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
-from engine.models.wan.planning.requirements import tile_launches
+from engine.models.wan.planning.requirements import tiled
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
@@ -30,7 +31,7 @@ def fitted(plan: WanPlan, room: Room) -> WanPlan:
         room: What there is.
     """
     found = _fitted(plan, room)
-    return with_two_at_once(found, room, tile_launches(found))
+    return with_two_at_once(found, room, tiled(found))
 
 
 def _fitted(plan: WanPlan, room: Room) -> WanPlan:
@@ -74,8 +75,9 @@ class _WanSearch:
         config = files.wan_config(plan.vae, plan.model)
         self.early = warm_up(config)
         encode, decode = wan_tiles(config, plan.padded)
-        self.encode = smaller_tiles(plan.encode_tile, encode)
-        self.decode = smaller_tiles(plan.decode_tile, decode)
+        whole: tuple[Size | None, ...] = (None,)
+        self.encode = smaller_tiles(plan.encode_tile, encode) if "encode" in plan.stages else whole
+        self.decode = smaller_tiles(plan.decode_tile, decode) if "decode" in plan.stages else whole
 
     def best(self, *, parks: bool) -> WanPlan | None:
         """The fastest that fits; None where nothing does."""
@@ -100,5 +102,8 @@ class _WanSearch:
         def fits(first: int, second: int) -> bool:
             return self.room.holds(tiled(first, second))
 
-        for pair in pairs_within(len(self.encode), len(self.decode), fits):
-            yield tiled(*pair)
+        counts = len(self.encode), len(self.decode)
+        if 1 in counts:  # one direction: larger tiles take less of main memory
+            yield from (tiled(*p) for p in product(*map(range, counts)) if fits(*p))
+        else:
+            yield from (tiled(*p) for p in pairs_within(*counts, fits))

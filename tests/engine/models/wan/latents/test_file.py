@@ -19,8 +19,7 @@ from engine.core.errors import (
 )
 from engine.core.geometry import Size
 from engine.models.latents import LatentFilm
-from engine.models.wan.latents.file import LatentFile, examined, metadata_of
-from engine.models.wan.latents.writer import LatentWriter
+from engine.models.wan.latents.file import LatentFile, LatentWriter, examined, metadata_of
 from tests.helpers.wan import a_latent, write_latent
 
 WAN = Path(__file__).parents[4] / "golden" / "wan"

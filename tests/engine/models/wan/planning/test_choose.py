@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from engine.cli.formatting import plan_words
 from engine.core.geometry import Size
-from engine.models.latents import EncodeRoom, LatentFilm, LatentHeader
+from engine.models.latents import LatentFilm, LatentHeader
+from engine.models.planning.search import Room
 from engine.models.wan.family import FAMILY
 from engine.models.wan.latents.format import WanLatents
-from engine.models.wan.plan import WanPlan
-from engine.models.wan.planning.requirements import needs
+from engine.models.wan.plan import WanDecodePlan, WanPlan
+from engine.models.wan.planning.requirements import needs, stage_work
 from engine.models.wan.planning.search import least_edge
 from engine.models.wan.vae.config import WAN2X, WAN22
 from engine.models.wan.vae.split import decode_tiles, encode_tiles
@@ -26,7 +27,6 @@ from engine.planner import peaks, times
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import LatentPlan, Plan, WeightsPlan
-from engine.settings.optimisations import VaeSwitches
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
 
@@ -169,22 +169,31 @@ def header(model: str, size: Size) -> LatentHeader:
 @pytest.mark.parametrize("model", ["wan21-vae", "wan22-vae"])
 def test_latents_get_the_largest_tiles_that_fit(model: str) -> None:
     latents, wanted = WanLatents(), JobSettings()
+    usual = plan_of(48, model="wan-2x").work  # with the switches of a GPU
     for gib in (3, 6, 12, 48):
-        budget = a_budget(cuda=True, vram_bytes=gib * GIB, ram_bytes=44 * GIB)
-        decoding = latents.choose(header(model, HD), wanted, budget, "cuda")
-        room = EncodeRoom(budget=budget, device="cuda", switches=VaeSwitches())
-        padded = latents.padded(model, HD)
-        encoding = latents.encoding(model, latents.weights(model), padded, wanted, room)
-        for dtype, tile, found in (
-            (decoding.dtype, decoding.decode_tile, latents.needs(decoding, HD)),
-            (encoding.dtype, encoding.tile, latents.encode_needs(encoding)),
-        ):
-            assert dtype == "float16"
+        decoding = latents.decoding(latents.choose(header(model, HD), wanted, "cuda"), HD, usual)
+        encoding = latents.encoding(model, latents.weights(model), HD, wanted, "cuda")
+        for plan in (decoding, replace(encoding, switches=usual.switches)):
+            assert plan.dtype == "float16"
+            assert needs(plan).device == needs(plan).stages[plan.stages[0]]
+            room = Room(
+                budget=a_budget(cuda=True, vram_bytes=gib * GIB, ram_bytes=44 * GIB),
+                frames=81,
+                ram=lambda work: needs(work).host,
+                device=lambda work: needs(work).device,
+                seconds=lambda work: sum(stage_work(work, 1).values()),
+            )
+            found = FAMILY.fitted(plan, room)
+            tile = found.encode_tile or found.decode_tile
             smallest = tile is not None and max(tile.width, tile.height) <= 448
-            assert found.device <= gib * GIB or smallest
+            assert room.holds(found) or smallest
             assert gib < 48 or tile is None
+            if isinstance(plan, WanDecodePlan):
+                record = latents.choose(header(model, HD), wanted, "cuda")
+                again = latents.decoding(latents.planned(record, found), HD, usual)
+                assert replace(again, park_pin_bytes=found.park_pin_bytes) == found
     assert least_edge(WAN22) == 392
-    small = latents.choose(header("wan21-vae", Size(64, 48)), wanted, a_budget(), "cpu")
+    small = latents.choose(header("wan21-vae", Size(64, 48)), wanted, "cpu")
     assert (small.dtype, small.decode_tile) == ("float32", None)
 
 
