@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.ops.trial_results import gpu_seconds
+from engine.ops.trials import gpu_seconds
 
 _ENOUGH_S = 0.4  # of work for `cost_of`
 _BUSY_S = 0.02  # of work between two events of a GPU, of which launches are a small part

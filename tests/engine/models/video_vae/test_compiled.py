@@ -147,7 +147,7 @@ def test_tiles_with_statistics_of_the_frame_are_the_same() -> None:
 def test_without_a_compiler_it_is_refused(
     make: Callable[[], Family], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler, "_compiles", lambda *_: False)
+    monkeypatch.setattr(compiler, "fault_of", lambda *_: "no")
     family = make()
     with pytest.raises(FeatureMissing) as caught:
         family.double()
